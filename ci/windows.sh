@@ -87,7 +87,7 @@ fi
 
 clippy "${what[@]}" --workspace --lib --bins --tests --all-features 8>&-
 # One test comes with a peer beside it, which is not to be there for the others.
-crowd=p13_no_thread::idle_children_take_no_thread
+crowd=idle_children::idle_children_take_no_thread
 tests --workspace --lib --bins --tests --no-fail-fast -- --skip "$crowd"
 tests -p pipewright-tests --features peers --test process -- "$crowd"
 say "SKIPPED the documentation's examples: this rustdoc has no stable way to hand them to Wine"

@@ -1,6 +1,6 @@
 //! Messages whose every byte is known to both sides.
 
-/// How long the message of that number is: around every threshold and boundary, and anything else.
+/// Returns the length of message `number`: around every threshold and boundary, and anything else.
 pub fn length(number: u64) -> usize {
     const EDGES: [usize; 14] = [
         0,
@@ -25,13 +25,13 @@ pub fn length(number: u64) -> usize {
         1 => edge + 1,
         2 => edge.saturating_sub(1),
         3 => edge.saturating_sub(32),
-        // Mostly small ones, as in life.
+        // Mostly small ones, as in practice.
         4 => (random >> 40) as usize % 200_000,
         _ => (random >> 40) as usize % 10_000,
     }
 }
 
-/// The message of that number, with that length.
+/// Returns message `number` with that length.
 pub fn body(number: u64, length: usize, to: &mut Vec<u8>) {
     to.clear();
     to.reserve(length + 8);

@@ -10,7 +10,7 @@ use std::path::Path;
 struct AddKey {
     kind: u32,
     _reserved: u32,
-    /// Of which the kernel tells the first 16 bytes.
+    /// The kernel writes the identifier of the key to the first 16 bytes.
     identifier: [u8; 32],
     key_bytes: u32,
     key_id: u32,

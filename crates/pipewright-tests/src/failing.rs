@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, mount};
 
 use crate::mounts::Mounted;
 
-/// How long its one file is.
+/// The length of its one file.
 pub const FILE_BYTES: usize = 256 << 10;
 /// From this byte on every read and every write of it fails. Whole requests end there.
 pub const GOOD_BYTES: usize = 64 << 10;
@@ -27,7 +27,7 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
     std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
-    // A request is no longer than what is good, so that none is half good.
+    // No request is longer than the good part, so that none is half good.
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,max_read={GOOD_BYTES}\0",
         device.as_raw_fd()
@@ -47,7 +47,7 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
 struct Server {
     device: File,
     data: Vec<u8>,
-    /// A sync has.
+    /// True after a sync has failed.
     has_failed: bool,
 }
 
@@ -84,7 +84,7 @@ impl Server {
             reply.extend(error.to_ne_bytes());
             reply.extend(asked.unique.to_ne_bytes());
             reply.extend(body);
-            // Ignored: who asked has gone.
+            // Ignored: the requester is gone.
             let _ = self.device.write(&reply);
         }
     }

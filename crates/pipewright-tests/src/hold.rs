@@ -11,8 +11,8 @@ pub struct Held(OwnedFd);
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 
-/// From here on that call waits in every thread that the calling one starts, in itself, and in their
-/// children. `None`: this machine has no such filters.
+/// Makes that call wait in every thread that the calling one starts, in itself, and in their children. `None`:
+/// this machine has no such filters.
 #[must_use]
 pub fn hold(call: libc::c_long) -> Option<Held> {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -42,7 +42,7 @@ pub fn hold(call: libc::c_long) -> Option<Held> {
 }
 
 impl Held {
-    /// Waits until such a call waits; gives the number by which it can be let go.
+    /// Waits until such a call waits. Returns the number by which it can continue.
     #[must_use]
     pub fn wait_for_one(&self) -> u64 {
         // SAFETY: all zeroes is what the call wants to find.
@@ -53,7 +53,7 @@ impl Held {
         seen.id
     }
 
-    /// Has it done.
+    /// Lets the call continue.
     pub fn let_go(&self, id: u64) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };

@@ -1,4 +1,4 @@
-//! A worker that lies: what is on the wire, by hand.
+//! A worker that breaks the protocol: frames on the wire, written by hand.
 
 use std::io::IoSlice;
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ pub fn send(end: &mut End, bytes: &[u8]) {
     }
 }
 
-/// The next frame that the host sends: its kind and body. `None`: it is gone.
+/// Returns the kind and body of the next frame from the host. `None`: it is gone.
 pub fn hear(end: &mut End) -> Option<(u8, String)> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
@@ -81,13 +81,13 @@ pub fn greet_with_memory(end: &mut End, ours: &Written) {
     assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
 }
 
-/// That worker on a thread, and the end of the link for the host.
+/// Starts that worker on a thread, and returns the host's end of the channel.
 pub fn on_a_thread(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
     let (mut end, handle) = handle_channel::pair().unwrap();
     (handle, std::thread::spawn(move || act(&mut end)))
 }
 
-/// What a host makes of that worker: connects, and receives until something is wrong.
+/// Returns the error of a host that connects to that worker and receives until something is wrong.
 pub fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
     let (link, thread) = on_a_thread(act);
     let error = host(link, options);

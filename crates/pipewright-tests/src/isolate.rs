@@ -12,10 +12,11 @@ const MARK: &str = "PIPEWRIGHT_ISOLATED";
 
 /// Runs `body` in a new process that runs nothing but the calling test.
 ///
-/// `test` is the full name of the test. A name that is none would run nothing and pass, so the new
-/// process has to say that exactly one test passed.
+/// `#[isolated_test]` calls this. `path` is the path of the test's function, from the name of its crate on.
+/// The new process has to say that exactly one test passed: a path that is no test's would run nothing.
 #[track_caller]
-pub fn isolated(test: &str, body: impl FnOnce()) {
+pub fn isolated(path: &str, body: impl FnOnce()) {
+    let test = name_of(path);
     if is_isolated(test) {
         return body();
     }
@@ -32,16 +33,27 @@ fn in_a_group(mut again: Command) -> Command {
     again
 }
 
-/// The same, in a session of its own too: nobody waits for its process group, as with a service's.
+/// Does the same in a session of its own: like a service's, its process group has no parent in the session.
 #[cfg(unix)]
 #[track_caller]
-pub fn isolated_in_a_session(test: &str, body: impl FnOnce()) {
+pub fn isolated_in_a_session(path: &str, body: impl FnOnce()) {
+    let test = name_of(path);
     if is_isolated(test) {
         return body();
     }
     let mut again = Command::new("setsid");
     again.arg(own_program());
     run(again, test);
+}
+
+/// Returns the name of the test that this process was started for.
+pub fn current_test() -> String {
+    env::var(MARK).expect("only an isolated test asks")
+}
+
+/// Returns the name by which the harness knows a test: its path without the crate.
+fn name_of(path: &str) -> &str {
+    path.split_once("::").map_or(path, |(_, name)| name)
 }
 
 fn is_isolated(test: &str) -> bool {

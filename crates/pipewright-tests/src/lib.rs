@@ -1,4 +1,7 @@
-//! What the suites share: a watchdog, facts about processes, and isolation.
+//! Helpers of the suites: a watchdog, facts about processes, and isolation.
+//!
+//! A test is `#[watched_test]` or `#[isolated_test]`, of `pipewright-test-macros`: these call [`watchdog`] and
+//! [`isolate`].
 //!
 //! | module | what |
 //! |---|---|

@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// What is mounted from here on by this thread, and by those that it starts, is for them alone.
+/// Makes later mounts of this thread, and of threads that it starts, visible to them alone.
 ///
 /// `Err`: why not.
 pub fn private() -> Result<(), String> {
@@ -28,12 +28,12 @@ pub fn private() -> Result<(), String> {
 pub struct Mounted(PathBuf);
 
 impl Mounted {
-    /// What somebody else has mounted there.
+    /// Takes a filesystem that other code has mounted there.
     pub fn at(place: PathBuf) -> Mounted {
         Mounted(place)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -41,7 +41,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Its loop device goes with it: `mount -o loop` sets it up to (losetup(8), autoclear).
+        // The loop device goes with the mount: `mount -o loop` sets autoclear (losetup(8)).
         let _ = unmount(&self.0, UnmountFlags::DETACH);
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel itself says of io_uring: its tracepoint for operations that it hands to a thread.
+//! The kernel's own record of io_uring: its tracepoint for operations that it hands to a thread.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ impl Oracle {
         fs::write(self.instance.join(file), text)
     }
 
-    /// The `user_data` of each operation that this thread has had handed to a thread of the kernel since the
-    /// last look, in order.
+    /// Returns the `user_data` of each operation of this thread that the kernel has handed to one of its
+    /// threads since the last call, in order.
     pub fn handed_over(&self) -> Vec<u64> {
         let trace = fs::read(self.instance.join("trace")).expect("the trace can be read");
         self.write("trace", "").expect("the trace can be emptied");

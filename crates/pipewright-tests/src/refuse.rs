@@ -1,6 +1,6 @@
 //! Refuses system calls to this process, by a real filter.
 
-/// From here on this process and its children are refused these calls with that error.
+/// Makes these calls fail with that error, in this process and in its later children.
 pub fn refuse(calls: &[libc::c_long], errno: i32) {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const SKIP_UNLESS_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

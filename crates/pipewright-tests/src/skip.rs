@@ -1,16 +1,16 @@
-//! Says aloud what was not tested, and what was found.
+//! Reports of tests, straight to the terminal: what was skipped, and figures.
 
 /// Prints that the calling test, or part of it, was not run, and why.
 pub fn skipped(why: &str) {
     say("SKIPPED", why);
 }
 
-/// Prints a figure that the calling test has found and that no test is to hold it to.
+/// Prints a figure that the calling test has measured and does not assert.
 pub fn counted(what: &str) {
     say("COUNTED", what);
 }
 
-/// Prints what a test has said aloud in another process.
+/// Prints the reports of a test that ran in another process.
 pub(crate) fn pass_on(said: &str) {
     let is_aloud = |line: &&str| line.starts_with("SKIPPED ") || line.starts_with("COUNTED ");
     for line in said.lines().filter(is_aloud) {
@@ -23,12 +23,12 @@ fn say(kind: &str, text: &str) {
     print(&format!("{kind} {name}: {text}\n"));
 }
 
-/// Straight to the terminal: the harness keeps the output of tests that pass to itself.
+/// Writes to the terminal: the harness captures the output of tests that pass.
 fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
 }
 
-/// Whether this build leaves out that facility (`--cfg pipewright_force_fallback`).
+/// Returns true if this build leaves out that facility (`--cfg pipewright_force_fallback`).
 pub fn is_forced_off(facility: &str) -> bool {
     let one = match facility {
         "pidfd" => cfg!(pipewright_force_fallback = "pidfd"),
@@ -39,20 +39,25 @@ pub fn is_forced_off(facility: &str) -> bool {
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // No kernel lacks it, so this one has to be named.
+        // No kernel lacks it, so only its name leaves it out.
         "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
         other => panic!("no facility is called {other}"),
     };
     one || cfg!(pipewright_force_fallback)
 }
 
-/// Whether this build runs verbs as tasks (`--cfg pipewright_force_async`), on a runtime that takes
+/// Returns true if this build runs verbs as tasks (`--cfg pipewright_force_async`), on a runtime that has
 /// handles of its own.
 pub fn is_forced_async() -> bool {
     cfg!(pipewright_force_async)
 }
 
-/// Whether this process is root's.
+/// Returns true under Wine, which differs from Windows in places.
+pub fn is_wine() -> bool {
+    cfg!(windows) && pipewright_os::host::host_info::look().imitation
+}
+
+/// Returns true if this process runs as root.
 #[cfg(unix)]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -18,7 +18,7 @@ pub struct Lines {
 #[derive(Debug, Default)]
 struct Kept {
     lines: Vec<String>,
-    /// The name and the fields of each span; its number is the place here, counted from 1.
+    /// The name and the fields of each span; a span's id is its index here, counted from 1.
     spans: Vec<String>,
 }
 

@@ -24,15 +24,15 @@ pub fn watch_for(limit: Duration) -> Watchdog {
     let (alive, watched) = channel::<()>();
     let (ready, is_ready) = channel::<()>();
     thread::spawn(move || {
-        // From here on it needs no memory: a test may be about to take that away.
+        // The thread allocates nothing from here on: a test may limit memory.
         drop(ready);
         if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            // Not by `eprintln!`, whose words the test harness keeps to itself, and that are lost with it.
+            // Not by `eprintln!`: the harness captures that, and the output is lost with it.
             let _ = writeln!(std::io::stderr(), "watchdog: {name} has not ended within {limit:?}");
             std::process::abort();
         }
     });
-    // Ends when the other end is dropped.
+    // Returns when the thread has dropped its end.
     let _ = is_ready.recv();
     Watchdog { _alive: alive }
 }
@@ -43,7 +43,7 @@ pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     let start = Instant::now();
     while !fact() {
         assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
-        // Facts of other processes cannot be waited for, only looked at again.
+        // Facts about other processes can only be polled.
         thread::park_timeout(Duration::from_millis(2));
     }
 }

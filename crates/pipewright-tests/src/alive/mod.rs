@@ -1,4 +1,4 @@
-//! Whether a process is there.
+//! Facts about other processes: running, zombie, parent.
 
 #[cfg(unix)]
 mod unix;
@@ -13,15 +13,16 @@ use windows as imp;
 #[cfg(windows)]
 pub use windows::*;
 
-/// The value of a variable by which a test finds whom it has started ([`marked`]): another run of the same suite
-/// has other values.
+/// The value of a variable that marks the processes of a test ([`marked`]). Another run of the same suite has
+/// other values.
 pub fn mark(value: &str) -> String {
     format!("{value}-{}", std::process::id())
 }
 
-/// The processes that were started with that [`mark`] in their environment, and run. On Windows: the puppets.
+/// Returns the running processes that were started with that [`mark`] in their environment. On Windows: the
+/// puppets.
 ///
-/// The way to find whoever a test has ever started, whatever became of its parents.
+/// Finds every process that a test has started, directly or not, even if its parents have exited.
 pub fn marked(variable: &str, value: &str) -> Vec<u32> {
     imp::with_variable(variable, &mark(value))
 }

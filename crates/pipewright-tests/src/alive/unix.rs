@@ -1,18 +1,18 @@
-//! Asks `/proc`.
+//! The answers of `/proc`.
 
 use std::fs;
 
-/// Whether a process of that number runs: is there and is no zombie.
+/// Returns true if a process has that pid and is not a zombie.
 pub fn is_running(pid: u32) -> bool {
     matches!(state(pid), Some(state) if state != 'Z' && state != 'X')
 }
 
-/// Whether a process of that number is a zombie.
+/// Returns true if the process with that pid is a zombie.
 pub fn is_zombie(pid: u32) -> bool {
     state(pid) == Some('Z')
 }
 
-/// The state letter of `/proc/PID/stat` (proc(5)).
+/// Returns the state letter of `/proc/PID/stat` (proc(5)).
 pub fn state(pid: u32) -> Option<char> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name in it is any bytes.
@@ -30,7 +30,7 @@ pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     pids.filter(|pid| has_mark(pid) && is_running(*pid)).collect()
 }
 
-/// The supervisors and guards below that process.
+/// Returns the supervisors and guards below that process.
 pub fn supervisors(host: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut parents = vec![host];
@@ -46,13 +46,13 @@ pub fn supervisors(host: u32) -> Vec<u32> {
     found
 }
 
-/// The parent of that process.
+/// Returns the parent of that process.
 pub fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Whether the one is a child of the other.
+/// Returns true if `pid` is a child of `parent`.
 pub fn is_child_of(pid: u32, parent: u32) -> bool {
     children_of(parent).contains(&pid)
 }
@@ -67,7 +67,7 @@ fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Ignored by who has ended.
+/// Sends SIGKILL; an ended process ignores it.
 pub(super) fn kill_now(pid: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

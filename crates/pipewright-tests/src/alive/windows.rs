@@ -1,4 +1,4 @@
-//! Asks for handles, and for the marks that puppets hold.
+//! The answers of process handles, and the marks that puppets hold.
 
 use std::fs::{self, OpenOptions};
 use std::os::windows::fs::OpenOptionsExt as _;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::open::Opened;
 
-/// Whether a process of that number runs.
+/// Returns true if a process with that pid runs.
 pub fn is_running(pid: u32) -> bool {
     Opened::open(pid).is_ok_and(|process| process.member().is_alive())
 }
 
-/// There is no such state.
+/// Returns false: Windows has no zombies.
 pub fn is_zombie(_: u32) -> bool {
     false
 }
@@ -30,7 +30,7 @@ pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     marks.filter(is_held).filter_map(pid).collect()
 }
 
-/// For a puppet: holds a file for each variable that is a mark, until this process ends.
+/// Holds a file for each variable that is a mark, until this process (a puppet) ends.
 pub fn hold_marks() {
     for (variable, value) in std::env::vars() {
         if variable.starts_with("PIPEWRIGHT_") && variable.ends_with("_TEST") {
@@ -48,7 +48,7 @@ fn directory(variable: &str, value: &str) -> PathBuf {
     std::env::temp_dir().join("pipewright-marks").join(format!("{variable}={value}"))
 }
 
-/// Ignored by who has ended.
+/// Terminates the process; an ended process ignores it.
 pub(super) fn kill_now(pid: u32) {
     let _ = Opened::open(pid).map(|process| process.signal(Signal::KILL));
 }

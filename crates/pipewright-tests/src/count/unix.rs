@@ -1,16 +1,16 @@
-//! Asks `/proc`.
+//! Counts from `/proc`.
 
 use std::fs;
 
 use crate::{alive, watchdog};
 
-/// How many handles this process has open.
+/// Returns the number of handles that this process has open.
 pub fn handles() -> usize {
     pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
 }
 
-/// The same, when no thread of ours is about to close one more: without pidfds, the one that has waited for a
-/// child still holds a handle when that child's run has returned.
+/// Returns the same once no thread of ours is about to close one more: without pidfds, the thread that waited
+/// for a child still holds a handle when that child's run has returned.
 pub fn handles_at_rest() -> usize {
     watchdog::until("nobody waits for a child", || !has_thread("pipewright-exit"));
     handles()
@@ -23,12 +23,12 @@ fn has_thread(name: &str) -> bool {
         .any(|it| it.trim_end() == name)
 }
 
-/// The children of this process that nobody has reaped.
+/// Returns the unreaped children of this process.
 pub fn zombies() -> Vec<u32> {
     children().into_iter().filter(|pid| alive::is_zombie(*pid)).collect()
 }
 
-/// The children of this process, of whichever thread.
+/// Returns the children of this process, of any thread.
 pub fn children() -> Vec<u32> {
     let mut children = Vec::new();
     for task in fs::read_dir("/proc/self/task").expect("/proc is there").flatten() {
@@ -38,18 +38,18 @@ pub fn children() -> Vec<u32> {
     children
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("/proc is there").count()
 }
 
-/// The memory of this process that is in use now, in bytes.
+/// Returns the memory that this process uses now, in bytes.
 pub fn rss_bytes() -> usize {
     status_kib("VmRSS:") * 1024
 }
 
-/// What this process has allocated and not freed, and what it has mapped of shared memory, in bytes. What the
-/// allocator keeps of what was freed is none of it.
+/// Returns the bytes that this process has allocated and not freed, and those of shared memory that it has
+/// mapped. Freed memory that the allocator keeps does not count.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn kept_bytes() -> usize {
     // SAFETY: no arguments.
@@ -62,18 +62,18 @@ pub fn kept_bytes() -> usize {
     heap.uordblks + heap.hblkhd + shared.sum::<usize>()
 }
 
-/// By how much that may differ for no reason: small blocks that each thread keeps for its next, and what a runtime
-/// does (40 to 90 KB were seen, whether after 500 runs or 5,000).
+/// The noise in that figure: small blocks that each thread keeps for its next allocation, and those of a
+/// runtime (40 to 90 KB were seen, after 500 runs as after 5,000).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub const KEPT_NOISE_BYTES: usize = 256 << 10;
 
-/// The memory of this process that is in use now: its allocator does not tell more.
+/// Returns the memory that this process uses now: its allocator reports no more.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn kept_bytes() -> usize {
     rss_bytes()
 }
 
-/// By how much that may differ for no reason.
+/// The noise in that figure.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const KEPT_NOISE_BYTES: usize = 2 << 20;
 

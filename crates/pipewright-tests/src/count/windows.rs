@@ -1,4 +1,4 @@
-//! Asks the system.
+//! Counts from the system's calls.
 
 use std::mem;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -10,22 +10,22 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-/// How many handles this process has open.
+/// Returns the number of handles that this process has open.
 pub fn handles() -> usize {
     pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
 }
 
-/// There is no such state: a process that has ended is there for as long as somebody holds it.
+/// Returns nothing: Windows has no zombies. An ended process stays while somebody holds it.
 pub fn zombies() -> Vec<u32> {
     Vec::new()
 }
 
-/// Nobody has to be reaped.
+/// Returns nothing: no child has to be reaped.
 pub fn children() -> Vec<u32> {
     Vec::new()
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 pub fn threads() -> usize {
     // SAFETY: numbers.
     let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0) };
@@ -46,7 +46,7 @@ pub fn threads() -> usize {
     count
 }
 
-/// The memory of this process that is in use now, in bytes.
+/// Returns the memory that this process uses now, in bytes.
 pub fn rss_bytes() -> usize {
     let size = mem::size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
     let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..Default::default() };
@@ -58,10 +58,10 @@ pub fn rss_bytes() -> usize {
     counters.WorkingSetSize
 }
 
-/// The same: its allocator does not tell more.
+/// Returns the same: its allocator reports no more.
 pub fn kept_bytes() -> usize {
     rss_bytes()
 }
 
-/// By how much that may differ for no reason.
+/// The noise in that figure.
 pub const KEPT_NOISE_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a puppet can do.
+//! The acts of a puppet.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
         "touch" => fs::write(value, b""),
-        // What it finds itself to be.
+        // Its own state.
         "args" => {
             std::env::args().try_for_each(|arg| say(io::stdout(), format!("{arg}\n").as_bytes()))
         }
@@ -75,7 +75,7 @@ fn bytes_of_hex(text: &str) -> io::Result<Vec<u8>> {
     Ok(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
-/// The byte that stands at that place of every flood.
+/// Returns the byte at that offset of every flood.
 fn flood_byte(at: usize) -> u8 {
     (at % 251) as u8
 }
@@ -130,7 +130,7 @@ fn eat(count: usize) -> io::Result<()> {
     system::unbuffered_stdin()?.read_exact(&mut buffer)
 }
 
-/// The lines of our input, in order.
+/// Prints the lines of stdin, sorted.
 fn sort() -> io::Result<()> {
     let input = io::read_to_string(io::stdin())?;
     let mut lines: Vec<_> = input.lines().collect();
@@ -138,7 +138,7 @@ fn sort() -> io::Result<()> {
     lines.into_iter().try_for_each(|line| say(io::stdout(), format!("{line}\n").as_bytes()))
 }
 
-/// How many bytes our input has.
+/// Prints the number of bytes of stdin.
 fn count() -> io::Result<()> {
     let bytes = io::copy(&mut io::stdin(), &mut io::sink())?;
     say(io::stdout(), format!("{bytes}\n").as_bytes())
@@ -161,7 +161,7 @@ fn wait_for_file(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A grandchild with the same stdio, told what to do; its pid goes to our stderr first.
+/// Starts a grandchild with the same stdio and these acts; its pid goes to stderr first.
 fn spawn(acts: &str) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(acts.split(';'));
@@ -171,7 +171,7 @@ fn spawn(acts: &str) -> io::Result<Child> {
     Ok(child)
 }
 
-/// As `spawn`, of one that has none of our streams.
+/// Does the same as `spawn`, without any of our streams.
 fn leave(acts: &str) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -179,14 +179,14 @@ fn leave(acts: &str) -> io::Result<()> {
     say(io::stderr(), format!("{}\n", child.id()).as_bytes())
 }
 
-/// As `spawn`; of its end no notice is taken before that of our own stdin.
+/// Does the same as `spawn`, and reaps the grandchild only when stdin ends.
 fn spawn_and_reap(acts: &str) -> io::Result<()> {
     let mut child = spawn(acts)?;
     io::copy(&mut io::stdin(), &mut io::sink())?;
     child.wait().map(drop)
 }
 
-/// A child whose tree is to end when this process does; its pid goes to our stderr first.
+/// Starts a child whose tree ends with this process; its pid goes to stderr first.
 fn host(acts: &str) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
@@ -196,7 +196,7 @@ fn host(acts: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A detached grandchild, told what to do; its pid goes to our stderr first.
+/// Starts a detached grandchild with these acts; its pid goes to stderr first.
 fn detach(acts: &str) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     let pid = command.args(acts.split(';')).detached().start_and_forget()?;
@@ -238,7 +238,7 @@ fn guard(value: &str) -> io::Result<()> {
     wait("600")
 }
 
-/// Number, kind and inheritability of every handle, a line each.
+/// Prints number, kind and inheritability of every handle, a line each.
 fn handles() -> io::Result<()> {
     for handle in pipewright_os::base::handle::open_handles()? {
         say(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;

@@ -19,7 +19,7 @@ mod worker;
 
 fn main() {
     system::begin();
-    // Acts are text; the name that it is started under, before them, need not be.
+    // Acts are text; the program's own name need not be.
     for act in std::env::args_os().skip(1) {
         let act = act.to_string_lossy();
         let (name, value) = act.split_once('=').unwrap_or((&act, ""));

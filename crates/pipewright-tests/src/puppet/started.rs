@@ -19,7 +19,7 @@ pub(crate) fn is_worker(whose: &str) -> io::Result<()> {
     io::stdout().write_all(answer.as_bytes())
 }
 
-/// What a child says that was started in that way.
+/// Returns the output of a child that was started in that way.
 pub(crate) fn child_is_worker(kind: &str) -> io::Result<String> {
     let puppet = std::env::current_exe()?;
     match kind {
@@ -32,7 +32,7 @@ pub(crate) fn child_is_worker(kind: &str) -> io::Result<String> {
     }
 }
 
-/// No process of that depth starts another one: a run that fails comes to an end, too.
+/// The depth at which no process starts another one, so that a run that fails ends too.
 const DEEPEST: u32 = 3;
 
 /// Appends its depth to the file, and starts workers of its own.
@@ -54,7 +54,7 @@ pub(crate) fn forgets(value: &str) -> io::Result<()> {
         "channel" => drop(Channel::<(), ()>::start(&mut command, &options)?),
         "channel-async" => {
             let start = pin!(Channel::<(), ()>::start_async(&mut command, &options));
-            // Once: it has to fail before there is anything to wait for.
+            // Polled once: the call has to fail before it waits.
             let _ = start.poll(&mut Context::from_waker(Waker::noop())).map_ok(drop)?;
         }
         other => return Err(io::Error::other(format!("nothing is forgotten by {other}"))),

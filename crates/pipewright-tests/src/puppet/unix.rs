@@ -1,4 +1,4 @@
-//! What a puppet can do on Unix only.
+//! The acts of a puppet that only Unix has.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::OFlags;
 
-/// What comes before everything else.
+/// Prepares the process before the first act.
 pub(crate) fn begin() {}
 
 /// Does one thing.
@@ -26,7 +26,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     }
 }
 
-/// Our stdin without the buffer that std puts before it.
+/// Returns stdin without the buffer of std.
 pub(crate) fn unbuffered_stdin() -> io::Result<fs::File> {
     io::stdin().as_fd().try_clone_to_owned().map(fs::File::from)
 }
@@ -64,7 +64,7 @@ fn own_terminal() -> io::Result<()> {
     }
 }
 
-/// Whether each standard handle blocks, a line each.
+/// Prints whether each standard handle blocks, a line each.
 fn modes() -> io::Result<()> {
     let mut text = String::new();
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
@@ -86,7 +86,7 @@ fn set_nonblocking() -> io::Result<()> {
     Ok(())
 }
 
-/// A line of `/proc/self/status`.
+/// Prints a line of `/proc/self/status`.
 fn status_line(field: &str) -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or("");

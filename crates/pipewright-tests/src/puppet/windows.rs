@@ -1,4 +1,4 @@
-//! What a puppet can do on Windows only, or does otherwise there.
+//! The acts of a puppet that only Windows has, or that work differently there.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ use windows_sys::Wdk::Storage::FileSystem::{
 };
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 
-/// What comes before everything else.
+/// Prepares the process before the first act.
 pub(crate) fn begin() {
     pipewright_tests::alive::hold_marks();
 }
@@ -20,25 +20,25 @@ pub(crate) fn begin() {
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
         "ignore" => ignore(value),
-        // There are no sessions: who loses its parent belongs to nobody, and has got away.
+        // There are no sessions: an orphan belongs to no process, and has escaped.
         "session" => Ok(()),
         "modes" => modes(),
         other => Err(io::Error::other(format!("no act is called {other}"))),
     }
 }
 
-/// Our stdin without the buffer that std puts before it.
+/// Returns stdin without the buffer of std.
 pub(crate) fn unbuffered_stdin() -> io::Result<fs::File> {
     io::stdin().as_handle().try_clone_to_owned().map(fs::File::from)
 }
 
-/// From here on Ctrl-C and Ctrl-Break are taken by nobody.
+/// Ignores Ctrl-C and Ctrl-Break from here on.
 fn ignore(name: &str) -> io::Result<()> {
     let signal: Signal = name.parse().map_err(io::Error::other)?;
     CaughtSignals::new(&[signal, Signal::INT, Signal::QUIT]).map(std::mem::forget)
 }
 
-/// Whether each standard handle blocks, a line each.
+/// Prints whether each standard handle blocks, a line each.
 fn modes() -> io::Result<()> {
     let handles =
         [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];

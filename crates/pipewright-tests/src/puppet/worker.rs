@@ -1,4 +1,4 @@
-//! What a puppet can do as a worker: `ipc=MODE,key=value,...`.
+//! The acts of a puppet as a worker: `ipc=MODE,key=value,...`.
 
 use std::io::{self, IoSlice};
 use std::thread;
@@ -17,7 +17,7 @@ mod build;
 #[path = "../../../pipewright-ipc/examples/pool.rs"]
 mod pool;
 
-/// Is a worker of that kind until the host is gone.
+/// Runs as a worker of that kind until the host is gone.
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
     if mode == "liar" {
@@ -117,7 +117,7 @@ fn both(options: &Options, count: u64) -> Result<(), pipewright_ipc::Error> {
     channel.close().map(drop)
 }
 
-/// Sends messages for as long as somebody takes them.
+/// Sends messages while the host receives them.
 fn source(options: &Options) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
     let mut body = Vec::new();
@@ -177,7 +177,7 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
     }
 }
 
-/// Does what each call says, in words.
+/// The calls of a worker, each of which says in words what to do.
 #[derive(Default)]
 struct Calls {
     count: u64,
@@ -225,7 +225,7 @@ impl worker::Serve for Calls {
                 }
             }
             b"pollute" => {
-                // What would be a frame, and bytes that are none.
+                // A valid frame, and bytes that are not one.
                 let frame = [0, 0, 0, 0, 18, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
                 io::Write::write_all(&mut io::stdout(), &frame.repeat(10_000))?;
                 io::Write::write_all(&mut io::stderr(), &[0xff; 100_000])?;
@@ -267,7 +267,7 @@ impl worker::Serve for Calls {
     }
 }
 
-/// Is a host itself: has a worker of its own answer, and a second one through a channel.
+/// Runs as a host itself: calls a worker of its own, and a second one through a channel.
 fn pool_of_its_own() -> worker::Answer {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.arg("ipc=calls,ring=65536");
@@ -306,7 +306,7 @@ fn send(end: &mut End, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
     end.send(&[IoSlice::new(&head), IoSlice::new(body)])
 }
 
-/// The body of the next frame.
+/// Returns the body of the next frame.
 fn frame(end: &mut End) -> io::Result<Vec<u8>> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {

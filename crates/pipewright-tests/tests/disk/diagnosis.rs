@@ -1,9 +1,13 @@
-//! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
+//! The diagnosis: its verdicts on files of known behaviour, and that it leaves nothing behind.
 
+#[cfg(windows)]
+use pipewright_disk::Unjudged;
 use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
-use pipewright_disk::{BackendKind, Class, ErrorKind, Unjudged};
+use pipewright_disk::{BackendKind, Class, ErrorKind};
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 
 use super::{folder, pattern};
 
@@ -18,9 +22,8 @@ const FEW: DiagnoseOptions = DiagnoseOptions {
     backend: BackendKind::Auto,
 };
 
-#[test]
+#[watched_test]
 fn a_file_is_read_and_never_written_to() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("data");
     let content = pattern(1 << 20);
@@ -50,9 +53,8 @@ fn a_file_is_read_and_never_written_to() {
     assert_eq!(left, 1, "its own files are gone");
 }
 
-#[test]
+#[watched_test]
 fn a_file_that_may_be_written_over_is_what_it_was() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("data");
     // Not a multiple of the block, and fewer blocks than requests.
@@ -74,7 +76,7 @@ fn a_file_that_may_be_written_over_is_what_it_was() {
         long_ago,
         "it was written to"
     );
-    // A block that it does not have would make it longer.
+    // A write beyond its last block would make it longer.
     open().set_len(1000).unwrap();
     let report = diagnose(&path, &options).unwrap();
     let test = Test { asynchronous: true, direct: false, work: Work::Overwrite };
@@ -84,9 +86,8 @@ fn a_file_that_may_be_written_over_is_what_it_was() {
     assert!(std::fs::read(&path).unwrap() == content[..1000]);
 }
 
-#[test]
-fn what_cannot_be_diagnosed_says_why() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
     let folder = folder();
     let error = diagnose(folder.path().join("missing"), &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotFound);
@@ -102,7 +103,7 @@ fn what_cannot_be_diagnosed_says_why() {
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     }
     if pipewright_os::host::host_info::free_memory_bytes().is_some() {
-        // Nothing of it is tried: a disk would be full before.
+        // Nothing of it is tried: it would fill the disk.
         let options = DiagnoseOptions { requests: 30_000, block_bytes: 1 << 30, ..FEW };
         let error = diagnose(folder.path(), &options).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
@@ -111,25 +112,23 @@ fn what_cannot_be_diagnosed_says_why() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn if_no_test_can_run_the_first_error_is_returned() {
     for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
         let error = diagnose(endless, &FEW).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
     }
-    // Of no length, whatever can be read from it.
+    // A file of no length, even if bytes can be read from it.
     let error = diagnose("/proc/self/status", &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
-    // Nobody can make a file there.
+    // No file can be created there.
     let error = diagnose("/proc", &FEW).unwrap_err();
     assert!(error.to_string().starts_with("cannot create \"/proc/.pipewright-disk-"), "{error}");
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_read_of_a_hole_is_told_apart_from_a_cached_read() {
     let folder = folder();
     let path = folder.path().join("sparse");
     std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -143,12 +142,11 @@ fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
     let folder = folder();
     let path = folder.path().join("fresh");
-    // So much that it is not all on its way to the disk with the first of it.
+    // So much that the writeback of its first part does not cover all of it.
     std::fs::write(&path, vec![7; 32 << 20]).unwrap();
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let report = diagnose(&path, &FEW).unwrap();
@@ -158,56 +156,48 @@ fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
         && evidence.facts.nowait == Some(true)
         && evidence.facts.compressed != Some(true);
     if !is_judged || measured.verdict != Verdict::Workers {
-        // Somebody else may have had it written in between.
+        // Another process may have synced it in between.
         return skipped(&format!("no thread waited: {evidence:?}"));
     }
     assert!(evidence.unwritten_before.is_none_or(|bytes| bytes > 0), "{evidence:?}");
     if evidence.unwritten_before.is_some() {
         let finding = &measured.findings[0];
         assert_eq!(finding.reason, Reason::Unwritten);
-        // What it has waited for is there the second time.
+        // The awaited data is in memory the second time.
         assert_ne!(finding.effect.expect("it was tried").verdict, Verdict::Workers, "{finding:?}");
     }
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_disk_that_is_mounted_is_read_and_not_written_over() {
-    pipewright_tests::isolate::isolated(
-        "diagnosis::a_disk_that_is_mounted_is_read_and_not_written_over",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            let mounted = pipewright_tests::mounts::private().and_then(|()| {
-                pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw")
-            });
-            let mounted = match mounted {
-                Ok(mounted) => mounted,
-                Err(why) => return skipped(&why),
-            };
-            let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
-            let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-            let told = format!("/sys/dev/block/{major}:{minor}/uevent");
-            let told = std::fs::read_to_string(told).unwrap();
-            let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
-            let disk = std::path::Path::new("/dev").join(name);
-            let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
-            for direct in [true, false] {
-                let outcome = |work| {
-                    let test = Test { asynchronous: true, direct, work };
-                    &report.tests.iter().find(|it| it.test == test).unwrap().outcome
-                };
-                assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
-                let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
-                assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
-            }
-        },
-    );
+    let folder = folder();
+    let mounted = pipewright_tests::mounts::private()
+        .and_then(|()| pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw"));
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(why) => return skipped(&why),
+    };
+    let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let told = format!("/sys/dev/block/{major}:{minor}/uevent");
+    let told = std::fs::read_to_string(told).unwrap();
+    let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
+    let disk = std::path::Path::new("/dev").join(name);
+    let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
+    for direct in [true, false] {
+        let outcome = |work| {
+            let test = Test { asynchronous: true, direct, work };
+            &report.tests.iter().find(|it| it.test == test).unwrap().outcome
+        };
+        assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
+        let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
+        assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
+    }
 }
 
-#[test]
-fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn requests_of_an_odd_length_are_misaligned() {
     let folder = folder();
     let options = DiagnoseOptions { block_bytes: 1000, direct: Some(true), ..FEW };
     let report = diagnose(folder.path(), &options).unwrap();
@@ -216,15 +206,14 @@ fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
     if measured.evidence.misaligned.is_none() {
         return skipped("nothing has to be aligned here");
     }
-    // After that io_uring is refused, where it is.
+    // Later calls of io_uring are refused, where it exists.
     let finding = measured.findings.iter().find(|finding| finding.reason == Reason::Misaligned);
     let finding = finding.expect("it is told");
     assert!(finding.evidence.contains("multiple of"), "{finding:?}");
 }
 
-#[test]
-fn threads_of_the_engine_are_told_as_such() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn work_of_the_engines_own_threads_is_reported_as_such() {
     let folder = folder();
     let options =
         DiagnoseOptions { backend: BackendKind::Threads, synchronous: Some(false), ..FEW };
@@ -235,9 +224,9 @@ fn threads_of_the_engine_are_told_as_such() {
     assert_eq!((measured.verdict, measured.evidence.count(Class::Worker)), (Verdict::Workers, 60));
 }
 
-#[test]
+#[cfg(windows)]
+#[watched_test]
 fn wine_is_not_taken_for_windows() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let report = diagnose(folder.path(), &FEW).unwrap();
     if report.unjudged != Some(Unjudged::Imitation) {
@@ -252,128 +241,113 @@ fn wine_is_not_taken_for_windows() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
-    pipewright_tests::isolate::isolated(
-        "diagnosis::where_io_uring_is_refused_the_diagnosis_says_so_first",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
-            let report = diagnose(folder.path(), &FEW).unwrap();
-            assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
-            let read = Test { asynchronous: true, direct: true, work: Work::Read };
-            let finding = &report.measured(read).unwrap().findings[0];
-            assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));
-            // Linux AIO does direct reads all the same.
-            assert_eq!(report.backend, Some(BackendKind::Aio));
-        },
-    );
+#[isolated_test]
+fn a_refused_io_uring_is_the_first_finding() {
+    let folder = folder();
+    pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
+    let report = diagnose(folder.path(), &FEW).unwrap();
+    assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
+    let read = Test { asynchronous: true, direct: true, work: Work::Read };
+    let finding = &report.measured(read).unwrap().findings[0];
+    assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));
+    // Linux AIO does direct reads all the same.
+    assert_eq!(report.backend, Some(BackendKind::Aio));
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn filesystems_of_known_nature_are_seen_for_what_they_are() {
+#[isolated_test]
+fn verdicts_match_filesystems_of_known_behaviour() {
     use pipewright_disk::diagnosis::Remedy;
     use pipewright_tests::{encrypt, mounts};
-    pipewright_tests::isolate::isolated(
-        "diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            if let Err(why) = mounts::private() {
-                return skipped(&why);
-            }
-            if pipewright_tests::skip::is_forced_off("io_uring") {
-                return skipped("there is no io_uring in this build");
-            }
-            let of = |path: &std::path::Path, direct, work| {
-                let report = diagnose(path, &FEW).unwrap();
-                let test = Test { asynchronous: true, direct, work };
-                let measured = report.measured(test).expect("it was made");
-                (measured.verdict, measured.findings.first().map(|finding| finding.reason))
-            };
-            // What the remedy did, which the same test made once more has shown.
-            let tried = |path: &std::path::Path, work, remedy| {
-                let report = diagnose(path, &FEW).unwrap();
-                let measured = report.measured(Test { asynchronous: true, direct: true, work });
-                let finding = &measured.expect("it was made").findings[0];
-                assert_eq!((finding.remedy, finding.tried), (remedy, None), "{work:?}");
-                let effect = finding.effect.expect("it was tried");
-                assert!((0.0..=1.0).contains(&effect.free_share), "{effect:?}");
-                if remedy == Remedy::Aio {
-                    // It has no threads that could wait.
-                    assert_ne!(effect.verdict, Verdict::Workers, "{work:?}: {effect:?}");
-                }
-            };
-            let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
-            let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
-            let nowait = (Verdict::Workers, Some(Reason::NoNowait));
-            assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
-            assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
-            match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    if pipewright_tests::skip::is_forced_off("io_uring") {
+        return skipped("there is no io_uring in this build");
+    }
+    let of = |path: &std::path::Path, direct, work| {
+        let report = diagnose(path, &FEW).unwrap();
+        let test = Test { asynchronous: true, direct, work };
+        let measured = report.measured(test).expect("it was made");
+        (measured.verdict, measured.findings.first().map(|finding| finding.reason))
+    };
+    // The effect of the remedy, from a second run of the same test.
+    let tried = |path: &std::path::Path, work, remedy| {
+        let report = diagnose(path, &FEW).unwrap();
+        let measured = report.measured(Test { asynchronous: true, direct: true, work });
+        let finding = &measured.expect("it was made").findings[0];
+        assert_eq!((finding.remedy, finding.tried), (remedy, None), "{work:?}");
+        let effect = finding.effect.expect("it was tried");
+        assert!((0.0..=1.0).contains(&effect.free_share), "{effect:?}");
+        if remedy == Remedy::Aio {
+            // It has no threads that could wait.
+            assert_ne!(effect.verdict, Verdict::Workers, "{work:?}: {effect:?}");
+        }
+    };
+    let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
+    let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
+    let nowait = (Verdict::Workers, Some(Reason::NoNowait));
+    assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
+    assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
+    match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+        Err(why) => skipped(&why),
+        Ok(ext4) => {
+            let read = of(ext4.path(), true, Work::Read);
+            assert_eq!(read, (Verdict::Asynchronous, None));
+            let extending = (Verdict::Workers, Some(Reason::Extending));
+            assert_eq!(of(ext4.path(), true, Work::Extend), extending);
+            let hole = (Verdict::Workers, Some(Reason::Hole));
+            assert_eq!(of(ext4.path(), true, Work::Hole), hole);
+            let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
+            assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
+            let sync = (Verdict::Workers, Some(Reason::OperationKind));
+            assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+            match mounts::overlay(folder.path(), ext4.path()) {
                 Err(why) => skipped(&why),
-                Ok(ext4) => {
-                    let read = of(ext4.path(), true, Work::Read);
-                    assert_eq!(read, (Verdict::Asynchronous, None));
-                    let extending = (Verdict::Workers, Some(Reason::Extending));
-                    assert_eq!(of(ext4.path(), true, Work::Extend), extending);
-                    let hole = (Verdict::Workers, Some(Reason::Hole));
-                    assert_eq!(of(ext4.path(), true, Work::Hole), hole);
-                    let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
-                    assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
-                    let sync = (Verdict::Workers, Some(Reason::OperationKind));
-                    assert_eq!(of(ext4.path(), false, Work::Sync), sync);
-                    match mounts::overlay(folder.path(), ext4.path()) {
-                        Err(why) => skipped(&why),
-                        Ok(overlay) => {
-                            tried(overlay.path(), Work::Read, Remedy::Aio);
-                            tried(overlay.path(), Work::Overwrite, Remedy::Aio);
-                        }
-                    }
+                Ok(overlay) => {
+                    tried(overlay.path(), Work::Read, Remedy::Aio);
+                    tried(overlay.path(), Work::Overwrite, Remedy::Aio);
                 }
             }
-            let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
-            let secret = |ext4: &mounts::Mounted| {
-                let secret = ext4.path().join("secret");
-                encrypt::encrypted_folder(&secret).map(|()| secret)
-            };
-            match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        }
+    }
+    let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
+    let secret = |ext4: &mounts::Mounted| {
+        let secret = ext4.path().join("secret");
+        encrypt::encrypted_folder(&secret).map(|()| secret)
+    };
+    match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        Err(why) => skipped(&why),
+        Ok((secret, _ext4)) => {
+            let encrypted = Some(Reason::Encryption);
+            // It takes direct reads, and serves them from its cache where it need not wait.
+            assert_eq!(of(&secret, true, Work::Read).1, encrypted);
+            for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
+                assert_eq!(of(&secret, true, work), (Verdict::Workers, encrypted), "{work:?}");
+            }
+        }
+    }
+    match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
+        Err(why) => skipped(&why),
+        Ok(btrfs) => {
+            let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
+            assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+            tried(btrfs.path(), Work::Overwrite, Remedy::NoCopyOnWrite);
+            // New files inherit the flag of the folder; compressible data is compressed.
+            let packed = btrfs.path().join("packed");
+            std::fs::create_dir(&packed).unwrap();
+            match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
                 Err(why) => skipped(&why),
-                Ok((secret, _ext4)) => {
-                    let encrypted = Some(Reason::Encryption);
-                    // It takes direct reads, and does them in its cache, as far as it need not wait.
-                    assert_eq!(of(&secret, true, Work::Read).1, encrypted);
-                    for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
-                        assert_eq!(
-                            of(&secret, true, work),
-                            (Verdict::Workers, encrypted),
-                            "{work:?}"
-                        );
-                    }
+                Ok(()) => {
+                    let path = packed.join("data");
+                    std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
+                    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+                    let compressed = (Verdict::Workers, Some(Reason::Compression));
+                    assert_eq!(of(&path, true, Work::Read), compressed);
                 }
             }
-            match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
-                Err(why) => skipped(&why),
-                Ok(btrfs) => {
-                    let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
-                    assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
-                    tried(btrfs.path(), Work::Overwrite, Remedy::NoCopyOnWrite);
-                    // A folder hands its flag on to what is made in it; what is no noise is compressed.
-                    let packed = btrfs.path().join("packed");
-                    std::fs::create_dir(&packed).unwrap();
-                    match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
-                        Err(why) => skipped(&why),
-                        Ok(()) => {
-                            let path = packed.join("data");
-                            std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
-                            std::fs::File::open(&path).unwrap().sync_all().unwrap();
-                            let compressed = (Verdict::Workers, Some(Reason::Compression));
-                            assert_eq!(of(&path, true, Work::Read), compressed);
-                        }
-                    }
-                }
-            }
-        },
-    );
+        }
+    }
 }

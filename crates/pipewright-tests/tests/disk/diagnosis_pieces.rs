@@ -1,4 +1,4 @@
-//! Requests that a filesystem takes in one piece of the file, in one page, or a few at once, and has threads do otherwise.
+//! Requests that a filesystem hands to threads because they span fragments or pages, or are too many.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -9,8 +9,9 @@ use pipewright_disk::diagnosis::{
 };
 use pipewright_disk::{BackendKind, Engine, EngineOptions, NowaitReads};
 use pipewright_os::disk::file::write_in_place;
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::mounts;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, mounts, watchdog};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::folder;
@@ -24,7 +25,7 @@ fn in_pieces(folder: &Path) -> PathBuf {
     let path = folder.join("pieces");
     let make = |path: &Path| {
         let file = File::create_new(path).unwrap();
-        // Where that can be had: else each write is a copy.
+        // If available: otherwise each write is a copy.
         let _ = write_in_place(&file);
         file
     };
@@ -59,67 +60,55 @@ fn told(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
     finding
 }
 
-#[test]
-fn what_goes_to_threads_for_its_size_or_its_pieces_is_told() {
-    isolate::isolated(
-        "diagnosis_pieces::what_goes_to_threads_for_its_size_or_its_pieces_is_told",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            if let Err(why) = mounts::private() {
-                return skipped(&why);
-            }
-            for (kind, bytes) in [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 160 << 20)] {
-                match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
-                    Ok(disk) => on(disk.path(), kind),
-                    Err(why) => skipped(&why),
-                }
-            }
-        },
-    );
+#[isolated_test]
+fn requests_sent_to_threads_for_size_or_fragments_are_reported() {
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    for (kind, bytes) in [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 160 << 20)] {
+        match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
+            Ok(disk) => on(disk.path(), kind),
+            Err(why) => skipped(&why),
+        }
+    }
 }
 
-#[test]
-fn writes_for_which_a_small_filesystem_has_no_room_to_keep_account_of_are_told() {
-    isolate::isolated(
-        "diagnosis_pieces::writes_for_which_a_small_filesystem_has_no_room_to_keep_account_of_are_told",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            let disk = mounts::private()
-                .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));
-            let disk = match disk {
-                Ok(disk) => disk,
-                Err(why) => return skipped(&why),
-            };
-            write_in_place(&File::open(disk.path()).unwrap()).unwrap();
-            let options = DiagnoseOptions {
-                requests: 600,
-                block_bytes: BLOCK,
-                direct: Some(true),
-                ..DiagnoseOptions::default()
-            };
-            let report = diagnose(disk.path(), &options).unwrap();
-            if report.backend != Some(BackendKind::Uring) {
-                return skipped("there is no io_uring here");
-            }
-            for work in [Work::Overwrite, Work::Preallocated] {
-                let test = Test { asynchronous: true, direct: true, work };
-                let found = report.measured(test).expect("it was made");
-                if !matches!(found.verdict, Verdict::Workers | Verdict::Partly) {
-                    skipped(&format!("there was room for all: {:?}", found.evidence));
-                    continue;
-                }
-                let Some(room) = found.evidence.write_room else {
-                    return skipped("Btrfs does not tell what it has room for (no sysfs)");
-                };
-                assert!((1..600).contains(&room), "{room}");
-                let finding = found.findings.iter().find(|it| it.reason == Reason::WriteRoom);
-                let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
-                assert_eq!(finding.remedy, Remedy::FewerWrites);
-            }
-        },
-    );
+#[isolated_test]
+fn writes_without_room_for_metadata_are_reported() {
+    let folder = folder();
+    let disk = mounts::private()
+        .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));
+    let disk = match disk {
+        Ok(disk) => disk,
+        Err(why) => return skipped(&why),
+    };
+    write_in_place(&File::open(disk.path()).unwrap()).unwrap();
+    let options = DiagnoseOptions {
+        requests: 600,
+        block_bytes: BLOCK,
+        direct: Some(true),
+        ..DiagnoseOptions::default()
+    };
+    let report = diagnose(disk.path(), &options).unwrap();
+    if report.backend != Some(BackendKind::Uring) {
+        return skipped("there is no io_uring here");
+    }
+    for work in [Work::Overwrite, Work::Preallocated] {
+        let test = Test { asynchronous: true, direct: true, work };
+        let found = report.measured(test).expect("it was made");
+        if !matches!(found.verdict, Verdict::Workers | Verdict::Partly) {
+            skipped(&format!("there was room for all: {:?}", found.evidence));
+            continue;
+        }
+        let Some(room) = found.evidence.write_room else {
+            return skipped("Btrfs does not tell what it has room for (no sysfs)");
+        };
+        assert!((1..600).contains(&room), "{room}");
+        let finding = found.findings.iter().find(|it| it.reason == Reason::WriteRoom);
+        let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(finding.remedy, Remedy::FewerWrites);
+    }
 }
 
 fn on(disk: &Path, kind: &str) {

@@ -1,4 +1,4 @@
-//! Writes that the kernel puts off where they change the times of a file: told as such, in every run alike.
+//! Writes that the kernel defers because they change the times of a file: every run reports them alike.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use pipewright_disk::diagnosis::{
     DiagnoseOptions, Measured, Reason, Remedy, Report, Test, Verdict, Work, diagnose,
 };
 use pipewright_disk::{Filesystem, NowaitWrites};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::mounts;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, mounts, watchdog};
 
 use super::folder;
 
 const WORKS: [Work; 4] = [Work::Overwrite, Work::Preallocated, Work::Extend, Work::Hole];
 
-/// One that is made, and what it has to be judged.
+/// Returns the measured writes of these kinds.
 fn writes(report: &Report, direct: bool, works: &[Work]) -> Vec<Measured> {
     let test = |work| Test { asynchronous: true, direct, work };
     works.iter().map(|work| report.measured(test(*work)).expect("it was made").clone()).collect()
@@ -60,40 +61,33 @@ fn check_ext4(report: &Report) {
     }
 }
 
-#[test]
+#[isolated_test]
 fn writes_that_change_the_times_are_judged_alike_in_every_run() {
-    isolate::isolated(
-        "diagnosis_times::writes_that_change_the_times_are_judged_alike_in_every_run",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            if let Err(why) = mounts::private() {
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    if pipewright_tests::skip::is_forced_off("io_uring") {
+        return skipped("there is no io_uring in this build");
+    }
+    for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
+        let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
+            Ok(disk) => disk,
+            Err(why) => {
+                skipped(&why);
+                continue;
+            }
+        };
+        // So few that they fit between two ticks, and so many that some do not; yet fewer than the
+        // queue of the disk takes.
+        for requests in [20, 60, 120] {
+            let options = DiagnoseOptions { requests, block_bytes: 16 << 10, ..Default::default() };
+            let report = diagnose(disk.path(), &options).unwrap();
+            if report.filesystem != Some(Filesystem::Xfs.name()) {
+                check_ext4(&report);
+            } else if let Err(why) = check_xfs(&report) {
                 return skipped(&why);
             }
-            if pipewright_tests::skip::is_forced_off("io_uring") {
-                return skipped("there is no io_uring in this build");
-            }
-            for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
-                let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
-                    Ok(disk) => disk,
-                    Err(why) => {
-                        skipped(&why);
-                        continue;
-                    }
-                };
-                // So few that they fit between two ticks, and so many that some do not; yet fewer than the
-                // queue of the disk takes.
-                for requests in [20, 60, 120] {
-                    let options =
-                        DiagnoseOptions { requests, block_bytes: 16 << 10, ..Default::default() };
-                    let report = diagnose(disk.path(), &options).unwrap();
-                    if report.filesystem != Some(Filesystem::Xfs.name()) {
-                        check_ext4(&report);
-                    } else if let Err(why) = check_xfs(&report) {
-                        return skipped(&why);
-                    }
-                }
-            }
-        },
-    );
+        }
+    }
 }

@@ -1,21 +1,21 @@
-//! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
+//! The suite of `pipewright-disk`, a file a subject; every backend passes the same tests.
 
+mod bounded_memory;
+mod bytes;
+#[cfg(target_os = "linux")]
+mod classes;
 mod diagnosis;
 #[cfg(target_os = "linux")]
 mod diagnosis_pieces;
 #[cfg(target_os = "linux")]
 mod diagnosis_times;
-mod p01_bytes;
+mod dropped;
+mod errors;
 #[cfg(target_os = "linux")]
-mod p02_classes;
-mod p02_overlapped;
-mod p03_dropped;
+mod mounted;
+mod overlapped;
 #[cfg(target_os = "linux")]
-mod p04_refused;
-mod p05_errors;
-#[cfg(target_os = "linux")]
-mod p05_mounted;
-mod p06_bounded;
+mod refused;
 mod task;
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use pipewright_disk::{
 };
 use pipewright_tests::skip::skipped;
 
-/// A folder of a test, on a disk: some filesystems in memory have no direct I/O.
+/// Returns a folder on a disk for one test: some filesystems in memory have no direct I/O.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -54,13 +54,13 @@ impl Doer {
     }
 }
 
-/// An engine of that backend, or the word that there is none here.
+/// Returns an engine of that backend; `None`, with a report, if there is none here.
 fn engine(options: EngineOptions) -> Option<Engine> {
     match Engine::new(options) {
         Ok(engine) => Some(engine),
         Err(error) => {
             assert_ne!(options.backend, BackendKind::Auto, "{error}");
-            // That of another system is none that could have been tested.
+            // A backend of another system could not have been tested.
             let not_this_system = ErrorKind::NoBackend { reason: UnavailableReason::NotThisSystem };
             if *error.kind() != not_this_system {
                 skipped(&format!("{}: {error}", options.backend));
@@ -70,7 +70,7 @@ fn engine(options: EngineOptions) -> Option<Engine> {
     }
 }
 
-/// Every engine that can be made here, with its name.
+/// Returns every engine that can be made here, with its name.
 fn doers() -> Vec<(String, Doer)> {
     let mut doers = Vec::new();
     for backend in BACKENDS {
@@ -86,14 +86,14 @@ fn doers() -> Vec<(String, Doer)> {
     doers
 }
 
-/// A file of that test with those bytes in it, open for both.
+/// Creates a file with those bytes, open for reading and writing.
 fn file_with(folder: &tempfile::TempDir, name: &str, bytes: &[u8], direct: bool) -> DiskFile {
     let path: PathBuf = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     DiskFile::options().read(true).write(true).direct(direct).open(path).unwrap()
 }
 
-/// Bytes of which none can be taken for that of another place.
+/// Returns bytes that differ from offset to offset.
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! A file in the hands of tokio's traits.
+//! A file by tokio's traits.
 
 use std::future::Future;
 use std::io::{ErrorKind, SeekFrom};
@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use pipewright_disk::{AsyncFile, BackendKind, EngineOptions, SharedEngine};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncSeek as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -33,7 +33,7 @@ fn engines() -> Vec<(BackendKind, SharedEngine)> {
     engines
 }
 
-/// Polls once.
+/// Polls a future once.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -114,9 +114,8 @@ async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
     }
 }
 
-#[test]
-fn what_is_read_is_what_was_written_wherever_a_script_goes() {
-    let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
+#[watched_test(limit = std::time::Duration::from_secs(300))]
+fn random_scripts_read_back_the_bytes_they_wrote() {
     let folder = folder();
     for (name, engine) in engines() {
         for runtime in runtimes() {
@@ -126,7 +125,7 @@ fn what_is_read_is_what_was_written_wherever_a_script_goes() {
                 let file = file_with(&folder, "script", &model, false);
                 let mut stream = AsyncFile::new(&engine, &file);
                 runtime.block_on(play(&mut stream, &mut model, &acts));
-                // One whose read was dropped, or was not taken up, has changed nothing.
+                // A dropped read has changed nothing.
                 drop(stream);
                 prop_assert!(std::fs::read(file.path()).unwrap() == model, "{name}");
             });
@@ -134,9 +133,8 @@ fn what_is_read_is_what_was_written_wherever_a_script_goes() {
     }
 }
 
-#[test]
-fn past_the_cache_pieces_of_any_size_can_be_read() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn direct_files_can_be_read_in_pieces_of_any_size() {
     let folder = folder();
     let content = pattern(300_001);
     for (name, engine) in engines() {
@@ -162,9 +160,8 @@ fn past_the_cache_pieces_of_any_size_can_be_read() {
     }
 }
 
-#[test]
-fn what_is_written_past_the_cache_has_to_be_aligned() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn direct_writes_must_be_aligned() {
     let folder = folder();
     let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
     let block = file.alignment().offset;
@@ -177,7 +174,7 @@ fn what_is_written_past_the_cache_has_to_be_aligned() {
             stream.write_all(&vec![7; 8 * block]).await.unwrap();
             let error = stream.write_all(b"odd").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-            // Nothing has moved, and the file is what it was.
+            // The position and the file are unchanged.
             assert_eq!(stream.position(), 8 * block as u64);
             stream.write_all(&vec![8; block]).await.unwrap();
         });
@@ -187,9 +184,8 @@ fn what_is_written_past_the_cache_has_to_be_aligned() {
     }
 }
 
-#[test]
-fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_write_with_a_dropped_future_runs_before_later_operations() {
     let folder = folder();
     let long = pattern(200_000);
     for (name, engine) in engines() {
@@ -199,7 +195,7 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
             let dropped = |stream: &mut AsyncFile| {
                 let before = stream.position();
                 match poll_once(stream.write(&long)) {
-                    // It was faster than the look.
+                    // The operation was faster than the check.
                     Poll::Ready(count) => {
                         assert_eq!(count.unwrap() as u64, stream.position() - before)
                     }
@@ -209,14 +205,14 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
             };
             let mut read = vec![0; long.len()];
             runtime.block_on(async {
-                // Other bytes to the same place: the last word is theirs.
+                // Other bytes to the same place win.
                 let at = dropped(&mut stream);
                 stream.seek(SeekFrom::Start(at)).await.unwrap();
                 stream.write_all(b"other").await.unwrap();
                 stream.seek(SeekFrom::Start(0)).await.unwrap();
                 stream.read_exact(&mut read).await.unwrap();
                 assert!(read[..5] == *b"other" && read[5..] == long[5..], "{name}");
-                // The same to another place: both places have them.
+                // The same bytes to another place: both places have them.
                 let at = dropped(&mut stream);
                 stream.seek(SeekFrom::Start(1_000_000)).await.unwrap();
                 stream.write_all(&long).await.unwrap();
@@ -225,12 +221,12 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
                     stream.read_exact(&mut read).await.unwrap();
                     assert!(read == long, "{name}");
                 }
-                // The same to the same place is that write; and a flush waits for one.
+                // The same bytes to the same place count as that write; a flush waits for it.
                 let at = dropped(&mut stream);
                 stream.flush().await.unwrap();
                 let there = std::fs::read(file.path()).unwrap();
                 assert!(there[at as usize..] == long, "{name}");
-                // The same to another place that nobody has waited to be at.
+                // The same to another place, after a seek that was not awaited.
                 let at = dropped(&mut stream);
                 let place = SeekFrom::Start(at + 1_000_000);
                 std::pin::Pin::new(&mut stream).start_seek(place).unwrap();
@@ -245,10 +241,9 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn an_error_belongs_to_the_write_that_met_it() {
+#[watched_test]
+fn an_error_is_returned_by_the_write_that_caused_it() {
     use pipewright_disk::DiskFile;
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("one-way");
     std::fs::write(&path, b"x").unwrap();
@@ -263,7 +258,7 @@ fn an_error_belongs_to_the_write_that_met_it() {
                 assert_eq!(error.kind(), ErrorKind::StorageFull, "{name}");
                 stream.flush().await.unwrap();
             }
-            // Where nobody waited for it the next call tells, once.
+            // If it was not awaited, the next call returns it, once.
             if poll_once(stream.write(b"lost")).is_pending() {
                 assert_eq!(stream.flush().await.unwrap_err().kind(), ErrorKind::StorageFull);
             }
@@ -276,9 +271,8 @@ fn an_error_belongs_to_the_write_that_met_it() {
     }
 }
 
-#[test]
+#[watched_test]
 fn many_tasks_share_an_engine() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, engine) in engines() {
         for runtime in runtimes() {
@@ -306,9 +300,8 @@ fn many_tasks_share_an_engine() {
     }
 }
 
-#[test]
-fn a_task_that_finds_everything_in_memory_lets_others_have_their_turn() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_task_with_cached_data_yields_to_others() {
     let folder = folder();
     let file = file_with(&folder, "cached", &pattern(4096), false);
     let engine = SharedEngine::new(EngineOptions::default()).unwrap();
@@ -316,7 +309,7 @@ fn a_task_that_finds_everything_in_memory_lets_others_have_their_turn() {
         let (stop, stopped) = std::sync::mpsc::channel();
         let reader = tokio::spawn(async move {
             let (mut stream, mut byte) = (AsyncFile::new(&engine, &file), [0]);
-            // Without an end, unless the other gets the one thread that there is.
+            // Endless, unless the other task gets the only thread.
             while stopped.try_recv().is_err() {
                 stream.seek(SeekFrom::Start(0)).await.unwrap();
                 stream.read_exact(&mut byte).await.unwrap();

@@ -1,12 +1,12 @@
-//! The calls of channels and pools by tasks: no thread is blocked, and a future that is dropped says what
-//! that costs.
+//! Async calls of channels and pools: no thread blocks, and the cost of a dropped future is documented.
 
 use std::io::Read as _;
 use std::time::Duration;
 
 use pipewright::{Handle, PipeOptions};
 use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
-use pipewright_tests::{bodies, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::bodies;
 use tokio::time::timeout;
 
 use super::{both_ways, complains_and_ends, exit_words, some_files, worker};
@@ -19,7 +19,7 @@ async fn start(kind: &str, options: &Options) -> Channel {
     Channel::start_async(&mut worker(kind), options).await.unwrap()
 }
 
-/// Sends messages of every length and has them back.
+/// Sends messages of every length and receives them back.
 async fn echo(options: &Options, count: u64) {
     let mut channel = start("echo", options).await;
     let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -44,9 +44,8 @@ async fn echo(options: &Options, count: u64) {
     assert!(channel.close_async().await.unwrap().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn many_channels_of_one_thread_have_their_messages() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let (a, b, c) = (echo(&options, 200), echo(&options, 200), echo(&options, 200));
@@ -55,9 +54,8 @@ fn many_channels_of_one_thread_have_their_messages() {
     }
 }
 
-#[test]
-fn two_sides_that_send_at_once_come_to_an_end() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn two_tasks_that_send_at_once_do_not_deadlock() {
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         run(async {
@@ -78,14 +76,13 @@ fn two_sides_that_send_at_once_come_to_an_end() {
     }
 }
 
-#[test]
-fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dropped_receive_loses_nothing() {
     for options in both_ways() {
         run(async {
             let mut channel = start("slow", &options).await;
             for round in 0..20_u8 {
-                // Nothing has been asked, so nothing can come.
+                // No request was sent, so no reply can come.
                 assert!(timeout(Duration::ZERO, channel.recv_async()).await.is_err());
                 // It answers after so many milliseconds.
                 channel.send_bytes_async(&[5, round]).await.unwrap();
@@ -101,9 +98,8 @@ fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
     }
 }
 
-#[test]
+#[watched_test]
 fn blocking_recv_after_a_dropped_future_gets_its_message() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = run(start("slow", &options));
         channel.set_timeout(Some(Duration::from_secs(10)));
@@ -118,9 +114,8 @@ fn blocking_recv_after_a_dropped_future_gets_its_message() {
     }
 }
 
-#[test]
-fn a_long_message_that_is_given_up_half_way_is_the_last() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dropped_partial_send_fails_later_sends() {
     for options in both_ways() {
         run(async {
             let mut channel = start("silent", &options).await;
@@ -133,9 +128,8 @@ fn a_long_message_that_is_given_up_half_way_is_the_last() {
     }
 }
 
-#[test]
-fn values_and_handles_go_too() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn tasks_can_send_values_and_handles() {
     for options in both_ways() {
         run(async {
             let mut command = worker("typed");
@@ -179,9 +173,8 @@ fn values_and_handles_go_too() {
     }
 }
 
-#[test]
-fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn exit_silence_and_refusal_of_a_worker_are_errors() {
     for options in both_ways() {
         run(async {
             let mut channel = start("die", &options).await;
@@ -217,9 +210,8 @@ fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
     }
 }
 
-#[test]
+#[watched_test]
 fn without_a_runtime_there_is_an_error() {
-    let _watch = watchdog::watch();
     let mut channel = super::start("silent", &Options::default());
     let mut wait = std::pin::pin!(channel.recv_async());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -229,9 +221,8 @@ fn without_a_runtime_there_is_an_error() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_pool_is_called_by_tasks() {
-    let _watch = watchdog::watch();
     let options = PoolOptions { max_workers: 2, idle_timeout: None, ..PoolOptions::default() };
     let pool = Pool::new(worker("calls"), options).unwrap();
     run(async {
@@ -243,7 +234,7 @@ fn a_pool_is_called_by_tasks() {
         for (number, task) in (0..).zip(tasks) {
             bodies::check(number, bodies::length(number), &task.await.unwrap(), &mut expected);
         }
-        // Whoever drops the future does not want the answer: the worker is free again.
+        // A dropped future frees the worker.
         for _ in 0..2 {
             let call = pool.call_async("wait 60000");
             assert!(timeout(Duration::from_millis(20), call).await.is_err());

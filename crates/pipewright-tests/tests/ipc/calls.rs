@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use pipewright::{Command, Containment, Handle, PipeOptions, Scope, Stdio};
 use pipewright_ipc::{Channel, ErrorKind, Lease, Options, Raw, SharedMemory, Side};
-use pipewright_tests::{bodies, skip, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
 
 use super::{both_ways, some_files, start, worker};
 
-#[test]
-fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn messages_round_trip_by_every_send_and_receive_call() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         let (mut body, mut came) = (Vec::new(), b"before".to_vec());
@@ -62,7 +62,7 @@ fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
     }
 }
 
-/// What is left of a message, by its blocks, of which the last alone may be short.
+/// Reads the rest of a message by `fold`, in blocks of which only the last may be short.
 fn folded(lease: Lease<'_>) -> Vec<u8> {
     let blocks = lease.left().div_ceil(64);
     let (came, count) = lease
@@ -76,9 +76,8 @@ fn folded(lease: Lease<'_>) -> Vec<u8> {
     came
 }
 
-#[test]
-fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn fold_sees_whole_blocks_across_frame_boundaries() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, mut number) = (Vec::new(), 0);
@@ -98,9 +97,8 @@ fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut
     }
 }
 
-#[test]
-fn what_is_skipped_of_a_message_is_not_read() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn skipped_bytes_of_a_message_are_not_read() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, length) = (Vec::new(), 400_000);
@@ -125,9 +123,8 @@ fn what_is_skipped_of_a_message_is_not_read() {
     }
 }
 
-#[test]
-fn many_small_messages_go_together() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn small_messages_are_batched() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         for number in 0..20_000_u64 {
@@ -140,16 +137,15 @@ fn many_small_messages_go_together() {
             assert_eq!(came, number.to_le_bytes());
         }
         let stats = channel.stats();
-        // A worker that makes a runtime for each answer sends them one by one, and each of them ends a wait for room.
+        // A worker with a runtime for each reply sends them one by one, and each ends a wait for room.
         if !skip::is_forced_async() {
             assert!(stats.sent.system_calls < 2_000, "{stats:?}");
         }
     }
 }
 
-#[test]
-fn calls_that_do_not_wait_do_what_they_can() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn try_calls_do_not_block() {
     for options in both_ways() {
         let mut channel = start("silent", &options);
         assert!(channel.try_recv().unwrap().is_none());
@@ -182,9 +178,8 @@ fn calls_that_do_not_wait_do_what_they_can() {
     }
 }
 
-#[test]
-fn a_message_that_is_not_read_is_passed_over() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_unread_message_is_skipped() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         for length in [0, 10, 5_000, 70_000, 5_000_000, 1] {
@@ -202,9 +197,8 @@ fn a_message_that_is_not_read_is_passed_over() {
     }
 }
 
-#[test]
+#[watched_test]
 fn handles_go_with_messages() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("handles", &options);
         let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
@@ -229,9 +223,8 @@ fn handles_go_with_messages() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_passes_handles_too() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("gives", &options);
         for length in [0, 1, 10_000] {
@@ -241,7 +234,7 @@ fn a_worker_passes_handles_too() {
             let handle = message.take_handles().pop().unwrap();
             assert_eq!(message.bytes().unwrap(), b"read it");
             let mut came = Vec::new();
-            // Comes to its end when the worker has closed the other one.
+            // Reaches its end when the worker has closed the other one.
             std::fs::File::from(handle).read_to_end(&mut came).unwrap();
             assert_eq!(came, question);
         }
@@ -250,9 +243,8 @@ fn a_worker_passes_handles_too() {
 }
 
 /// On Windows handles are numbers of the process that was started, and here that is another one.
-#[test]
+#[watched_test]
 fn a_worker_below_a_shell_works() {
-    let _watch = watchdog::watch();
     let puppet = env!("CARGO_BIN_EXE_puppet");
     let mut command = if cfg!(windows) {
         let mut shell = Command::new("cmd");
@@ -277,9 +269,8 @@ fn a_worker_below_a_shell_works() {
     assert!(channel.close().unwrap().unwrap().success());
 }
 
-#[test]
-fn values_go_as_they_are() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn values_round_trip() {
     let options = Options::default();
     let mut channel =
         Channel::<Vec<u64>, (u64, String)>::start(&mut worker("typed"), &options).unwrap();
@@ -293,9 +284,8 @@ fn values_go_as_they_are() {
     assert!(matches!(error.kind(), ErrorKind::Died { status: Some(_) }), "{error}");
 }
 
-#[test]
-fn what_a_worker_prints_is_not_taken_for_a_message() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn stdout_of_a_worker_is_not_read_as_messages() {
     let mut command = worker("noisy");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
@@ -308,9 +298,8 @@ fn what_a_worker_prints_is_not_taken_for_a_message() {
     channel.close().unwrap();
 }
 
-#[test]
-fn a_message_longer_than_agreed_is_refused_before_anything_is_sent() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_message_over_the_limit_is_refused_before_sending() {
     let mut channel = start("echo,most=1000", &Options::default());
     let error = channel.send_bytes(&[0; 1001]).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::TooLong { bytes: 1001, most: 1000 });
@@ -319,9 +308,8 @@ fn a_message_longer_than_agreed_is_refused_before_anything_is_sent() {
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), [7; 1000]);
 }
 
-#[test]
-fn who_insists_on_shared_memory_is_told_when_there_is_none() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn required_shared_memory_is_an_error_if_unavailable() {
     let options = Options { shared_memory: SharedMemory::Required, ..Options::default() };
     let started: Result<Channel, _> = Channel::start(&mut worker("echo,shm=off"), &options);
     let error = started.unwrap_err();
@@ -329,9 +317,8 @@ fn who_insists_on_shared_memory_is_told_when_there_is_none() {
     assert_eq!((*by, field.as_str()), (Side::Host, "shared memory"));
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_ends_a_wait() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("silent", &options);
         let token = pipewright::CancelToken::new();
@@ -348,14 +335,13 @@ fn a_cancel_ends_a_wait() {
     }
 }
 
-#[test]
-fn the_command_of_a_worker_stays_as_it_was() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn starting_a_worker_does_not_change_its_command() {
     let mut command = worker("echo");
     drop(Channel::<Raw, Raw>::start(&mut command, &Options::default()).unwrap());
-    // Whatever else it starts would take itself for a worker.
+    // Every other child of it would take itself for a worker.
     assert_eq!(command.get_envs().count(), 0);
-    // And what was asked for holds.
+    // The options of the command still apply.
     command.kill_on_parent_exit(Scope::Tree);
     match Channel::<Raw, Raw>::start(&mut command, &Options::default()) {
         Ok(channel) => {

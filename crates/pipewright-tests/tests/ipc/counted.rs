@@ -1,19 +1,18 @@
-//! What a pool counts is counted before whoever waits for it is told.
+//! Counters of a pool: each call is counted before it returns.
 
 use std::time::Duration;
 
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, PendingCall, Pool, PoolOptions, Request};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::complains_and_ends;
-use super::p09_pool::{options, pool as start};
+use super::pool::{options, pool as start};
 
 const CALLS: u64 = if cfg!(windows) { 200 } else { 2_000 };
 
-#[test]
-fn a_reply_is_counted_before_its_caller_has_it() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_reply_is_counted_before_the_call_returns() {
     let pool = start(options());
     for number in 1..=CALLS {
         pool.begin("echo x").unwrap().wait().unwrap();
@@ -30,9 +29,8 @@ fn a_reply_is_counted_before_its_caller_has_it() {
     assert_eq!(pool.stats().replies, 2 * CALLS);
 }
 
-#[test]
-fn a_reply_is_counted_before_the_task_has_it() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_reply_is_counted_before_the_future_resolves() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     super::async_calls::run(async {
         for number in 1..=CALLS {
@@ -47,9 +45,8 @@ fn a_reply_is_counted_before_the_task_has_it() {
     });
 }
 
-#[test]
+#[watched_test]
 fn calls_of_many_threads_are_counted_when_they_return() {
-    let _watch = watchdog::watch();
     let pool = start(PoolOptions { max_workers: 2, ..options() });
     let threads = 4;
     std::thread::scope(|scope| {
@@ -72,9 +69,8 @@ fn calls_of_many_threads_are_counted_when_they_return() {
     assert_eq!(stats.workers.iter().map(|worker| worker.jobs).sum::<u64>(), 2 * all);
 }
 
-#[test]
-fn a_failure_is_counted_before_its_caller_has_it() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_failed_call_is_counted_before_it_returns() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for number in 1..=CALLS {
         pool.begin("fail x").unwrap().wait().unwrap_err();
@@ -82,9 +78,8 @@ fn a_failure_is_counted_before_its_caller_has_it() {
     }
 }
 
-#[test]
-fn a_lost_call_and_its_worker_are_counted_before_the_caller_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_lost_call_and_its_worker_are_counted_before_it_returns() {
     let backoff = Duration::from_millis(1);
     let pool = start(PoolOptions {
         max_workers: 1,
@@ -103,14 +98,13 @@ fn a_lost_call_and_its_worker_are_counted_before_the_caller_is_told() {
     }
 }
 
-#[test]
-fn a_cancelled_call_is_counted_before_its_caller_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_cancelled_call_is_counted_before_it_returns() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     pool.call("echo x").unwrap();
     let mut cancelled = 0;
     for _ in 0..if cfg!(windows) { 5 } else { 50 } {
-        // Cancelled while the worker has it or it waits; by its token; before anybody has it; out of time.
+        // Cancelled at the worker or in the queue; by its token; before any worker has it; at its deadline.
         let call = pool.begin("wait 60000").unwrap();
         call.cancel();
         assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
@@ -133,9 +127,8 @@ fn a_cancelled_call_is_counted_before_its_caller_is_told() {
     }
 }
 
-#[test]
-fn starts_in_vain_are_counted_before_the_caller_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn failed_starts_are_counted_before_the_call_returns() {
     let backoff = Duration::from_millis(1);
     for number in 1..=if cfg!(windows) { 2 } else { 20 } {
         let options =

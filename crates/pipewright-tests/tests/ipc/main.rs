@@ -1,99 +1,80 @@
-//! What `pipewright-ipc` promises about hosts and workers, a file a promise.
+//! The suite of `pipewright-ipc`: hosts and workers, a file a subject.
 
 mod async_calls;
+mod both_send;
 mod calls;
 mod counted;
-mod no_handshake;
-mod p01_whole_and_in_order;
-mod p02_never_hangs;
-mod p03_nothing_left;
-mod p04_hostile;
-mod p05_refused_memory;
-mod p06_mismatch;
-mod p07_both_send;
-mod p09_alone;
-mod p09_edges;
+mod direct_calls;
 #[cfg(target_os = "linux")]
-mod p09_held;
-mod p09_kept;
-mod p09_pool;
-mod p09_told;
-mod p10_build;
+mod held_connections;
+mod hostile;
+mod mismatch;
+mod never_hangs;
+mod no_handshake;
+mod nothing_left;
+mod packets;
+mod pool;
+mod pool_failures;
+mod pool_limits;
+mod refused_memory;
 mod started_as_worker;
 mod traced;
+mod whole_and_in_order;
 #[cfg(unix)]
 mod wire;
+mod worker_replacement;
 
 use std::time::Duration;
 
 use pipewright::{Command, ExitStatus, Handle, Signal};
 use pipewright_ipc::{Channel, Options, SharedMemory};
-use pipewright_tests::skip;
 
-/// A command that runs the puppet as a worker of that kind.
+/// Returns a command that runs the puppet as a worker of that kind.
 fn worker(kind: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.arg(format!("ipc={kind}"));
     command
 }
 
-/// A channel to a worker of that kind.
+/// Starts a worker of that kind, and returns the channel to it.
 #[track_caller]
 fn start(kind: &str, options: &Options) -> Channel {
     Channel::start(&mut worker(kind), options).unwrap()
 }
 
-/// With shared memory and without it: everything has to be the same. (Where this machine has none, both
-/// are without it, and `p05_refused_memory` says so.)
+/// Returns options with shared memory and without it: both behave the same. (A machine without shared memory
+/// runs both without; `refused_memory` reports that.)
 fn both_ways() -> [Options; 2] {
     [SharedMemory::Auto, SharedMemory::Off]
         .map(|shared_memory| Options { shared_memory, ..Options::default() })
 }
 
-/// Checks that it was killed: by a signal where there are signals, else with the code of a process that was
-/// terminated.
+/// Checks that a process was killed: by a signal on Unix, with the code of a terminated process on Windows.
 #[track_caller]
 fn was_killed(status: ExitStatus) {
     assert!(status.was_killed(), "{status}");
     assert_eq!(status.terminating_signal(), cfg!(unix).then_some(Signal::KILL), "{status}");
 }
 
-/// How a status with that code is written: each system has its own words, as with std.
+/// Returns the text of a status with that code: each system has its own words, as with std.
 fn exit_words(code: i32) -> String {
     format!("exit {}: {code}", if cfg!(windows) { "code" } else { "status" })
 }
 
-/// A command that is no worker, complains and ends.
+/// Returns a command that is no worker, writes to stderr and exits.
 fn complains_and_ends() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(["err=no disk", "exit=4"]);
     command
 }
 
-#[cfg(windows)]
-#[test]
-fn what_only_unix_has_is_left_out() {
-    skip::skipped("p01_whole_and_in_order: Windows stops no process");
-    skip::skipped("p05_refused_memory: no limit on the size of files takes memory away here");
-    skip::skipped("p06_mismatch: to start a worker of another user takes a password");
-    skip::skipped("wire: the worker in Python is one for sockets");
-}
-
-/// Whether no process can be stopped here, and go on later. Says so.
-fn cannot_stop() -> bool {
-    if cfg!(windows) {
-        skip::skipped("Windows stops no process: there is no SIGSTOP");
-    }
-    cfg!(windows)
-}
-
-/// Handles of something that is there everywhere, to be passed.
+/// Returns handles of a file that exists everywhere.
 fn some_files(count: usize) -> Vec<Handle> {
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     (0..count).map(|_| Handle::from(file.try_clone().unwrap())).collect()
 }
 
-/// How long the torture takes altogether: half a minute, or `PIPEWRIGHT_TORTURE_SECONDS`.
+/// Returns the duration of the stress tests: half a minute, or `PIPEWRIGHT_TORTURE_SECONDS`.
 fn torture_time() -> Duration {
     let seconds = std::env::var("PIPEWRIGHT_TORTURE_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(30))

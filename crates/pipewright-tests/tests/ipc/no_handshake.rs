@@ -1,25 +1,26 @@
-//! Programs that are started as workers and never complete the handshake: the error says how each ended and what it
-//! wrote, and no call counts as lost.
+//! Programs that are started as workers and never complete the handshake: the error has their exit status and
+//! their output, and no call counts as lost.
 
 use std::time::Duration;
 
 use pipewright::{Command, ExitStatus, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};
 
 use super::async_calls::run;
 use super::exit_words;
-use super::p09_pool::options;
+use super::pool::options;
 
-/// The puppet as a program that knows nothing of hosts.
+/// Returns the puppet as a program that is no worker.
 fn program(acts: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(acts);
     command
 }
 
-/// Starts it as the worker of a channel and of a pool, by threads and by tasks. For each the error, and if stderr was
-/// read.
+/// Starts it as the worker of a channel and of a pool, by threads and by tasks. Returns each error, and true if
+/// stderr was read.
 fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(Error, bool)> {
     let mut errors = Vec::new();
     for is_piped in [false, true] {
@@ -49,7 +50,7 @@ fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(
     errors
 }
 
-/// The facts of such an error, which is on one line.
+/// Returns the facts of such an error, which is one line.
 #[track_caller]
 fn facts(error: &Error) -> (u32, Option<ExitStatus>, &str, String) {
     let text = error.to_string();
@@ -65,9 +66,8 @@ fn quick() -> Options {
     Options { ring_bytes: 64 << 10, ..Options::default() }
 }
 
-#[test]
-fn a_program_that_only_ends_is_told_with_its_status() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_program_that_exits_is_reported_with_its_status() {
     for (error, _) in start_in_every_way(&|| program(&["exit=0"]), &quick()) {
         let (pid, status, stderr_tail, text) = facts(&error);
         assert!(status.unwrap().success() && stderr_tail.is_empty());
@@ -80,9 +80,8 @@ fn a_program_that_only_ends_is_told_with_its_status() {
     }
 }
 
-#[test]
-fn a_program_that_prints_its_usage_is_told_with_it() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn usage_text_of_a_program_is_part_of_the_error() {
     let acts = ["err=a line before\nusage: puppet [acts]\n", "exit=2"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &quick()) {
         let (_, status, stderr_tail, text) = facts(&error);
@@ -97,9 +96,8 @@ fn a_program_that_prints_its_usage_is_told_with_it() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_program_that_is_killed_is_told_with_the_signal() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_killed_program_is_reported_with_its_signal() {
     for (error, _) in start_in_every_way(&|| program(&["raise=KILL"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         super::was_killed(status.unwrap());
@@ -109,9 +107,8 @@ fn a_program_that_is_killed_is_told_with_the_signal() {
     }
 }
 
-#[test]
-fn a_program_that_never_speaks_is_told_in_time_and_killed() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_silent_program_is_reported_and_killed_at_the_deadline() {
     let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
     let acts = ["err=listening on port 80", "wait=60"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
@@ -127,9 +124,8 @@ fn a_program_that_never_speaks_is_told_in_time_and_killed() {
     }
 }
 
-#[test]
-fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_program_that_closes_its_channel_is_reported_and_killed() {
     for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         assert!(status.is_none(), "{text}");
@@ -140,19 +136,17 @@ fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
     }
 }
 
-#[test]
-fn a_program_that_cannot_be_started_is_told_by_its_name() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_program_that_cannot_start_is_named_in_the_error() {
     for (error, _) in start_in_every_way(&|| Command::new("/no/such/worker"), &quick()) {
         assert_eq!(error.kind(), &ErrorKind::Start);
         assert!(error.to_string().contains("/no/such/worker"), "{error}");
     }
 }
 
-#[test]
-fn what_a_program_wrote_is_bounded_in_its_error() {
-    let _watch = watchdog::watch();
-    // Less than a pipe holds: of a channel, nobody reads meanwhile.
+#[watched_test]
+fn program_output_in_an_error_is_bounded() {
+    // Less than a pipe holds: a channel does not read it meanwhile.
     let acts = ["err-bytes=30000", "exit=2"];
     for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {
         let (_, _, stderr_tail, text) = facts(&error);

@@ -1,4 +1,5 @@
-//! A process that was started as a worker: how it can tell, and what it starts before it has claimed its link.
+//! A process that was started as a worker: how it finds out, and the processes that it starts before it claims
+//! its channel.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +8,18 @@ use std::io::Read as _;
 
 use pipewright::{Command, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
-use super::p09_pool::{options, pool as start};
+use super::pool::{options, pool as start};
 
-/// The puppet as a program that forgets the check, one level below this process.
+/// Returns the puppet as a program that forgets the check, one level below this process.
 fn forgets(kind: &str, file: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.arg(format!("forgets={kind},1,{}", file.display()));
     command
 }
 
-/// How many processes of each depth there were, from the first worker on.
+/// Returns the number of processes of each depth, from the first worker on.
 fn processes_by_depth(file: &Path) -> Vec<usize> {
     let list = fs::read_to_string(file).unwrap();
     let depths: Vec<usize> = list.lines().map(|line| line.parse().unwrap()).collect();
@@ -26,7 +27,7 @@ fn processes_by_depth(file: &Path) -> Vec<usize> {
     (1..=deepest).map(|depth| depths.iter().filter(|it| **it == depth).count()).collect()
 }
 
-/// What a host says of such a worker.
+/// Checks that the error names the worker check that the program forgot.
 #[track_caller]
 fn tells_of_the_worker(error: &Error) {
     let text = error.to_string();
@@ -34,9 +35,8 @@ fn tells_of_the_worker(error: &Error) {
     assert!(text.contains("worker::serve") && !text.contains('\n'), "{text}");
 }
 
-#[test]
-fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_pool_program_without_the_worker_check_does_not_start_itself_forever() {
     for kind in ["pool", "channel", "channel-async"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("depths");
@@ -52,9 +52,8 @@ fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
     }
 }
 
-#[test]
-fn a_channel_whose_program_forgets_the_check_starts_no_tree_of_processes() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_program_without_the_worker_check_does_not_start_itself_forever() {
     for kind in ["pool", "channel", "channel-async"] {
         for is_async in [false, true] {
             let folder = tempfile::tempdir().unwrap();
@@ -74,7 +73,7 @@ fn a_channel_whose_program_forgets_the_check_starts_no_tree_of_processes() {
     }
 }
 
-/// What a worker says that does these acts before it claims its link, and whether it was one that answers afterwards.
+/// Returns the output of a worker that does these acts before it claims its channel. It still answers as a worker.
 fn says_before_it_claims(acts: &[&str]) -> String {
     let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
@@ -89,11 +88,10 @@ fn says_before_it_claims(acts: &[&str]) -> String {
     text
 }
 
-#[test]
-fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_worker_knows_its_role_before_and_after_claiming_its_channel() {
     assert!(!worker::is_worker());
-    // To ask takes nothing away.
+    // Asking changes nothing.
     assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for _ in 0..2 {
@@ -101,28 +99,25 @@ fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_child_of_a_worker_is_no_worker() {
-    let _watch = watchdog::watch();
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for kind in ["std", "pipewright"] {
         assert_eq!(*pool.call(format!("child {kind}")).unwrap(), *b"false\n", "{kind}");
     }
-    // Before the link is claimed, a child that gets no handles but its own is none either.
+    // Before the channel is claimed, a child that inherits nothing is no worker either.
     assert_eq!(says_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
 }
 
-#[test]
-fn a_worker_that_has_claimed_its_link_may_have_workers() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_worker_can_have_workers_of_its_own() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     assert_eq!(*pool.call("pool").unwrap(), *b"true\necho");
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_shell_may_stand_between_a_host_and_its_worker() {
-    let _watch = watchdog::watch();
     let mut command = Command::new("sh");
     // The shell stays: it has something left to do.
     command.args(["-c", "\"$0\" is-worker ipc=echo >&2; exit 3", env!("CARGO_BIN_EXE_puppet")]);
@@ -139,11 +134,10 @@ fn a_shell_may_stand_between_a_host_and_its_worker() {
 
 /// The variables of a worker are inherited by its descendants, which may have a socket of that number.
 #[cfg(unix)]
-#[test]
-fn another_socket_that_has_the_number_is_no_link() {
+#[watched_test]
+fn another_socket_with_the_same_number_is_not_the_channel() {
     use pipewright::Handle;
 
-    let _watch = watchdog::watch();
     let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let handle = Handle::from(std::os::fd::OwnedFd::from(one));
     let number = i32::try_from(handle.number()).unwrap();

@@ -1,12 +1,13 @@
-//! The wire as `docs/wire.md` says it: a worker in another language, which was written from that.
+//! The wire of `docs/wire.md`: a worker in another language, written from that document.
 
 use std::io::Read as _;
 
 use pipewright::{Command, Handle, PipeOptions};
 use pipewright_ipc::{Channel, Options};
-use pipewright_tests::{bodies, skip, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
 
-/// A channel to that worker, unless this machine cannot run it.
+/// Returns a channel to that worker, unless this machine cannot run it.
 fn python(options: &Options) -> Option<Channel> {
     if Command::new("python3").arg("--version").output().is_err() {
         skip::skipped("no python3 here");
@@ -17,9 +18,8 @@ fn python(options: &Options) -> Option<Channel> {
     Some(Channel::start(&mut command, options).unwrap())
 }
 
-#[test]
-fn a_worker_that_was_written_from_the_document_is_understood() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_worker_written_from_the_wire_document_works() {
     let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
     let Some(mut channel) = python(&options) else { return };
     let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -40,9 +40,8 @@ fn a_worker_that_was_written_from_the_document_is_understood() {
     assert!(channel.close().unwrap().unwrap().success());
 }
 
-#[test]
-fn it_is_given_handles() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_worker_written_from_the_wire_document_gets_handles() {
     let Some(mut channel) = python(&Options::default()) else { return };
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     channel.send_with_handles(b"take it", &[Handle::from(writer)]).unwrap();
@@ -50,7 +49,7 @@ fn it_is_given_handles() {
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(text, "from python\n");
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"take it");
-    // One that just ends has died.
+    // A worker that just exits has died.
     channel.worker().unwrap().kill().unwrap();
     assert!(channel.recv().unwrap_err().is_disconnect());
 }

@@ -1,4 +1,4 @@
-//! The ends of a child's pipes, in the hands of a task.
+//! The ends of a child's pipes in a task.
 
 use std::future::Future;
 use std::io::{self, Read as _};
@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pipewright::{AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{count, watchdog};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -32,14 +33,13 @@ fn both_stdins() -> [Stdio; 2] {
     [Stdio::piped(), Stdio::piped_async()]
 }
 
-/// Polls once.
+/// Polls a future once.
 pub(super) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-#[test]
+#[watched_test]
 fn bytes_arrive_whole_both_ways_at_once() {
-    let _watch = watchdog::watch();
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let bytes = flood(5_000_000);
@@ -55,16 +55,15 @@ fn bytes_arrive_whole_both_ways_at_once() {
             );
             written.unwrap();
             assert!(read.unwrap() == bytes.len() && echo == bytes);
-            // The end is told as often as somebody asks.
+            // Every later read returns the end again.
             assert_eq!(stdout.read(&mut [0; 8]).await.unwrap(), 0);
             assert!(child.wait_async().await.unwrap().success());
         });
     }
 }
 
-#[test]
+#[watched_test]
 fn both_outputs_are_read_at_once_and_in_small_pieces() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let mut child = puppet(["alternate=300000"])
             .stdout(Stdio::piped())
@@ -88,9 +87,8 @@ fn both_outputs_are_read_at_once_and_in_small_pieces() {
     });
 }
 
-#[test]
-fn a_shutdown_ends_the_childs_input() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_shutdown_closes_stdin() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let (child, mut stdin) = piped(&["count"], stdin);
@@ -104,10 +102,9 @@ fn a_shutdown_ends_the_childs_input() {
     }
 }
 
-/// Also what the pipe has no room for at that time.
-#[test]
-fn a_drop_ends_the_childs_input_after_all_that_was_taken() {
-    let _watch = watchdog::watch();
+/// Checks also the bytes for which the pipe has no room yet.
+#[watched_test]
+fn a_drop_closes_stdin_after_all_accepted_bytes() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let dir = tempfile::tempdir().unwrap();
@@ -128,9 +125,8 @@ fn a_drop_ends_the_childs_input_after_all_that_was_taken() {
     }
 }
 
-#[test]
-fn a_child_that_reads_no_more_is_a_broken_pipe() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_that_stops_reading_is_a_broken_pipe() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let (child, mut stdin) = piped(&["exit=3"], stdin);
@@ -149,9 +145,8 @@ fn a_child_that_reads_no_more_is_a_broken_pipe() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
-    let _watch = watchdog::watch();
     const BYTES: usize = 400_000;
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(16 << 10) };
     one_thread().block_on(async {
@@ -171,7 +166,7 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
         }
         assert_eq!(written, BYTES);
         assert!(read == expected);
-        // A read that waits is given up, and the next one finds what came meanwhile.
+        // A waiting read is dropped, and the next one finds the bytes that came meanwhile.
         assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
         writer.write_all(b"late").await.unwrap();
         let mut late = [0; 8];
@@ -181,9 +176,8 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
     });
 }
 
-#[test]
-fn the_ends_of_a_pipeline_are_a_tasks_as_well() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn pipeline_ends_can_be_async() {
     one_thread().block_on(async {
         let mut first = puppet(["cat"]);
         first.stdin(Stdio::piped_async());
@@ -213,10 +207,9 @@ fn the_ends_of_a_pipeline_are_a_tasks_as_well() {
     });
 }
 
-/// A pipe that others have does not change under them: a blocking end goes on to block.
-#[test]
-fn the_other_end_and_other_handles_go_on_as_before() {
-    let _watch = watchdog::watch();
+/// Other holders of a pipe see no change: a blocking end stays blocking.
+#[watched_test]
+fn other_handles_of_a_pipe_keep_their_mode() {
     one_thread().block_on(async {
         let (reader, writer) = pipe(PipeOptions::default()).unwrap();
         let mut copy = writer.try_clone().unwrap();
@@ -231,9 +224,8 @@ fn the_other_end_and_other_handles_go_on_as_before() {
     });
 }
 
-#[test]
+#[watched_test]
 fn outside_of_a_runtime_there_is_an_error() {
-    let _watch = watchdog::watch();
     let (reader, writer) = pipe(PipeOptions::default()).unwrap();
     let (reader, writer) = (reader.into_async(), writer.into_async());
     for error in [reader.unwrap_err(), writer.unwrap_err()] {
@@ -241,49 +233,45 @@ fn outside_of_a_runtime_there_is_an_error() {
     }
 }
 
-#[test]
-fn nothing_is_left_and_no_end_takes_a_thread() {
-    isolate::isolated("async_pipes::nothing_is_left_and_no_end_takes_a_thread", || {
-        let _watch = watchdog::watch();
-        let round = || {
-            one_thread().block_on(async {
-                let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
-                let ends: Vec<_> = (0..20).map(|_| pipe(options).unwrap()).collect();
-                let mut ends: Vec<_> = ends
-                    .into_iter()
-                    .map(|(read, write)| (read.into_async().unwrap(), write.into_async().unwrap()))
-                    .collect();
-                // Each reads, and none has anything.
-                for (reader, _) in &mut ends {
-                    assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
-                }
-                let threads = count::threads();
-                for (_, writer) in &mut ends {
-                    while poll_once(writer.write(&[7; 50_000])).is_ready() {}
-                }
-                threads
-            })
-        };
-        // Makes what stays: on Windows the thread that starts writes.
-        round();
-        let first = round();
-        let before = count::handles();
-        for _ in 0..5 {
-            // What was taken and is read by nobody goes as well.
-            assert!(round() <= first);
-        }
-        watchdog::until("every handle is closed", || count::handles() <= before);
-    });
+#[isolated_test]
+fn async_pipes_leave_nothing_and_take_no_thread() {
+    let round = || {
+        one_thread().block_on(async {
+            let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
+            let ends: Vec<_> = (0..20).map(|_| pipe(options).unwrap()).collect();
+            let mut ends: Vec<_> = ends
+                .into_iter()
+                .map(|(read, write)| (read.into_async().unwrap(), write.into_async().unwrap()))
+                .collect();
+            // Each reads, and none has any bytes.
+            for (reader, _) in &mut ends {
+                assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
+            }
+            let threads = count::threads();
+            for (_, writer) in &mut ends {
+                while poll_once(writer.write(&[7; 50_000])).is_ready() {}
+            }
+            threads
+        })
+    };
+    // Makes what stays: on Windows the thread that starts writes.
+    round();
+    let first = round();
+    let before = count::handles();
+    for _ in 0..5 {
+        // Bytes that were accepted and are never read go as well.
+        assert!(round() <= first);
+    }
+    watchdog::until("every handle is closed", || count::handles() <= before);
 }
 
-/// Whoever shares the end of a task finds it as it would find std's.
+/// Other holders of a task's end find it as they would find std's.
 #[cfg(unix)]
-#[test]
-fn a_clone_of_a_tasks_end_waits_and_takes_bytes_without_holding_the_task_up() {
+#[watched_test]
+fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
 
-    let _watch = watchdog::watch();
     let blocks = |fd: &std::fs::File| {
         !rustix::fs::fcntl_getfl(fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
     };
@@ -302,7 +290,7 @@ fn a_clone_of_a_tasks_end_waits_and_takes_bytes_without_holding_the_task_up() {
             assert_eq!(&echo, b"one");
             assert!(blocks(&into) && blocks(&from));
 
-            // A thread that waits in a read of the same pipe: what it takes, the task does not wait for in a call.
+            // A thread blocks in a read of the same pipe: bytes that it takes must not block the task.
             let taking = std::thread::spawn(move || {
                 let mut taken = [0; 3];
                 from.read_exact(&mut taken).map(|()| (taken, from))

@@ -1,10 +1,11 @@
-//! A runner of a task: what holds of the other holds of it.
+//! A runner of a task: it behaves as the sync one.
 
 use std::time::Duration;
 
 use pipewright::{AsyncRunner, CancelToken, Command, ErrorKind, Outcome, Runner};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::async_verbs::one_thread;
 use super::puppet;
@@ -17,9 +18,8 @@ fn marked(mark: &str) -> Command {
     puppet(IDLE).env(MARK, alive::mark(mark)).owned()
 }
 
-#[test]
+#[watched_test]
 fn async_runner_takes_retries_and_pipelines_in_its_loop() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let attempt = |number: i32| puppet([format!("exit={}", 3 - number)]) | puppet(["cat"]);
         let mut runner = AsyncRunner::new(2);
@@ -39,9 +39,8 @@ fn async_runner_takes_retries_and_pipelines_in_its_loop() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_dropped_next_of_an_async_runner_loses_nothing() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let go = dir.path().join("go");
@@ -67,9 +66,8 @@ fn a_dropped_next_of_an_async_runner_loses_nothing() {
     });
 }
 
-#[test]
+#[watched_test]
 fn async_cancel_by_key_stops_one_and_never_starts_another() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let mut runner = AsyncRunner::new(1);
         runner.push("runs", marked("key"));
@@ -85,9 +83,8 @@ fn async_cancel_by_key_stops_one_and_never_starts_another() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let (token, drain) = (CancelToken::new(), CancelToken::new());
         let mut runner = AsyncRunner::new(2).with_cancel(&token).with_drain(&drain);
@@ -110,28 +107,25 @@ fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
     });
 }
 
-#[test]
-fn an_async_runner_that_is_dropped_leaves_nobody_behind() {
-    isolate::isolated("async_runner::an_async_runner_that_is_dropped_leaves_nobody_behind", || {
-        if is_forced_off("pidfd") {
-            return skipped("descendants are only held by pidfds");
-        }
-        let _watch = watchdog::watch();
-        let runtime = one_thread();
-        runtime.block_on(async {
-            let mut runner = AsyncRunner::new(3);
-            runner.push(0, marked("drop"));
-            runner.push(1, marked("drop") | marked("drop"));
-            assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
-            drop(runner);
-            watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
-        });
-        drop(runtime);
-        watchdog::until("everyone is reaped", || count::children().is_empty());
+#[isolated_test]
+fn a_dropped_async_runner_leaves_no_process() {
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let runtime = one_thread();
+    runtime.block_on(async {
+        let mut runner = AsyncRunner::new(3);
+        runner.push(0, marked("drop"));
+        runner.push(1, marked("drop") | marked("drop"));
+        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        drop(runner);
+        watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
     });
+    drop(runtime);
+    watchdog::until("everyone is reaped", || count::children().is_empty());
 }
 
-#[test]
+#[watched_test]
 fn runners_can_be_sent_to_other_threads_and_tasks() {
     fn is_sent<T: Send + Unpin>() {}
     is_sent::<Runner<String>>();

@@ -1,4 +1,4 @@
-//! This process's own stdio in the hands of a task, and as others that share it find it.
+//! This process's own stdio in a task, and as other holders see it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use pipewright::{Handle, PipeReader, PipeWriter, stderr_async, stdin_async, stdout_async};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -33,7 +33,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     (reader.into(), writer.into())
 }
 
-/// Has a test run with that as its stdin, and looks at its flags before, meanwhile and after.
+/// Runs a test with that as stdin, and checks the flags before, during and after it.
 fn with_stdin(stdin: impl AsFd, test: impl AsyncFnOnce(&dyn Fn())) {
     let before = flags(&stdin);
     rustix::stdio::dup2_stdin(&stdin).unwrap();
@@ -45,11 +45,11 @@ fn with_stdin(stdin: impl AsFd, test: impl AsyncFnOnce(&dyn Fn())) {
     is_as_before();
 }
 
-/// What is the same for everything that can be waited for.
+/// Checks everything that all pollable files have in common.
 async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) {
     let mut stdin = stdin_async().unwrap();
     is_as_before();
-    // Given up, with nothing lost.
+    // Dropped, with nothing lost.
     assert!(timeout(A_WHILE, stdin.read(&mut [0; 8])).await.is_err());
     is_as_before();
     writer.write_all(b"one\n").unwrap();
@@ -58,7 +58,7 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     assert_eq!(&line, b"one\n");
     is_as_before();
 
-    // Somebody else who shares it takes the line before we do.
+    // Another holder reads the line before we do.
     writer.write_all(b"two\n").unwrap();
     assert_eq!(io::stdin().read(&mut line).unwrap(), 4);
     assert!(poll_once(stdin.read(&mut line)).is_pending());
@@ -69,94 +69,79 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     is_as_before();
 }
 
-#[test]
-fn a_task_reads_a_pipe_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_pipe_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipe();
-        with_stdin(reader, async |is_as_before: &dyn Fn()| {
-            let mut writer = File::from(writer);
-            reads_as_it_comes(&writer, is_as_before).await;
-            let mut stdin = stdin_async().unwrap();
-            let feeding = std::thread::spawn(move || writer.write_all(&flood(1_000_000)));
-            let mut all = Vec::new();
-            stdin.read_to_end(&mut all).await.unwrap();
-            feeding.join().unwrap().unwrap();
-            assert!(all == flood(1_000_000));
-        });
+#[isolated_test]
+fn a_task_reads_a_pipe_without_changing_its_mode() {
+    let (reader, writer) = pipe();
+    with_stdin(reader, async |is_as_before: &dyn Fn()| {
+        let mut writer = File::from(writer);
+        reads_as_it_comes(&writer, is_as_before).await;
+        let mut stdin = stdin_async().unwrap();
+        let feeding = std::thread::spawn(move || writer.write_all(&flood(1_000_000)));
+        let mut all = Vec::new();
+        stdin.read_to_end(&mut all).await.unwrap();
+        feeding.join().unwrap().unwrap();
+        assert!(all == flood(1_000_000));
     });
 }
 
-#[test]
-fn a_task_reads_a_terminal_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_terminal_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (screen, inside) = terminal();
-        with_stdin(inside, async |is_as_before: &dyn Fn()| {
-            let mut screen = File::from(screen);
-            reads_as_it_comes(&screen, is_as_before).await;
-            // Ctrl-D is an end, after which it goes on.
-            let mut stdin = stdin_async().unwrap();
-            screen.write_all(&[4]).unwrap();
-            assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 0);
-            screen.write_all(b"more\n").unwrap();
-            assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 5);
-        });
+#[isolated_test]
+fn a_task_reads_a_terminal_without_changing_its_mode() {
+    let (screen, inside) = terminal();
+    with_stdin(inside, async |is_as_before: &dyn Fn()| {
+        let mut screen = File::from(screen);
+        reads_as_it_comes(&screen, is_as_before).await;
+        // Ctrl-D is an end of file; later input can be read.
+        let mut stdin = stdin_async().unwrap();
+        screen.write_all(&[4]).unwrap();
+        assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 0);
+        screen.write_all(b"more\n").unwrap();
+        assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 5);
     });
 }
 
-#[test]
-fn a_task_reads_a_socket_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_socket_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        with_stdin(ours, async |is_as_before: &dyn Fn()| {
-            reads_as_it_comes(theirs, is_as_before).await;
-        });
+#[isolated_test]
+fn a_task_reads_a_socket_without_changing_its_mode() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    with_stdin(ours, async |is_as_before: &dyn Fn()| {
+        reads_as_it_comes(theirs, is_as_before).await;
     });
 }
 
-#[test]
-fn a_task_reads_a_file_from_where_others_left_it() {
-    isolate::isolated("async_stdio::a_task_reads_a_file_from_where_others_left_it", || {
-        let _watch = watchdog::watch();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&flood(500_000)).unwrap();
-        file.seek(io::SeekFrom::Start(1000)).unwrap();
-        let shared = file.try_clone().unwrap();
-        with_stdin(file, async |is_as_before: &dyn Fn()| {
-            let mut stdin = stdin_async().unwrap();
-            let mut some = vec![0; 1000];
-            stdin.read_exact(&mut some).await.unwrap();
-            assert!(some == flood(500_000)[1000..2000]);
-            is_as_before();
-            assert_eq!((&shared).stream_position().unwrap(), 2000);
-            let mut rest = Vec::new();
-            stdin.read_to_end(&mut rest).await.unwrap();
-            assert!(rest == flood(500_000)[2000..]);
-        });
+#[isolated_test]
+fn a_task_reads_a_file_from_its_shared_offset() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&flood(500_000)).unwrap();
+    file.seek(io::SeekFrom::Start(1000)).unwrap();
+    let shared = file.try_clone().unwrap();
+    with_stdin(file, async |is_as_before: &dyn Fn()| {
+        let mut stdin = stdin_async().unwrap();
+        let mut some = vec![0; 1000];
+        stdin.read_exact(&mut some).await.unwrap();
+        assert!(some == flood(500_000)[1000..2000]);
+        is_as_before();
+        assert_eq!((&shared).stream_position().unwrap(), 2000);
+        let mut rest = Vec::new();
+        stdin.read_to_end(&mut rest).await.unwrap();
+        assert!(rest == flood(500_000)[2000..]);
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_task_finds_the_end_of_null_and_of_a_closed_stdin() {
-    isolate::isolated("async_stdio::a_task_finds_the_end_of_null_and_of_a_closed_stdin", || {
-        let _watch = watchdog::watch();
-        with_stdin(File::open("/dev/null").unwrap(), async |_: &dyn Fn()| {
-            assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
-        });
-        // Before: its own descriptors would take the number.
-        let runtime = one_thread();
-        // SAFETY: nothing here uses the number before it is opened anew below.
-        unsafe { rustix::io::close(0) };
-        runtime.block_on(async {
-            assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
-        });
-        rustix::stdio::dup2_stdin(File::open("/dev/null").unwrap()).unwrap();
+    with_stdin(File::open("/dev/null").unwrap(), async |_: &dyn Fn()| {
+        assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
     });
+    // Before: its own descriptors would take the number.
+    let runtime = one_thread();
+    // SAFETY: nothing here uses the number before it is opened anew below.
+    unsafe { rustix::io::close(0) };
+    runtime.block_on(async {
+        assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
+    });
+    rustix::stdio::dup2_stdin(File::open("/dev/null").unwrap()).unwrap();
 }
 
-/// Fills our stdout, and has somebody empty it.
+/// Fills stdout while a thread empties it.
 fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'static) {
     let before = flags(stdout);
     with_stdout(stdout, || {
@@ -187,60 +172,50 @@ fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'sta
     assert_eq!(flags(stdout), before);
 }
 
-#[test]
-fn a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipe();
-        writes_as_there_is_room(&writer, File::from(reader));
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        writes_as_there_is_room(&ours.into(), theirs);
-    });
+#[isolated_test]
+fn a_task_writes_to_a_pipe_and_a_socket_without_changing_their_modes() {
+    let (reader, writer) = pipe();
+    writes_as_there_is_room(&writer, File::from(reader));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    writes_as_there_is_room(&ours.into(), theirs);
 }
 
-#[test]
-fn a_task_writes_to_a_terminal_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_terminal_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (screen, inside) = terminal();
-        // As it is written: no line end is made two.
-        let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
-        settings.make_raw();
-        rustix::termios::tcsetattr(&inside, rustix::termios::OptionalActions::Now, &settings)
-            .unwrap();
-        writes_as_there_is_room(&inside, File::from(screen));
-    });
+#[isolated_test]
+fn a_task_writes_to_a_terminal_without_changing_its_mode() {
+    let (screen, inside) = terminal();
+    // Raw output: the terminal adds no carriage return.
+    let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
+    settings.make_raw();
+    rustix::termios::tcsetattr(&inside, rustix::termios::OptionalActions::Now, &settings).unwrap();
+    writes_as_there_is_room(&inside, File::from(screen));
 }
 
-#[test]
-fn a_task_writes_to_a_file_and_to_nowhere() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_file_and_to_nowhere", || {
-        let _watch = watchdog::watch();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"before ").unwrap();
-        let write = |stdout: &OwnedFd| {
-            with_stdout(stdout, || {
-                one_thread().block_on(async {
-                    stdout_async().unwrap().write_all(&flood(300_000)).await.unwrap();
-                });
+#[isolated_test]
+fn a_task_writes_to_a_file_and_to_null() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"before ").unwrap();
+    let write = |stdout: &OwnedFd| {
+        with_stdout(stdout, || {
+            one_thread().block_on(async {
+                stdout_async().unwrap().write_all(&flood(300_000)).await.unwrap();
             });
-        };
-        write(&file.try_clone().unwrap().into());
-        file.write_all(b" after").unwrap();
-        let mut all = Vec::new();
-        file.rewind().unwrap();
-        file.read_to_end(&mut all).unwrap();
-        assert!(all == [b"before ".as_slice(), &flood(300_000), b" after"].concat());
-        write(&File::options().write(true).open("/dev/null").unwrap().into());
-        one_thread().block_on(async {
-            let mut stderr = stderr_async().unwrap();
-            stderr.write_all(b"").await.unwrap();
-            stderr.flush().await.unwrap();
         });
+    };
+    write(&file.try_clone().unwrap().into());
+    file.write_all(b" after").unwrap();
+    let mut all = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut all).unwrap();
+    assert!(all == [b"before ".as_slice(), &flood(300_000), b" after"].concat());
+    write(&File::options().write(true).open("/dev/null").unwrap().into());
+    one_thread().block_on(async {
+        let mut stderr = stderr_async().unwrap();
+        stderr.write_all(b"").await.unwrap();
+        stderr.flush().await.unwrap();
     });
 }
 
-#[test]
+#[watched_test]
 fn without_a_runtime_a_task_has_no_stdio() {
     let unsupported = io::ErrorKind::Unsupported;
     assert_eq!(stdin_async().unwrap_err().kind(), unsupported);
@@ -248,9 +223,8 @@ fn without_a_runtime_a_task_has_no_stdio() {
     assert_eq!(stderr_async().unwrap_err().kind(), unsupported);
 }
 
-#[test]
+#[watched_test]
 fn an_end_is_made_from_a_handle() {
-    let _watch = watchdog::watch();
     let (reader, writer) = pipewright::pipe(Default::default()).unwrap();
     let [reader, writer] = [Handle::from(reader), Handle::from(writer)];
     let (mut reader, mut writer) = (PipeReader::from(reader), PipeWriter::from(writer));

@@ -1,11 +1,12 @@
-//! The verbs of tasks: what holds of the others holds of them.
+//! The async verbs: they behave as the sync ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
 use super::async_pipes::poll_once;
@@ -21,9 +22,8 @@ fn both_runtimes() -> [Runtime; 2] {
     [one_thread(), Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()]
 }
 
-#[test]
-fn every_verb_gives_what_its_twin_gives() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn async_verbs_return_what_sync_verbs_return() {
     for runtime in both_runtimes() {
         runtime.block_on(async {
             let status = puppet(["exit=3"]).status_async().await.unwrap();
@@ -44,9 +44,8 @@ fn every_verb_gives_what_its_twin_gives() {
     }
 }
 
-#[test]
-fn much_in_every_direction_never_deadlocks() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn large_streams_in_every_direction_never_deadlock() {
     one_thread().block_on(async {
         let input = flood(10_000_000);
         let mut command = puppet(["cat-both"]);
@@ -61,9 +60,8 @@ fn much_in_every_direction_never_deadlocks() {
     });
 }
 
-#[test]
+#[watched_test]
 fn timeouts_cancels_and_limits_hold() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let start = Instant::now();
         let mut command = puppet(["out=partial", "wait=600"]);
@@ -93,9 +91,8 @@ fn timeouts_cancels_and_limits_hold() {
     });
 }
 
-#[test]
-fn a_held_pipe_holds_nobody_up() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_held_pipe_does_not_block_an_async_verb() {
     one_thread().block_on(async {
         let mut command = puppet(["spawn=wait=600", "out=done"]);
         let capture = command.capture_async().await.unwrap();
@@ -104,9 +101,8 @@ fn a_held_pipe_holds_nobody_up() {
     });
 }
 
-#[test]
+#[watched_test]
 fn lines_and_events_come_as_they_are_written() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let mut lines = puppet(["lines=10000", "exit=3"]).lines_async().unwrap();
         let mut count = 0;
@@ -129,16 +125,15 @@ fn lines_and_events_come_as_they_are_written() {
         }
         assert_eq!((said, code), ([b"a".to_vec(), b"b".to_vec()], Some(7)));
 
-        // Left in the middle; what is left is read without being kept.
+        // Left in the middle; the rest is read and dropped.
         let mut lines = puppet(["lines=100000"]).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().source, Source::Stdout);
         assert!(lines.finish().await.unwrap().status.success());
     });
 }
 
-#[test]
+#[watched_test]
 fn spawned_children_and_handles_are_waited_for() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let child = puppet(["wait=0.05", "exit=3"]).spawn().unwrap();
         assert_eq!(child.wait_async().await.unwrap().code(), Some(3));
@@ -172,9 +167,8 @@ fn spawned_children_and_handles_are_waited_for() {
     });
 }
 
-#[test]
+#[watched_test]
 fn pipelines_run_too() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let mut first = puppet(["cat"]);
         first.stdin(Stdio::bytes(flood(3_000_000)));
@@ -196,9 +190,8 @@ fn pipelines_run_too() {
     });
 }
 
-#[test]
+#[watched_test]
 fn many_commands_run_at_once() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let commands = (0..40).map(|code| puppet([format!("out={code}"), format!("exit={code}")]));
         let captures = run_all(commands).concurrency(7).captures_async().await;
@@ -228,9 +221,8 @@ fn many_commands_run_at_once() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let token = CancelToken::new();
         let dir = tempfile::tempdir().unwrap();
@@ -261,26 +253,22 @@ pub(super) async fn until(fact: impl Fn() -> bool) {
     }
 }
 
-#[test]
+#[isolated_test]
 fn outside_of_a_runtime_there_is_an_error_and_no_child() {
-    isolate::isolated("async_verbs::outside_of_a_runtime_there_is_an_error_and_no_child", || {
-        let _watch = watchdog::watch();
-        let mut command = puppet(["wait=600"]);
-        let mut running = std::pin::pin!(command.status_async());
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let std::task::Poll::Ready(result) = running.as_mut().poll(&mut cx) else { panic!() };
-        let error = result.unwrap_err();
-        assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
-        watchdog::until("it is reaped", || count::children().is_empty());
-    });
+    let mut command = puppet(["wait=600"]);
+    let mut running = std::pin::pin!(command.status_async());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(result) = running.as_mut().poll(&mut cx) else { panic!() };
+    let error = result.unwrap_err();
+    assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
+    watchdog::until("it is reaped", || count::children().is_empty());
 }
 
-#[test]
-fn what_is_handed_out_goes_on_in_another_runtime() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn lines_and_events_continue_in_another_runtime() {
     let dir = tempfile::tempdir().unwrap();
     let go = |name: &str| dir.path().join(name).display().to_string();
-    // Nobody drives the first runtime any more, or there is none.
+    // The first runtime is no longer driven, or gone.
     for (is_kept, file) in [(true, go("kept")), (false, go("dropped"))] {
         // With a time limit, for which the runtime has a timer.
         let start = || {
@@ -293,7 +281,7 @@ fn what_is_handed_out_goes_on_in_another_runtime() {
         let first = one_thread();
         first.block_on(async {
             assert_eq!(lines.next().await.unwrap().unwrap().text, "line 0");
-            // Nothing more is said before the file is there.
+            // No more output before the file exists.
             assert!(poll_once(lines.next()).is_pending());
             while !matches!(events.next().await.unwrap().unwrap(), Event::Stdout(_)) {}
             assert!(poll_once(events.next()).is_pending());
@@ -313,9 +301,8 @@ fn what_is_handed_out_goes_on_in_another_runtime() {
     }
 }
 
-#[test]
-fn what_is_ready_again_and_again_lets_other_tasks_have_their_turn() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_stream_that_is_always_ready_yields_to_other_tasks() {
     let dir = tempfile::tempdir().unwrap();
     let written = dir.path().join("written").display().to_string();
     one_thread().block_on(async {
@@ -353,7 +340,7 @@ fn what_is_ready_again_and_again_lets_other_tasks_have_their_turn() {
     });
 }
 
-/// How often something happens while no other task has its turn.
+/// A counter of repetitions during which no other task ran.
 #[derive(Default)]
 struct Row {
     turns: Arc<AtomicUsize>,

@@ -1,55 +1,46 @@
-//! Signals that this program takes one by one.
+//! Signals that a program receives one by one.
 
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{CaughtSignals, Signal};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::isolated_test;
 
 use super::SHORT;
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
 use super::signals::sender;
 
-#[test]
+#[isolated_test]
 fn caught_signals_are_waited_for_with_a_limit() {
-    isolate::isolated("caught_signals::caught_signals_are_waited_for_with_a_limit", || {
-        let _watch = watchdog::watch();
-        let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
-        let start = Instant::now();
-        assert_eq!(caught.wait_for(SHORT).unwrap(), None);
-        assert!(start.elapsed() >= SHORT);
-        let send_here = sender();
-        send_here(Signal::USR1);
-        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), Some(Signal::USR1));
-        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), None);
-        let sends = thread::spawn(move || send_here(Signal::USR2));
-        assert_eq!(caught.wait_for(Duration::MAX).unwrap(), Some(Signal::USR2));
-        sends.join().unwrap();
-    });
+    let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
+    let start = Instant::now();
+    assert_eq!(caught.wait_for(SHORT).unwrap(), None);
+    assert!(start.elapsed() >= SHORT);
+    let send_here = sender();
+    send_here(Signal::USR1);
+    assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), Some(Signal::USR1));
+    assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), None);
+    let sends = thread::spawn(move || send_here(Signal::USR2));
+    assert_eq!(caught.wait_for(Duration::MAX).unwrap(), Some(Signal::USR2));
+    sends.join().unwrap();
 }
 
-#[test]
+#[isolated_test]
 fn caught_signals_wake_a_task_and_a_dropped_wait_loses_none() {
-    isolate::isolated(
-        "caught_signals::caught_signals_wake_a_task_and_a_dropped_wait_loses_none",
-        || {
-            let _watch = watchdog::watch();
-            let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
-            let send_here = sender();
-            one_thread().block_on(async {
-                let limit = Duration::from_millis(20);
-                assert!(tokio::time::timeout(limit, caught.wait_async()).await.is_err());
-                send_here(Signal::USR1);
-                assert_eq!(caught.wait_async().await.unwrap(), Signal::USR1);
-                let sends = thread::spawn(move || send_here(Signal::USR2));
-                assert_eq!(caught.wait_async().await.unwrap(), Signal::USR2);
-                sends.join().unwrap();
-            });
-            // Outside of a runtime.
-            let Poll::Ready(result) = poll_once(caught.wait_async()) else { panic!("it waits") };
-            assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
-        },
-    );
+    let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
+    let send_here = sender();
+    one_thread().block_on(async {
+        let limit = Duration::from_millis(20);
+        assert!(tokio::time::timeout(limit, caught.wait_async()).await.is_err());
+        send_here(Signal::USR1);
+        assert_eq!(caught.wait_async().await.unwrap(), Signal::USR1);
+        let sends = thread::spawn(move || send_here(Signal::USR2));
+        assert_eq!(caught.wait_async().await.unwrap(), Signal::USR2);
+        sends.join().unwrap();
+    });
+    // Outside of a runtime.
+    let Poll::Ready(result) = poll_once(caught.wait_async()) else { panic!("it waits") };
+    assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

@@ -1,9 +1,9 @@
-//! A run that was no success, as an error: its limit, and what was said until then.
+//! A failed run as an error: its limit, and its output so far.
 
 use std::time::Duration;
 
 use pipewright::{CancelToken, Error, ErrorKind, Event, Exceeded, Limit, Outcome};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::async_verbs::one_thread;
 use super::{SHORT, puppet};
@@ -16,9 +16,8 @@ fn facts(error: &Error) -> (Outcome, Option<Exceeded>, &str, &str) {
     (*outcome, *exceeded, stdout_tail, stderr_tail)
 }
 
-#[test]
-fn success_passes_through_and_a_failure_is_the_error_of_read() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn checked_passes_success_and_turns_failure_into_an_error() {
     assert_eq!(puppet(["out=hi"]).capture().unwrap().check().unwrap().stdout, "hi");
     assert_eq!(puppet(["out=hi"]).output().unwrap().check().unwrap().stdout, b"hi");
     let mut fails = puppet(["out=said", "err=first\nlast words\n", "exit=3"]);
@@ -44,9 +43,8 @@ fn success_passes_through_and_a_failure_is_the_error_of_read() {
     assert_eq!(ending.check().unwrap_err().program(), of_read.program());
 }
 
-#[test]
-fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_timeout_error_has_its_limit_and_the_output_so_far() {
     let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
     let error = command.timeout(SHORT).read().unwrap_err();
     let words = format!("failed: timed out after {SHORT:?}: two");
@@ -56,7 +54,7 @@ fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
     let capture = command.capture().unwrap();
     assert_eq!(capture.exceeded, limit);
     assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
-    // What it complained of says more.
+    // Its stderr says more.
     let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
     let error = command.idle_timeout(SHORT).read().unwrap_err();
     let words = format!("failed: timed out after {SHORT:?} without output: oh");
@@ -64,9 +62,8 @@ fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
     assert_eq!(facts(&error).1, Some(Exceeded::Silence(SHORT)));
 }
 
-#[test]
-fn other_limits_tell_theirs() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn other_limits_are_named_in_their_errors() {
     let mut command = puppet(["out=12345678901", "wait=600"]);
     let error = command.limit(Limit::fail(10)).capture().unwrap().check().unwrap_err();
     let words = "failed: exceeded its output limit of 10 bytes: 1234567890";
@@ -79,9 +76,8 @@ fn other_limits_tell_theirs() {
     assert_eq!((facts(&error).0, facts(&error).1), (Outcome::Cancelled, None));
 }
 
-#[test]
-fn the_line_stays_one_and_bounded_and_the_facts_have_more() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_error_line_is_bounded_and_its_facts_are_complete() {
     let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", "wait=600"]);
     let error = command.timeout(SHORT).read().unwrap_err();
     let text = error.to_string();
@@ -91,9 +87,8 @@ fn the_line_stays_one_and_bounded_and_the_facts_have_more() {
     assert_eq!(facts(&error).2.len(), 64 << 10);
 }
 
-#[test]
+#[watched_test]
 fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
-    let _watch = watchdog::watch();
     let mut pipeline = puppet(["err=oh\n", "exit=3"]) | puppet(["cat"]);
     let capture = pipeline.capture().unwrap();
     let error = capture.check().unwrap_err();
@@ -111,9 +106,8 @@ fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
     assert!(error.to_string().ends_with(&format!("timed out after {SHORT:?}: x")), "{error}");
 }
 
-#[test]
-fn an_ending_is_one_line_for_people() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_exit_is_described_in_one_line() {
     let shown = |acts: &[&str]| puppet(acts).lines().unwrap().finish().unwrap().to_string();
     let line = shown(&["exit=1"]);
     assert!(line.starts_with("exited with code 1 after "), "{line}");

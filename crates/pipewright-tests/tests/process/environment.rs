@@ -1,17 +1,17 @@
-//! The environment that a child gets.
+//! The environment of a child.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use pipewright::{Command, Contain, Error, Scope};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 
 use super::{cannot_supervise, puppet};
 
 const STAYS: &str = "STAYS=here";
 const CHANGING: &str = "a value that is long enough to be worth a look";
 
-/// A child that exits with 0 if it has the variable that nobody changes.
+/// A child that exits with 0 if it has the variable that stays the same.
 fn checks() -> Command {
     puppet([format!("expect-env={STAYS}")])
 }
@@ -84,24 +84,19 @@ const OF_A_TREE: Way = ("kill_on_parent_exit of a tree", || {
     Ok(checks().kill_on_parent_exit(Scope::Tree).status()?.success())
 });
 
-#[test]
+#[isolated_test]
 fn children_have_a_whole_environment_while_another_thread_sets_variables() {
-    const NAME: &str =
-        "environment::children_have_a_whole_environment_while_another_thread_sets_variables";
-    isolate::isolated(NAME, || {
-        let _watch = watchdog::watch();
-        let mut ways = WAYS.to_vec();
-        if !cannot_supervise() {
-            ways.push(OF_A_TREE);
-        }
-        let wrong = while_variables_change(|| {
-            ways.into_iter().map(|way| (way.0, try_often(way))).collect::<Vec<_>>()
-        });
-        assert!(wrong.iter().all(|(_, wrong)| wrong.is_empty()), "{wrong:#?}");
+    let mut ways = WAYS.to_vec();
+    if !cannot_supervise() {
+        ways.push(OF_A_TREE);
+    }
+    let wrong = while_variables_change(|| {
+        ways.into_iter().map(|way| (way.0, try_often(way))).collect::<Vec<_>>()
     });
+    assert!(wrong.iter().all(|(_, wrong)| wrong.is_empty()), "{wrong:#?}");
 }
 
-/// Starts children by three threads. Returns each that failed, in words.
+/// Starts children by three threads. Returns a line for each that failed.
 fn try_often((_, start): Way) -> Vec<String> {
     const STARTS: usize = if cfg!(windows) { 5 } else { 25 };
     let by_one_thread = || {
@@ -119,23 +114,27 @@ fn try_often((_, start): Way) -> Vec<String> {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
-    let _watch = watchdog::watch();
     let wrong = |_: &usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["environment::becomes_a_check", "--exact", "--nocapture", "--ignored"]);
+        command.args([
+            "environment::execs_an_environment_check",
+            "--exact",
+            "--nocapture",
+            "--ignored",
+        ]);
         // The code of a test that has failed is another one.
         command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap().status.code() != Some(42)
     };
     assert_eq!((0..25).filter(wrong).count(), 0);
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(unix)]
-#[test]
+#[watched_test]
 #[ignore = "replaces the test program: only for the test above"]
-fn becomes_a_check() {
+fn execs_an_environment_check() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     while_variables_change(|| {
         let mut command = Command::new("sh");
@@ -158,11 +157,10 @@ const STRANGE: [&std::ffi::CStr; 9] = [
 ];
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn an_inherited_environment_keeps_order_and_duplicates_and_loses_malformed_entries() {
     use std::os::unix::process::CommandExt as _;
 
-    let _watch = watchdog::watch();
     let own_program = std::env::current_exe().unwrap();
     let path = std::ffi::CString::new(own_program.to_str().unwrap()).unwrap();
     let mut command = std::process::Command::new(&own_program);
@@ -190,12 +188,11 @@ fn ended<const N: usize>(strings: [&std::ffi::CStr; N]) -> [*const std::ffi::c_c
     array
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 #[ignore = "needs a strange environment: only for the test above"]
 fn has_a_strange_environment() {
-    let _watch = watchdog::watch();
     let found = Command::new("/bin/cat").arg("/proc/self/environ").capture().unwrap().stdout;
     let expected = "Z=1\0=DRIVE=x\0TWICE=1\0PATH=/no/such/directory\0TWICE=2\0PATH=/usr/bin:/bin\0";
     assert_eq!(found, expected);

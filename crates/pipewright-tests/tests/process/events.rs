@@ -1,13 +1,14 @@
-//! Events: their order, that nothing is missing, and that every rule of a run holds for them.
+//! Events: in order, complete, and under every option of a run.
 
 use std::time::Instant;
 
 use pipewright::{CancelToken, Command, Ending, Event, Events, Limit, Outcome};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{SHORT, alternating, puppet};
 
-/// Both streams put together again, and the ending.
+/// Returns both streams put together again, and the exit.
 fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
     let (mut out, mut err, mut ending) = (Vec::new(), Vec::new(), None);
     for (number, event) in events.enumerate() {
@@ -23,9 +24,8 @@ fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
     (out, err, ending.expect("the last event is the end"))
 }
 
-#[test]
+#[watched_test]
 fn events_come_in_the_order_in_which_things_happen() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let gates = ["1", "2", "3"].map(|name| dir.path().join(name));
     let acts = [
@@ -54,9 +54,8 @@ fn events_come_in_the_order_in_which_things_happen() {
     assert!(events.next().is_none() && events.next().is_none());
 }
 
-#[test]
-fn nothing_is_missing() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn events_contain_every_byte() {
     let (out, err, ending) = gather(puppet(["alternate=3000000"]).events().unwrap());
     let expected = alternating(3_000_000);
     assert!(out == expected && err == expected);
@@ -65,9 +64,8 @@ fn nothing_is_missing() {
     assert!(out.is_empty() && err.is_empty() && ending.success());
 }
 
-#[test]
-fn timeouts_and_cancels_hold_and_are_told_by_the_last_event() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn timeouts_and_cancels_are_reported_by_the_last_event() {
     let short = SHORT;
     let start = Instant::now();
     let mut command = puppet(["out=x", "wait=600"]);
@@ -87,9 +85,8 @@ fn timeouts_and_cancels_hold_and_are_told_by_the_last_event() {
     assert_eq!(ending.outcome, Outcome::Cancelled);
 }
 
-#[test]
+#[watched_test]
 fn limits_hold_for_events() {
-    let _watch = watchdog::watch();
     let limited = |limit| {
         let mut command = puppet(["out-bytes=200000"]);
         gather(command.limit(limit).events().unwrap())
@@ -105,9 +102,8 @@ fn limits_hold_for_events() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_child_whose_events_nobody_takes_waits() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_waits_until_its_events_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     let acts = ["out-bytes=5000000".to_owned(), format!("touch={}", done.display())];
@@ -123,23 +119,19 @@ fn a_child_whose_events_nobody_takes_waits() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn dropped_events_end_a_child_that_writes_and_leave_nothing() {
-    isolate::isolated("events::dropped_events_end_a_child_that_writes_and_leave_nothing", || {
-        let _watch = watchdog::watch();
-        let before = count::handles();
-        let mut events = Command::new("yes").events().unwrap();
-        let Event::Started(pid) = events.next().unwrap().unwrap() else { panic!("the start") };
-        assert!(matches!(events.next(), Some(Ok(Event::Stdout(_)))));
-        drop(events);
-        watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
-        watchdog::until("no handle is left", || count::handles() == before);
-    });
+    let before = count::handles();
+    let mut events = Command::new("yes").events().unwrap();
+    let Event::Started(pid) = events.next().unwrap().unwrap() else { panic!("the start") };
+    assert!(matches!(events.next(), Some(Ok(Event::Stdout(_)))));
+    drop(events);
+    watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
+    watchdog::until("no handle is left", || count::handles() == before);
 }
 
-#[test]
-fn the_end_can_be_told_once() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_exit_is_reported_once() {
     let mut events = puppet(["exit=5"]).events().unwrap();
     events.next().unwrap().unwrap();
     assert!(matches!(events.next(), Some(Ok(Event::Exited(ending))) if !ending.success()));

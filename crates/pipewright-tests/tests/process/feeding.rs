@@ -1,15 +1,14 @@
-//! What is fed to a child's stdin.
+//! Input for a child's stdin.
 
 use std::io::{self, Read};
 
 use pipewright::Stdio;
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::{flood, puppet};
 
-#[test]
+#[watched_test]
 fn bytes_strings_files_and_readers_arrive() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("input");
     std::fs::write(&path, "from a file").unwrap();
@@ -22,18 +21,16 @@ fn bytes_strings_files_and_readers_arrive() {
     assert_eq!(read(Stdio::null()), "");
 }
 
-#[test]
+#[watched_test]
 fn a_reader_of_any_size_is_fed_in_the_same_loop() {
-    let _watch = watchdog::watch();
     let input = flood(5_000_000);
     let reader = io::Cursor::new(input.clone());
     let output = puppet(["cat-both"]).stdin(Stdio::reader(reader)).output().unwrap();
     assert!(output.stdout == input && output.stderr == input);
 }
 
-#[test]
-fn a_reader_that_fails_is_an_error_and_the_child_is_gone() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_failing_input_reader_is_an_error_and_the_child_is_killed() {
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -45,9 +42,8 @@ fn a_reader_that_fails_is_an_error_and_the_child_is_gone() {
     assert!(error.to_string().ends_with("no tape"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn input_can_be_fed_again_and_again() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::bytes("again"));
     for _ in 0..3 {
@@ -55,9 +51,8 @@ fn input_can_be_fed_again_and_again() {
     }
 }
 
-#[test]
-fn what_the_child_leaves_is_counted_and_is_no_error() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn unread_input_is_counted_and_is_no_error() {
     let output = puppet(["eat=1000"]).stdin(Stdio::bytes(flood(5000))).output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdin_unread, 4000);
@@ -65,9 +60,8 @@ fn what_the_child_leaves_is_counted_and_is_no_error() {
     assert_eq!(output.stdin_unread, 2_000_000);
 }
 
-#[test]
+#[watched_test]
 fn a_spawned_child_is_fed_by_the_verb_that_waits() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::bytes(flood(500_000))).stdout(Stdio::piped());
     let output = command.spawn().unwrap().wait_with_output().unwrap();
@@ -77,9 +71,8 @@ fn a_spawned_child_is_fed_by_the_verb_that_waits() {
     assert_eq!(child.wait().unwrap().code(), Some(4));
 }
 
-#[test]
+#[watched_test]
 fn wait_closes_a_piped_stdin_first() {
-    let _watch = watchdog::watch();
     let child = puppet(["cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     assert!(child.wait().unwrap().success());
     let mut stdin = child.stdin.as_ref().unwrap();

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use pipewright::{Command, HandleKind, Mode, PipeOptions, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, watchdog};
 
 use super::puppet;
 
@@ -16,7 +16,7 @@ fn kind(owner: impl Into<pipewright::Handle>) -> HandleKind {
     owner.into().kind().unwrap()
 }
 
-/// A block device of this machine that we may open.
+/// Returns a block device of this machine that we may open.
 #[cfg(target_os = "linux")]
 fn block_device() -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -27,7 +27,7 @@ fn block_device() -> Option<File> {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn every_kind_of_handle_is_named() {
     use std::net::TcpListener;
     use std::os::unix::fs::OpenOptionsExt;
@@ -74,15 +74,14 @@ fn every_kind_of_handle_is_named() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_handles_of_a_childs_streams_are_pipes_and_null() {
-    let _watch = watchdog::watch();
     let text = puppet(["handles"]).read().unwrap();
     assert_eq!(text, "0 char device\n1 pipe\n2 pipe");
     assert_eq!(pipewright::null().unwrap().kind().unwrap(), HandleKind::CharDevice);
 }
 
-#[test]
+#[watched_test]
 fn null_is_empty_and_swallows_everything() {
     let mut null = File::from(pipewright::null().unwrap());
     null.write_all(&[7; 100_000]).unwrap();
@@ -90,9 +89,8 @@ fn null_is_empty_and_swallows_everything() {
     assert_eq!(null.read_to_string(&mut text).unwrap(), 0);
 }
 
-#[test]
+#[watched_test]
 fn a_pipe_holds_at_least_what_was_asked_for() {
-    let _watch = watchdog::watch();
     for capacity in [1, 4096, 100_000, 1 << 20] {
         let options =
             PipeOptions { write: Mode::Async, capacity: Some(capacity), ..PipeOptions::default() };
@@ -132,9 +130,8 @@ fn a_pipe_holds_at_least_what_was_asked_for() {
 }
 
 #[cfg(unix)]
-#[test]
-fn no_mode_of_an_end_is_seen_by_others_or_makes_a_try_wait() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_mode_of_an_end_is_private_and_try_calls_never_block() {
     for read in [Mode::Sync, Mode::Async] {
         for write in [Mode::Sync, Mode::Async] {
             let options = PipeOptions { read, write, ..PipeOptions::default() };
@@ -151,9 +148,8 @@ fn no_mode_of_an_end_is_seen_by_others_or_makes_a_try_wait() {
     }
 }
 
-#[test]
+#[watched_test]
 fn an_async_end_says_would_block_where_a_sync_end_waits() {
-    let _watch = watchdog::watch();
     let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     let mut buffer = Vec::with_capacity(16);
@@ -173,7 +169,7 @@ fn an_async_end_says_would_block_where_a_sync_end_waits() {
                 reader.read_exact(&mut text).unwrap();
                 text
             });
-            // It sleeps in the read, or in the wait before it, or has not come so far.
+            // The thread sleeps in the read or in the wait before it, or is not there yet.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
             assert!(!waiting.is_finished());
             writer.write_all(b"later").unwrap();
@@ -184,8 +180,8 @@ fn an_async_end_says_would_block_where_a_sync_end_waits() {
 }
 
 #[cfg(unix)]
-#[test]
-fn an_end_that_is_given_away_blocks() {
+#[watched_test]
+fn an_end_given_to_a_child_blocks() {
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     for fd in [OwnedFd::from(reader), OwnedFd::from(writer)] {
@@ -195,40 +191,40 @@ fn an_end_that_is_given_away_blocks() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn the_consoles_are_our_own_standard_handles() {
-    isolate::isolated("handles::the_consoles_are_our_own_standard_handles", || {
-        let _watch = watchdog::watch();
-        let target = |number: i64| fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
-        let consoles =
-            [pipewright::console_in(), pipewright::console_out(), pipewright::console_err()];
-        for (number, console) in consoles.into_iter().enumerate() {
-            let console = console.unwrap();
-            assert!(console.number() > 2, "a copy");
-            assert_eq!(target(console.number()), target(number as i64));
-        }
-        // Closed, they are errors and no panic.
-        drop(fs::File::from(pipewright::null().unwrap()));
-        // SAFETY: this process runs nothing but this test.
-        assert_eq!(unsafe { libc::close(0) }, 0);
-        assert_eq!(pipewright::console_in().unwrap_err().raw_os_error(), Some(libc::EBADF));
-    });
+    let target = |number: i64| fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+    let consoles = [pipewright::console_in(), pipewright::console_out(), pipewright::console_err()];
+    for (number, console) in consoles.into_iter().enumerate() {
+        let console = console.unwrap();
+        assert!(console.number() > 2, "a copy");
+        assert_eq!(target(console.number()), target(number as i64));
+    }
+    // Closed ones are errors and no panic.
+    drop(fs::File::from(pipewright::null().unwrap()));
+    // SAFETY: this process runs nothing but this test.
+    assert_eq!(unsafe { libc::close(0) }, 0);
+    assert_eq!(pipewright::console_in().unwrap_err().raw_os_error(), Some(libc::EBADF));
 }
 
-#[test]
+#[watched_test]
 fn a_childs_stdout_can_be_our_stderr() {
-    let _watch = watchdog::watch();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["handles::says_it_on_stderr", "--exact", "--nocapture", "--ignored"]);
+    command.args([
+        "handles::writes_to_stderr_of_the_parent",
+        "--exact",
+        "--nocapture",
+        "--ignored",
+    ]);
     let capture = command.env("PIPEWRIGHT_EXEC", "1").stdin(Stdio::null()).capture().unwrap();
     assert!(capture.stderr.contains("said by the grandchild"), "{capture:?}");
     assert!(!capture.stdout.contains("said by the grandchild"), "{capture:?}");
 }
 
-/// The other half of the test above.
-#[test]
+/// Runs in the process that the test above starts.
+#[watched_test]
 #[ignore = "writes to the terminal: only for a_childs_stdout_can_be_our_stderr"]
-fn says_it_on_stderr() {
+fn writes_to_stderr_of_the_parent() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     let mut command = puppet(["out=said by the grandchild"]);
     assert!(command.stdout(pipewright::console_err().unwrap()).status().unwrap().success());

@@ -1,16 +1,17 @@
-//! Children that do not behave as a well-meaning child would.
+//! Children that misbehave.
 
 use std::fs;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_tests::watchdog;
 
 use super::{LATER, SHORT, puppet};
 
-/// Starts a child that has exactly that pid, or gives up.
+/// Starts a child that has exactly that pid. `None`: that pid cannot be had.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     for _ in 0..200 {
         // proc_sys_kernel(5): the next process gets the number after this one.
@@ -19,42 +20,34 @@ pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
         if child.id() == pid {
             return Some(child);
         }
-        // Somebody else on this machine was faster.
+        // Another process got the number.
         child.kill().unwrap();
         child.wait().unwrap();
     }
     None
 }
 
-#[test]
+#[isolated_test]
 fn the_children_of_a_stranger_with_a_reused_pid_are_left_alone() {
-    isolate::isolated(
-        "hostile::the_children_of_a_stranger_with_a_reused_pid_are_left_alone",
-        || {
-            let _watch = watchdog::watch();
-            let ended = Command::new("true").spawn().unwrap();
-            ended.wait().unwrap();
-            let Some(mut stranger) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"])
-            else {
-                return skipped("the next pid can only be chosen by root, on a quiet machine");
-            };
-            let mut said = Vec::with_capacity(64);
-            stranger.stderr.take().unwrap().read_spare(&mut said).unwrap();
-            let worker: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
-            let worker = KillOnDrop(worker);
-            ended.kill().unwrap();
-            // A kill would have been delivered by the time that a signal of ours is.
-            assert!(stranger.signal(Signal::CONT).unwrap());
-            assert!(alive::is_running(worker.0), "it is none of ours");
-            stranger.kill().unwrap();
-            stranger.wait().unwrap();
-        },
-    );
+    let ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let Some(mut stranger) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"]) else {
+        return skipped("the next pid can only be chosen by root, on a quiet machine");
+    };
+    let mut said = Vec::with_capacity(64);
+    stranger.stderr.take().unwrap().read_spare(&mut said).unwrap();
+    let worker: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
+    let worker = KillOnDrop(worker);
+    ended.kill().unwrap();
+    // A kill would have been delivered before our later signal.
+    assert!(stranger.signal(Signal::CONT).unwrap());
+    assert!(alive::is_running(worker.0), "it is none of ours");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }
 
-#[test]
-fn a_child_that_leaves_its_group_is_stopped_all_the_same() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_that_leaves_its_group_is_still_stopped() {
     let script = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(600)";
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
         return skipped("python3 is not here");
@@ -66,9 +59,8 @@ fn a_child_that_leaves_its_group_is_stopped_all_the_same() {
     assert!(!alive::is_running(capture.pid));
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_after_the_end_gives_up_held_streams() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     let mut command = puppet(["out=x", "spawn=wait=600"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -85,9 +77,8 @@ fn a_cancel_after_the_end_gives_up_held_streams() {
     assert_eq!(capture.stdout, "x");
 }
 
-#[test]
-fn a_grace_without_end_lets_the_child_end_by_itself() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_infinite_grace_lets_the_child_exit_by_itself() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done"]);
     let capture = command.timeout(LATER).kill_grace(Duration::MAX).capture().unwrap();
@@ -95,9 +86,8 @@ fn a_grace_without_end_lets_the_child_end_by_itself() {
     assert_eq!(capture.stdout, "bye\n");
 }
 
-#[test]
-fn a_bounded_storm_of_forks_is_killed() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -121,52 +111,42 @@ fn a_bounded_storm_of_forks_is_killed() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn a_child_that_became_somebody_elses_is_given_up_and_said_so() {
+#[isolated_test]
+fn a_child_of_another_user_is_given_up_with_an_error() {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
-    isolate::isolated(
-        "hostile::a_child_that_became_somebody_elses_is_given_up_and_said_so",
-        || {
-            let _watch = watchdog::watch();
-            if !is_root() {
-                return skipped("a set-user-id program needs root");
-            }
-            let dir = tempfile::tempdir().unwrap();
-            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-            let tool = dir.path().join("sleep");
-            fs::copy("/bin/sleep", &tool).unwrap();
-            fs::set_permissions(&tool, fs::Permissions::from_mode(0o4755)).unwrap();
-            // SAFETY: numbers; this process runs nothing but this test.
-            assert_eq!(unsafe { libc::setresuid(54321, 54321, 0) }, 0);
-            // SAFETY: as above.
-            assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
-            let mut command = Command::new(&tool);
-            command.arg("2").timeout(SHORT).kill_grace(SHORT);
-            let start = Instant::now();
-            match command.capture() {
-                Err(error) => {
-                    assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{error}");
-                    assert!(error.to_string().starts_with("cannot stop "), "{error}");
-                    assert!(start.elapsed() >= SHORT * 2);
-                }
-                // The machine's temp folder may be mounted nosuid: then it is ours to kill.
-                Ok(capture) => assert_eq!(capture.outcome, Outcome::TimedOut),
-            }
-        },
-    );
+    if !is_root() {
+        return skipped("a set-user-id program needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let tool = dir.path().join("sleep");
+    fs::copy("/bin/sleep", &tool).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o4755)).unwrap();
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::setresuid(54321, 54321, 0) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
+    let mut command = Command::new(&tool);
+    command.arg("2").timeout(SHORT).kill_grace(SHORT);
+    let start = Instant::now();
+    match command.capture() {
+        Err(error) => {
+            assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{error}");
+            assert!(error.to_string().starts_with("cannot stop "), "{error}");
+            assert!(start.elapsed() >= SHORT * 2);
+        }
+        // The temp folder may be mounted nosuid: then we may kill the child.
+        Ok(capture) => assert_eq!(capture.outcome, Outcome::TimedOut),
+    }
 }
 
-#[test]
-fn a_stop_signal_that_arrives_during_the_start_does_not_wedge_us() {
-    isolate::isolated(
-        "hostile::a_stop_signal_that_arrives_during_the_start_does_not_wedge_us",
-        || {
-            let _watch = watchdog::watch();
-            // A group of our own, in which SIGTSTP rains while children are started in it. This
-            // process itself ignores nothing and is stopped with them; a helper outside continues it.
-            let script = "import os, signal, sys, time
+#[isolated_test]
+fn a_stop_signal_during_the_start_does_not_hang_the_parent() {
+    // A group of our own, in which SIGTSTP rains while children are started in it. This
+    // process itself ignores nothing and is stopped with them; a helper outside continues it.
+    let script = "import os, signal, sys, time
 target = int(sys.argv[1])
 end = time.time() + 1.5
 while time.time() < end:
@@ -179,27 +159,24 @@ while time.time() < end:
     time.sleep(0.0005)
 os.killpg(target, signal.SIGCONT)
 ";
-            if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
-                return skipped("python3 is not here");
-            }
-            // SAFETY: numbers.
-            assert_eq!(unsafe { libc::setpgid(0, 0) }, 0);
-            let mut rain = Command::new("python3");
-            rain.args(["-c", script, &std::process::id().to_string()]).own_session();
-            let rain = rain.spawn().unwrap();
-            let mut started = 0;
-            while rain.try_wait().unwrap().is_none() {
-                assert!(Command::new("true").status().unwrap().success());
-                started += 1;
-            }
-            assert!(started > 10, "{started} starts");
-        },
-    );
+    if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skipped("python3 is not here");
+    }
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::setpgid(0, 0) }, 0);
+    let mut rain = Command::new("python3");
+    rain.args(["-c", script, &std::process::id().to_string()]).own_session();
+    let rain = rain.spawn().unwrap();
+    let mut started = 0;
+    while rain.try_wait().unwrap().is_none() {
+        assert!(Command::new("true").status().unwrap().success());
+        started += 1;
+    }
+    assert!(started > 10, "{started} starts");
 }
 
-#[test]
+#[watched_test]
 fn a_relative_directory_is_inside_the_new_root() {
-    let _watch = watchdog::watch();
     if !is_root() {
         return skipped("changing the root directory needs root");
     }
@@ -209,14 +186,13 @@ fn a_relative_directory_is_inside_the_new_root() {
     command.chroot(dir.path()).current_dir("no-such-dir-in-there");
     let error = command.status().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::CurrentDirMissing { .. }), "{error}");
-    // Found in there, and not from where we are; the program is what is missing then.
+    // Resolved in the new root and not in ours: there the program is missing.
     let error = command.current_dir("work").status().unwrap_err();
     assert!(!matches!(error.kind(), ErrorKind::CurrentDirMissing { .. }), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
-    let _watch = watchdog::watch();
     let null = || fs::File::open("/dev/null").unwrap();
     let number = pipewright::Handle::from(null()).number() as i32;
     let mut command = Command::new("true");
@@ -224,7 +200,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
     let error = command.status().unwrap_err();
     assert!(error.to_string().contains("cannot pass it inherit[0]"), "{error}");
     assert!(!std::thread::panicking());
-    // The highest number that there is, while another source has to be moved out of the way.
+    // The highest number there is, while another source has to be moved away.
     // SAFETY: all zeroes is a limit.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
     // SAFETY: a live struct.
@@ -239,89 +215,84 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_change_of_user_does_not_make_us_undumpable() {
-    isolate::isolated("hostile::a_change_of_user_does_not_make_us_undumpable", || {
-        let _watch = watchdog::watch();
-        if !is_root() {
-            return skipped("changing the user needs root");
+    if !is_root() {
+        return skipped("changing the user needs root");
+    }
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert!(Command::new("true").uid(65534).status().unwrap().success());
+                }
+            });
         }
-        // SAFETY: numbers.
-        assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..20 {
-                        assert!(Command::new("true").uid(65534).status().unwrap().success());
-                    }
-                });
-            }
-        });
-        // SAFETY: asks only.
-        assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
     });
+    // SAFETY: asks only.
+    assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
 }
 
-#[test]
+#[isolated_test]
 fn a_forked_process_has_helpers_of_its_own() {
-    isolate::isolated("hostile::a_forked_process_has_helpers_of_its_own", || {
-        let _watch = watchdog::watch();
-        let run = || {
-            Command::new("true")
-                .kill_on_parent_exit(pipewright::Scope::Child)
-                .status()
-                .map(|it| it.success())
-        };
-        assert!(run().unwrap());
-        drop(puppet(["wait=0.05"]).spawn().unwrap());
-        // SAFETY: the child below calls nothing that another thread could have locked: the
-        // other threads of this process rest by then.
-        #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
-        let forked = unsafe { libc::fork() };
-        if forked == 0 {
-            let fine = run().is_ok_and(|success| success);
-            // SAFETY: ends the copy without running what the test harness has set up.
-            unsafe { libc::_exit(if fine { 0 } else { 1 }) };
-        }
-        let mut status = 0;
-        #[expect(clippy::disallowed_methods, reason = "a child that we did not start as a command")]
-        // SAFETY: a live number.
-        let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
-        assert_eq!((waited, status), (forked, 0));
-    });
+    let run = || {
+        Command::new("true")
+            .kill_on_parent_exit(pipewright::Scope::Child)
+            .status()
+            .map(|it| it.success())
+    };
+    assert!(run().unwrap());
+    drop(puppet(["wait=0.05"]).spawn().unwrap());
+    // SAFETY: the child below calls nothing that another thread could have locked: the
+    // other threads of this process rest by then.
+    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        let fine = run().is_ok_and(|success| success);
+        // SAFETY: ends the copy without running what the test harness has set up.
+        unsafe { libc::_exit(if fine { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    #[expect(clippy::disallowed_methods, reason = "a child that we did not start as a command")]
+    // SAFETY: a live number.
+    let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
+    assert_eq!((waited, status), (forked, 0));
 }
 
-#[test]
+#[watched_test]
 fn exec_merges_its_streams_too() {
-    let _watch = watchdog::watch();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["hostile::becomes_a_merged_program", "--exact", "--nocapture", "--ignored"]);
+    command.args([
+        "hostile::execs_a_program_with_merged_streams",
+        "--exact",
+        "--nocapture",
+        "--ignored",
+    ]);
     let capture = command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap();
     assert!(capture.stdout.ends_with("out err"), "{capture:?}");
 }
 
-/// The other half of the test above.
-#[test]
+/// Runs in the process that the test above starts.
+#[watched_test]
 #[ignore = "replaces the test program: only for exec_merges_its_streams_too"]
-fn becomes_a_merged_program() {
+fn execs_a_program_with_merged_streams() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     let mut command = Command::new("sh");
     panic!("{}", command.args(["-c", "printf 'out '; printf err >&2"]).merge_stderr().exec());
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test(limit = Duration::from_secs(60))]
 fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
-    isolate::isolated("hostile::a_group_of_zombies_that_nobody_reaps_is_not_waited_for", || {
-        let _watch = watchdog::watch_for(Duration::from_secs(60));
-        // Orphans come to this process, which does not reap them: an init as careless ones are.
-        // SAFETY: numbers; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
-        let mut command = puppet(["spawn=wait=600", "wait=600"]);
-        command.own_group().timeout(LATER).kill_grace(Duration::from_secs(600));
-        let capture = command.capture().unwrap();
-        assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
-        let orphan = capture.stderr.trim().parse().unwrap();
-        watchdog::until("it is a zombie, and still in the group", || alive::is_zombie(orphan));
-    });
+    // This process adopts orphans and does not reap them, as a careless init.
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+    let mut command = puppet(["spawn=wait=600", "wait=600"]);
+    command.own_group().timeout(LATER).kill_grace(Duration::from_secs(600));
+    let capture = command.capture().unwrap();
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    let orphan = capture.stderr.trim().parse().unwrap();
+    watchdog::until("it is a zombie, and still in the group", || alive::is_zombie(orphan));
 }

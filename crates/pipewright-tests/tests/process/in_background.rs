@@ -1,4 +1,4 @@
-//! Timeouts and cancels that hold while nobody waits for the child.
+//! Timeouts and cancels that hold while no call waits for the child.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -7,8 +7,9 @@ use pipewright::{
     CancelToken, Child, Command, Event, Next, Outcome, PipeOptions, PipeReader, ProcessHandle,
     Runner, Signal, Stdio, pipe, run_all,
 };
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
@@ -16,20 +17,20 @@ use super::{SHORT, ended_by, puppet};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// It says something, and does not end.
+/// Returns a command that writes a line and does not exit.
 fn talks() -> Command {
     let mut command = puppet(["out=said\n", "wait=600"]);
     command.stdout(Stdio::piped()).enforce_in_background();
     command
 }
 
-/// The caller does something else until the child has ended.
+/// Does something else until the child has exited.
 #[track_caller]
 fn away(pid: u32) {
     watchdog::until("it is stopped, though nobody waits", || !alive::is_running(pid));
 }
 
-/// The caller does something else for that long.
+/// Does something else for that long.
 fn away_for(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -43,9 +44,8 @@ fn all_of(child: &mut Child) -> String {
     text
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_comes_between_two_lines() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut lines = talks().timeout(SHORT).lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
@@ -57,9 +57,8 @@ fn a_timeout_comes_between_two_lines() {
     ended_by(ending.status, Signal::TERM);
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_comes_between_two_events() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     let mut events = talks().cancel(&token).events().unwrap();
     assert!(matches!(events.next(), Some(Ok(Event::Started(_)))));
@@ -69,9 +68,8 @@ fn a_cancel_comes_between_two_events() {
     assert_eq!(ending.outcome, Outcome::Cancelled);
 }
 
-#[test]
+#[watched_test]
 fn a_child_whose_streams_the_caller_reads_is_stopped() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut child = talks().timeout(SHORT).spawn().unwrap();
     assert_eq!(all_of(&mut child), "said\n");
@@ -84,9 +82,8 @@ fn a_child_whose_streams_the_caller_reads_is_stopped() {
     ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
-#[test]
-fn verbs_that_wait_afterwards_tell_what_happened() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_later_wait_reports_the_enforced_timeout() {
     let stopped = || {
         let child = talks().timeout(SHORT).spawn().unwrap();
         away(child.id());
@@ -103,18 +100,16 @@ fn verbs_that_wait_afterwards_tell_what_happened() {
     ended_by(stopped().stop().unwrap(), Signal::TERM);
 }
 
-#[test]
-fn what_is_read_from_a_spawned_child_is_kept_too() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn output_of_a_spawned_child_is_kept() {
     let mut lines = talks().timeout(SHORT).spawn().unwrap().read_all_lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 
-#[test]
+#[watched_test]
 fn a_pipeline_is_stopped_too() {
-    let _watch = watchdog::watch();
     let pipeline = || {
         let mut last = puppet(["cat"]);
         last.stdout(Stdio::piped());
@@ -130,22 +125,20 @@ fn a_pipeline_is_stopped_too() {
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 
-#[test]
-fn a_task_that_does_something_else_is_not_waited_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn timeouts_hold_while_the_task_does_not_poll() {
     one_thread().block_on(async {
         let mut lines = talks().timeout(SHORT).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
-        // A wait that is given up, and then none at all.
+        // A wait that is dropped, and then none.
         assert!(poll_once(lines.next()).is_pending());
         away(lines.pid());
         assert_eq!(lines.finish().await.unwrap().outcome, Outcome::TimedOut);
     });
 }
 
-#[test]
+#[watched_test]
 fn a_child_that_has_ended_in_time_has_not_timed_out() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=said\n", "exit=3"]);
     command.timeout(SHORT).enforce_in_background();
     let lines = command.lines().unwrap();
@@ -157,7 +150,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
-    // Nor for a task that comes back late, whoever keeps its time.
+    // Nor for a task that polls late, whichever thread keeps its deadline.
     let token = CancelToken::new();
     one_thread().block_on(async {
         let with_background = command.stdout(Stdio::piped()).owned();
@@ -165,7 +158,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
             [with_background, puppet(["out=said\n", "exit=3"]).timeout(SHORT).owned()]
         {
             let mut lines = command.cancel(&token).lines_async().unwrap();
-            // Whether there is a line yet or not.
+            // With a line ready, and without.
             let _ = poll_once(lines.next());
             away(lines.pid());
             away_for(SHORT * 2);
@@ -180,11 +173,10 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     });
 }
 
-#[test]
-fn output_that_has_not_been_read_is_no_silence() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn unread_output_is_not_idle() {
     let mut lines = talks().idle_timeout(SHORT).lines().unwrap();
-    // Until it has been said, too.
+    // Also until that is reported.
     away_for(SHORT * 3);
     assert!(alive::is_running(lines.pid()));
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
@@ -203,9 +195,8 @@ fn stubborn(dir: &std::path::Path) -> Command {
 }
 
 #[cfg(unix)]
-#[test]
-fn who_ignores_the_signal_is_killed_after_the_grace() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_background_stop_kills_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let count = |name: &str| {
         std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
@@ -224,9 +215,8 @@ fn who_ignores_the_signal_is_killed_after_the_grace() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_stop_that_is_dropped_goes_on() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dropped_stop_continues() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -235,9 +225,8 @@ fn a_stop_that_is_dropped_goes_on() {
     ended_by(child.wait().unwrap(), Signal::KILL);
 }
 
-#[test]
-fn who_waits_keeps_the_time_himself() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_blocking_wait_enforces_its_own_timeout() {
     let child = talks().timeout(SHORT).spawn().unwrap();
     std::thread::scope(|scope| {
         let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
@@ -250,44 +239,40 @@ fn who_waits_keeps_the_time_himself() {
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 
-#[test]
-fn one_thread_serves_all_and_nothing_is_left() {
-    isolate::isolated("in_background::one_thread_serves_all_and_nothing_is_left", || {
-        let _watch = watchdog::watch();
-        // The other thread of ours, the one that reaps, and whatever std keeps.
-        drop(puppet(["exit=0"]).spawn().unwrap());
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("it has ended", || count::threads() <= 3);
-        let (threads, handles) = (count::threads(), count::handles());
-        let token = CancelToken::new();
-        let children: Vec<_> =
-            (0..20).map(|_| talks().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
-        assert!(count::threads() <= threads + 1, "{} threads", count::threads());
-        let lines: Vec<_> = (0..20).map(|_| talks().timeout(SHORT).lines().unwrap()).collect();
-        lines.iter().for_each(|lines| away(lines.pid()));
-        assert!(children.iter().all(|child| alive::is_running(child.id())));
-        assert!(count::threads() <= threads + 1, "{} threads", count::threads());
-        drop(lines);
-        for (number, child) in children.into_iter().enumerate() {
-            match number % 3 {
-                0 => drop(child.stop().unwrap()),
-                1 => drop(ProcessHandle::from(child).kill().unwrap()),
-                _ => {
-                    child.kill().unwrap();
-                    drop(child.wait_with_output().unwrap());
-                }
+#[isolated_test]
+fn one_background_thread_serves_all_runs_and_ends() {
+    // The other thread of ours, the one that reaps, and whatever std keeps.
+    drop(puppet(["exit=0"]).spawn().unwrap());
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("it has ended", || count::threads() <= 3);
+    let (threads, handles) = (count::threads(), count::handles());
+    let token = CancelToken::new();
+    let children: Vec<_> =
+        (0..20).map(|_| talks().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
+    assert!(count::threads() <= threads + 1, "{} threads", count::threads());
+    let lines: Vec<_> = (0..20).map(|_| talks().timeout(SHORT).lines().unwrap()).collect();
+    lines.iter().for_each(|lines| away(lines.pid()));
+    assert!(children.iter().all(|child| alive::is_running(child.id())));
+    assert!(count::threads() <= threads + 1, "{} threads", count::threads());
+    drop(lines);
+    for (number, child) in children.into_iter().enumerate() {
+        match number % 3 {
+            0 => drop(child.stop().unwrap()),
+            1 => drop(ProcessHandle::from(child).kill().unwrap()),
+            _ => {
+                child.kill().unwrap();
+                drop(child.wait_with_output().unwrap());
             }
         }
-        drop(token);
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("no thread is left", || count::threads() <= threads);
-        watchdog::until("every handle is closed", || count::handles() <= handles);
-    });
+    }
+    drop(token);
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("no thread is left", || count::threads() <= threads);
+    watchdog::until("every handle is closed", || count::handles() <= handles);
 }
 
-#[test]
-fn a_child_that_is_dropped_is_forgotten_or_killed_as_always() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dropped_child_loses_its_timeout_or_is_killed() {
     let child = talks().timeout(LONG).kill_on_drop().spawn().unwrap();
     let pid = child.id();
     drop(child);
@@ -300,35 +285,29 @@ fn a_child_that_is_dropped_is_forgotten_or_killed_as_always() {
     alive::kill(pid);
 }
 
-/// What is kept belongs to the process that started it.
+/// A parked run belongs to the process that started it.
 #[cfg(unix)]
-#[test]
-fn a_fork_of_this_process_keeps_its_own_and_nobody_elses() {
-    isolate::isolated(
-        "in_background::a_fork_of_this_process_keeps_its_own_and_nobody_elses",
-        || {
-            if is_forced_off("pidfd") {
-                return skipped("the fork is waited for by a pidfd");
-            }
-            let _watch = watchdog::watch();
-            let mut ours = talks().timeout(LONG).spawn().unwrap();
-            // SAFETY: the child uses what this thread has, and ends by `_exit`.
-            #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
-            let forked = unsafe { libc::fork() };
-            if forked == 0 {
-                let mut theirs = talks().timeout(SHORT).spawn().unwrap();
-                let is_fine = all_of(&mut theirs) == "said\n" && theirs.wait().is_ok();
-                // SAFETY: it ends here.
-                unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
-            }
-            let other = ProcessHandle::open(forked as u32).unwrap();
-            assert!(other.wait().unwrap().status.unwrap().success());
-            assert_eq!(ours.try_wait().unwrap(), None);
-            ours.kill().unwrap();
-            all_of(&mut ours);
-            ours.wait().unwrap();
-        },
-    );
+#[isolated_test]
+fn a_forked_process_enforces_only_its_own_timeouts() {
+    if is_forced_off("pidfd") {
+        return skipped("the fork is waited for by a pidfd");
+    }
+    let mut ours = talks().timeout(LONG).spawn().unwrap();
+    // SAFETY: the child uses what this thread has, and ends by `_exit`.
+    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        let mut theirs = talks().timeout(SHORT).spawn().unwrap();
+        let is_fine = all_of(&mut theirs) == "said\n" && theirs.wait().is_ok();
+        // SAFETY: it ends here.
+        unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
+    }
+    let other = ProcessHandle::open(forked as u32).unwrap();
+    assert!(other.wait().unwrap().status.unwrap().success());
+    assert_eq!(ours.try_wait().unwrap(), None);
+    ours.kill().unwrap();
+    all_of(&mut ours);
+    ours.wait().unwrap();
 }
 
 /// Returns a command that writes to both streams and then does not end by itself, and the reader of its stderr.
@@ -338,23 +317,21 @@ fn holds_a_pipe() -> (Command, PipeReader) {
     (command.stderr(writer).enforce_in_background().owned(), reader)
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_comes_between_two_results_of_run_all() {
-    let _watch = watchdog::watch();
     let (mut slow, mut end) = holds_a_pipe();
     let commands = [slow.timeout(SHORT).owned(), puppet(["exit=0"])];
     let mut ends = run_all(commands).concurrency(2).as_they_end();
     assert_eq!(ends.next().unwrap().0, 1);
-    // Nobody calls `next`, and yet this comes to an end.
+    // No call of `next`, and yet this ends.
     end.read_to_end(&mut Vec::new()).unwrap();
     let (index, slow) = ends.next().unwrap();
     assert_eq!((index, slow.unwrap().outcome), (0, Outcome::TimedOut));
     assert!(ends.next().is_none());
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_comes_between_two_results_of_a_runner() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     let (mut slow, mut end) = holds_a_pipe();
     let mut runner = Runner::new(2);
@@ -370,7 +347,7 @@ fn a_cancel_comes_between_two_results_of_a_runner() {
     let (key, slow) = runner.next().unwrap();
     let slow = slow.unwrap();
     assert_eq!((key, slow.outcome, slow.stdout.as_str()), ("slow", Outcome::Cancelled, "said\n"));
-    // One that is still kept when the runner goes is killed with it.
+    // A run that is still parked when the runner is dropped is killed with it.
     let (slow, mut end) = holds_a_pipe();
     runner.push("left", slow);
     assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));

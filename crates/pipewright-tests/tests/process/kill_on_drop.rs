@@ -1,38 +1,35 @@
 //! Children that end with their handle.
 
 use pipewright::{Command, ProcessHandle, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 
 use super::{pid_said_by, puppet};
 
-/// Those of these processes that still run, once there has been time for a kill.
+/// Waits until all of these processes are killed.
 #[track_caller]
 fn all_are_killed(pids: &[u32]) {
     watchdog::until("all of them are killed", || pids.iter().all(|pid| !alive::is_running(*pid)));
 }
 
-#[test]
+#[isolated_test]
 fn a_dropped_child_is_killed_and_reaped() {
-    isolate::isolated("kill_on_drop::a_dropped_child_is_killed_and_reaped", || {
-        let _watch = watchdog::watch();
-        let before = count::handles();
-        for _ in 0..20 {
-            let mut command = puppet(["ignore=TERM", "wait=600"]);
-            let child = command.stdin(Stdio::piped()).kill_on_drop().spawn().unwrap();
-            let pid = child.id();
-            drop(child);
-            all_are_killed(&[pid]);
-        }
-        watchdog::until("every child is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() == before);
-    });
+    let before = count::handles();
+    for _ in 0..20 {
+        let mut command = puppet(["ignore=TERM", "wait=600"]);
+        let child = command.stdin(Stdio::piped()).kill_on_drop().spawn().unwrap();
+        let pid = child.id();
+        drop(child);
+        all_are_killed(&[pid]);
+    }
+    watchdog::until("every child is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() == before);
 }
 
-#[test]
+#[watched_test]
 fn the_kill_reaches_below_the_child() {
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -45,10 +42,9 @@ fn the_kill_reaches_below_the_child() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_kill_reaches_the_group() {
-    let _watch = watchdog::watch();
-    // The one in the middle has ended, so that only the group leads to the last.
+    // The middle process has exited, so that only the group leads to the last.
     let acts = "spawn=wait=600";
     let script = format!("{} {acts} >&2; exec sleep 600", env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("sh");
@@ -61,9 +57,8 @@ fn the_kill_reaches_the_group() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn dropped_lines_and_handles_kill_too() {
-    let _watch = watchdog::watch();
     let mut lines = puppet(["out=ready\n", "wait=600"]).kill_on_drop().lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "ready");
     let pid = lines.pid();
@@ -75,7 +70,7 @@ fn dropped_lines_and_handles_kill_too() {
     drop(process);
     all_are_killed(&[pid]);
 
-    // The wish moves on with the child.
+    // The setting moves with the child.
     let child = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
     let process = ProcessHandle::from(child);
     assert!(process.signal(Signal::CONT).unwrap());
@@ -84,9 +79,8 @@ fn dropped_lines_and_handles_kill_too() {
     all_are_killed(&[pid]);
 }
 
-#[test]
-fn what_has_ended_by_itself_leaves_its_daemons_alone() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_that_exited_keeps_its_daemons() {
     let mut command = puppet(["spawn=wait=600", "exit=3"]);
     let mut child = command.stderr(Stdio::piped()).kill_on_drop().spawn().unwrap();
     let daemon = KillOnDrop(pid_said_by(&mut child));
@@ -94,6 +88,6 @@ fn what_has_ended_by_itself_leaves_its_daemons_alone() {
     drop(child);
     assert!(alive::is_running(daemon.0));
 
-    // And verbs that wait are not changed by it.
+    // Calls that wait are not changed by it.
     assert_eq!(puppet(["out=x"]).kill_on_drop().read().unwrap(), "x");
 }

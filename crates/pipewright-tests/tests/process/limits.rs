@@ -1,13 +1,13 @@
-//! How much of a stream is kept.
+//! Limits on the kept part of a stream.
 
 use pipewright::{Command, ErrorKind, Limit, Outcome, Stdio};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count};
 
 use super::{flood, puppet};
 
-#[test]
+#[watched_test]
 fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
-    let _watch = watchdog::watch();
     let all = flood(2_000_000);
     for limit in [0, 1, 1000, 100_000] {
         let mut command = puppet(["out-bytes=2000000", "err=fits"]);
@@ -24,15 +24,14 @@ fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
     assert_eq!((fits.stdout.as_slice(), fits.truncated), (&b"abc"[..], false));
 }
 
-#[test]
+#[watched_test]
 fn fail_stops_the_child_and_keeps_what_fits() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=12345", "wait=600"]);
     let capture = command.limit(Limit::fail(3)).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::LimitExceeded, "123"));
     assert!(!capture.success() && capture.truncated);
     assert!(!alive::is_running(capture.pid));
-    // Also when the child has ended before anybody could look.
+    // Also if the child has exited before the first read.
     let capture = puppet(["out=12345"]).limit(Limit::fail(4)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::LimitExceeded);
     let capture = puppet(["out=12345"]).limit(Limit::fail(5)).capture().unwrap();
@@ -42,9 +41,8 @@ fn fail_stops_the_child_and_keeps_what_fits() {
     assert!(error.to_string().ends_with(words), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn fail_stops_the_child_whatever_the_verb_keeps() {
-    let _watch = watchdog::watch();
     let is_stopped = |command: &mut Command| {
         let error = command.limit(Limit::fail(3)).run().unwrap_err();
         let ErrorKind::Failed { outcome, .. } = error.kind() else { panic!("{error}") };
@@ -58,24 +56,21 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
     let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).owned();
     let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
     assert!(error.to_string().ends_with("failed: exceeded its output limit of 3 bytes"), "{error}");
-    // What is no reason to stop is none here either, and an error has its whole end of stderr.
+    // A tail limit stops no child here either, and the error has the whole end of stderr.
     let mut command = puppet(["err=12345", "exit=3"]);
     let error = command.stderr(Stdio::piped()).limit(Limit::keep_head(3)).run().unwrap_err();
     assert!(error.to_string().ends_with("12345"), "{error}");
 }
 
-#[test]
+#[isolated_test]
 fn memory_stays_bounded_whatever_the_child_writes() {
-    isolate::isolated("limits::memory_stays_bounded_whatever_the_child_writes", || {
-        let _watch = watchdog::watch();
-        let before = count::rss_bytes();
-        // Wine moves a few megabytes in a second.
-        const BYTES: u64 = if cfg!(windows) { 30_000_000 } else { 300_000_000 };
-        for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
-            let output = puppet([format!("out-bytes={BYTES}")]).limit(limit).output().unwrap();
-            assert_eq!(output.stdout_bytes, Some(BYTES));
-        }
-        let grown = count::rss_bytes().saturating_sub(before);
-        assert!(grown < 4 << 20, "{grown} bytes");
-    });
+    let before = count::rss_bytes();
+    // Wine moves a few megabytes in a second.
+    const BYTES: u64 = if cfg!(windows) { 30_000_000 } else { 300_000_000 };
+    for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
+        let output = puppet([format!("out-bytes={BYTES}")]).limit(limit).output().unwrap();
+        assert_eq!(output.stdout_bytes, Some(BYTES));
+    }
+    let grown = count::rss_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
 }

@@ -1,8 +1,8 @@
-//! Lines of both streams: their order, their length, and what happens to a child whose lines nobody
-//! takes any more.
+//! Lines of both streams: their order, their length, and a child whose lines are no longer read.
 
 use pipewright::{Command, Limit, Line, Lines, Outcome, Source, Stdio};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 use proptest::prelude::*;
 
 use super::{flood, puppet};
@@ -15,9 +15,8 @@ fn texts(lines: Lines) -> Vec<String> {
     all(lines).into_iter().map(|line| line.text).collect()
 }
 
-#[test]
+#[watched_test]
 fn merged_lines_keep_their_exact_order() {
-    let _watch = watchdog::watch();
     let acts: Vec<String> =
         (0..200).map(|n| format!("{}={n}\n", ["out", "err"][n % 3 / 2])).collect();
     let lines = all(puppet(&acts).merge_stderr().lines().unwrap());
@@ -26,9 +25,8 @@ fn merged_lines_keep_their_exact_order() {
     assert_eq!(lines.into_iter().map(|line| line.text).collect::<Vec<_>>(), numbers);
 }
 
-#[test]
+#[watched_test]
 fn lines_are_tagged_and_each_stream_keeps_its_order() {
-    let _watch = watchdog::watch();
     let acts = (0..300).map(|n| format!("{}={n}\n", ["out", "err"][n % 2]));
     let lines = all(puppet(acts).lines().unwrap());
     for (source, rest) in [(Source::Stdout, 0), (Source::Stderr, 1)] {
@@ -38,9 +36,8 @@ fn lines_are_tagged_and_each_stream_keeps_its_order() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_long_line_is_cut_and_the_next_one_is_whole() {
-    let _watch = watchdog::watch();
     let long = "x".repeat(70_000);
     // In one go, in two, and with its end after a pause.
     for acts in [
@@ -54,13 +51,13 @@ fn a_long_line_is_cut_and_the_next_one_is_whole() {
     }
     let lines = all(puppet(["out=12345\r\n"]).max_line(5).lines().unwrap());
     assert_eq!((lines[0].text.as_str(), lines[0].truncated), ("12345", false));
-    // No half of a character is left, and strict text is no reason to fail.
+    // No half character is left, and strict text does not fail.
     let mut command = puppet(["out=ab\u{e9}\n"]);
     let lines = all(command.max_line(3).strict_utf8().lines().unwrap());
     assert_eq!((lines[0].text.as_str(), lines[0].truncated), ("ab", true));
 }
 
-/// What std makes of the same text.
+/// Returns the lines that std reads from the same text.
 fn by_std(text: &str, max: usize) -> Vec<(String, bool)> {
     let cut = |line: &str| {
         let mut most = line.len().min(max);
@@ -79,12 +76,11 @@ fn by_std(text: &str, max: usize) -> Vec<(String, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    #[test]
-    fn lines_are_those_of_std_and_both_ways_to_take_them_agree(
+    #[watched_test]
+    fn lines_match_std_and_next_matches_next_into(
         pieces in prop::collection::vec("[a-c\r\n\u{e9}\u{1f600}]{0,40}", 0..20),
         max in prop_oneof![Just(usize::MAX), 0_usize..30],
     ) {
-        let _watch = watchdog::watch();
         let text = pieces.concat();
         let acts: Vec<String> = pieces.iter().map(|piece| format!("out={piece}")).collect();
         let lines = all(puppet(&acts).max_line(max).strict_utf8().lines().unwrap());
@@ -99,39 +95,34 @@ proptest! {
     }
 }
 
-#[test]
+#[watched_test]
 fn bytes_that_are_no_text_are_replaced_in_their_own_line() {
-    let _watch = watchdog::watch();
     // One write, so that the three lines are one chunk: ok, 0xff, ok.
     let lines = texts(puppet(["out-hex=6f6b0a61ff0ac3a90a"]).lines().unwrap());
     assert_eq!(lines, ["ok", "a\u{fffd}", "\u{e9}"]);
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_break_ends_the_child_by_sigpipe_and_leaves_nothing() {
-    isolate::isolated("lines::a_break_ends_the_child_by_sigpipe_and_leaves_nothing", || {
-        let _watch = watchdog::watch();
-        let dir = tempfile::tempdir().unwrap();
-        let status = dir.path().join("status");
-        let before = count::handles();
-        // The shell tells how its own child ended: 128 and the number of SIGPIPE.
-        let script = format!("yes; echo $? > '{0}.new'; mv '{0}.new' '{0}'", status.display());
-        let lines = Command::new("sh").args(["-c", &script]).lines().unwrap();
-        for line in lines.take(3) {
-            assert_eq!(line.unwrap().text, "y");
-        }
-        watchdog::until("the shell has told", || status.exists());
-        assert_eq!(std::fs::read_to_string(&status).unwrap(), "141\n");
-        watchdog::until("no child is left", || count::children().is_empty());
-        watchdog::until("no handle is left", || count::handles() == before);
-    });
+    let dir = tempfile::tempdir().unwrap();
+    let status = dir.path().join("status");
+    let before = count::handles();
+    // The shell tells how its own child ended: 128 and the number of SIGPIPE.
+    let script = format!("yes; echo $? > '{0}.new'; mv '{0}.new' '{0}'", status.display());
+    let lines = Command::new("sh").args(["-c", &script]).lines().unwrap();
+    for line in lines.take(3) {
+        assert_eq!(line.unwrap().text, "y");
+    }
+    watchdog::until("the shell has told", || status.exists());
+    assert_eq!(std::fs::read_to_string(&status).unwrap(), "141\n");
+    watchdog::until("no child is left", || count::children().is_empty());
+    watchdog::until("no handle is left", || count::handles() == before);
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_child_that_writes_too_fast_waits() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     // More than all pipes and buffers hold.
@@ -145,9 +136,8 @@ fn a_child_that_writes_too_fast_waits() {
     assert!(done.exists());
 }
 
-#[test]
+#[watched_test]
 fn limits_hold_for_lines() {
-    let _watch = watchdog::watch();
     let limited = |limit| {
         let mut lines = puppet(["lines=20000"]).limit(limit).lines().unwrap();
         let texts: Vec<String> = lines.by_ref().map(|line| line.unwrap().text).collect();
@@ -166,9 +156,8 @@ fn limits_hold_for_lines() {
     assert_eq!((whole.len(), ending.outcome), (20_000, Outcome::Exited));
 }
 
-#[test]
-fn lines_are_the_same_when_they_come_as_fast_as_they_can() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn fast_lines_are_the_same() {
     let bytes: Vec<u8> = flood(3_000_000);
     let lossy = String::from_utf8_lossy(&bytes).into_owned();
     let expected = lossy.split_inclusive('\n').map(|line| line.trim_end_matches(['\n', '\r']));

@@ -1,61 +1,55 @@
-//! What `pipewright` promises about processes, a file a promise.
+//! The suite of `pipewright`, a file a subject.
 
 #![cfg_attr(
     windows,
     expect(unused_imports, dead_code, reason = "what only Unix has is left out, test by test")
 )]
 
-mod p01_never_deadlocks;
-mod p02_held_pipes;
-mod p03_timeouts;
-mod p04_nothing_leaks;
-#[cfg(unix)]
-mod p05_inheritance;
-#[cfg(windows)]
-mod p05_windows;
-#[cfg(unix)]
-mod p06_parent_size;
-mod p07_parent_exit;
-#[cfg(unix)]
-mod p08_reused_pids;
-mod p09_modes;
-#[cfg(unix)]
-mod p10_child_state;
-mod p11_text;
-
-mod p12_dropped;
-#[cfg(unix)]
-mod p12_forgotten;
-mod p13_no_thread;
-mod p14_dropped_calls;
-#[cfg(unix)]
-mod p15_errors;
-#[cfg(windows)]
-mod p15_windows;
-
 mod async_pipes;
 mod async_runner;
 #[cfg(unix)]
 mod async_stdio;
 mod async_verbs;
+mod blocking_modes;
 #[cfg(unix)]
 mod caught_signals;
 mod checked;
+#[cfg(unix)]
+mod child_state;
+mod dropped_calls;
+mod dropped_children;
 mod environment;
+#[cfg(unix)]
+mod errors;
+#[cfg(windows)]
+mod errors_windows;
 mod events;
 mod feeding;
+#[cfg(unix)]
+mod forgotten_children;
 mod handles;
+mod held_pipes;
 #[cfg(unix)]
 mod hostile;
+mod idle_children;
 mod in_background;
+#[cfg(unix)]
+mod inheritance;
+#[cfg(windows)]
+mod inheritance_windows;
 mod kill_on_drop;
 mod limits;
 mod lines;
+mod never_deadlocks;
 mod next_within;
 mod no_runtime;
+mod nothing_leaks;
 mod opened;
 #[cfg(unix)]
 mod options;
+mod parent_exit;
+#[cfg(unix)]
+mod parent_size;
 #[cfg(unix)]
 mod pipeline_oracle;
 mod pipeline_stops;
@@ -64,6 +58,8 @@ mod process_handle;
 mod read_all;
 #[cfg(target_os = "linux")]
 mod refused;
+#[cfg(unix)]
+mod reused_pids;
 mod run_all;
 mod runner;
 #[cfg(unix)]
@@ -80,8 +76,10 @@ mod stopping;
 mod taken_stdin;
 #[cfg(unix)]
 mod tee;
+mod text;
 #[cfg(target_os = "linux")]
 mod threads;
+mod timeouts;
 mod traced;
 mod trees;
 #[cfg(target_os = "linux")]
@@ -96,13 +94,13 @@ use std::time::Duration;
 
 use pipewright::{Child, Command, ExitStatus, Signal};
 
-/// A time in which a child has begun. Wine takes 70 ms and more to start one.
+/// A time in which a child has started. Wine takes 70 ms and more for one.
 const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 800 });
 
-/// A time in which a few of them, one started by the other, have begun, whatever else is going on.
+/// A time in which a few children, each started by the one before, have started on a busy machine.
 const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 2500 });
 
-/// A command that runs the puppet with these acts.
+/// Returns a command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     for act in acts {
@@ -111,8 +109,8 @@ fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
     command
 }
 
-/// Checks that a stop of ours ended it: by that signal where there are signals, else by the code of
-/// a process that was terminated, or that of Ctrl-Break.
+/// Checks that our stop ended it: by that signal on Unix, by the code of a terminated process or that of
+/// Ctrl-Break on Windows.
 #[track_caller]
 fn ended_by(status: ExitStatus, signal: Signal) {
     if cfg!(windows) {
@@ -123,7 +121,7 @@ fn ended_by(status: ExitStatus, signal: Signal) {
     }
 }
 
-/// Whether this build or machine cannot let a tree end with this process. Says so.
+/// Returns true, and reports it, if this build or machine cannot end a tree with this process.
 fn cannot_supervise() -> bool {
     match puppet(["exit=0"]).kill_on_parent_exit(pipewright::Scope::Tree).status() {
         Ok(_) => false,
@@ -135,7 +133,7 @@ fn cannot_supervise() -> bool {
     }
 }
 
-/// The pid that a puppet with a piped stderr says of the grandchild it has started.
+/// Returns the pid of the grandchild, which a puppet with a piped stderr writes there.
 fn pid_said_by(child: &mut Child) -> u32 {
     let mut said = Vec::with_capacity(64);
     let stderr = child.stderr.as_ref().expect("its stderr is piped");
@@ -145,12 +143,12 @@ fn pid_said_by(child: &mut Child) -> u32 {
     String::from_utf8(said).unwrap().trim().parse().unwrap()
 }
 
-/// What the puppet's floods consist of.
+/// Returns the bytes of the puppet's floods.
 fn flood(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
 }
 
-/// What a flood in pieces of 1, 2, 4 ... bytes consists of: every piece starts anew.
+/// Returns the bytes of a flood in pieces of 1, 2, 4 ... bytes: every piece starts anew.
 fn alternating(count: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count);
     let mut piece = 1;

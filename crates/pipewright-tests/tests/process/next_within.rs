@@ -1,9 +1,10 @@
-//! Waits with a limit for what is handed out.
+//! Waits with a limit for lines, events and exits.
 
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, Event, Next, Outcome, run_all};
-use pipewright_tests::{alive, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::alive;
 
 use super::async_verbs::one_thread;
 use super::{SHORT, puppet};
@@ -11,16 +12,15 @@ use super::{SHORT, puppet};
 const TICK: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(600);
 
-/// It writes a line, and another one when the file is there.
+/// Returns a command that writes a line, and another one when the file exists.
 fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
     let go = dir.join("go");
     let wait = format!("wait-for-file={}", go.display());
     (puppet(["out=one\n", &wait, "out=two\n", "exit=3"]), go)
 }
 
-#[test]
-fn there_is_a_line_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn next_within_tells_a_line_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut lines = command.lines().unwrap();
@@ -40,9 +40,8 @@ fn there_is_a_line_or_nothing_yet_or_none_any_more() {
     assert_eq!(lines.finish().unwrap().status.code(), Some(3));
 }
 
-#[test]
-fn there_is_an_event_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn next_within_tells_an_event_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut events = command.events().unwrap();
@@ -57,9 +56,8 @@ fn there_is_an_event_or_nothing_yet_or_none_any_more() {
     assert!(matches!(events.next_within(TICK), Next::Done));
 }
 
-#[test]
-fn a_task_has_the_same() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn async_next_within_behaves_the_same() {
     one_thread().block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let (mut command, go) = held_up(dir.path());
@@ -81,9 +79,8 @@ fn a_task_has_the_same() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_holds_from_tick_to_tick() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut lines = puppet(["wait=600"]).timeout(SHORT).lines().unwrap();
     let mut ticks = 0;
@@ -96,9 +93,8 @@ fn a_timeout_holds_from_tick_to_tick() {
     assert!(!alive::is_running(pid));
 }
 
-#[test]
-fn there_is_an_end_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn next_within_tells_an_exit_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let commands = || [puppet([format!("wait-for-file={}", go.display())]), puppet(["exit=3"])];

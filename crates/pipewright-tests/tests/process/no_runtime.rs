@@ -1,4 +1,5 @@
-//! Verbs of tasks that are polled outside of a tokio runtime: an error, and nothing is started, killed or lost.
+//! Async verbs that are polled outside of a tokio runtime: each is an error, and nothing is started, killed or
+//! lost.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pipewright::{CancelToken, Command, Error, ErrorKind, Event, ProcessHandle, Stdio, run_all};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::async_verbs::one_thread;
 use super::puppet;
@@ -14,7 +16,7 @@ use super::puppet;
 const MARK: &str = "PIPEWRIGHT_NO_RUNTIME_TEST";
 const LONG: Duration = Duration::from_secs(600);
 
-/// Polls once, outside of any runtime.
+/// Polls a future once, outside of any runtime.
 #[track_caller]
 fn outside<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -30,48 +32,40 @@ fn refused<T>(result: Result<T, Error>) {
     assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
 }
 
-#[test]
-fn a_verb_that_starts_is_refused_before_anything_is_started() {
-    isolate::isolated(
-        "no_runtime::a_verb_that_starts_is_refused_before_anything_is_started",
-        || {
-            let _watch = watchdog::watch();
-            let dir = tempfile::tempdir().unwrap();
-            let ran = dir.path().join("ran");
-            let touch = || puppet([format!("touch={}", ran.display())]);
-            refused(outside(touch().status_async()));
-            refused(outside(touch().output_async()));
-            refused(outside(touch().capture_async()));
-            refused(outside(touch().run_async()));
-            refused(outside(touch().read_async()));
-            let both = || touch() | touch();
-            refused(outside(both().status_async()));
-            refused(outside(both().output_async()));
-            refused(outside(both().capture_async()));
-            refused(outside(both().run_async()));
-            refused(outside(both().read_async()));
-            for capture in outside(run_all([touch(), touch()]).captures_async()) {
-                refused(capture);
-            }
-            // One that had run would have been waited for by whoever dropped it.
-            watchdog::until("nobody is left", || count::children().is_empty());
-            assert!(!ran.exists(), "something was started");
-        },
-    );
+#[isolated_test]
+fn a_verb_without_a_runtime_starts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = dir.path().join("ran");
+    let touch = || puppet([format!("touch={}", ran.display())]);
+    refused(outside(touch().status_async()));
+    refused(outside(touch().output_async()));
+    refused(outside(touch().capture_async()));
+    refused(outside(touch().run_async()));
+    refused(outside(touch().read_async()));
+    let both = || touch() | touch();
+    refused(outside(both().status_async()));
+    refused(outside(both().output_async()));
+    refused(outside(both().capture_async()));
+    refused(outside(both().run_async()));
+    refused(outside(both().read_async()));
+    for capture in outside(run_all([touch(), touch()]).captures_async()) {
+        refused(capture);
+    }
+    // One that had run would have been waited for by whoever dropped it.
+    watchdog::until("nobody is left", || count::children().is_empty());
+    assert!(!ran.exists(), "something was started");
 }
 
-#[test]
-fn an_input_that_can_be_used_once_is_not_used_up() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_single_use_input_is_not_consumed() {
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::reader(std::io::Cursor::new("kept")));
     refused(outside(command.read_async()));
     assert_eq!(one_thread().block_on(command.read_async()).unwrap(), "kept");
 }
 
-#[test]
+#[watched_test]
 fn a_wait_leaves_the_child_running_and_the_handle_usable() {
-    let _watch = watchdog::watch();
     let runtime = one_thread();
     let mut command = puppet(["cat", "wait=600"]);
     let child = command.stdin(Stdio::piped()).timeout(LONG).spawn().unwrap();
@@ -91,9 +85,8 @@ fn a_wait_leaves_the_child_running_and_the_handle_usable() {
     assert!(!runtime.block_on(pipeline.wait_async()).unwrap().success());
 }
 
-#[test]
-fn a_process_handle_stays_as_good_as_it_was() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_process_handle_stays_usable() {
     let token = CancelToken::new();
     let process = puppet(["wait=600"]).start().unwrap();
     let opened = ProcessHandle::open(process.pid());
@@ -113,9 +106,8 @@ fn a_process_handle_stays_as_good_as_it_was() {
     refused(outside(process.wait_async()));
 }
 
-#[test]
+#[watched_test]
 fn a_child_that_is_read_is_dropped_and_not_killed() {
-    let _watch = watchdog::watch();
     let spawn = || puppet(["wait=600"]).stdout(Stdio::piped()).spawn().unwrap();
     let goes_on = |pid: u32| {
         assert!(alive::is_running(pid));
@@ -141,9 +133,8 @@ fn a_child_that_is_read_is_dropped_and_not_killed() {
     pids.into_iter().for_each(goes_on);
 }
 
-#[test]
-fn what_is_handed_out_goes_on_in_a_runtime() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn lines_and_events_continue_in_a_runtime() {
     let runtime = one_thread();
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
@@ -178,9 +169,8 @@ fn what_is_handed_out_goes_on_in_a_runtime() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_finish_drops_and_does_not_kill() {
-    let _watch = watchdog::watch();
     let lines = puppet(["wait=600"]).lines_async().unwrap();
     let events = puppet(["wait=600"]).events_async().unwrap();
     let pids = [lines.pid(), events.pid()];
@@ -192,9 +182,8 @@ fn a_finish_drops_and_does_not_kill() {
     }
 }
 
-#[test]
-fn a_call_that_leaves_its_runtime_says_so_and_leaves_the_child_alone() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_future_polled_outside_its_runtime_is_an_error_and_keeps_the_child() {
     let child = puppet(["wait=600"]).env(MARK, alive::mark("moved")).spawn().unwrap();
     let mut wait = Box::pin(child.wait_async());
     let runtime = one_thread();

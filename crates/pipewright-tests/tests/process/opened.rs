@@ -1,14 +1,15 @@
-//! The light handle on a process that was opened by its number.
+//! The light handle on a process that was opened by its pid.
 
 use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_os::process::open::{Opened, ProcessState};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 
 #[cfg(unix)]
 use super::hostile::child_with_pid;
@@ -16,7 +17,7 @@ use super::{ended_by, pid_said_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Whether this build can open processes; says aloud if not.
+/// Returns true if this build can open processes; reports it if not.
 fn can_open() -> bool {
     let can = !is_forced_off("pidfd");
     if !can {
@@ -25,7 +26,7 @@ fn can_open() -> bool {
     can
 }
 
-/// Whether the kernel keeps the status of a reaped process: from 6.15 on.
+/// Returns true if the kernel keeps the status of a reaped process (Linux 6.15 and later).
 fn status_is_kept() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -33,8 +34,8 @@ fn status_is_kept() -> bool {
     version >= (6, 15)
 }
 
-/// A shell that tells the pid of a puppet with these acts, and reaps it when it ends. Both are
-/// killed when the shell is dropped.
+/// Starts a shell that prints the pid of a puppet with these acts, and reaps it. Both are killed when the shell is
+/// dropped.
 fn parent_of(acts: &str) -> (Child, u32) {
     let script = format!("{} {acts} 0<&- & echo $! >&2; wait; cat", env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("sh");
@@ -46,9 +47,8 @@ fn parent_of(acts: &str) -> (Child, u32) {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_process_that_is_not_our_child_can_be_waited_for() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -77,9 +77,8 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_process_that_is_not_our_child_can_be_killed() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -101,9 +100,8 @@ fn a_process_that_is_not_our_child_can_be_killed() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_unreaped_zombie_is_reported_without_a_status() {
     if !can_open() {
         return;
     }
@@ -123,9 +121,8 @@ fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_reap_that_is_yet_to_come_can_be_waited_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_later_reap_can_be_waited_for() {
     if !can_open() {
         return;
     }
@@ -155,71 +152,64 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
 }
 
 #[cfg(unix)]
-#[test]
-fn our_own_child_is_reaped_and_told_of() {
-    isolate::isolated("opened::our_own_child_is_reaped_and_told_of", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        // Somebody else's child object: of the standard library.
-        let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
-        let mut theirs = theirs.arg("exit=6").spawn().unwrap();
-        let process = ProcessHandle::open(theirs.id()).unwrap();
-        let end = process.wait().unwrap();
-        assert_eq!((end.status.unwrap().code(), end.outcome), (Some(6), Some(Outcome::Exited)));
-        assert_eq!(count::children(), Vec::<u32>::new());
-        assert_eq!(process.wait().unwrap(), end);
-        assert!(theirs.wait().is_err(), "it was waited for");
+#[isolated_test]
+fn our_own_child_is_reaped_and_its_status_returned() {
+    if !can_open() {
+        return;
+    }
+    // Somebody else's child object: of the standard library.
+    let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
+    let mut theirs = theirs.arg("exit=6").spawn().unwrap();
+    let process = ProcessHandle::open(theirs.id()).unwrap();
+    let end = process.wait().unwrap();
+    assert_eq!((end.status.unwrap().code(), end.outcome), (Some(6), Some(Outcome::Exited)));
+    assert_eq!(count::children(), Vec::<u32>::new());
+    assert_eq!(process.wait().unwrap(), end);
+    assert!(theirs.wait().is_err(), "it was waited for");
 
-        // Our own: two handles, and either finds out.
-        let child = puppet(["wait=600"]).spawn().unwrap();
-        let process = ProcessHandle::open(child.id()).unwrap();
-        assert!(process.kill().unwrap());
-        ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
-        match child.wait() {
-            Ok(status) => assert_eq!(status.signal(), Some(9)),
-            Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
-        }
-        drop(child);
-        assert_eq!(count::children(), Vec::<u32>::new());
-    });
+    // Our own: two handles, and either finds out.
+    let child = puppet(["wait=600"]).spawn().unwrap();
+    let process = ProcessHandle::open(child.id()).unwrap();
+    assert!(process.kill().unwrap());
+    ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
+    match child.wait() {
+        Ok(status) => assert_eq!(status.signal(), Some(9)),
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
+    }
+    drop(child);
+    assert_eq!(count::children(), Vec::<u32>::new());
 }
 
 #[cfg(unix)]
-#[test]
-fn a_reused_number_is_never_signalled() {
-    isolate::isolated("opened::a_reused_number_is_never_signalled", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        let ended = puppet(["exit=0"]).spawn().unwrap();
-        let opened = ProcessHandle::open(ended.id()).unwrap();
-        let started = puppet(["exit=0"]).start().unwrap();
-        ended.wait().unwrap();
-        started.wait().unwrap();
-        for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
-            let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
-                return skipped("the next pid can only be chosen by root, on a quiet machine");
-            };
-            assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
-            assert!(!handle.signal(Signal::TERM).unwrap());
-            let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
-            assert!(!end.was_killed());
-            // A signal would have been delivered by the time that another one is.
-            assert!(stranger.signal(Signal::CONT).unwrap());
-            assert!(alive::is_running(stranger.id()));
-            stranger.kill().unwrap();
-            ended_by(stranger.wait().unwrap(), Signal::KILL);
-        }
-    });
+#[isolated_test]
+fn an_opened_pid_that_is_reused_is_never_signalled() {
+    if !can_open() {
+        return;
+    }
+    let ended = puppet(["exit=0"]).spawn().unwrap();
+    let opened = ProcessHandle::open(ended.id()).unwrap();
+    let started = puppet(["exit=0"]).start().unwrap();
+    ended.wait().unwrap();
+    started.wait().unwrap();
+    for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
+        let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
+            return skipped("the next pid can only be chosen by root, on a quiet machine");
+        };
+        assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
+        assert!(!handle.signal(Signal::TERM).unwrap());
+        let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
+        assert!(!end.was_killed());
+        // A wrong signal would have been delivered before this later one.
+        assert!(stranger.signal(Signal::CONT).unwrap());
+        assert!(alive::is_running(stranger.id()));
+        stranger.kill().unwrap();
+        ended_by(stranger.wait().unwrap(), Signal::KILL);
+    }
 }
 
 #[cfg(unix)]
-#[test]
-fn numbers_of_no_process_are_refused() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn pids_of_no_process_are_refused() {
     for pid in [0, i32::MAX as u32 + 1, u32::MAX] {
         let error = ProcessHandle::open(pid).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
@@ -239,9 +229,8 @@ fn numbers_of_no_process_are_refused() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn the_number_of_a_thread_is_no_process() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_thread_id_is_not_a_process() {
     if !can_open() {
         return;
     }
@@ -255,43 +244,38 @@ fn the_number_of_a_thread_is_no_process() {
 }
 
 #[cfg(unix)]
-#[test]
-fn somebody_elses_process_is_waited_for_and_not_signalled() {
-    isolate::isolated("opened::somebody_elses_process_is_waited_for_and_not_signalled", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        if !is_root() {
-            return skipped("a process of another user needs root");
-        }
-        let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
-        let _end = KillOnDrop(child.id());
-        // SAFETY: numbers; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::setuid(54321) }, 0);
-        let process = ProcessHandle::open(child.id()).unwrap();
-        for error in [
-            process.signal(Signal::TERM).unwrap_err(),
-            process.kill().unwrap_err(),
-            process.wait_or_kill_on_timeout(Duration::ZERO).unwrap_err(),
-        ] {
-            assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
-            let pid = child.id();
-            let words = format!("cannot signal process \"{pid}\": permission denied (os error 1)");
-            assert_eq!(error.to_string(), words);
-        }
-        assert_eq!(process.try_wait().unwrap(), None);
-        drop(child.stdin.take());
-        assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
-    });
+#[isolated_test]
+fn a_process_of_another_user_can_be_waited_for_but_not_signalled() {
+    if !can_open() {
+        return;
+    }
+    if !is_root() {
+        return skipped("a process of another user needs root");
+    }
+    let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
+    let _end = KillOnDrop(child.id());
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::setuid(54321) }, 0);
+    let process = ProcessHandle::open(child.id()).unwrap();
+    for error in [
+        process.signal(Signal::TERM).unwrap_err(),
+        process.kill().unwrap_err(),
+        process.wait_or_kill_on_timeout(Duration::ZERO).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+        let pid = child.id();
+        let words = format!("cannot signal process \"{pid}\": permission denied (os error 1)");
+        assert_eq!(error.to_string(), words);
+    }
+    assert_eq!(process.try_wait().unwrap(), None);
+    drop(child.stdin.take());
+    assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
 }
 
-#[test]
-fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
-    let _watch = watchdog::watch();
-    if !is_forced_off("pidfd") {
-        return skipped("this build uses pidfds; the suite `refused` takes them away");
-    }
+/// Only in a build without pidfds; `refused` takes them away from other builds.
+#[cfg(any(pipewright_force_fallback, pipewright_force_fallback = "pidfd"))]
+#[watched_test]
+fn without_pidfds_open_is_unsupported_and_children_still_work() {
     let process = puppet(["wait=600"]).start().unwrap();
     let error = ProcessHandle::open(process.pid()).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
@@ -301,23 +285,20 @@ fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
     assert_eq!((end.outcome, end.status.unwrap().signal()), (Some(Outcome::TimedOut), Some(9)));
 }
 
-#[test]
+#[isolated_test]
 fn a_dropped_handle_leaves_nothing_behind() {
-    isolate::isolated("opened::a_dropped_handle_leaves_nothing_behind", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        let before = (count::handles(), count::threads());
-        let child = puppet(["eat-all"]).stdin(Stdio::piped()).spawn().unwrap();
-        for _ in 0..100 {
-            let process = ProcessHandle::open(child.id()).unwrap();
-            assert_eq!(process.try_wait_for(Duration::from_micros(10)).unwrap(), None);
-        }
-        assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
-        drop(child);
-        // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
-        let now = || (count::handles(), count::threads());
-        watchdog::until("nothing is left", || now() == before);
-    });
+    if !can_open() {
+        return;
+    }
+    let before = (count::handles(), count::threads());
+    let child = puppet(["eat-all"]).stdin(Stdio::piped()).spawn().unwrap();
+    for _ in 0..100 {
+        let process = ProcessHandle::open(child.id()).unwrap();
+        assert_eq!(process.try_wait_for(Duration::from_micros(10)).unwrap(), None);
+    }
+    assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
+    drop(child);
+    // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
+    let now = || (count::handles(), count::threads());
+    watchdog::until("nothing is left", || now() == before);
 }

@@ -1,14 +1,15 @@
-//! What a child can be told to be.
+//! Options of a child.
 
 use std::os::fd::AsRawFd;
 
 use pipewright::{Command, Handle, Resource, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::count;
 use pipewright_tests::skip::{is_root, skipped};
-use pipewright_tests::{count, isolate, watchdog};
 
 use super::{ended_by, puppet};
 
-/// The numbers of the handles that a child of this command has.
+/// Returns the numbers of the handles of a child of this command.
 fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
     let mut command = puppet(["handles"]);
     change(&mut command);
@@ -16,9 +17,8 @@ fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
     text.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
 }
 
-#[test]
-fn a_child_has_its_stdio_and_the_list_and_nothing_else() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_inherits_its_stdio_and_the_listed_handles_only() {
     // Not close-on-exec, as careless code leaves it.
     let open = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: numbers; what comes of it is closed below.
@@ -49,9 +49,8 @@ fn a_child_has_its_stdio_and_the_list_and_nothing_else() {
     unsafe { libc::close(careless) };
 }
 
-#[test]
+#[watched_test]
 fn our_own_handles_stay_uninheritable() {
-    let _watch = watchdog::watch();
     let file = std::fs::File::open("/dev/null").unwrap();
     let copy = file.try_clone().unwrap();
     let flags = || rustix::io::fcntl_getfd(&copy).unwrap();
@@ -62,9 +61,8 @@ fn our_own_handles_stay_uninheritable() {
     assert_eq!(flags(), before);
 }
 
-#[test]
-fn group_session_umask_nice_and_limits_are_what_was_asked_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn group_session_umask_nice_and_limits_are_applied() {
     let sh = |script: &str, change: fn(&mut Command) -> &mut Command| {
         let mut command = Command::new("sh");
         change(command.args(["-c", script])).read().unwrap()
@@ -89,9 +87,8 @@ fn group_session_umask_nice_and_limits_are_what_was_asked_for() {
     assert_eq!((limit("ulimit -Sn").as_str(), limit("ulimit -Hn").as_str()), ("100", "200"));
 }
 
-#[test]
+#[watched_test]
 fn an_existing_group_can_be_joined() {
-    let _watch = watchdog::watch();
     let leader = puppet(["wait=600"]).own_group().spawn().unwrap();
     let member = puppet(["wait=600"]).process_group(leader.id() as i32).spawn().unwrap();
     leader.kill().unwrap();
@@ -99,9 +96,8 @@ fn an_existing_group_can_be_joined() {
     ended_by(member.wait().unwrap(), Signal::KILL);
 }
 
-#[test]
-fn user_and_groups_are_what_was_asked_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn user_and_groups_are_applied() {
     if !is_root() {
         return skipped("changing the user needs root");
     }
@@ -112,13 +108,12 @@ fn user_and_groups_are_what_was_asked_for() {
     };
     assert_eq!(id(|command| command.uid(65534).gid(65533)), "65534 65533 65533");
     assert_eq!(id(|command| command.gid(7).groups(&[7, 8, 9])), "0 7 7 8 9");
-    // Root's groups are not left to somebody who is not root.
+    // Root's groups are dropped for another user.
     assert_eq!(id(|command| command.uid(65534)), "65534 0 0");
 }
 
-#[test]
-fn the_root_directory_is_what_was_asked_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_root_directory_is_applied() {
     if !is_root() {
         return skipped("changing the root directory needs root");
     }
@@ -129,14 +124,13 @@ fn the_root_directory_is_what_was_asked_for() {
     std::fs::copy(puppet_path, dir.path().join("bin/puppet")).unwrap();
     let error = Command::new("/bin/no-such").chroot(dir.path()).status().unwrap_err();
     assert!(error.to_string().contains("/bin/no-such"), "{error}");
-    // Its loader is not in there: which shows that the search was.
+    // The new root lacks the loader, which shows that the search was inside it.
     let error = Command::new("/bin/puppet").chroot(dir.path()).status().unwrap_err();
     assert!(error.raw_os_error() == Some(libc::ENOENT), "{error}");
 }
 
-#[test]
-fn arg0_environment_and_directory_are_what_was_asked_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn arg0_environment_and_directory_are_applied() {
     let text = puppet(["args"]).arg0("another name").read().unwrap();
     assert_eq!(text, "another name\nargs");
     let mut command = puppet(["env-all"]);
@@ -146,40 +140,33 @@ fn arg0_environment_and_directory_are_what_was_asked_for() {
     assert_eq!(puppet(["env=PW"]).env("PW", "x").read().unwrap(), "x");
 }
 
-#[test]
-fn a_relative_program_is_taken_from_the_childs_directory() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_relative_program_is_resolved_in_the_childs_directory() {
     let puppet = std::path::Path::new(env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("./puppet");
     command.arg("out=here").current_dir(puppet.parent().unwrap());
     assert_eq!(command.read().unwrap(), "here");
 }
 
-#[test]
+#[isolated_test]
 fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
-    isolate::isolated(
-        "options::a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does",
-        || {
-            let _watch = watchdog::watch();
-            let child = std::thread::spawn(|| {
-                puppet(["wait=600"])
-                    .kill_on_parent_exit(pipewright::Scope::Child)
-                    .stdout(Stdio::null())
-                    .spawn()
-                    .unwrap()
-            });
-            let child = child.join().unwrap();
-            // The thread that asked has ended; a signal because of that would have come first.
-            assert!(child.signal(Signal::CONT).unwrap());
-            assert_eq!(child.try_wait().unwrap(), None);
-            assert_eq!(count::zombies(), Vec::<u32>::new());
-            child.kill().unwrap();
-            child.wait().unwrap();
-        },
-    );
+    let child = std::thread::spawn(|| {
+        puppet(["wait=600"])
+            .kill_on_parent_exit(pipewright::Scope::Child)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    let child = child.join().unwrap();
+    // The starting thread has ended; its death signal would have come first.
+    assert!(child.signal(Signal::CONT).unwrap());
+    assert_eq!(child.try_wait().unwrap(), None);
+    assert_eq!(count::zombies(), Vec::<u32>::new());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
-/// The lines of the status of each thread of this process that begin so.
+/// Returns the lines with that beginning from the status of each thread of this process.
 #[cfg(target_os = "linux")]
 fn of_each_thread(names: &[&str]) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -190,48 +177,41 @@ fn of_each_thread(names: &[&str]) -> Vec<String> {
     tasks.filter_map(|task| status(task.unwrap()).map(said)).collect()
 }
 
-#[test]
+#[isolated_test]
 #[cfg(target_os = "linux")]
 fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
-    isolate::isolated("options::an_exec_that_fails_leaves_all_threads_with_the_same_user", || {
-        let _watch = watchdog::watch();
-        if !is_root() {
-            return skipped("another user can be chosen by root only");
-        }
-        let mut command = Command::new("/no/such/program");
-        command.uid(65534).gid(65533).groups(&[65532]);
-        let error = std::thread::scope(|scope| {
-            let _others =
-                [scope.spawn(std::thread::yield_now), scope.spawn(std::thread::yield_now)];
-            command.exec()
-        });
-        assert!(matches!(error.kind(), pipewright::ErrorKind::NotFound { .. }), "{error}");
-        let users = of_each_thread(&["Uid:", "Gid:", "Groups:"]);
-        assert!(users.len() > 1, "{users:?}");
-        assert!(users[0].contains("65534") && users[0].contains("65532"), "{users:?}");
-        assert!(users.iter().all(|user| *user == users[0]), "{users:?}");
+    if !is_root() {
+        return skipped("another user can be chosen by root only");
+    }
+    let mut command = Command::new("/no/such/program");
+    command.uid(65534).gid(65533).groups(&[65532]);
+    let error = std::thread::scope(|scope| {
+        let _others = [scope.spawn(std::thread::yield_now), scope.spawn(std::thread::yield_now)];
+        command.exec()
     });
+    assert!(matches!(error.kind(), pipewright::ErrorKind::NotFound { .. }), "{error}");
+    let users = of_each_thread(&["Uid:", "Gid:", "Groups:"]);
+    assert!(users.len() > 1, "{users:?}");
+    assert!(users[0].contains("65534") && users[0].contains("65532"), "{users:?}");
+    assert!(users.iter().all(|user| *user == users[0]), "{users:?}");
 }
 
-#[test]
+#[isolated_test]
 #[cfg(target_os = "linux")]
 fn a_program_is_searched_for_with_the_effective_user() {
-    isolate::isolated("options::a_program_is_searched_for_with_the_effective_user", || {
-        let _watch = watchdog::watch();
-        if !is_root() {
-            return skipped("another real user can be chosen by root only");
-        }
-        // Root's alone, with a program in it.
-        let dir = tempfile::tempdir().unwrap();
-        let for_root = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(dir.path(), for_root).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_puppet"), dir.path().join("found")).unwrap();
-        // SAFETY: numbers; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::setreuid(65534, 0) }, 0);
-        let mut command = Command::new("found");
-        let status = command.arg("exit=7").env("PATH", dir.path()).status();
-        assert_eq!(status.unwrap().code(), Some(7));
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::setreuid(0, 0) }, 0);
-    });
+    if !is_root() {
+        return skipped("another real user can be chosen by root only");
+    }
+    // Root's alone, with a program in it.
+    let dir = tempfile::tempdir().unwrap();
+    let for_root = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(dir.path(), for_root).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_puppet"), dir.path().join("found")).unwrap();
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::setreuid(65534, 0) }, 0);
+    let mut command = Command::new("found");
+    let status = command.arg("exit=7").env("PATH", dir.path()).status();
+    assert_eq!(status.unwrap().code(), Some(7));
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setreuid(0, 0) }, 0);
 }

@@ -3,8 +3,8 @@
 use std::fs;
 
 use pipewright::{Command, Pipeline, Stdio};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -45,7 +45,7 @@ fn stage() -> impl Strategy<Value = Words> {
     prop_oneof![4 => fixed, 2 => counted, 1 => exits]
 }
 
-/// What the first stage reads: nothing, a little, or more than pipes hold.
+/// The input of the first stage: nothing, a little, or more than pipes hold.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let lines = prop::collection::vec("[a-z]{0,12}", 0..20).prop_map(|lines| {
         lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect()
@@ -70,21 +70,20 @@ fn script(stages: &[Words]) -> String {
     stages.iter().map(quoted).collect::<Vec<_>>().join(" | ")
 }
 
-/// A shell's end as the number that another shell would tell.
+/// Returns a shell's exit as the number that another shell reports for it.
 fn as_shell(status: pipewright::ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
 }
 
-/// The status of the whole where the stages have these, by the rule that [`Pipeline`] documents.
+/// Returns the status of a pipeline whose stages have these, by the rule that [`Pipeline`] documents.
 fn attributed(statuses: &[i32], pipefail: bool) -> i32 {
     let (last, others) = statuses.split_last().unwrap();
     let failed = others.iter().rev().find(|status| ![0, 141].contains(*status));
     if *last != 0 || !pipefail { *last } else { failed.copied().unwrap_or(0) }
 }
 
-#[test]
-fn random_pipelines_give_what_a_shell_gives() {
-    let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
+#[watched_test(limit = std::time::Duration::from_secs(300))]
+fn random_pipelines_match_a_shell() {
     if Command::new("bash").args(["-c", "true"]).status().is_err() {
         return skipped("bash is not here, and sh does not tell the status of each stage");
     }

@@ -1,4 +1,4 @@
-//! Pipelines that are stopped, refused or cannot be started: nobody and nothing is left.
+//! Pipelines that are stopped, refused or fail to start: no process and no handle is left.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use pipewright::{
     CancelToken, Command, ErrorKind, Limit, Linger, Outcome, Pipeline, Signal, Stdio,
 };
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{LATER, SHORT, ended_by, puppet};
 
-/// A program that is not there.
+/// A program that does not exist.
 fn missing() -> Command {
     Command::new("/no/such/program")
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
-    let _watch = watchdog::watch();
     let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
     pipeline = pipeline.pipe(puppet(["cat"]));
     let capture = pipeline.timeout(LATER).capture().unwrap();
@@ -36,13 +36,12 @@ fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_reader_is_stopped_before_its_writer() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     for _ in 0..20 {
-        // Whoever sees the end of its input takes it for the whole of it.
+        // A reader takes the end of its input for the whole.
         let load = format!("cat >/dev/null; echo loaded >{}", done.display());
         let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
             .timeout(Duration::from_millis(20))
@@ -54,9 +53,8 @@ fn the_reader_is_stopped_before_its_writer() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
-    let _watch = watchdog::watch();
     let deaf = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let mut pipeline = deaf | puppet(["eat=1", "out=y", "wait=600"]);
     let capture = pipeline.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
@@ -71,9 +69,8 @@ fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_stop_reaches_the_descendants_of_every_stage() {
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -85,7 +82,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
         assert!(!alive::is_running(pid), "{pid} is left");
     }
-    // Those whose parents have gone are known to the group of their stage alone.
+    // Orphans are only found through the group of their stage.
     let orphan = || {
         let mut command = puppet(["spawn=spawn=wait=600", "wait=600"]);
         command.own_group();
@@ -98,9 +95,8 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
 }
 
 #[cfg(unix)]
-#[test]
-fn silence_excess_and_a_cancel_stop_it_too() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
     let capture = silent.idle_timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
@@ -126,9 +122,8 @@ fn silence_excess_and_a_cancel_stop_it_too() {
     ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
-#[test]
-fn a_holder_of_the_last_stream_does_not_keep_us() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_held_last_stream_does_not_hang_the_pipeline() {
     let mut pipeline = puppet(["out=x"]) | puppet(["cat", "spawn=wait=600"]);
     let capture = pipeline.linger(Linger::StopAtExit).capture().unwrap();
     let _holder = alive::KillOnDrop(capture.stderr.trim().parse().unwrap());
@@ -137,47 +132,39 @@ fn a_holder_of_the_last_stream_does_not_keep_us() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
-    isolate::isolated(
-        "pipeline_stops::a_stage_that_cannot_start_is_named_and_nothing_is_left",
-        || {
-            let _watch = watchdog::watch();
-            // Descendants are only held by pidfds.
-            let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
-            let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
-            // The first start makes what stays.
-            assert!(Command::new("true").status().unwrap().success());
-            let handles = count::handles_at_rest();
-            // Without pidfds a thread holds one for a moment longer than its child is there.
-            let no_handle_is_left =
-                || watchdog::until("no handle is left", || count::handles() == handles);
-            for bad in 0..3 {
-                let stages = (0..3).map(|at| if at == bad { missing() } else { sleeper() });
-                let mut pipeline: Pipeline<'_> = stages.collect();
-                for error in [pipeline.output().unwrap_err(), pipeline.status().unwrap_err()] {
-                    let words = r#"cannot start "/no/such/program": no such file"#;
-                    assert_eq!(error.to_string(), words);
-                    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }));
-                    assert_eq!(count::children(), Vec::<u32>::new(), "bad stage {bad}");
-                    no_handle_is_left();
-                }
-            }
-            // What is opened for a later stage can be missing too.
-            let mut last = Command::new("cat");
-            last.stdout(Stdio::create("/no/such/dir/file"));
-            let error = (sleeper() | last).output().unwrap_err();
-            assert!(error.to_string().starts_with(r#"cannot start "cat": cannot open "/no/"#));
-            assert_eq!(count::children(), Vec::<u32>::new());
+    // Descendants can only be held by pidfds.
+    let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
+    let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
+    // The first start allocates what stays.
+    assert!(Command::new("true").status().unwrap().success());
+    let handles = count::handles_at_rest();
+    // Without pidfds a thread holds a handle for a moment longer than its child exists.
+    let no_handle_is_left = || watchdog::until("no handle is left", || count::handles() == handles);
+    for bad in 0..3 {
+        let stages = (0..3).map(|at| if at == bad { missing() } else { sleeper() });
+        let mut pipeline: Pipeline<'_> = stages.collect();
+        for error in [pipeline.output().unwrap_err(), pipeline.status().unwrap_err()] {
+            let words = r#"cannot start "/no/such/program": no such file"#;
+            assert_eq!(error.to_string(), words);
+            assert!(matches!(error.kind(), ErrorKind::NotFound { .. }));
+            assert_eq!(count::children(), Vec::<u32>::new(), "bad stage {bad}");
             no_handle_is_left();
-        },
-    );
+        }
+    }
+    // A file of a later stage can be missing too.
+    let mut last = Command::new("cat");
+    last.stdout(Stdio::create("/no/such/dir/file"));
+    let error = (sleeper() | last).output().unwrap_err();
+    assert!(error.to_string().starts_with(r#"cannot start "cat": cannot open "/no/"#));
+    assert_eq!(count::children(), Vec::<u32>::new());
+    no_handle_is_left();
 }
 
 #[cfg(unix)]
-#[test]
-fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn unsupported_stage_options_are_refused_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();
     let started = dir.path().join("started");
     let touch = || {
@@ -221,16 +208,15 @@ fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
 }
 
 #[cfg(unix)]
-#[test]
-fn what_one_stage_sets_does_not_stay_with_its_command() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn stage_options_do_not_change_the_command() {
     let (mut echo, mut cat) = (Command::new("echo"), Command::new("cat"));
     echo.arg("hi");
     assert_eq!((&mut echo | &mut cat).read().unwrap(), "hi");
     let mut broken = &mut echo | &mut cat;
     broken = broken.pipe(missing());
     assert!(broken.read().is_err());
-    // Its streams are its own again, whether or not the pipeline could be started.
+    // Each command has its own streams again, also if the pipeline did not start.
     assert_eq!(echo.read().unwrap(), "hi");
     assert_eq!(cat.stdin(Stdio::bytes("mine")).read().unwrap(), "mine");
 }
@@ -268,27 +254,23 @@ fn one_run(round: usize) {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
-    isolate::isolated("pipeline_stops::nothing_leaks_in_many_runs_with_errors_mixed_in", || {
-        let _watch = watchdog::watch();
-        (0..16).for_each(one_run);
-        let settled = || {
-            watchdog::until("dropped stages are reaped", || count::children().is_empty());
-            watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
-            count::handles()
-        };
-        let handles = settled();
-        (0..800).for_each(one_run);
-        assert_eq!(settled(), handles);
-        assert_eq!(count::zombies(), Vec::<u32>::new());
-    });
+    (0..16).for_each(one_run);
+    let settled = || {
+        watchdog::until("dropped stages are reaped", || count::children().is_empty());
+        watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
+        count::handles()
+    };
+    let handles = settled();
+    (0..800).for_each(one_run);
+    assert_eq!(settled(), handles);
+    assert_eq!(count::zombies(), Vec::<u32>::new());
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_stage_keeps_what_is_its_own() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
     let mut first = Command::new("sh");

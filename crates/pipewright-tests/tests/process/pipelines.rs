@@ -1,27 +1,26 @@
-//! Pipelines: how the stages are joined, and what becomes of their bytes, their stderr and status.
+//! Pipelines: the joints between stages, their bytes, their stderr and their status.
 
 use std::fs;
 
 use pipewright::{Command, ErrorKind, Event, Outcome, Pipeline, Source, Stdio};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 
 use super::{flood, puppet};
 
-/// A shell script as a stage.
+/// Returns a shell script as a stage.
 fn sh(script: &str) -> Command {
     Command::new("/bin/sh").args(["-c", script]).owned()
 }
 
-/// What a process has open under that number, as the kernel names it: `pipe:[4711]`.
+/// Returns the file behind that handle of a process, as the kernel names it: `pipe:[4711]`.
 fn target(pid: u32, number: u32) -> String {
     let link = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
     link.display().to_string()
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn every_way_to_join_commands_gives_the_same_pipeline() {
-    let _watch = watchdog::watch();
     let mut a = Command::new("printf");
     a.arg(r"b\na\n");
     assert_eq!(a.pipe(Command::new("sort")).pipe(Command::new("cat")).read().unwrap(), "a\nb");
@@ -44,48 +43,41 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
 }
 
 #[cfg(unix)]
-#[test]
-fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
-    isolate::isolated(
-        "pipelines::stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end",
-        || {
-            let _watch = watchdog::watch();
-            let mut stages = puppet(["out=x", "wait=600"]) | puppet(["eat=1", "out=x", "wait=600"]);
-            let mut last = puppet(["eat=1", "out=here", "wait=600"]);
-            last.stdout(Stdio::piped());
-            stages = stages.pipe(last);
-            let mut child = stages.spawn().unwrap();
-            let mut said = Vec::with_capacity(4);
-            while said.len() < 4 {
-                child.stdout.as_mut().unwrap().read_spare(&mut said).unwrap();
-            }
-            let ids = child.ids();
-            let joints: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
-            for joint in 0..2 {
-                assert!(joints[joint].starts_with("pipe:["), "{joints:?}");
-                assert_eq!(joints[joint], target(ids[joint + 1], 0), "joint {joint}");
-            }
-            assert_ne!(joints[0], joints[1]);
-            let ours: Vec<String> = pipewright::open_handles()
-                .unwrap()
-                .into_iter()
-                .filter_map(|handle| handle.target)
-                .collect();
-            assert!(ours.contains(&joints[2]), "the last stage's stdout comes to us");
-            assert!(!ours.contains(&joints[0]) && !ours.contains(&joints[1]), "{ours:?}");
-            for (stage, pid) in ids.iter().enumerate() {
-                let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-                assert_eq!(open, 3, "stage {stage} has its stdio and nothing else");
-            }
-            child.kill().unwrap();
-            assert!(!child.wait().unwrap().success());
-        },
-    );
+#[isolated_test]
+fn stages_are_joined_by_a_kernel_pipe_that_we_close() {
+    let mut stages = puppet(["out=x", "wait=600"]) | puppet(["eat=1", "out=x", "wait=600"]);
+    let mut last = puppet(["eat=1", "out=here", "wait=600"]);
+    last.stdout(Stdio::piped());
+    stages = stages.pipe(last);
+    let mut child = stages.spawn().unwrap();
+    let mut said = Vec::with_capacity(4);
+    while said.len() < 4 {
+        child.stdout.as_mut().unwrap().read_spare(&mut said).unwrap();
+    }
+    let ids = child.ids();
+    let joints: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
+    for joint in 0..2 {
+        assert!(joints[joint].starts_with("pipe:["), "{joints:?}");
+        assert_eq!(joints[joint], target(ids[joint + 1], 0), "joint {joint}");
+    }
+    assert_ne!(joints[0], joints[1]);
+    let ours: Vec<String> = pipewright::open_handles()
+        .unwrap()
+        .into_iter()
+        .filter_map(|handle| handle.target)
+        .collect();
+    assert!(ours.contains(&joints[2]), "the last stage's stdout comes to us");
+    assert!(!ours.contains(&joints[0]) && !ours.contains(&joints[1]), "{ours:?}");
+    for (stage, pid) in ids.iter().enumerate() {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        assert_eq!(open, 3, "stage {stage} has its stdio and nothing else");
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn never_deadlocks_with_much_fed_and_much_captured_through_three_stages() {
-    let _watch = watchdog::watch();
     let input = flood(64 << 20);
     let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
@@ -94,9 +86,8 @@ fn never_deadlocks_with_much_fed_and_much_captured_through_three_stages() {
     assert_eq!((output.stdin_unread, output.held_open), (0, false));
 }
 
-#[test]
+#[watched_test]
 fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
-    let _watch = watchdog::watch();
     let mut first = puppet(["cat-both"]);
     first.stdin(Stdio::bytes(flood(3_000_000)));
     let output = (first | puppet(["cat-both"]) | puppet(["cat-both"])).output().unwrap();
@@ -105,10 +96,9 @@ fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
-    let _watch = watchdog::watch();
-    // The first goes on after it has closed its input; the second leaves what the first says.
+#[watched_test]
+fn a_stage_that_closes_its_stdin_early_is_counted_and_stops_no_stage() {
+    // The first continues after it has closed its input; the second leaves the output of the first unread.
     let mut first = sh("exec <&-; echo done");
     first.stdin(Stdio::bytes(flood(1_000_000)));
     let output = (first | sh("exec <&-; exec sleep 0.05") | Command::new("cat")).output().unwrap();
@@ -121,27 +111,25 @@ fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_reader_that_has_enough_ends_its_writer_quietly() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn sigpipe_of_an_early_stage_is_no_failure() {
     let capture = (Command::new("yes") | Command::new("head").arg("-1")).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("y\n", ""));
     assert!(capture.success(), "{capture:?}");
     assert_eq!(capture.stages[0].status.signal(), Some(13));
     assert_eq!((capture.decided_by, capture.outcome), (1, Outcome::Exited));
-    // As a shell tells of it, and past a stage in the middle.
+    // As a shell reports it, and past a stage in the middle.
     let mut cascade = sh("yes; exit $?") | Command::new("cat") | sh("head -n 1");
     assert!(cascade.run().is_ok());
-    // The last one's reader is whoever reads from the pipeline: there it is no matter of stages.
+    // The reader of the last stage is the caller, and not a stage.
     let mut last = Command::new("true") | sh("kill -PIPE $$");
     let capture = last.capture().unwrap();
     assert_eq!((capture.outcome, capture.decided_by), (Outcome::Signaled, 1));
 }
 
 #[cfg(unix)]
-#[test]
-fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_rightmost_failed_stage_is_reported() {
     let mut pipeline = sh("exit 1") | sh("echo why >&2; exit 2") | Command::new("cat");
     let capture = pipeline.capture().unwrap();
     assert_eq!((capture.status.code(), capture.decided_by), (Some(2), 1));
@@ -160,9 +148,8 @@ fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
 }
 
 #[cfg(unix)]
-#[test]
-fn what_the_stages_used_is_told_for_each_and_in_all() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn usage_is_reported_for_each_stage_and_in_total() {
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cat";
     let capture = (sh("echo x") | sh(busy) | sh(busy)).capture().unwrap();
     let of = |stage: usize| capture.stages[stage].usage.unwrap();
@@ -172,16 +159,15 @@ fn what_the_stages_used_is_told_for_each_and_in_all() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
-    let _watch = watchdog::watch();
     let mut pipeline = sh("echo 1 >&2; echo go")
         | sh("read go; echo 2 >&2; echo go")
         | sh("read go; echo 3 >&2; echo out");
     let capture = pipeline.capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\n", "1\n2\n3\n"));
     assert_eq!((capture.stdout_bytes, capture.stderr_bytes), (Some(4), Some(6)));
-    // Whoever says something else is left out.
+    // A stage with another stderr is left out.
     let mut quiet = sh("echo lost >&2");
     quiet.stderr(Stdio::null());
     let capture = (quiet | sh("echo kept >&2")).capture().unwrap();
@@ -197,9 +183,8 @@ fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\nerr\n", "first\n"));
 }
 
-#[test]
-fn the_ends_of_a_pipeline_go_where_their_commands_say() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_first_stdin_and_the_last_stdout_are_those_of_their_commands() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("in"), "b\na\n").unwrap();
@@ -226,9 +211,8 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
     assert_eq!((puppet(["cat"]) | puppet(["count"])).read().unwrap().trim(), "0");
 }
 
-#[test]
-fn twenty_stages_are_as_good_as_two() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_pipeline_can_have_twenty_stages() {
     let input = flood(5_000_000);
     let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
@@ -241,9 +225,8 @@ fn twenty_stages_are_as_good_as_two() {
     assert_eq!(output.stages.len(), 20);
 }
 
-#[test]
+#[watched_test]
 fn a_spawned_pipeline_is_fed_read_and_waited_for() {
-    let _watch = watchdog::watch();
     let mut sort = puppet(["sort"]);
     sort.stdout(Stdio::piped());
     let mut cat = puppet(["cat"]);
@@ -269,9 +252,8 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
-    let _watch = watchdog::watch();
     let mut pipeline = sh("echo first >&2; echo b; echo a; exit 3") | sh("echo second >&2; sort");
     let mut lines = pipeline.lines().unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -287,7 +269,7 @@ fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let ending = lines.finish().unwrap();
     assert_eq!(ending.status.code(), Some(3), "pipefail holds here too");
     assert!(ending.usage.is_some());
-    // Whoever has enough ends the whole, stage by stage, and quietly.
+    // A reader that stops ends the pipeline, stage by stage, without an error.
     let mut pipeline = Command::new("yes") | Command::new("cat");
     let mut lines = pipeline.lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "y");

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{ended_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
 #[cfg(unix)]
-#[test]
-fn every_way_to_end_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn every_kind_of_exit_is_reported() {
     let process = ProcessHandle::start(&mut puppet(["exit=42"])).unwrap();
     let end = process.wait().unwrap();
     assert_eq!((end.status.unwrap().code(), end.outcome), (Some(42), Some(Outcome::Exited)));
@@ -29,9 +29,8 @@ fn every_way_to_end_is_told() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_wait_with_a_limit_leaves_the_process_running() {
-    let _watch = watchdog::watch();
     let process = puppet(["wait=600"]).start().unwrap();
     let start = Instant::now();
     assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
@@ -39,7 +38,7 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
     assert_eq!(process.try_wait().unwrap(), None);
     assert!(alive::is_running(process.pid()));
     assert!(process.kill().unwrap());
-    // More time than there is.
+    // Longer than any timeout.
     let end = process.try_wait_for(Duration::MAX).unwrap().unwrap();
     ended_by(end.status.unwrap(), Signal::KILL);
     assert_eq!(end.outcome, Some(Outcome::Signaled), "this wait has killed nobody");
@@ -48,18 +47,16 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
 }
 
 #[cfg(unix)]
-#[test]
-fn one_that_has_ended_and_is_not_reaped_takes_no_signal() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_unreaped_process_takes_no_signal() {
     let process = puppet(["exit=3"]).start().unwrap();
     watchdog::until("it is a zombie", || alive::is_zombie(process.pid()));
     assert!(!process.kill().unwrap());
     assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(3));
 }
 
-#[test]
-fn time_that_is_up_kills_and_says_so() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_timeout_kills_and_is_reported() {
     let process = puppet(["ignore=TERM", "wait=600"]).start().unwrap();
     let start = Instant::now();
     let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
@@ -73,9 +70,8 @@ fn time_that_is_up_kills_and_says_so() {
     assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::Exited), false));
 }
 
-#[test]
-fn a_cancel_kills_and_says_so() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_cancel_kills_and_is_reported() {
     let token = CancelToken::new();
     let process = puppet(["wait=600"]).start().unwrap();
     let end = std::thread::scope(|scope| {
@@ -97,9 +93,8 @@ fn a_cancel_kills_and_says_so() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_signal_is_passed_on_and_is_no_cancel() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_forwarded_signal_is_not_a_cancel() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for is_task in [false, true] {
         let (token, process) = (CancelToken::new(), puppet(["wait=600"]).start().unwrap());
@@ -113,9 +108,8 @@ fn a_signal_is_passed_on_and_is_no_cancel() {
     }
 }
 
-#[test]
+#[watched_test]
 fn threads_wait_while_another_kills() {
-    let _watch = watchdog::watch();
     let process = puppet(["wait=600"]).start().unwrap();
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| process.wait().unwrap())).collect();
@@ -128,9 +122,8 @@ fn threads_wait_while_another_kills() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_child_becomes_a_handle() {
-    let _watch = watchdog::watch();
     let mut child = puppet(["out=hello", "wait=600"]).stdout(Stdio::piped()).spawn().unwrap();
     let (pid, stdout) = (child.id(), child.stdout.take().unwrap());
     let process = ProcessHandle::from(child);
@@ -144,9 +137,8 @@ fn a_child_becomes_a_handle() {
     ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
 }
 
-#[test]
-fn what_would_pass_through_us_is_refused() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn options_that_need_our_streams_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("started");
     let touch = format!("touch={}", mark.display());
@@ -185,60 +177,48 @@ fn what_would_pass_through_us_is_refused() {
     assert_eq!(std::fs::read_to_string(log).unwrap(), "12");
 }
 
-#[test]
+#[isolated_test]
 fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
-    isolate::isolated(
-        "process_handle::a_dropped_handle_leaves_a_running_process_and_no_zombie",
-        || {
-            let _watch = watchdog::watch();
-            let before = count::handles();
-            let dir = tempfile::tempdir().unwrap();
-            let go = dir.path().join("go");
-            let wait = format!("wait-for-file={}", go.display());
-            let process = puppet([wait]).start().unwrap();
-            let pid = process.pid();
-            drop(process);
-            assert!(alive::is_running(pid));
-            std::fs::write(&go, b"").unwrap();
-            watchdog::until("it is reaped", || count::children().is_empty());
-            watchdog::until("its handles are closed", || count::handles() == before);
-        },
-    );
+    let before = count::handles();
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let wait = format!("wait-for-file={}", go.display());
+    let process = puppet([wait]).start().unwrap();
+    let pid = process.pid();
+    drop(process);
+    assert!(alive::is_running(pid));
+    std::fs::write(&go, b"").unwrap();
+    watchdog::until("it is reaped", || count::children().is_empty());
+    watchdog::until("its handles are closed", || count::handles() == before);
 }
 
 #[cfg(unix)]
-#[test]
-fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
-    isolate::isolated(
-        "process_handle::a_status_that_somebody_else_took_is_found_or_said_to_be_lost",
-        || {
-            let _watch = watchdog::watch();
-            let reap_all = || {
-                loop {
-                    #[expect(clippy::disallowed_methods, reason = "what careless code does")]
-                    // SAFETY: no place for the status.
-                    let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
-                    if pid < 0 {
-                        // Nobody yet, or nobody any more: looked at again.
-                        std::thread::park_timeout(Duration::from_millis(1));
-                    }
-                }
-            };
-            std::thread::spawn(reap_all);
-            let told = |result: pipewright::Result<pipewright::ProcessEnd>, code| match result {
-                Ok(end) => assert_eq!(end.status.unwrap().code(), code, "the kernel kept it"),
-                Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost, "{error}"),
-            };
-            for _ in 0..20 {
-                let process = puppet(["wait=0.01", "exit=42"]).start().unwrap();
-                told(process.wait(), Some(42));
-                assert!(!process.kill().unwrap(), "it is gone");
-                let process = puppet(["exit=43"]).start().unwrap();
-                let limit = Duration::from_secs(60);
-                told(process.wait_or_kill_on_timeout(limit), Some(43));
-                let process = puppet(["wait=600"]).start().unwrap();
-                told(process.wait_or_kill_on_timeout(Duration::from_millis(1)), None);
+#[isolated_test]
+fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
+    let reap_all = || {
+        loop {
+            #[expect(clippy::disallowed_methods, reason = "what careless code does")]
+            // SAFETY: no place for the status.
+            let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
+            if pid < 0 {
+                // Not started yet, or gone: polled again.
+                std::thread::park_timeout(Duration::from_millis(1));
             }
-        },
-    );
+        }
+    };
+    std::thread::spawn(reap_all);
+    let told = |result: pipewright::Result<pipewright::ProcessEnd>, code| match result {
+        Ok(end) => assert_eq!(end.status.unwrap().code(), code, "the kernel kept it"),
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost, "{error}"),
+    };
+    for _ in 0..20 {
+        let process = puppet(["wait=0.01", "exit=42"]).start().unwrap();
+        told(process.wait(), Some(42));
+        assert!(!process.kill().unwrap(), "it is gone");
+        let process = puppet(["exit=43"]).start().unwrap();
+        let limit = Duration::from_secs(60);
+        told(process.wait_or_kill_on_timeout(limit), Some(43));
+        let process = puppet(["wait=600"]).start().unwrap();
+        told(process.wait_or_kill_on_timeout(Duration::from_millis(1)), None);
+    }
 }

@@ -4,13 +4,13 @@ use std::io::Read;
 use std::time::Duration;
 
 use pipewright::{Limit, Outcome, Source, Stdio};
-use pipewright_tests::{alive, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::alive;
 
 use super::{flood, puppet};
 
-#[test]
+#[watched_test]
 fn both_streams_are_drained_while_the_input_is_fed() {
-    let _watch = watchdog::watch();
     let input = flood(2_000_000);
     let mut command = puppet(["cat-both", "exit=3"]);
     command.stdin(Stdio::bytes(input.clone())).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -27,9 +27,8 @@ fn both_streams_are_drained_while_the_input_is_fed() {
     assert_eq!(lines.finish().unwrap().stderr_bytes, Some(2_000_000));
 }
 
-#[test]
-fn a_stream_that_is_not_there_is_empty_and_says_so() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_missing_stream_is_empty_and_reported() {
     let mut command = puppet(["out=o\n", "err=e\n"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let text = command.spawn().unwrap().read_all_text().unwrap();
@@ -48,10 +47,9 @@ fn a_stream_that_is_not_there_is_empty_and_says_so() {
     assert_eq!(lines.finish().unwrap().status.code(), Some(4));
 }
 
-#[test]
-fn the_commands_rules_hold() {
-    let _watch = watchdog::watch();
-    // Long enough for it to begin, also where all processors are busy.
+#[watched_test]
+fn read_all_follows_the_commands_options() {
+    // Long enough for a start on a busy machine.
     let soon = Duration::from_millis(if cfg!(windows) { 3000 } else { 700 });
     let mut command = puppet(["out=partial\n", "wait=600"]);
     command.stdout(Stdio::piped()).timeout(soon);
@@ -72,9 +70,8 @@ fn the_commands_rules_hold() {
     assert_eq!(lines.finish().unwrap().outcome, Outcome::LimitExceeded);
 }
 
-#[test]
-fn strict_text_is_an_error_that_says_where() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn strict_text_errors_have_an_offset() {
     let mut command = puppet(["out-hex=61ff"]);
     command.stdout(Stdio::piped()).strict_utf8();
     let error = command.spawn().unwrap().read_all_text().unwrap_err();

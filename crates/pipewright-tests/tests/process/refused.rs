@@ -1,15 +1,15 @@
-//! A container that refuses the newer system calls, by a real seccomp filter: everything works all
-//! the same.
+//! A container that refuses the newer system calls, by a real seccomp filter: everything works.
 
 use std::time::Duration;
 
 use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_test_macros::isolated_test;
 pub(crate) use pipewright_tests::refuse::refuse;
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::puppet;
 
-/// A little of everything.
+/// Runs a little of everything.
 fn everything_works() {
     let capture = puppet(["out=a", "err=b", "exit=3"]).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("a", "b"));
@@ -60,59 +60,38 @@ const NEWER: [libc::c_long; 5] = [
     libc::SYS_faccessat2,
 ];
 
-#[test]
-fn everything_works_where_newer_calls_are_not_known() {
-    isolate::isolated("refused::everything_works_where_newer_calls_are_not_known", || {
-        let _watch = watchdog::watch();
-        refuse(&NEWER, libc::ENOSYS);
-        everything_works();
-    });
+#[isolated_test]
+fn everything_works_if_newer_calls_fail_with_enosys() {
+    refuse(&NEWER, libc::ENOSYS);
+    everything_works();
 }
 
-#[test]
-fn everything_works_where_newer_calls_are_forbidden() {
-    isolate::isolated("refused::everything_works_where_newer_calls_are_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&NEWER, libc::EPERM);
-        everything_works();
-    });
+#[isolated_test]
+fn everything_works_if_newer_calls_fail_with_eperm() {
+    refuse(&NEWER, libc::EPERM);
+    everything_works();
 }
 
-#[test]
-fn everything_works_where_only_clone3_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_clone3_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_clone3], libc::EPERM);
-        everything_works();
-    });
+#[isolated_test]
+fn everything_works_without_clone3() {
+    refuse(&[libc::SYS_clone3], libc::EPERM);
+    everything_works();
 }
 
-#[test]
-fn everything_works_where_only_pidfd_open_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_pidfd_open_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_pidfd_open], libc::EPERM);
-        everything_works();
-    });
+#[isolated_test]
+fn everything_works_without_pidfd_open() {
+    refuse(&[libc::SYS_pidfd_open], libc::EPERM);
+    everything_works();
 }
 
-#[test]
-fn everything_works_where_only_pidfd_send_signal_is_forbidden() {
-    isolate::isolated(
-        "refused::everything_works_where_only_pidfd_send_signal_is_forbidden",
-        || {
-            let _watch = watchdog::watch();
-            refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
-            everything_works();
-        },
-    );
+#[isolated_test]
+fn everything_works_without_pidfd_send_signal() {
+    refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
+    everything_works();
 }
 
-#[test]
-fn everything_works_where_only_close_range_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_close_range_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_close_range], libc::EPERM);
-        everything_works();
-    });
+#[isolated_test]
+fn everything_works_without_close_range() {
+    refuse(&[libc::SYS_close_range], libc::EPERM);
+    everything_works();
 }

@@ -5,16 +5,16 @@ use std::thread;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_async, is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{alternating, ended_by, flood, puppet};
 
 const MARK: &str = "PIPEWRIGHT_RUN_ALL_TEST";
 
-#[test]
+#[watched_test]
 fn results_come_in_the_order_of_the_commands() {
-    let _watch = watchdog::watch();
     let commands = (0..40).map(|code| puppet([format!("out={code}"), format!("exit={code}")]));
     let captures = run_all(commands).concurrency(7).captures();
     assert_eq!(captures.len(), 40);
@@ -27,12 +27,11 @@ fn results_come_in_the_order_of_the_commands() {
     }
 }
 
-#[test]
-fn what_ends_first_is_told_first() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn results_come_in_the_order_of_exits() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: usize| dir.path().join(name.to_string());
-    // Each goes on when the one after it has been told of.
+    // Each continues when the result of the one after it was returned.
     let commands = (0..4).map(|index| puppet([format!("wait-for-file={}", path(index).display())]));
     let mut ends = run_all(commands).concurrency(4).as_they_end();
     for index in (0..4).rev() {
@@ -43,9 +42,8 @@ fn what_ends_first_is_told_first() {
     assert!(ends.next().is_none());
 }
 
-#[test]
-fn no_more_than_were_allowed_run_at_once() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn no_more_than_the_concurrency_limit_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let started = || std::fs::read_dir(dir.path()).unwrap().count();
@@ -62,16 +60,15 @@ fn no_more_than_were_allowed_run_at_once() {
                 format!("{}{}", acts[1], go.display()),
             ])
         });
-        // A fourth would have been counted, and the others would have waited for ever.
+        // A fourth would have been counted, and the others would wait forever.
         let captures = run_all(commands).concurrency(3).captures();
         assert!(captures.into_iter().all(|capture| capture.unwrap().success()));
     });
     assert_eq!(started(), 11);
 }
 
-#[test]
-fn much_of_many_streams_arrives_whole() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn large_output_of_many_children_arrives_whole() {
     let commands = (0..12).map(|index| match index % 3 {
         0 => puppet(["out-bytes=3000000", "err-bytes=10"]),
         1 => puppet(["alternate=2000000"]),
@@ -89,9 +86,8 @@ fn much_of_many_streams_arrives_whole() {
     }
 }
 
-#[test]
-fn each_keeps_its_own_rules_and_errors_stop_nobody() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn each_command_keeps_its_options_and_errors_stop_no_other() {
     let commands = [
         puppet(["out=x", "wait=600"]).timeout(Duration::from_millis(1)).owned(),
         Command::new("no-such-program"),
@@ -112,18 +108,16 @@ fn each_keeps_its_own_rules_and_errors_stop_nobody() {
     assert!(run_all(Vec::<Command>::new()).captures().is_empty());
 }
 
-#[test]
-fn what_cannot_be_started_is_told_before_more_is_tried() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_start_error_is_returned_before_the_next_start() {
     let endless = std::iter::repeat_with(|| Command::new("no-such-program"));
     let ends: Vec<_> = run_all(endless).concurrency(2).as_they_end().take(3).collect();
     assert_eq!(ends.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(ends.iter().all(|(_, end)| end.is_err()));
 }
 
-#[test]
-fn a_failure_stops_the_others_where_that_was_asked_for() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn stop_on_failure_stops_the_others() {
     let first = |failing: Command| {
         let mut waits = puppet(["out=so far", "wait=600"]);
         waits.env(MARK, alive::mark("fast"));
@@ -139,9 +133,8 @@ fn a_failure_stops_the_others_where_that_was_asked_for() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_stops_all_and_starts_no_more() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -159,9 +152,8 @@ fn a_cancel_stops_all_and_starts_no_more() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_signal_is_passed_on_to_all() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -176,120 +168,99 @@ fn a_signal_is_passed_on_to_all() {
     });
 }
 
-#[test]
-fn who_looks_no_further_leaves_nobody_behind() {
-    isolate::isolated("run_all::who_looks_no_further_leaves_nobody_behind", || {
-        let _watch = watchdog::watch();
-        if is_forced_off("pidfd") {
-            return skipped("descendants are only held by pidfds");
-        }
-        let before = count::handles();
-        let others = (0..5)
-            .map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, alive::mark("drop")).owned());
-        let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
-        assert_eq!(ends.next().unwrap().0, 5);
-        drop(ends);
-        watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before + 1);
-    });
+#[isolated_test]
+fn a_dropped_iterator_leaves_no_process() {
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let before = count::handles();
+    let others = (0..5)
+        .map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, alive::mark("drop")).owned());
+    let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
+    assert_eq!(ends.next().unwrap().0, 5);
+    drop(ends);
+    watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() <= before + 1);
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_crowd_of_idle_children_takes_one_thread() {
-    isolate::isolated("run_all::a_crowd_of_idle_children_takes_one_thread", || {
-        if is_forced_off("pidfd") {
-            return skipped("without pidfds a child takes a thread");
-        }
-        let _watch = watchdog::watch_for(Duration::from_secs(300));
-        const CROWD: usize = 256;
-        let (token, taken) = (CancelToken::new(), AtomicUsize::new(0));
-        thread::scope(|scope| {
-            let crowd = scope.spawn(|| {
-                let commands = (0..CROWD).map(|_| {
-                    // Started before anything else is done.
-                    taken.fetch_add(1, Ordering::SeqCst);
-                    puppet(["wait=600"])
-                });
-                run_all(commands).concurrency(CROWD).cancel(&token).captures()
+    if is_forced_off("pidfd") {
+        return skipped("without pidfds a child takes a thread");
+    }
+    const CROWD: usize = 256;
+    let (token, taken) = (CancelToken::new(), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let crowd = scope.spawn(|| {
+            let commands = (0..CROWD).map(|_| {
+                // Started before anything else is done.
+                taken.fetch_add(1, Ordering::SeqCst);
+                puppet(["wait=600"])
             });
-            let threads = count::threads();
-            // Windows knows no children.
-            let are_there = || count::children().len() == CROWD || cfg!(windows);
-            let is_there = || taken.load(Ordering::SeqCst) == CROWD && are_there();
-            // Not `until`, which gives up after half a minute: Wine starts six a second.
-            while !is_there() {
-                thread::park_timeout(Duration::from_millis(20));
-            }
-            // Windows: one waits for the handles of all tasks (`--cfg pipewright_force_async`), and the system has one
-            // in its pool for each 63 handles: of the end and both streams of each child.
-            let of_tasks = usize::from(cfg!(windows) && is_forced_async());
-            let of_pool = if cfg!(windows) { (3 * CROWD).div_ceil(63) } else { 0 };
-            let more = count::threads() - threads;
-            assert!(
-                more <= of_tasks + of_pool,
-                "{more} more: the one that runs them was there before"
-            );
-            token.cancel();
-            assert_eq!(crowd.join().unwrap().len(), CROWD);
+            run_all(commands).concurrency(CROWD).cancel(&token).captures()
         });
-        watchdog::until("everyone is reaped", || count::children().is_empty());
+        let threads = count::threads();
+        // Windows keeps no list of children.
+        let are_there = || count::children().len() == CROWD || cfg!(windows);
+        let is_there = || taken.load(Ordering::SeqCst) == CROWD && are_there();
+        // Not `until`, which gives up after half a minute: Wine starts six a second.
+        while !is_there() {
+            thread::park_timeout(Duration::from_millis(20));
+        }
+        // Windows: one waits for the handles of all tasks (`--cfg pipewright_force_async`), and the system has one
+        // in its pool for each 63 handles: of the end and both streams of each child.
+        let of_tasks = usize::from(cfg!(windows) && is_forced_async());
+        let of_pool = if cfg!(windows) { (3 * CROWD).div_ceil(63) } else { 0 };
+        let more = count::threads() - threads;
+        assert!(more <= of_tasks + of_pool, "{more} more: the one that runs them was there before");
+        token.cancel();
+        assert_eq!(crowd.join().unwrap().len(), CROWD);
     });
+    watchdog::until("everyone is reaped", || count::children().is_empty());
 }
 
 #[cfg(unix)]
-#[test]
-fn as_many_run_as_there_is_room_for_handles() {
-    isolate::isolated("run_all::as_many_run_as_there_is_room_for_handles", || {
-        if is_forced_async() {
-            return skipped("tasks wait by another call, and with a handle more for each");
-        }
-        let _watch = watchdog::watch();
-        // Each has three handles: of its end and of its streams. What can be waited for is twice as much: its input, the
-        // one token of all, and more.
-        const CROWD: usize = 100;
-        let token = CancelToken::new();
-        let room = (count::handles() + 3 * CROWD + 32) as u64;
-        let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let new = rustix::process::Rlimit { current: Some(room), maximum: old.maximum };
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
-        let commands =
-            (0..CROWD).map(|index| puppet([format!("out={index}")]).cancel(&token).owned());
-        let captures = run_all(commands).concurrency(CROWD).captures();
-        for (index, capture) in captures.into_iter().enumerate() {
-            assert_eq!(capture.unwrap().stdout, index.to_string());
-        }
-    });
+#[isolated_test]
+fn concurrency_is_bounded_by_the_handle_limit() {
+    if is_forced_async() {
+        return skipped("tasks wait by another call, and with a handle more for each");
+    }
+    // Each has three handles: of its end and of its streams. What can be waited for is twice as much: its input, the
+    // one token of all, and more.
+    const CROWD: usize = 100;
+    let token = CancelToken::new();
+    let room = (count::handles() + 3 * CROWD + 32) as u64;
+    let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let new = rustix::process::Rlimit { current: Some(room), maximum: old.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+    let commands = (0..CROWD).map(|index| puppet([format!("out={index}")]).cancel(&token).owned());
+    let captures = run_all(commands).concurrency(CROWD).captures();
+    for (index, capture) in captures.into_iter().enumerate() {
+        assert_eq!(capture.unwrap().stdout, index.to_string());
+    }
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn children_that_end_while_others_are_started_keep_no_handles_until_then() {
-    isolate::isolated(
-        "run_all::children_that_end_while_others_are_started_keep_no_handles_until_then",
-        || {
-            let _watch = watchdog::watch();
-            const CROWD: usize = 96;
-            let has_ended = |pid: &u32| {
-                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-                stat.is_ok_and(|stat| stat.contains(") Z "))
-            };
-            let before = count::handles();
-            let most = std::cell::Cell::new(0);
-            let commands = (0..CROWD).map(|index| {
-                watchdog::until("all so far have ended", || {
-                    count::children().iter().all(has_ended)
-                });
-                most.set(most.get().max(count::handles()));
-                puppet([format!("out={index}")])
-            });
-            let captures = run_all(commands).concurrency(CROWD).captures();
-            for (index, capture) in captures.into_iter().enumerate() {
-                assert_eq!(capture.unwrap().stdout, index.to_string());
-            }
-            // Three for each, if nobody had looked before the last one was started.
-            let most = most.get();
-            assert!(most < before + CROWD, "{most}, and {before} before");
-        },
-    );
+    const CROWD: usize = 96;
+    let has_ended = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") Z "))
+    };
+    let before = count::handles();
+    let most = std::cell::Cell::new(0);
+    let commands = (0..CROWD).map(|index| {
+        watchdog::until("all so far have ended", || count::children().iter().all(has_ended));
+        most.set(most.get().max(count::handles()));
+        puppet([format!("out={index}")])
+    });
+    let captures = run_all(commands).concurrency(CROWD).captures();
+    for (index, capture) in captures.into_iter().enumerate() {
+        assert_eq!(capture.unwrap().stdout, index.to_string());
+    }
+    // Three for each, if no exit was handled before the last start.
+    let most = most.get();
+    assert!(most < before + CROWD, "{most}, and {before} before");
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use pipewright::{
     CancelToken, Capture, Command, Error, ErrorKind, Next, Outcome, Runner, Signal, run_all,
 };
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{SHORT, ended_by, flood, puppet};
 
@@ -19,7 +20,7 @@ fn marked(acts: &[&str], mark: &str) -> Command {
     puppet(acts).env(MARK, alive::mark(mark)).owned()
 }
 
-/// Says that it has started, and ends when it is told to.
+/// Returns a command that creates a file when it has started, and exits when it is told to.
 fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));
@@ -36,9 +37,8 @@ fn was_stopped(result: Result<Capture, Error>) {
     ended_by(capture.status, Signal::TERM);
 }
 
-#[test]
+#[watched_test]
 fn runner_takes_a_retry_in_its_loop() {
-    let _watch = watchdog::watch();
     let attempt = |number: i32| puppet([format!("exit={}", 3 - number)]);
     let mut runner = Runner::new(1);
     runner.push(1, attempt(1));
@@ -53,15 +53,14 @@ fn runner_takes_a_retry_in_its_loop() {
     assert_eq!(codes, [Some(2), Some(1), Some(0)]);
     assert!(runner.is_empty());
 
-    // It has come to an end, and goes on with the next push.
+    // The iteration has ended, and continues with the next push.
     runner.push(9, attempt(3));
     assert_eq!(runner.next().unwrap().0, 9);
     assert!(runner.next().is_none());
 }
 
-#[test]
+#[watched_test]
 fn runner_starts_dependents_when_what_they_need_has_ended() {
-    let _watch = watchdog::watch();
     let needs: [(&str, &[&str]); 4] =
         [("a", &[]), ("b", &["a"]), ("c", &["a"]), ("d", &["b", "c"])];
     let mut runner = Runner::new(4);
@@ -80,9 +79,8 @@ fn runner_starts_dependents_when_what_they_need_has_ended() {
     assert_eq!((done.len(), done[0], done[3]), (4, "a", "d"));
 }
 
-#[test]
+#[watched_test]
 fn runner_counts_what_is_queued_and_what_runs() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let started = |name: &str| dir.path().join(format!("{name}.started")).exists();
     let mut runner = Runner::new(2);
@@ -110,7 +108,7 @@ fn runner_counts_what_is_queued_and_what_runs() {
     assert_eq!(counts(&runner), (0, 0, 0));
 }
 
-/// Only the key of an item.
+/// An item that can be reduced to its key.
 trait Keyed<K> {
     fn map_to(self) -> Next<K>;
 }
@@ -125,9 +123,8 @@ impl<K> Keyed<K> for Next<(K, Result<Capture, Error>)> {
     }
 }
 
-#[test]
+#[watched_test]
 fn next_within_waits_for_its_limit_and_not_for_the_child() {
-    let _watch = watchdog::watch();
     let mut runner = Runner::new(1);
     assert_eq!(runner.next_within(SHORT).map_to(), Next::Done);
     runner.push('x', puppet(IDLE));
@@ -139,12 +136,11 @@ fn next_within_waits_for_its_limit_and_not_for_the_child() {
     assert_eq!(runner.next_within(Duration::MAX).map_to(), Next::Done);
 }
 
-#[test]
+#[watched_test]
 fn next_within_zero_still_reads_what_a_child_writes() {
-    let _watch = watchdog::watch();
     let mut runner = Runner::new(1);
     runner.push((), puppet(["out-bytes=3000000"]));
-    // It could not end if nothing was read.
+    // It could not exit if nothing was read.
     let capture = loop {
         match runner.next_within(Duration::ZERO) {
             Next::Item(((), result)) => break result.unwrap(),
@@ -155,9 +151,8 @@ fn next_within_zero_still_reads_what_a_child_writes() {
     assert!(capture.stdout == String::from_utf8_lossy(&flood(3_000_000)));
 }
 
-#[test]
+#[watched_test]
 fn cancel_by_key_stops_one_that_runs_and_never_starts_one_that_is_queued() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let mut runner = Runner::new(2);
     for name in ["stopped", "goes on", "queued"] {
@@ -186,9 +181,8 @@ fn cancel_by_key_stops_one_that_runs_and_never_starts_one_that_is_queued() {
     assert!(!runner.cancel(&"goes on") && runner.next().is_none());
 }
 
-#[test]
-fn keys_need_not_differ_and_a_cancel_is_for_all_of_one_key() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_cancel_applies_to_all_commands_of_a_key() {
     let mut runner = Runner::new(1);
     for key in ["same", "other", "same"] {
         runner.push(key, puppet(if key == "same" { ["wait=600"] } else { ["exit=0"] }));
@@ -200,7 +194,7 @@ fn keys_need_not_differ_and_a_cancel_is_for_all_of_one_key() {
     assert_eq!(ends, [("other", true), ("same", false), ("same", true)]);
 }
 
-#[test]
+#[watched_test]
 fn a_key_needs_no_traits() {
     struct Plain(u8);
     let mut runner = Runner::new(1);
@@ -208,9 +202,8 @@ fn a_key_needs_no_traits() {
     assert_eq!(runner.next().unwrap().0.0, 7);
 }
 
-#[test]
-fn cancel_all_is_for_what_was_pushed_and_not_for_what_comes() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn cancel_all_does_not_cancel_later_pushes() {
     let mut runner = Runner::new(1);
     runner.push(0, puppet(IDLE));
     runner.push(1, puppet(IDLE));
@@ -227,9 +220,8 @@ fn cancel_all_is_for_what_was_pushed_and_not_for_what_comes() {
     }
 }
 
-#[test]
-fn cancel_queued_lets_those_that_run_go_on() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn cancel_queued_keeps_running_commands() {
     let dir = tempfile::tempdir().unwrap();
     let mut runner = Runner::new(1);
     runner.push("runs", until_file(dir.path(), "runs"));
@@ -242,9 +234,8 @@ fn cancel_queued_lets_those_that_run_go_on() {
     assert!(runner.next().unwrap().1.unwrap().success());
 }
 
-#[test]
-fn a_token_stops_what_runs_and_returns_every_key() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_token_stops_running_commands_and_returns_every_key() {
     let token = CancelToken::new();
     let mut runner = Runner::new(2).with_cancel(&token);
     for number in 0..5 {
@@ -266,9 +257,8 @@ fn a_token_stops_what_runs_and_returns_every_key() {
     assert!(is_cancelled(&runner.next().unwrap().1));
 }
 
-#[test]
-fn a_drain_starts_no_more_and_lets_those_that_run_go_on() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_drain_starts_no_more_and_keeps_running_commands() {
     let dir = tempfile::tempdir().unwrap();
     let drain = CancelToken::new();
     let mut runner = Runner::new(1).with_drain(&drain);
@@ -283,9 +273,8 @@ fn a_drain_starts_no_more_and_lets_those_that_run_go_on() {
     assert_eq!(ends.iter().filter(|(_, is_cancelled)| *is_cancelled).count(), 2);
 }
 
-#[test]
-fn what_cannot_be_started_comes_back_with_its_key() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_start_error_comes_back_with_its_key() {
     let mut runner = Runner::new(2);
     runner.push("missing", Command::new("no-such-program"));
     runner.push("there", puppet(["exit=0"]));
@@ -294,9 +283,8 @@ fn what_cannot_be_started_comes_back_with_its_key() {
     assert_eq!(ends, [("missing", false), ("there", true)]);
 }
 
-#[test]
+#[watched_test]
 fn a_pipeline_counts_as_one_command() {
-    let _watch = watchdog::watch();
     let mut runner = Runner::new(3);
     runner.push("sum", puppet(["out=b\na\n", "err=oh"]) | puppet(["sort"]));
     runner.push("fails", puppet(["exit=3"]) | puppet(["cat"]));
@@ -319,9 +307,8 @@ fn a_pipeline_counts_as_one_command() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_reaches_every_stage_of_a_pipeline() {
-    let _watch = watchdog::watch();
     let mut runner = Runner::new(1);
     runner.push(0, marked(&IDLE, "stages") | marked(&IDLE, "stages"));
     assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
@@ -331,9 +318,8 @@ fn a_cancel_reaches_every_stage_of_a_pipeline() {
     assert!(alive::marked(MARK, "stages").is_empty());
 }
 
-#[test]
+#[watched_test]
 fn run_all_takes_pipelines_too() {
-    let _watch = watchdog::watch();
     let pipelines =
         (0..3).map(|at| puppet([format!("out={at}"), "exit=0".into()]) | puppet(["cat"]));
     let captures = run_all(pipelines).concurrency(2).captures();
@@ -341,26 +327,23 @@ fn run_all_takes_pipelines_too() {
     assert_eq!(texts, ["0", "1", "2"]);
 }
 
-#[test]
-fn a_runner_that_is_dropped_leaves_nobody_behind() {
-    isolate::isolated("runner::a_runner_that_is_dropped_leaves_nobody_behind", || {
-        let _watch = watchdog::watch();
-        if is_forced_off("pidfd") {
-            return skipped("descendants are only held by pidfds");
-        }
-        let before = count::handles();
-        let token = CancelToken::new();
-        let mut runner = Runner::new(4).with_cancel(&token);
-        for number in 0..6 {
-            runner.push(number, marked(&["spawn=wait=600", "wait=600"], "drop"));
-        }
-        runner.push(6, marked(&IDLE, "drop") | marked(&IDLE, "drop"));
-        runner.cancel(&0);
-        assert_eq!(runner.next().unwrap().0, 0);
-        assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
-        drop((runner, token));
-        watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before + 1);
-    });
+#[isolated_test]
+fn a_dropped_runner_leaves_no_process() {
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let before = count::handles();
+    let token = CancelToken::new();
+    let mut runner = Runner::new(4).with_cancel(&token);
+    for number in 0..6 {
+        runner.push(number, marked(&["spawn=wait=600", "wait=600"], "drop"));
+    }
+    runner.push(6, marked(&IDLE, "drop") | marked(&IDLE, "drop"));
+    runner.cancel(&0);
+    assert_eq!(runner.next().unwrap().0, 0);
+    assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
+    drop((runner, token));
+    watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() <= before + 1);
 }

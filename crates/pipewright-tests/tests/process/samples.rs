@@ -5,8 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, Outcome};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 
 use super::puppet;
 
@@ -49,68 +50,59 @@ const SAMPLES: [(&str, Sample); 11] = [
     ("streams", streams::main),
 ];
 
-#[test]
+#[isolated_test]
 fn every_sample_runs_to_its_end_and_leaves_nothing_behind() {
-    isolate::isolated("samples::every_sample_runs_to_its_end_and_leaves_nothing_behind", || {
-        let _watch = watchdog::watch();
-        let before = count::handles();
-        for (name, sample) in SAMPLES {
-            if ["lifetime", "process_handle"].contains(&name) && is_forced_off("pidfd") {
-                skipped(&format!("{name}: processes are only opened as pidfds"));
-                continue;
-            }
-            if let Err(error) = sample() {
-                panic!("{name}: {error}");
-            }
+    let before = count::handles();
+    for (name, sample) in SAMPLES {
+        if ["lifetime", "process_handle"].contains(&name) && is_forced_off("pidfd") {
+            skipped(&format!("{name}: processes are only opened as pidfds"));
+            continue;
         }
-        watchdog::until("every child is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() == before);
-    });
+        if let Err(error) = sample() {
+            panic!("{name}: {error}");
+        }
+    }
+    watchdog::until("every child is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() == before);
 }
 
-/// Says that it has started, and ends when it is told to.
+/// Returns a command that creates a file when it has started, and exits when it is told to.
 fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));
     puppet([touch, format!("wait-for-file={}", path(name))])
 }
 
-#[test]
+#[isolated_test]
 fn in_the_example_the_first_signal_drains_and_the_second_one_stops() {
-    isolate::isolated(
-        "samples::in_the_example_the_first_signal_drains_and_the_second_one_stops",
-        || {
-            let _watch = watchdog::watch();
-            let dir = tempfile::tempdir().unwrap();
-            let path = |name: &str| dir.path().join(name);
-            let jobs = ["ends", "runs", "waits"].map(|name| (name, until_file(dir.path(), name)));
-            let run = thread::spawn(move || stopping::run_jobs(2, jobs).map_err(|e| e.to_string()));
-            let interrupt = || {
-                // Taken by this thread, before it returns.
-                // SAFETY: a number.
-                assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
-            };
-            let is_started = |name: &str| path(&format!("{name}.started")).exists();
-            watchdog::until("two have started", || is_started("ends") && is_started("runs"));
-            // The first one drains: the third job will not be started when there is room for it.
-            interrupt();
-            std::fs::write(path("ends"), b"").unwrap();
-            // The second one stops. What comes with the first counts as that.
-            let first = Instant::now();
-            watchdog::until("it counts", || first.elapsed() > Duration::from_millis(150));
-            interrupt();
-            let (ends, signal) = run.join().unwrap().unwrap();
-            let end = |name| ends.iter().find(|(key, _)| *key == name).unwrap().1;
-            assert_eq!(end("waits"), None);
-            assert_eq!(end("runs"), Some(Outcome::Cancelled));
-            assert_eq!(signal, Some(pipewright::Signal::INT));
-            assert!(!is_started("waits"));
-        },
-    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let jobs = ["ends", "runs", "waits"].map(|name| (name, until_file(dir.path(), name)));
+    let run = thread::spawn(move || stopping::run_jobs(2, jobs).map_err(|e| e.to_string()));
+    let interrupt = || {
+        // Handled by this thread, before `kill` returns.
+        // SAFETY: a number.
+        assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+    };
+    let is_started = |name: &str| path(&format!("{name}.started")).exists();
+    watchdog::until("two have started", || is_started("ends") && is_started("runs"));
+    // The first one drains: the third job will not be started when there is room for it.
+    interrupt();
+    std::fs::write(path("ends"), b"").unwrap();
+    // The second one stops. Signals that arrive with the first count as that one.
+    let first = Instant::now();
+    watchdog::until("it counts", || first.elapsed() > Duration::from_millis(150));
+    interrupt();
+    let (ends, signal) = run.join().unwrap().unwrap();
+    let end = |name| ends.iter().find(|(key, _)| *key == name).unwrap().1;
+    assert_eq!(end("waits"), None);
+    assert_eq!(end("runs"), Some(Outcome::Cancelled));
+    assert_eq!(signal, Some(pipewright::Signal::INT));
+    assert!(!is_started("waits"));
 }
 
-#[test]
-fn every_example_is_among_the_samples() {
+#[watched_test]
+fn every_example_is_run_as_a_sample() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../pipewright/examples");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()

@@ -1,20 +1,21 @@
-//! Input of a spawned child: it is fed whether somebody waits or not.
+//! Input of a spawned child: it arrives with and without a call that waits.
 
 use std::io::{self, Read};
 use std::sync::mpsc::channel;
 
 use pipewright::{Child, Command, ErrorKind, Outcome, ProcessHandle, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
 use super::{SHORT, flood, puppet};
 
-/// More than a pipe holds.
+/// A size beyond the capacity of a pipe.
 const MUCH: usize = 500_000;
 
-/// Each way to give these bytes.
+/// Returns each kind of input with these bytes.
 fn inputs(bytes: &[u8]) -> [Stdio; 2] {
     [Stdio::bytes(bytes), Stdio::reader(io::Cursor::new(bytes.to_vec()))]
 }
@@ -29,9 +30,8 @@ fn all_of(mut stdout: impl Read) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn a_caller_who_reads_by_himself_gets_everything() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_caller_that_reads_the_streams_gets_everything() {
     for count in [0, 1, MUCH] {
         for stdin in inputs(&flood(count)) {
             let mut child = spawn(&["cat", "exit=3"], stdin);
@@ -41,9 +41,8 @@ fn a_caller_who_reads_by_himself_gets_everything() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_pipeline_is_fed_too() {
-    let _watch = watchdog::watch();
     for stdin in inputs(&flood(MUCH)) {
         let mut first = puppet(["cat"]);
         first.stdin(stdin);
@@ -55,13 +54,12 @@ fn a_pipeline_is_fed_too() {
     }
 }
 
-#[test]
-fn what_the_child_leaves_is_counted_by_the_verbs_that_wait() {
-    let _watch = watchdog::watch();
-    // All of it fits into the pipe; and not.
+#[watched_test]
+fn unread_input_is_counted_by_waits() {
+    // Once all of it fits into the pipe, and once not.
     for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
         if is_forced_off("pidfd") && count > MUCH {
-            // Nobody but a verb that waits can tell the end of the child then.
+            // Only a call that waits can see the child's exit then.
             continue;
         }
         let eat = format!("eat={eats}");
@@ -81,9 +79,8 @@ fn what_the_child_leaves_is_counted_by_the_verbs_that_wait() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_child_that_is_dropped_is_fed_to_the_end() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let said = dir.path().join("said");
     let is_told = || std::fs::read_to_string(&said).is_ok_and(|text| text == format!("{MUCH}\n"));
@@ -96,9 +93,8 @@ fn a_child_that_is_dropped_is_fed_to_the_end() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_wait_that_is_dropped_loses_no_input() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         for stdin in inputs(&flood(MUCH)) {
             let mut child = spawn(&["count"], stdin);
@@ -109,54 +105,50 @@ fn a_wait_that_is_dropped_loses_no_input() {
     });
 }
 
-#[test]
-fn nothing_is_left_of_what_a_child_never_read() {
-    isolate::isolated("spawned_input::nothing_is_left_of_what_a_child_never_read", || {
-        let _watch = watchdog::watch();
-        // The thread that feeds has a handle, which stays for a while.
-        spawn(&["wait=0.01"], Stdio::bytes(flood(MUCH))).wait().unwrap();
-        let threads = count::threads();
-        let nothing = |before: usize| {
-            watchdog::until("every handle is closed", || count::handles() <= before);
-            watchdog::until("no thread is left", || count::threads() <= threads);
-            watchdog::until("everyone is reaped", || count::children().is_empty());
-        };
-        let before = count::handles();
-        for stdin in inputs(&flood(MUCH)) {
-            let child = spawn(&["wait=600"], stdin);
-            child.kill().unwrap();
-            assert!(!child.wait().unwrap().success());
-            drop(child);
-            nothing(before);
-        }
-        for stdin in inputs(&flood(MUCH)) {
-            // Nobody waits for it.
-            let child = spawn(&["wait=600"], stdin);
-            let pid = child.id();
-            drop(child);
-            alive::kill(pid);
-            nothing(before);
-        }
-        for (index, stdin) in inputs(&flood(MUCH)).into_iter().enumerate() {
-            // A grandchild holds the pipe, and reads nothing.
-            let mut command = puppet(["leave=wait=600", "exit=0"]);
-            command.stdin(stdin).stderr(Stdio::piped());
-            let output = command.spawn().unwrap().wait_with_output().unwrap();
-            let grandchild = String::from_utf8(output.stderr).unwrap();
-            // Of a reader, the child may have ended before anything was read.
-            assert!(output.stdin_unread > 0 || index == 1);
-            alive::kill(grandchild.trim().parse().unwrap());
-            nothing(before);
-        }
-    });
+#[isolated_test]
+fn input_that_is_never_read_leaves_nothing() {
+    // The thread that feeds has a handle, which stays for a while.
+    spawn(&["wait=0.01"], Stdio::bytes(flood(MUCH))).wait().unwrap();
+    let threads = count::threads();
+    let nothing = |before: usize| {
+        watchdog::until("every handle is closed", || count::handles() <= before);
+        watchdog::until("no thread is left", || count::threads() <= threads);
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+    };
+    let before = count::handles();
+    for stdin in inputs(&flood(MUCH)) {
+        let child = spawn(&["wait=600"], stdin);
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        drop(child);
+        nothing(before);
+    }
+    for stdin in inputs(&flood(MUCH)) {
+        // No call waits for it.
+        let child = spawn(&["wait=600"], stdin);
+        let pid = child.id();
+        drop(child);
+        alive::kill(pid);
+        nothing(before);
+    }
+    for (index, stdin) in inputs(&flood(MUCH)).into_iter().enumerate() {
+        // A grandchild holds the pipe, and reads nothing.
+        let mut command = puppet(["leave=wait=600", "exit=0"]);
+        command.stdin(stdin).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        let grandchild = String::from_utf8(output.stderr).unwrap();
+        // With a reader the child may exit before anything was read.
+        assert!(output.stdin_unread > 0 || index == 1);
+        alive::kill(grandchild.trim().parse().unwrap());
+        nothing(before);
+    }
 }
 
-#[test]
-fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
+#[watched_test]
+fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds nobody but its owner can kill a child");
     }
-    let _watch = watchdog::watch();
     struct Failing(bool);
     impl Read for Failing {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -174,11 +166,11 @@ fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
     };
     let failing = || spawn(&["cat", "wait=600"], Stdio::reader(Failing(false)));
     let mut child = failing();
-    // Whoever reads by himself is not left waiting.
+    // A caller that reads the streams itself is not left waiting.
     all_of(child.stdout.take().unwrap());
     check(child.wait().unwrap_err());
     assert!(!child.wait().unwrap().success(), "it is told once");
-    // The same where more than its end is waited for.
+    // The same if more than its exit is waited for.
     let mut command = puppet(["cat", "wait=600"]);
     command.stdin(Stdio::reader(Failing(false))).timeout(std::time::Duration::from_secs(600));
     let child = command.spawn().unwrap();
@@ -196,9 +188,8 @@ fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
     check(child.wait().unwrap_err());
 }
 
-#[test]
+#[watched_test]
 fn a_reader_that_panics_is_an_error() {
-    let _watch = watchdog::watch();
     struct Panics;
     impl Read for Panics {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -209,9 +200,8 @@ fn a_reader_that_panics_is_an_error() {
     assert!(error.to_string().ends_with("the reader panicked"), "{error}");
 }
 
-#[test]
-fn a_reader_that_blocks_holds_up_nobody() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_blocking_input_reader_delays_no_other_child() {
     struct Blocks(std::sync::mpsc::Receiver<()>);
     impl Read for Blocks {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -232,51 +222,42 @@ fn a_reader_that_blocks_holds_up_nobody() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_sigpipe_of_the_default_ends_nobody() {
-    isolate::isolated("spawned_input::a_sigpipe_of_the_default_ends_nobody", || {
-        let _watch = watchdog::watch();
-        // SAFETY: no handler is set.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        for stdin in inputs(&flood(MUCH)) {
-            let mut command = Command::new("sh");
-            command.args(["-c", "exec < /dev/null; echo closed; exec sleep 600"]).kill_on_drop();
-            let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
-            let mut said = [0; 7];
-            child.stdout.take().unwrap().read_exact(&mut said).unwrap();
-            assert_eq!(&said, b"closed\n");
-            drop(child);
-        }
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-    });
+#[isolated_test]
+fn the_default_sigpipe_action_does_not_kill_us() {
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    for stdin in inputs(&flood(MUCH)) {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec < /dev/null; echo closed; exec sleep 600"]).kill_on_drop();
+        let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 7];
+        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"closed\n");
+        drop(child);
+    }
+    watchdog::until("everyone is reaped", || count::children().is_empty());
 }
 
-/// The thread that feeds is not in a process that was forked, and what it feeds belongs to the other one.
+/// The thread that feeds does not exist in a forked process, and its children belong to the other process.
 #[cfg(unix)]
-#[test]
-fn a_fork_of_this_process_feeds_its_own_children_and_nobody_elses() {
-    isolate::isolated(
-        "spawned_input::a_fork_of_this_process_feeds_its_own_children_and_nobody_elses",
-        || {
-            if is_forced_off("pidfd") {
-                return skipped("the fork is waited for by a pidfd");
-            }
-            let _watch = watchdog::watch();
-            let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
-            // SAFETY: the child uses what this thread has, and ends by `_exit`.
-            #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
-            let forked = unsafe { libc::fork() };
-            if forked == 0 {
-                let mut theirs = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
-                let is_whole = all_of(theirs.stdout.take().unwrap()) == flood(MUCH);
-                let is_over = theirs.wait().is_ok_and(|status| status.success());
-                // SAFETY: it ends here.
-                unsafe { libc::_exit(if is_whole && is_over { 0 } else { 1 }) };
-            }
-            let other = ProcessHandle::open(forked as u32).unwrap();
-            assert!(other.wait().unwrap().status.unwrap().success());
-            assert!(all_of(ours.stdout.take().unwrap()) == flood(MUCH));
-            assert!(ours.wait().unwrap().success());
-        },
-    );
+#[isolated_test]
+fn a_forked_process_feeds_only_its_own_children() {
+    if is_forced_off("pidfd") {
+        return skipped("the fork is waited for by a pidfd");
+    }
+    let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
+    // SAFETY: the child uses what this thread has, and ends by `_exit`.
+    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        let mut theirs = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
+        let is_whole = all_of(theirs.stdout.take().unwrap()) == flood(MUCH);
+        let is_over = theirs.wait().is_ok_and(|status| status.success());
+        // SAFETY: it ends here.
+        unsafe { libc::_exit(if is_whole && is_over { 0 } else { 1 }) };
+    }
+    let other = ProcessHandle::open(forked as u32).unwrap();
+    assert!(other.wait().unwrap().status.unwrap().success());
+    assert!(all_of(ours.stdout.take().unwrap()) == flood(MUCH));
+    assert!(ours.wait().unwrap().success());
 }

@@ -1,5 +1,7 @@
 //! A program written for std's `Command` compiles and works when its `use` line is changed.
 
+use pipewright_test_macros::watched_test;
+
 /// A program, once with each library. Everything that std's `Command` has and that makes sense
 /// without `unsafe` is in it.
 macro_rules! program {
@@ -87,9 +89,8 @@ macro_rules! program {
 program!(with_std, std::process);
 program!(with_pipewright, pipewright);
 
-#[test]
+#[watched_test]
 fn a_program_written_for_std_says_the_same() {
-    let _watch = pipewright_tests::watchdog::watch();
     let (theirs, ours) = (with_std::run().unwrap(), with_pipewright::run().unwrap());
     assert_eq!(theirs.len(), ours.len());
     for (theirs, ours) in theirs.iter().zip(&ours) {
@@ -97,7 +98,7 @@ fn a_program_written_for_std_says_the_same() {
     }
 }
 
-#[test]
+#[watched_test]
 fn commands_convert_both_ways() {
     let mut theirs = std::process::Command::new("sh");
     theirs.args(["-c", "echo $A-$B; pwd"]).env("A", "1").env_remove("B").current_dir("/");
@@ -107,7 +108,7 @@ fn commands_convert_both_ways() {
     assert_eq!(back.output().unwrap().stdout, b"1-\n/\n");
 }
 
-#[test]
+#[watched_test]
 fn statuses_convert_both_ways() {
     for raw in [0, 0x100, 0x2a00, 9, 0x8b] {
         let ours = pipewright::ExitStatus::from_raw(raw);
@@ -120,9 +121,8 @@ fn statuses_convert_both_ways() {
     }
 }
 
-#[test]
+#[watched_test]
 fn the_command_differs_from_std_where_it_says_so() {
-    let _watch = pipewright_tests::watchdog::watch();
     use pipewright::{Command, Linger};
     let kind = |command: &mut Command| std::io::Error::from(command.spawn().unwrap_err()).kind();
     for name in ["", "A=B"] {
@@ -131,7 +131,7 @@ fn the_command_differs_from_std_where_it_says_so() {
     }
     assert_eq!(kind(&mut Command::new("")), std::io::ErrorKind::InvalidInput);
 
-    // Later than the settling takes.
+    // Later than the linger.
     let mut held = Command::new("sh");
     held.args(["-c", "(sleep 1.5; echo late) & echo early"]);
     let output = held.output().unwrap();

@@ -1,24 +1,22 @@
-//! Where a child's streams can go.
+//! Sources and targets of a child's streams.
 
 use std::io::{Read, Write};
 
 use pipewright::{Command, HandleKind, PipeOptions, Stdio};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 
 use super::puppet;
 
-#[test]
+#[watched_test]
 fn merged_streams_keep_their_exact_order() {
-    let _watch = watchdog::watch();
     let acts = ["out=1", "err=2", "out=3", "err=4", "err=5", "out=6"];
     let capture = puppet(acts).merge_stderr().capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("123456", ""));
     assert_eq!(capture.stderr_bytes, None);
 }
 
-#[test]
+#[watched_test]
 fn files_are_made_emptied_and_appended_to() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mut command = puppet(["out=one "]);
@@ -34,9 +32,8 @@ fn files_are_made_emptied_and_appended_to() {
 }
 
 #[cfg(unix)]
-#[test]
-fn any_handle_will_do() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn any_handle_can_be_stdio() {
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let mut command = puppet(["out=pipe"]);
     command.stdout(writer);
@@ -56,9 +53,8 @@ fn any_handle_will_do() {
     assert_eq!(text, "socket");
 }
 
-#[test]
+#[watched_test]
 fn null_reads_as_the_end_and_swallows_everything() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["cat", "out=x", "err=y", "exit=5"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let output = command.output().unwrap();
@@ -67,46 +63,39 @@ fn null_reads_as_the_end_and_swallows_everything() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_tee_is_captured_and_passed_through() {
-    isolate::isolated("stdio::a_tee_is_captured_and_passed_through", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
-        // SAFETY: this process runs nothing but this test; put back below.
-        let saved = unsafe { libc::dup(1) };
-        rustix::stdio::dup2_stdout(&writer).unwrap();
-        drop(writer);
-        let capture = puppet(["out=both ways"]).stdout(Stdio::tee()).capture();
-        // SAFETY: the copy made above.
-        unsafe { libc::dup2(saved, 1) };
-        let mut passed = Vec::with_capacity(100);
-        reader.read_spare(&mut passed).unwrap();
-        assert_eq!(capture.unwrap().stdout, "both ways");
-        assert_eq!(passed, b"both ways");
-    });
+    let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    // SAFETY: this process runs nothing but this test; put back below.
+    let saved = unsafe { libc::dup(1) };
+    rustix::stdio::dup2_stdout(&writer).unwrap();
+    drop(writer);
+    let capture = puppet(["out=both ways"]).stdout(Stdio::tee()).capture();
+    // SAFETY: the copy made above.
+    unsafe { libc::dup2(saved, 1) };
+    let mut passed = Vec::with_capacity(100);
+    reader.read_spare(&mut passed).unwrap();
+    assert_eq!(capture.unwrap().stdout, "both ways");
+    assert_eq!(passed, b"both ways");
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_tee_whose_watcher_has_gone_still_captures() {
-    isolate::isolated("stdio::a_tee_whose_watcher_has_gone_still_captures", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
-        // SAFETY: as above.
-        let saved = unsafe { libc::dup(1) };
-        rustix::stdio::dup2_stdout(&writer).unwrap();
-        drop((reader, writer));
-        let capture = puppet(["out-bytes=300000"]).stdout(Stdio::tee()).capture();
-        // SAFETY: as above.
-        unsafe { libc::dup2(saved, 1) };
-        assert_eq!(capture.unwrap().stdout_bytes, Some(300_000));
-    });
+    let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    // SAFETY: as above.
+    let saved = unsafe { libc::dup(1) };
+    rustix::stdio::dup2_stdout(&writer).unwrap();
+    drop((reader, writer));
+    let capture = puppet(["out-bytes=300000"]).stdout(Stdio::tee()).capture();
+    // SAFETY: as above.
+    unsafe { libc::dup2(saved, 1) };
+    assert_eq!(capture.unwrap().stdout_bytes, Some(300_000));
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn handles_know_their_kind() {
-    let _watch = watchdog::watch();
     let kind = |handle: pipewright::Handle| handle.kind().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = std::fs::File::create(dir.path().join("file")).unwrap();
@@ -123,9 +112,8 @@ fn handles_know_their_kind() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_pipe_has_the_capacity_it_was_asked_for() {
-    let _watch = watchdog::watch();
     let options = PipeOptions {
         write: pipewright::Mode::Async,
         capacity: Some(256 << 10),
@@ -140,9 +128,8 @@ fn a_pipe_has_the_capacity_it_was_asked_for() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_command_can_be_run_many_times_and_changed_in_between() {
-    let _watch = watchdog::watch();
     let mut command = Command::new("echo");
     assert_eq!(command.arg("1").read().unwrap(), "1");
     assert_eq!(command.arg("2").read().unwrap(), "1 2");

@@ -1,8 +1,9 @@
-//! A child that is stopped by its handle, or waited for only so long.
+//! A child that is stopped by its handle, or waited for with a limit.
 
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, PipelineChild, Signal, Stdio};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
@@ -20,14 +21,13 @@ fn idle_pipeline() -> PipelineChild {
     (puppet(["wait=600"]) | puppet(["wait=600"])).spawn().unwrap()
 }
 
-#[test]
+#[watched_test]
 fn a_stop_asks_and_waits() {
-    let _watch = watchdog::watch();
     let child = idle();
     assert_eq!(child.pid(), child.id());
     ended_by(child.stop().unwrap(), Signal::TERM);
     assert!(!alive::is_running(child.pid()));
-    // Again and again: it has ended.
+    // Every later call returns at once: the child has exited.
     ended_by(child.stop().unwrap(), Signal::TERM);
     let child = puppet(["exit=3"]).spawn().unwrap();
     watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
@@ -47,9 +47,8 @@ fn a_stop_asks_and_waits() {
     ended_by(idle_pipeline().stop_with(Signal::INT, LONG).unwrap(), Signal::INT);
 }
 
-#[test]
+#[watched_test]
 fn a_stop_reaches_descendants() {
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -61,16 +60,15 @@ fn a_stop_reaches_descendants() {
     watchdog::until("it has ended too", || !alive::is_running(grandchild));
 }
 
-#[test]
-fn a_stop_is_made_as_the_command_says() {
-    let _watch = watchdog::watch();
-    // Its own signal, and no grace that could be waited for.
+#[watched_test]
+fn a_stop_follows_the_commands_options() {
+    // Its own signal, and no grace to wait for.
     let mut command = puppet(["wait=600"]);
     let child = command.stop_signal(Signal::INT).kill_grace(LONG).spawn().unwrap();
     ended_by(child.stop().unwrap(), Signal::INT);
 }
 
-/// A shell that notes each TERM and goes on. It has begun when this returns.
+/// Returns a shell that records each TERM and continues. The file `ready` exists when it runs.
 #[cfg(unix)]
 fn stubborn(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
@@ -84,9 +82,8 @@ fn heard(dir: &std::path::Path) -> usize {
 }
 
 #[cfg(unix)]
-#[test]
-fn who_ignores_a_stop_is_killed_after_the_grace() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_child_that_ignores_a_stop_is_killed_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -97,9 +94,8 @@ fn who_ignores_a_stop_is_killed_after_the_grace() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_stop_that_is_dropped_goes_on_with_the_next_wait() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dropped_stop_continues_with_the_next_wait() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -111,9 +107,8 @@ fn a_stop_that_is_dropped_goes_on_with_the_next_wait() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
-    let _watch = watchdog::watch();
     let soon = Duration::from_millis(20);
     let check = |waits: &dyn Fn(&Child) -> bool| {
         let dir = tempfile::tempdir().unwrap();
@@ -134,9 +129,8 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
     });
 }
 
-#[test]
-fn a_wait_with_a_limit_leaves_who_runs_alone() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_wait_with_a_limit_keeps_the_child() {
     let runtime = one_thread();
     for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).owned()] {
         let child = command.spawn().unwrap();
@@ -157,18 +151,16 @@ fn a_wait_with_a_limit_leaves_who_runs_alone() {
     ended_by(pipeline.try_wait_for(LONG).unwrap().unwrap(), Signal::KILL);
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_holds_while_a_limited_wait_waits() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
     ended_by(child.try_wait_for(LONG).unwrap().unwrap(), Signal::TERM);
     assert!(start.elapsed() >= SHORT);
 }
 
-#[test]
+#[watched_test]
 fn one_thread_stops_while_another_waits() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["wait=600"]);
     let child = command.timeout(LONG).spawn().unwrap();
     std::thread::scope(|scope| {
@@ -180,9 +172,8 @@ fn one_thread_stops_while_another_waits() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_stop_without_a_runtime_signals_nobody() {
-    let _watch = watchdog::watch();
     let child = idle();
     let std::task::Poll::Ready(Err(error)) = poll_once(child.stop_async()) else { panic!() };
     assert_eq!(error.kind(), &pipewright::ErrorKind::Unsupported);

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 
 use pipewright::{Command, Event, Stdio};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 use tokio::io::AsyncWriteExt as _;
 
 use super::async_verbs::one_thread;
@@ -13,9 +13,8 @@ fn cat() -> Command {
     puppet(["cat", "exit=3"]).stdin(Stdio::piped()).owned()
 }
 
-#[test]
-fn a_dialogue_goes_on_as_long_as_the_input_is_open() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_dialogue_works_while_stdin_is_open() {
     let mut lines = cat().lines().unwrap();
     let mut stdin = lines.take_stdin().unwrap();
     assert!(lines.take_stdin().is_none());
@@ -39,9 +38,8 @@ fn a_dialogue_goes_on_as_long_as_the_input_is_open() {
     assert_eq!(ending.status.code(), Some(3));
 }
 
-#[test]
+#[watched_test]
 fn a_task_writes_and_reads_at_once() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let mut command = puppet(["cat"]);
         let mut events = command.stdin(Stdio::piped_async()).events_async().unwrap();
@@ -70,9 +68,8 @@ fn a_task_writes_and_reads_at_once() {
     });
 }
 
-#[test]
-fn a_stdin_that_nobody_takes_is_closed_by_the_first_wait() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_untaken_stdin_is_closed_by_the_first_wait() {
     assert!(cat().lines().unwrap().next().is_none());
     assert_eq!(cat().lines().unwrap().finish().unwrap().status.code(), Some(3));
     let mut events = cat().events().unwrap();
@@ -86,9 +83,8 @@ fn a_stdin_that_nobody_takes_is_closed_by_the_first_wait() {
     assert!(puppet(["cat"]).lines().unwrap().take_stdin().is_none(), "it is not piped");
 }
 
-#[test]
-fn that_of_a_pipeline_is_its_first_stages() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn stdin_of_a_pipeline_is_that_of_its_first_stage() {
     let mut pipeline = cat() | puppet(["cat"]);
     let mut lines = pipeline.lines().unwrap();
     let mut stdin = lines.take_stdin().unwrap();
@@ -107,9 +103,8 @@ fn that_of_a_pipeline_is_its_first_stages() {
     assert_eq!(said, b"said");
 }
 
-#[test]
+#[watched_test]
 fn a_spawned_child_gives_its_events() {
-    let _watch = watchdog::watch();
     let spawn = || {
         let mut command = puppet(["cat-both", "exit=4"]);
         command.stdin(Stdio::bytes(flood(1_000_000))).stdout(Stdio::piped());
@@ -137,7 +132,7 @@ fn a_spawned_child_gives_its_events() {
         }
         check(all);
     });
-    // What was taken before is the caller's.
+    // Output that was read before belongs to the caller.
     let mut child = cat().stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let events = child.read_all_events();

@@ -1,4 +1,4 @@
-//! A tee passes on what it captures, and whoever reads our own stream holds up nothing but the child.
+//! A tee passes on what it captures, and a slow reader of our stream delays only the child.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,13 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_async, skipped};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 use rustix::fs::OFlags;
 
 use super::{SHORT, flood, puppet};
 
-/// Runs something while that is our stdout. Only in a process of its own.
+/// Runs `body` with that as stdout. Only in a process of its own.
 pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
     let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
     rustix::stdio::dup2_stdout(stdout).unwrap();
@@ -22,7 +23,7 @@ pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A pipe for our stdout, and its reader.
+/// Returns a pipe for our stdout, and its reader.
 fn pipe() -> (PipeReader, OwnedFd) {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     (reader, writer.into())
@@ -32,7 +33,7 @@ fn blocks(fd: impl AsFd) -> bool {
     !rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK)
 }
 
-/// A run whose output nobody takes ends in time, by whichever means.
+/// Checks that a run with unread output ends in time, by every kind of stop.
 fn is_stopped_in_time(stdout: &OwnedFd) {
     let run = |change: &dyn Fn(&mut pipewright::Command)| {
         let mut command = puppet(["out-bytes=3000000", "wait=600"]);
@@ -44,7 +45,7 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
         drop(command);
         watchdog::until("no handle is left", || count::handles() == before);
         assert!(blocks(stdout), "others share our stdout");
-        // What has been read is kept, and that is not everything: the child had to wait.
+        // The part that was read is kept, and is not everything: the child had to wait.
         assert!(done.stdout == flood(done.stdout.len()));
         assert!(done.stdout.len() < 3_000_000, "{} bytes were read", done.stdout.len());
         let failed = done.tee_failed.expect("not everything was passed on");
@@ -70,37 +71,28 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
     assert_eq!(cancelled, Outcome::Cancelled);
 }
 
-#[test]
-fn a_stuck_pipe_holds_up_no_timeout_and_no_cancel() {
-    isolate::isolated("tee::a_stuck_pipe_holds_up_no_timeout_and_no_cancel", || {
-        let _watch = watchdog::watch();
-        let (_reader, stdout) = pipe();
-        // So that no chunk ends where the pipe does: a write that blocks would be found out.
-        rustix::io::write(&stdout, &[0; 10]).unwrap();
-        is_stopped_in_time(&stdout);
-    });
+#[isolated_test]
+fn a_stuck_pipe_delays_no_timeout_or_cancel() {
+    let (_reader, stdout) = pipe();
+    // So that no chunk ends at the pipe's capacity: a blocking write would show.
+    rustix::io::write(&stdout, &[0; 10]).unwrap();
+    is_stopped_in_time(&stdout);
 }
 
-#[test]
-fn a_stuck_socket_holds_up_no_timeout_and_no_cancel() {
-    isolate::isolated("tee::a_stuck_socket_holds_up_no_timeout_and_no_cancel", || {
-        let _watch = watchdog::watch();
-        // Cannot be opened anew: the second-best way.
-        let (_reader, stdout) = UnixStream::pair().unwrap();
-        is_stopped_in_time(&stdout.into());
-    });
+#[isolated_test]
+fn a_stuck_socket_delays_no_timeout_or_cancel() {
+    // Cannot be opened anew: the fallback.
+    let (_reader, stdout) = UnixStream::pair().unwrap();
+    is_stopped_in_time(&stdout.into());
 }
 
-#[test]
-fn a_stuck_terminal_holds_up_no_timeout_and_no_cancel() {
-    isolate::isolated("tee::a_stuck_terminal_holds_up_no_timeout_and_no_cancel", || {
-        let _watch = watchdog::watch();
-        let (_screen, stdout) = terminal();
-        is_stopped_in_time(&stdout);
-    });
+#[isolated_test]
+fn a_stuck_terminal_delays_no_timeout_or_cancel() {
+    let (_screen, stdout) = terminal();
+    is_stopped_in_time(&stdout);
 }
 
-/// Both sides of a new terminal.
+/// Returns both sides of a new terminal.
 pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     use std::os::fd::FromRawFd;
     let (mut screen, mut inside) = (-1, -1);
@@ -115,155 +107,136 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     (screen, unsafe { OwnedFd::from_raw_fd(inside) })
 }
 
-#[test]
-fn a_slow_reader_gets_everything_however_the_run_lingers() {
-    isolate::isolated("tee::a_slow_reader_gets_everything_however_the_run_lingers", || {
-        let _watch = watchdog::watch();
-        // Longer than the child is ever silent on a machine that has much else to do.
-        const IDLE: Duration = Duration::from_secs(2);
-        for linger in [
-            Linger::StopAtExit,
-            Linger::UntilEof,
-            Linger::Settle { quiet: Duration::from_millis(1), cap: Duration::from_millis(2) },
-        ] {
-            let (mut reader, stdout) = pipe();
-            let passed = thread::spawn(move || {
-                // Longer than the child needs, than it may be quiet and than it may be held open.
-                thread::park_timeout(IDLE * 3 / 2);
-                let mut passed = Vec::new();
-                reader.read_to_end(&mut passed).map(|_| passed)
-            });
-            let mut command = puppet(["out-bytes=400000"]);
-            command.stdout(Stdio::tee()).linger(linger).idle_timeout(IDLE);
-            let done = with_stdout(&stdout, || command.output()).unwrap();
-            drop(stdout);
-            assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");
-            assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
-            assert!(passed.join().unwrap().unwrap() == flood(400_000), "{linger:?}");
-        }
-    });
-}
-
-#[test]
-fn both_streams_and_lines_are_passed_on() {
-    isolate::isolated("tee::both_streams_and_lines_are_passed_on", || {
-        let _watch = watchdog::watch();
+#[isolated_test]
+fn a_slow_tee_reader_gets_everything() {
+    // Longer than the child is ever idle on a busy machine.
+    const IDLE: Duration = Duration::from_secs(2);
+    for linger in [
+        Linger::StopAtExit,
+        Linger::UntilEof,
+        Linger::Settle { quiet: Duration::from_millis(1), cap: Duration::from_millis(2) },
+    ] {
         let (mut reader, stdout) = pipe();
         let passed = thread::spawn(move || {
+            // Longer than the child runs, than the linger and than its cap.
+            thread::park_timeout(IDLE * 3 / 2);
             let mut passed = Vec::new();
             reader.read_to_end(&mut passed).map(|_| passed)
         });
-        let lines = with_stdout(&stdout, || {
-            // What we have printed ourselves, without a line end, comes first.
-            print!("ours ");
-            let mut command = puppet(["lines=30000"]);
-            let mut lines = command.stdout(Stdio::tee()).lines().unwrap();
-            let count = lines.by_ref().count();
-            assert_eq!(lines.finish().unwrap().tee_failed, None);
-            let mut command = puppet(["out=spawned"]);
-            let child = command.stdout(Stdio::tee()).spawn().unwrap();
-            assert_eq!(child.read_all_text().unwrap().stdout, "spawned");
-            count
-        });
-        drop(stdout);
-        assert_eq!(lines, 30_000);
-        let mut expected = String::new();
-        for n in 0..30_000 {
-            expected += &format!("line {n}\n");
-        }
-        let passed = String::from_utf8(passed.join().unwrap().unwrap()).unwrap();
-        assert_eq!(passed, format!("ours {expected}spawned"));
-    });
-}
-
-#[test]
-fn a_spawned_pipeline_passes_on_what_it_captures() {
-    isolate::isolated("tee::a_spawned_pipeline_passes_on_what_it_captures", || {
-        let _watch = watchdog::watch();
-        let (mut reader, stdout) = pipe();
-        let done = with_stdout(&stdout, || {
-            let last = puppet(["cat"]).stdout(Stdio::tee()).owned();
-            (puppet(["out=both ways"]) | last).spawn().unwrap().wait_with_output()
-        });
-        drop(stdout);
-        assert_eq!(done.unwrap().stdout, b"both ways");
-        let mut passed = String::new();
-        reader.read_to_string(&mut passed).unwrap();
-        assert_eq!(passed, "both ways");
-    });
-}
-
-#[test]
-fn a_full_disk_is_told_and_what_is_captured_is_whole() {
-    isolate::isolated("tee::a_full_disk_is_told_and_what_is_captured_is_whole", || {
-        let _watch = watchdog::watch();
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut command = puppet(["out-bytes=300000", "exit=3"]);
-        command.stdout(Stdio::tee());
-        let done = with_stdout(&full, || command.output()).unwrap();
-        assert!(done.stdout == flood(300_000));
-        assert_eq!((done.outcome, done.status.code()), (Outcome::Exited, Some(3)));
-        let failed = done.tee_failed.expect("the disk is full");
-        assert_eq!((failed.kind, failed.os_error), (io::ErrorKind::StorageFull, Some(28)));
-        let words = "cannot write to stdout: No space left on device (os error 28)";
-        assert_eq!(failed.to_string(), words);
-        // Verbs that have no place for it fail.
-        let error = with_stdout(&full, || command.status()).unwrap_err();
-        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
-        let mut command = puppet(["out=x"]);
-        command.stdout(Stdio::tee());
-        let error = with_stdout(&full, || command.run()).unwrap_err();
-        let words = "cannot pass on the output of";
-        assert!(error.to_string().starts_with(words), "{error}");
-        assert!(with_stdout(&full, || command.read()).is_err());
-    });
-}
-
-#[test]
-fn a_reader_that_has_gone_wants_no_more() {
-    isolate::isolated("tee::a_reader_that_has_gone_wants_no_more", || {
-        let _watch = watchdog::watch();
-        let (reader, stdout) = pipe();
-        drop(reader);
-        let mut command = puppet(["out-bytes=300000"]);
-        command.stdout(Stdio::tee());
+        let mut command = puppet(["out-bytes=400000"]);
+        command.stdout(Stdio::tee()).linger(linger).idle_timeout(IDLE);
         let done = with_stdout(&stdout, || command.output()).unwrap();
-        assert!(done.stdout == flood(300_000));
-        assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
-        assert!(with_stdout(&stdout, || command.status()).unwrap().success());
-        // Also when it goes in the middle.
-        let (mut reader, stdout) = pipe();
-        let goes = thread::spawn(move || reader.read_exact(&mut [0; 100_000]));
-        let done = with_stdout(&stdout, || command.output()).unwrap();
-        goes.join().unwrap().unwrap();
-        assert!(done.stdout == flood(300_000));
-        assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
-    });
+        drop(stdout);
+        assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");
+        assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
+        assert!(passed.join().unwrap().unwrap() == flood(400_000), "{linger:?}");
+    }
 }
 
-#[test]
-fn a_closed_stdout_takes_nothing_and_is_no_failure() {
-    isolate::isolated("tee::a_closed_stdout_takes_nothing_and_is_no_failure", || {
-        let _watch = watchdog::watch();
-        if is_forced_async() {
-            return skipped("a runtime takes the number that is free, which would be that");
-        }
-        let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
-        let before = count::handles();
-        // SAFETY: this process runs nothing but this test, and it is put back below.
-        unsafe { libc::close(1) };
-        let done = puppet(["out=x"]).stdout(Stdio::tee()).output();
-        // A thread of ours may have something under that number for a moment longer.
-        watchdog::until("every handle is closed", || count::handles() < before);
-        rustix::stdio::dup2_stdout(&saved).unwrap();
-        let done = done.unwrap();
-        assert_eq!((done.stdout.as_slice(), done.tee_failed), (&b"x"[..], None));
+#[isolated_test]
+fn both_streams_and_lines_are_teed() {
+    let (mut reader, stdout) = pipe();
+    let passed = thread::spawn(move || {
+        let mut passed = Vec::new();
+        reader.read_to_end(&mut passed).map(|_| passed)
     });
+    let lines = with_stdout(&stdout, || {
+        // Our own output, without a line end, comes first.
+        print!("ours ");
+        let mut command = puppet(["lines=30000"]);
+        let mut lines = command.stdout(Stdio::tee()).lines().unwrap();
+        let count = lines.by_ref().count();
+        assert_eq!(lines.finish().unwrap().tee_failed, None);
+        let mut command = puppet(["out=spawned"]);
+        let child = command.stdout(Stdio::tee()).spawn().unwrap();
+        assert_eq!(child.read_all_text().unwrap().stdout, "spawned");
+        count
+    });
+    drop(stdout);
+    assert_eq!(lines, 30_000);
+    let mut expected = String::new();
+    for n in 0..30_000 {
+        expected += &format!("line {n}\n");
+    }
+    let passed = String::from_utf8(passed.join().unwrap().unwrap()).unwrap();
+    assert_eq!(passed, format!("ours {expected}spawned"));
 }
 
-#[test]
+#[isolated_test]
+fn a_spawned_pipeline_tees_its_output() {
+    let (mut reader, stdout) = pipe();
+    let done = with_stdout(&stdout, || {
+        let last = puppet(["cat"]).stdout(Stdio::tee()).owned();
+        (puppet(["out=both ways"]) | last).spawn().unwrap().wait_with_output()
+    });
+    drop(stdout);
+    assert_eq!(done.unwrap().stdout, b"both ways");
+    let mut passed = String::new();
+    reader.read_to_string(&mut passed).unwrap();
+    assert_eq!(passed, "both ways");
+}
+
+#[isolated_test]
+fn a_tee_to_a_full_disk_is_reported_and_the_capture_is_whole() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = puppet(["out-bytes=300000", "exit=3"]);
+    command.stdout(Stdio::tee());
+    let done = with_stdout(&full, || command.output()).unwrap();
+    assert!(done.stdout == flood(300_000));
+    assert_eq!((done.outcome, done.status.code()), (Outcome::Exited, Some(3)));
+    let failed = done.tee_failed.expect("the disk is full");
+    assert_eq!((failed.kind, failed.os_error), (io::ErrorKind::StorageFull, Some(28)));
+    let words = "cannot write to stdout: No space left on device (os error 28)";
+    assert_eq!(failed.to_string(), words);
+    // Verbs without a field for it return the error.
+    let error = with_stdout(&full, || command.status()).unwrap_err();
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
+    let mut command = puppet(["out=x"]);
+    command.stdout(Stdio::tee());
+    let error = with_stdout(&full, || command.run()).unwrap_err();
+    let words = "cannot pass on the output of";
+    assert!(error.to_string().starts_with(words), "{error}");
+    assert!(with_stdout(&full, || command.read()).is_err());
+}
+
+#[isolated_test]
+fn a_tee_to_a_gone_reader_stops() {
+    let (reader, stdout) = pipe();
+    drop(reader);
+    let mut command = puppet(["out-bytes=300000"]);
+    command.stdout(Stdio::tee());
+    let done = with_stdout(&stdout, || command.output()).unwrap();
+    assert!(done.stdout == flood(300_000));
+    assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
+    assert!(with_stdout(&stdout, || command.status()).unwrap().success());
+    // Also if the reader goes away in the middle.
+    let (mut reader, stdout) = pipe();
+    let goes = thread::spawn(move || reader.read_exact(&mut [0; 100_000]));
+    let done = with_stdout(&stdout, || command.output()).unwrap();
+    goes.join().unwrap().unwrap();
+    assert!(done.stdout == flood(300_000));
+    assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
+}
+
+#[isolated_test]
+fn a_tee_to_a_closed_stdout_is_no_failure() {
+    if is_forced_async() {
+        return skipped("a runtime takes the number that is free, which would be that");
+    }
+    let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
+    let before = count::handles();
+    // SAFETY: this process runs nothing but this test, and it is put back below.
+    unsafe { libc::close(1) };
+    let done = puppet(["out=x"]).stdout(Stdio::tee()).output();
+    // One of our threads may have a handle of that number for a moment longer.
+    watchdog::until("every handle is closed", || count::handles() < before);
+    rustix::stdio::dup2_stdout(&saved).unwrap();
+    let done = done.unwrap();
+    assert_eq!((done.stdout.as_slice(), done.tee_failed), (&b"x"[..], None));
+}
+
+#[watched_test]
 fn a_tee_to_a_file_is_captured_and_is_in_the_file() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let to = |target| {
@@ -286,9 +259,8 @@ fn a_tee_to_a_file_is_captured_and_is_in_the_file() {
     assert!(through.output().unwrap().stdout == std::fs::read(&path).unwrap());
 }
 
-#[test]
-fn a_tee_to_what_takes_nothing_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_tee_that_cannot_be_written_is_reported() {
     let full = || Stdio::tee_to(Stdio::append("/dev/full"));
     let done = puppet(["out=x"]).stdout(full()).output().unwrap();
     assert_eq!(done.stdout, b"x");

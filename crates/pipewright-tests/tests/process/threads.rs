@@ -1,15 +1,15 @@
-//! Starts from several threads, which may do different things, and of which one hangs.
+//! Starts from several threads with different privileges, of which one hangs.
 
 use std::thread;
 
 use pipewright::{Command, Scope};
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::hold::hold;
 use pipewright_tests::skip::{is_root, skipped};
-use pipewright_tests::{isolate, watchdog};
 
 use super::puppet;
 
-/// The status of a child that ends with this process, started from a thread that has done that before.
+/// Returns the status of a child that ends with this process, started from a thread that has run `before`.
 fn status_seen_by_a_child(before: fn()) -> String {
     let start = move || {
         before();
@@ -39,28 +39,24 @@ fn wear_a_filter() {
     std::mem::forget(hold(libc::SYS_acct));
 }
 
-#[test]
-fn a_child_that_ends_with_us_may_do_what_the_thread_may_that_started_it() {
-    let name = "threads::a_child_that_ends_with_us_may_do_what_the_thread_may_that_started_it";
-    isolate::isolated(name, || {
-        let _watch = watchdog::watch();
-        let plain = status_seen_by_a_child(|| ());
-        let privileges = ["NoNewPrivs:", "CapBnd:", "Seccomp:", "Seccomp_filters:"];
-        let of = |status: &str| privileges.map(|name| line(status, name).to_owned());
-        let given_up = status_seen_by_a_child(give_up_new_privileges);
-        assert_eq!(line(&given_up, "NoNewPrivs:"), "1");
-        let filtered = status_seen_by_a_child(wear_a_filter);
-        assert_eq!(line(&filtered, "Seccomp:"), "2");
-        if is_root() {
-            let without = status_seen_by_a_child(give_up_a_capability);
-            assert_ne!(line(&without, "CapBnd:"), line(&plain, "CapBnd:"));
-        }
-        // And others are as they were.
-        assert_eq!(of(&status_seen_by_a_child(|| ())), of(&plain));
-    });
+#[isolated_test]
+fn a_child_that_ends_with_us_has_the_privileges_of_its_thread() {
+    let plain = status_seen_by_a_child(|| ());
+    let privileges = ["NoNewPrivs:", "CapBnd:", "Seccomp:", "Seccomp_filters:"];
+    let of = |status: &str| privileges.map(|name| line(status, name).to_owned());
+    let given_up = status_seen_by_a_child(give_up_new_privileges);
+    assert_eq!(line(&given_up, "NoNewPrivs:"), "1");
+    let filtered = status_seen_by_a_child(wear_a_filter);
+    assert_eq!(line(&filtered, "Seccomp:"), "2");
+    if is_root() {
+        let without = status_seen_by_a_child(give_up_a_capability);
+        assert_ne!(line(&without, "CapBnd:"), line(&plain, "CapBnd:"));
+    }
+    // And others are as they were.
+    assert_eq!(of(&status_seen_by_a_child(|| ())), of(&plain));
 }
 
-/// Hangs in its working directory until it is let go.
+/// Returns a command whose start hangs in the change of its directory until it is released.
 fn hanging(change: fn(&mut Command) -> &mut Command) -> Command {
     let mut command = puppet(["exit=0"]);
     change(command.current_dir("/"));
@@ -87,27 +83,19 @@ fn one_that_hangs_holds_up_nobody(change: fn(&mut Command) -> &mut Command) {
     });
 }
 
-#[test]
-fn a_start_that_hangs_holds_up_no_other_child_that_ends_with_us() {
-    let name = "threads::a_start_that_hangs_holds_up_no_other_child_that_ends_with_us";
-    isolate::isolated(name, || {
-        let _watch = watchdog::watch();
-        one_that_hangs_holds_up_nobody(|command| command.kill_on_parent_exit(Scope::Child));
-    });
+#[isolated_test]
+fn a_hanging_start_delays_no_child_that_ends_with_us() {
+    one_that_hangs_holds_up_nobody(|command| command.kill_on_parent_exit(Scope::Child));
 }
 
-#[test]
-fn a_start_that_hangs_holds_up_no_other_child_of_another_user() {
-    let name = "threads::a_start_that_hangs_holds_up_no_other_child_of_another_user";
-    isolate::isolated(name, || {
-        let _watch = watchdog::watch();
-        if !is_root() {
-            return skipped("changing the user needs root");
-        }
-        // SAFETY: numbers.
-        assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
-        one_that_hangs_holds_up_nobody(|command| command.uid(65534));
-        // SAFETY: asks only.
-        assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
-    });
+#[isolated_test]
+fn a_hanging_start_delays_no_child_of_another_user() {
+    if !is_root() {
+        return skipped("changing the user needs root");
+    }
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
+    one_that_hangs_holds_up_nobody(|command| command.uid(65534));
+    // SAFETY: asks only.
+    assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
 }

@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use pipewright::{Command, Contain, Stdio};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::skip::skipped;
 use pipewright_tests::traced::Lines;
-use pipewright_tests::{isolate, watchdog};
 
 use super::{SHORT, puppet};
 
 /// Runs a test in a process of its own, as a subscriber is of the whole process.
-fn listening(name: &str, body: impl FnOnce(&Lines)) {
-    isolate::isolated(&format!("traced::{name}"), || {
-        let _watch = watchdog::watch();
-        body(&Lines::listen("pipewright"));
-    });
+fn listening(body: impl FnOnce(&Lines)) {
+    body(&Lines::listen("pipewright"));
 }
 
 /// The span of that process, as it stands at the end of each of its lines.
@@ -21,9 +19,9 @@ fn span(pid: u32) -> String {
     format!("[process pid={pid} program=")
 }
 
-#[test]
+#[isolated_test]
 fn a_capture_has_a_span_with_a_start_and_an_end() {
-    listening("a_capture_has_a_span_with_a_start_and_an_end", |lines| {
+    listening(|lines| {
         let done = puppet(["out=hi", "exit=3"]).secret_arg("swordfish").capture().unwrap();
         let span = span(done.pid);
         assert!(lines.find(&["DEBUG message=started", &span]), "{:#?}", lines.lines());
@@ -37,9 +35,9 @@ fn a_capture_has_a_span_with_a_start_and_an_end() {
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_status_and_a_wait_have_one_end_each() {
-    listening("a_status_and_a_wait_have_one_end_each", |lines| {
+    listening(|lines| {
         puppet(["exit=0"]).status().unwrap();
         assert_eq!(lines.count(&["message=ended"]), 1, "{:#?}", lines.lines());
         let child = puppet(["exit=0"]).spawn().unwrap();
@@ -51,9 +49,9 @@ fn a_status_and_a_wait_have_one_end_each() {
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_timeout_records_why_it_stops_and_kills() {
-    listening("a_timeout_records_why_it_stops_and_kills", |lines| {
+    listening(|lines| {
         let mut command = puppet(["ignore=TERM", "out=ready", "wait=600"]);
         let done = command.timeout(SHORT).kill_grace(Duration::from_millis(100)).capture().unwrap();
         let span = span(done.pid);
@@ -67,22 +65,22 @@ fn a_timeout_records_why_it_stops_and_kills() {
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_start_that_fails_records_the_error() {
-    listening("a_start_that_fails_records_the_error", |lines| {
+    listening(|lines| {
         Command::new("no-such-program").arg("secret").status().unwrap_err();
         let words = ["DEBUG message=not started", "no-such-program", "not found in PATH"];
         assert!(lines.find(&words), "{:#?}", lines.lines());
     });
 }
 
-#[test]
+#[isolated_test]
 fn leftovers_of_a_tree_are_counted() {
-    listening("leftovers_of_a_tree_are_counted", |lines| {
+    listening(|lines| {
         let mut command = puppet(["spawn=wait=600", "exit=0"]);
         let done = command.contain(Contain::Tree).stdout(Stdio::null()).capture().unwrap();
         if done.leftovers_killed == 0 {
-            println!("SKIPPED traced::leftovers_of_a_tree_are_counted: trees are not held here");
+            skipped("trees are not contained here");
             return;
         }
         let words = ["WARN message=leftovers killed", "count=1 ", &span(done.pid)];
@@ -90,9 +88,9 @@ fn leftovers_of_a_tree_are_counted() {
     });
 }
 
-#[test]
+#[isolated_test]
 fn each_stage_of_a_pipeline_has_a_span() {
-    listening("each_stage_of_a_pipeline_has_a_span", |lines| {
+    listening(|lines| {
         let mut pipeline = puppet(["out=hi", "exit=0"]) | puppet(["cat", "exit=2"]);
         let done = pipeline.capture().unwrap();
         for stage in &done.stages {
@@ -102,9 +100,9 @@ fn each_stage_of_a_pipeline_has_a_span() {
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_child_that_is_dropped_while_it_runs_is_recorded() {
-    listening("a_child_that_is_dropped_while_it_runs_is_recorded", |lines| {
+    listening(|lines| {
         let mut child = puppet(["cat"]).stdin(Stdio::piped()).spawn().unwrap();
         // The child ends with its input, after the drop.
         let (stdin, pid) = (child.stdin.take(), child.id());

@@ -1,16 +1,17 @@
-//! Trees that are held: nobody gets away, and nobody is left.
+//! Contained trees: no process escapes, and none is left.
 
 use std::time::Duration;
 
 use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREE_TEST";
 
-/// A command whose tree is held, and whose processes can be told from all others by this.
+/// Returns a command whose tree is contained, and whose processes have that mark.
 fn held<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
     command.env(MARK, alive::mark(mark)).contain(Contain::Tree);
@@ -28,7 +29,7 @@ fn nobody_is_left(mark: &str) {
     watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
 }
 
-/// Whether this build or machine can only make a group of a tree.
+/// Returns true, and reports it, if a group is the only containment here.
 fn only_a_group() -> bool {
     let only = puppet(["exit=0"]).contain(Contain::Tree).capture().unwrap().containment
         == Containment::Group;
@@ -38,9 +39,8 @@ fn only_a_group() -> bool {
     only
 }
 
-#[test]
-fn the_best_hold_that_can_be_had_is_taken_and_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_best_available_containment_is_used_and_reported() {
     let containment = held("best", ["out=x"]).capture().unwrap().containment;
     let no_supervisor = is_forced_off("supervisor") || is_forced_off("pidfd");
     match containment {
@@ -64,13 +64,12 @@ fn the_best_hold_that_can_be_had_is_taken_and_told() {
     }
 }
 
-#[test]
-fn what_the_command_leaves_behind_is_killed_and_counted() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn leftovers_of_the_command_are_killed_and_counted() {
     if only_a_group() {
         return;
     }
-    // Three: a daemon in a session of its own, one whose parent has gone, one that ignores TERM.
+    // Three: a daemon in a session of its own, an orphan, and one that ignores TERM.
     let acts = ["daemon=600", "spawn=daemon=600", "spawn=ignore=TERM;wait=600", "out=done"];
     let mut command = held("leftovers", acts);
     let capture = command.stderr(Stdio::null()).capture().unwrap();
@@ -83,9 +82,8 @@ fn what_the_command_leaves_behind_is_killed_and_counted() {
     assert_eq!(capture.leftovers_killed, 0);
 }
 
-#[test]
-fn a_timeout_reaches_who_has_got_away() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_timeout_reaches_detached_descendants() {
     if only_a_group() {
         return;
     }
@@ -98,9 +96,8 @@ fn a_timeout_reaches_who_has_got_away() {
 }
 
 #[cfg(unix)]
-#[test]
-fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
     if only_a_group() {
         return;
     }
@@ -109,7 +106,7 @@ fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (ready, asked) = (dir.path().join("ready"), dir.path().join("asked"));
-    // In a session of its own, below a parent that has gone.
+    // In a session of its own, below a parent that has exited.
     let script = format!(
         "(setsid sh -c 'trap \"touch {}; exit\" TERM; touch {}; while :; do sleep 0.01; done' &) \
          ; exec sleep 600",
@@ -124,9 +121,8 @@ fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
     nobody_is_left("asked");
 }
 
-#[test]
+#[watched_test]
 fn a_kill_and_a_drop_end_the_whole_tree() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -146,9 +142,8 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
 }
 
 #[cfg(unix)]
-#[test]
-fn whatever_a_grandchild_does_it_does_not_get_away() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_grandchild_cannot_escape() {
     if only_a_group() {
         return;
     }
@@ -171,9 +166,8 @@ fn whatever_a_grandchild_does_it_does_not_get_away() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_traced_grandchild_does_not_get_away() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_traced_grandchild_does_not_escape() {
     if only_a_group() {
         return;
     }
@@ -188,9 +182,8 @@ fn a_traced_grandchild_does_not_get_away() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_storm_of_forks_is_weathered() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_fork_bomb_is_contained() {
     if only_a_group() {
         return;
     }
@@ -206,9 +199,8 @@ fn a_storm_of_forks_is_weathered() {
 }
 
 #[cfg(unix)]
-#[test]
-fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_contained_child_behaves_like_any_other() {
     for scope in [None, Some(Scope::Tree)] {
         if scope.is_some() && cannot_supervise() {
             return;
@@ -245,44 +237,41 @@ fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
     }
 }
 
-#[test]
-fn held_trees_leave_nothing_behind() {
-    isolate::isolated("trees::held_trees_leave_nothing_behind", || {
-        let _watch = watchdog::watch();
-        if only_a_group() || cannot_supervise() {
-            return;
-        }
-        let run = |round: usize| {
-            let mut command = match round % 4 {
-                0 => held("leak", ["out=x"]),
-                1 => held("leak", ["daemon=600", "exit=1"]),
-                2 => Command::new("no-such-program"),
-                _ => held("leak", ["wait=600"]),
-            };
-            command.contain(Contain::Tree).kill_grace(Duration::ZERO);
-            if round % 8 >= 4 {
-                command.kill_on_parent_exit(Scope::Tree);
-            }
-            if round % 4 == 3 {
-                command.timeout(Duration::from_millis(5));
-            }
-            // The one that is not found is an error.
-            let _ = command.capture();
+#[isolated_test]
+fn contained_trees_leave_nothing_behind() {
+    if only_a_group() || cannot_supervise() {
+        return;
+    }
+    let run = |round: usize| {
+        let mut command = match round % 4 {
+            0 => held("leak", ["out=x"]),
+            1 => held("leak", ["daemon=600", "exit=1"]),
+            2 => Command::new("no-such-program"),
+            _ => held("leak", ["wait=600"]),
         };
-        (0..16).for_each(run);
-        watchdog::until("the first are reaped", || count::children().is_empty());
-        let before = count::handles();
-        (0..160).for_each(run);
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before);
-        nobody_is_left("leak");
-        let own = format!("pipewright-{}-", std::process::id());
-        let cgroups = walk("/sys/fs/cgroup".as_ref());
-        assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
-    });
+        command.contain(Contain::Tree).kill_grace(Duration::ZERO);
+        if round % 8 >= 4 {
+            command.kill_on_parent_exit(Scope::Tree);
+        }
+        if round % 4 == 3 {
+            command.timeout(Duration::from_millis(5));
+        }
+        // The one that is not found is an error.
+        let _ = command.capture();
+    };
+    (0..16).for_each(run);
+    watchdog::until("the first are reaped", || count::children().is_empty());
+    let before = count::handles();
+    (0..160).for_each(run);
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() <= before);
+    nobody_is_left("leak");
+    let own = format!("pipewright-{}-", std::process::id());
+    let cgroups = walk("/sys/fs/cgroup".as_ref());
+    assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
 }
 
-/// The names of all directories below one.
+/// Returns the names of all directories below one.
 fn walk(dir: &std::path::Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -294,9 +283,8 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
     names
 }
 
-#[test]
+#[watched_test]
 fn many_threads_hold_trees_at_once() {
-    let _watch = watchdog::watch();
     if only_a_group() || cannot_supervise() {
         return;
     }

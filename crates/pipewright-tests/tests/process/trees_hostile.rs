@@ -1,14 +1,15 @@
-//! Trees that are held on machines, by hosts and against processes that make it hard.
+//! Contained trees under hostile limits, hosts and processes.
 
 use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_root, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{cannot_supervise, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREES_HOSTILE_TEST";
 
-/// A command below a supervisor, whose processes can be told from all others by this.
+/// Returns a command below a supervisor, whose processes have that mark.
 fn supervised<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
     command.env(MARK, alive::mark(mark)).kill_on_parent_exit(Scope::Tree);
@@ -21,31 +22,24 @@ fn nobody_is_left(mark: &str) {
     watchdog::until("everyone is reaped", || count::children().is_empty());
 }
 
-#[test]
-fn a_host_that_ignores_the_ends_of_its_children_is_told_of_them() {
-    isolate::isolated(
-        "trees_hostile::a_host_that_ignores_the_ends_of_its_children_is_told_of_them",
-        || {
-            let _watch = watchdog::watch();
-            // SAFETY: SIG_IGN is no function; this process runs nothing but this test.
-            let ignore = || unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-            if cannot_supervise() {
-                return;
-            }
-            ignore();
-            let plain = puppet(["status=SigIgn"]).read().unwrap();
-            assert_eq!(supervised("ignores", ["status=SigIgn"]).read().unwrap(), plain);
-            let mut command = supervised("ignores", ["daemon=600", "exit=7"]);
-            let output = command.stderr(Stdio::null()).output().unwrap();
-            assert_eq!((output.status.code(), output.leftovers_killed), (Some(7), 1));
-            nobody_is_left("ignores");
-        },
-    );
+#[isolated_test]
+fn a_host_that_ignores_sigchld_still_gets_exit_statuses() {
+    // SAFETY: SIG_IGN is no function; this process runs nothing but this test.
+    let ignore = || unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    if cannot_supervise() {
+        return;
+    }
+    ignore();
+    let plain = puppet(["status=SigIgn"]).read().unwrap();
+    assert_eq!(supervised("ignores", ["status=SigIgn"]).read().unwrap(), plain);
+    let mut command = supervised("ignores", ["daemon=600", "exit=7"]);
+    let output = command.stderr(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), output.leftovers_killed), (Some(7), 1));
+    nobody_is_left("ignores");
 }
 
-#[test]
+#[watched_test]
 fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
-    let _watch = watchdog::watch();
     for scope in [None, Some(Scope::Tree)] {
         if scope.is_some() && cannot_supervise() {
             return;
@@ -56,7 +50,7 @@ fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
             command.kill_on_parent_exit(scope);
         }
         let child = command.spawn().unwrap();
-        // What Ctrl-Z sends. It is thrown away where nobody of the session could continue the group.
+        // The signal of Ctrl-Z. The kernel drops it if no process of the session could continue the group.
         child.signal("TSTP".parse::<Signal>().unwrap()).unwrap();
         watchdog::until(&format!("it has stopped {scope:?}"), || {
             alive::state(child.id()) == Some('T')
@@ -66,97 +60,87 @@ fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
     }
 }
 
-#[test]
-fn a_start_for_which_there_is_no_room_leaves_nothing() {
-    isolate::isolated("trees_hostile::a_start_for_which_there_is_no_room_leaves_nothing", || {
-        let _watch = watchdog::watch();
-        if cannot_supervise() {
-            return;
-        }
-        let set_limit = |soft: u64| {
-            let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-            let new = rustix::process::Rlimit { current: Some(soft), maximum: old.maximum };
-            rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
-            old.current.unwrap()
-        };
-        let open = pipewright_os::base::handle::open_handles().unwrap();
-        let highest = open.iter().map(|handle| handle.number as u64).max().unwrap();
-        // However little is open, the two programs need some numbers to arrange their handles.
-        let old = set_limit(19);
-        let error = supervised("room", ["spawn=daemon=600", "exit=3"]).status().unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+#[isolated_test]
+fn a_start_without_free_handles_leaves_nothing() {
+    if cannot_supervise() {
+        return;
+    }
+    let set_limit = |soft: u64| {
+        let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let new = rustix::process::Rlimit { current: Some(soft), maximum: old.maximum };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+        old.current.unwrap()
+    };
+    let open = pipewright_os::base::handle::open_handles().unwrap();
+    let highest = open.iter().map(|handle| handle.number as u64).max().unwrap();
+    // The two programs need some free numbers to arrange their handles, however few are open.
+    let old = set_limit(19);
+    let error = supervised("room", ["spawn=daemon=600", "exit=3"]).status().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+    set_limit(old);
+    nobody_is_left("room");
+    // No gap is left below that.
+    let old = set_limit(highest + 1);
+    let fill = || std::fs::File::open("/dev/null");
+    let fillers: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
+    set_limit(old);
+    let before = count::handles();
+    let mut started = 0;
+    for room in 0..24 {
+        let old = set_limit(highest + 1 + room);
+        let mut command = supervised("room", ["spawn=daemon=600", "exit=3"]);
+        command.stderr(Stdio::inherit());
+        let result = command.stdin(Stdio::inherit()).status();
         set_limit(old);
+        match result {
+            Ok(status) => {
+                assert_eq!(status.code(), Some(3), "with room for {room}");
+                started += 1;
+            }
+            Err(error) => {
+                eprintln!("{room}: {error}");
+                assert_eq!(started, 0, "{error}, with room for {room}");
+                let raw = error.raw_os_error();
+                assert_eq!(raw, Some(libc::EMFILE), "{error}, with room for {room}");
+            }
+        }
         nobody_is_left("room");
-        // No gap below that is left.
-        let old = set_limit(highest + 1);
-        let fill = || std::fs::File::open("/dev/null");
-        let fillers: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
-        set_limit(old);
-        let before = count::handles();
-        let mut started = 0;
-        for room in 0..24 {
-            let old = set_limit(highest + 1 + room);
-            let mut command = supervised("room", ["spawn=daemon=600", "exit=3"]);
-            command.stderr(Stdio::inherit());
-            let result = command.stdin(Stdio::inherit()).status();
-            set_limit(old);
-            match result {
-                Ok(status) => {
-                    assert_eq!(status.code(), Some(3), "with room for {room}");
-                    started += 1;
-                }
-                Err(error) => {
-                    eprintln!("{room}: {error}");
-                    assert_eq!(started, 0, "{error}, with room for {room}");
-                    let raw = error.raw_os_error();
-                    assert_eq!(raw, Some(libc::EMFILE), "{error}, with room for {room}");
-                }
+        watchdog::until("every handle is closed", || count::handles() <= before);
+    }
+    assert!(started > 0);
+    drop(fillers);
+}
+
+#[isolated_test]
+fn a_process_limit_is_an_error_and_leaves_nothing() {
+    if cannot_supervise() {
+        return;
+    }
+    if !is_root() {
+        return skipped("only root can become a user who has no other processes");
+    }
+    // Only this thread; no other process has that user.
+    let user = 3_000_000 + std::process::id();
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+    for room in 1..=5 {
+        let limit = libc::rlimit { rlim_cur: room, rlim_max: 4096 };
+        // SAFETY: a live value.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+        match supervised("processes", ["exit=3"]).status() {
+            Ok(status) => assert_eq!(status.code(), Some(3)),
+            Err(error) => {
+                eprintln!("{room}: {error}");
+                let raw = error.raw_os_error();
+                assert_eq!(raw, Some(libc::EAGAIN), "{error}, with room for {room}");
             }
-            nobody_is_left("room");
-            watchdog::until("every handle is closed", || count::handles() <= before);
         }
-        assert!(started > 0);
-        drop(fillers);
-    });
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+    }
 }
 
-#[test]
-fn a_user_who_has_no_processes_left_is_told_so_and_nothing_stays() {
-    isolate::isolated(
-        "trees_hostile::a_user_who_has_no_processes_left_is_told_so_and_nothing_stays",
-        || {
-            let _watch = watchdog::watch();
-            if cannot_supervise() {
-                return;
-            }
-            if !is_root() {
-                return skipped("only root can become a user who has no other processes");
-            }
-            // Only this thread; it becomes a user whom nobody else is.
-            let user = 3_000_000 + std::process::id();
-            // SAFETY: numbers.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
-            for room in 1..=5 {
-                let limit = libc::rlimit { rlim_cur: room, rlim_max: 4096 };
-                // SAFETY: a live value.
-                assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
-                match supervised("processes", ["exit=3"]).status() {
-                    Ok(status) => assert_eq!(status.code(), Some(3)),
-                    Err(error) => {
-                        eprintln!("{room}: {error}");
-                        let raw = error.raw_os_error();
-                        assert_eq!(raw, Some(libc::EAGAIN), "{error}, with room for {room}");
-                    }
-                }
-                watchdog::until("everyone is reaped", || count::children().is_empty());
-            }
-        },
-    );
-}
-
-#[test]
-fn who_kills_both_supervisors_at_once_does_not_free_the_command() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn killing_both_supervisors_at_once_does_not_free_the_command() {
     if cannot_supervise() {
         return;
     }
@@ -184,25 +168,19 @@ fn who_kills_both_supervisors_at_once_does_not_free_the_command() {
     watchdog::until("the command has ended", || !alive::is_running(pid));
 }
 
-#[test]
-fn the_end_of_a_command_is_no_hangup_for_its_host() {
-    isolate::isolated_in_a_session(
-        "trees_hostile::the_end_of_a_command_is_no_hangup_for_its_host",
-        || {
-            let _watch = watchdog::watch();
-            if cannot_supervise() {
-                return;
-            }
-            // Somebody of the group is stopped while the last one ends whose parent is in another group: then the
-            // kernel ends a group that nobody in its session waits for.
-            let stopped = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
-            stopped.signal(Signal::STOP).unwrap();
-            watchdog::until("it is stopped", || alive::state(stopped.id()) == Some('T'));
-            assert_eq!(supervised("hangup", ["exit=7"]).status().unwrap().code(), Some(7));
-            nobody_supervises();
-            assert_eq!(alive::state(stopped.id()), Some('T'));
-        },
-    );
+#[isolated_test(in_a_session)]
+fn the_exit_of_a_command_sends_no_sighup_to_its_host() {
+    if cannot_supervise() {
+        return;
+    }
+    // Somebody of the group is stopped while the last one ends whose parent is in another group: then the
+    // kernel ends a group that nobody in its session waits for.
+    let stopped = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
+    stopped.signal(Signal::STOP).unwrap();
+    watchdog::until("it is stopped", || alive::state(stopped.id()) == Some('T'));
+    assert_eq!(supervised("hangup", ["exit=7"]).status().unwrap().code(), Some(7));
+    nobody_supervises();
+    assert_eq!(alive::state(stopped.id()), Some('T'));
 }
 
 #[track_caller]
@@ -211,9 +189,8 @@ fn nobody_supervises() {
     watchdog::until("nobody supervises", || alive::supervisors(host).is_empty());
 }
 
-#[test]
-fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn nested_cgroups_are_part_of_the_tree() {
     let script =
         "top=$(grep cgroup2 /proc/mounts | head -n 1 | cut -d' ' -f2); test -n \"$top\" || exit 5
         cd \"$top/$(grep ^0:: /proc/self/cgroup | cut -d: -f3)\" && mkdir -p a/b || exit 5
@@ -232,39 +209,32 @@ fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
     watchdog::until("nobody is left", || alive::marked(MARK, "below").is_empty());
 }
 
-#[test]
-fn a_user_with_too_many_handles_on_their_way_is_told_so() {
-    isolate::isolated(
-        "trees_hostile::a_user_with_too_many_handles_on_their_way_is_told_so",
-        || {
-            let _watch = watchdog::watch();
-            if cannot_supervise() {
-                return;
-            }
-            if !is_root() {
-                return skipped("only root can become a user who has no other handles");
-            }
-            let user = 3_000_000 + std::process::id();
-            // SAFETY: numbers; only this thread becomes that user.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
-            let limit = libc::rlimit { rlim_cur: 64, rlim_max: 4096 };
-            // SAFETY: a live value.
-            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-            // Two messages of sixty that nobody takes.
-            let (from, _to) = std::os::unix::net::UnixStream::pair().unwrap();
-            for _ in 0..2 {
-                let handles = [std::os::fd::AsFd::as_fd(&from); 60];
-                let mut space =
-                    [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(60))];
-                let mut rights = rustix::net::SendAncillaryBuffer::new(&mut space);
-                assert!(rights.push(rustix::net::SendAncillaryMessage::ScmRights(&handles)));
-                let part = [std::io::IoSlice::new(b"x")];
-                let flags = rustix::net::SendFlags::empty();
-                rustix::net::sendmsg(&from, &part, &mut rights, flags).unwrap();
-            }
-            let error = supervised("rights", ["wait=600"]).spawn().unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::ETOOMANYREFS), "{error}");
-            nobody_is_left("rights");
-        },
-    );
+#[isolated_test]
+fn too_many_handles_in_flight_is_an_error() {
+    if cannot_supervise() {
+        return;
+    }
+    if !is_root() {
+        return skipped("only root can become a user who has no other handles");
+    }
+    let user = 3_000_000 + std::process::id();
+    // SAFETY: numbers; only this thread becomes that user.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 4096 };
+    // SAFETY: a live value.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    // Two messages of sixty handles each, which are not received.
+    let (from, _to) = std::os::unix::net::UnixStream::pair().unwrap();
+    for _ in 0..2 {
+        let handles = [std::os::fd::AsFd::as_fd(&from); 60];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(60))];
+        let mut rights = rustix::net::SendAncillaryBuffer::new(&mut space);
+        assert!(rights.push(rustix::net::SendAncillaryMessage::ScmRights(&handles)));
+        let part = [std::io::IoSlice::new(b"x")];
+        let flags = rustix::net::SendFlags::empty();
+        rustix::net::sendmsg(&from, &part, &mut rights, flags).unwrap();
+    }
+    let error = supervised("rights", ["wait=600"]).spawn().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ETOOMANYREFS), "{error}");
+    nobody_is_left("rights");
 }

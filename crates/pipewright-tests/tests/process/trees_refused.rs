@@ -1,9 +1,10 @@
-//! Trees in a sandbox that refuses one of the calls that holding them takes, by a real seccomp
-//! filter: they are held by something else, or the start says that they cannot be.
+//! Trees in a sandbox that refuses one of the calls of containment, by a real seccomp filter: they are
+//! contained by another facility, or the start reports that they cannot be.
 
 use std::time::Duration;
 
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::is_forced_off;
 use pipewright_tests::{alive, isolate, watchdog};
 
@@ -12,7 +13,7 @@ use super::refused::refuse;
 
 const MARK: &str = "PIPEWRIGHT_TREES_REFUSED_TEST";
 
-/// Not `ppoll`, without which nothing here can wait. `clone3`: see `everything_works_where_only_...`.
+/// Not `ppoll`, without which nothing here can wait. `clone3`: see `refused::everything_works_without_clone3`.
 const CALLS: [(&str, libc::c_long); 17] = [
     ("memfd_create", libc::SYS_memfd_create),
     ("execveat", libc::SYS_execveat),
@@ -33,7 +34,7 @@ const CALLS: [(&str, libc::c_long); 17] = [
     ("setpgid", libc::SYS_setpgid),
 ];
 
-/// Fails by panicking.
+/// Checks containment, and panics if it fails.
 fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
     let tree = |acts: &[&str]| {
         let mut command = puppet(acts);
@@ -51,7 +52,7 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
         }
     }
     let held = tree(&["exit=0"]).output().unwrap().containment;
-    // What leaves a group is out of reach, where no signal can be sent to it: it ends by itself.
+    // A process that leaves its group is out of reach, and ends by itself.
     let (daemon, killed) =
         if held == Containment::Group { ("daemon=0.5", 0) } else { ("daemon=600", 1) };
     let output = tree(&[daemon, "exit=3"]).output().unwrap();
@@ -66,48 +67,41 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
 
 const REFUSED: &str = "PIPEWRIGHT_REFUSED_CALL";
 
-/// The same in processes that are refused one call each.
-fn everywhere(test: &str, errno: i32) {
-    isolate::isolated(test, || {
-        if let Ok(name) = std::env::var(REFUSED) {
-            let _watch = watchdog::watch_for(Duration::from_secs(60));
-            let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
-            refuse(&[call], errno);
-            return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+/// Runs the same in processes that are refused one call each.
+fn everywhere(errno: i32) {
+    if let Ok(name) = std::env::var(REFUSED) {
+        let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
+        refuse(&[call], errno);
+        return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+    }
+    let whole = puppet(["exit=0"]).contain(Contain::Tree).output().unwrap();
+    let mut failed = Vec::new();
+    for (name, _) in CALLS {
+        if name == "kill" && is_forced_off("pidfd") {
+            // No process could be killed at all.
+            continue;
         }
-        let whole = puppet(["exit=0"]).contain(Contain::Tree).output().unwrap();
-        let mut failed = Vec::new();
-        for (name, _) in CALLS {
-            if name == "kill" && is_forced_off("pidfd") {
-                // Nobody could be killed at all.
-                continue;
-            }
-            if name == "setpgid" && whole.containment == Containment::Group {
-                // It is all there is, and none could be made.
-                continue;
-            }
-            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(REFUSED, name);
-            if !command.status().unwrap().success() {
-                failed.push(name);
-            }
+        if name == "setpgid" && whole.containment == Containment::Group {
+            // The group is the only containment, and cannot be made without it.
+            continue;
         }
-        assert!(failed.is_empty(), "{failed:?}");
-    });
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command
+            .args([isolate::current_test().as_str(), "--exact", "--nocapture", "--test-threads=1"])
+            .env(REFUSED, name);
+        if !command.status().unwrap().success() {
+            failed.push(name);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
-#[test]
-fn trees_are_held_or_it_is_said_where_a_call_is_not_known() {
-    everywhere(
-        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_not_known",
-        libc::ENOSYS,
-    );
+#[isolated_test]
+fn trees_are_contained_or_reported_if_a_call_fails_with_enosys() {
+    everywhere(libc::ENOSYS);
 }
 
-#[test]
-fn trees_are_held_or_it_is_said_where_a_call_is_forbidden() {
-    everywhere(
-        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_forbidden",
-        libc::EPERM,
-    );
+#[isolated_test]
+fn trees_are_contained_or_reported_if_a_call_fails_with_eperm() {
+    everywhere(libc::EPERM);
 }

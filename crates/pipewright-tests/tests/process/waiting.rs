@@ -5,13 +5,12 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, Outcome, Signal, Stdio};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 
 use super::{ended_by, puppet};
 
-#[test]
+#[watched_test]
 fn one_thread_waits_while_another_kills() {
-    let _watch = watchdog::watch();
     let child = puppet(["wait=600"]).spawn().unwrap();
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
@@ -26,9 +25,8 @@ fn one_thread_waits_while_another_kills() {
 }
 
 #[cfg(unix)]
-#[test]
-fn every_way_to_end_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn every_kind_of_exit_is_reported() {
     for code in [0, 1, 42, 255] {
         let capture = puppet([format!("exit={code}")]).capture().unwrap();
         assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(code)));
@@ -47,9 +45,8 @@ fn every_way_to_end_is_told() {
 }
 
 #[cfg(unix)]
-#[test]
-fn usage_is_told() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn usage_is_reported() {
     let capture = Command::new("sh")
         .args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
         .capture()
@@ -60,21 +57,17 @@ fn usage_is_told() {
 }
 
 #[cfg(unix)]
-#[test]
-fn peak_memory_is_told_where_it_is_more_than_our_own() {
-    isolate::isolated("waiting::peak_memory_is_told_where_it_is_more_than_our_own", || {
-        let _watch = watchdog::watch();
-        let script = "x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
-        let capture = Command::new("sh").args(["-c", script]).capture().unwrap();
-        let peak = capture.usage.unwrap().peak_rss_bytes;
-        assert!(peak.is_some_and(|bytes| bytes > 90_000_000), "{peak:?}");
-    });
+#[isolated_test]
+fn peak_memory_is_reported_if_above_our_own() {
+    let script = "x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
+    let capture = Command::new("sh").args(["-c", script]).capture().unwrap();
+    let peak = capture.usage.unwrap().peak_rss_bytes;
+    assert!(peak.is_some_and(|bytes| bytes > 90_000_000), "{peak:?}");
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
-    let _watch = watchdog::watch();
     let memory = vec![1_u8; 100 << 20];
     let capture = Command::new("true").capture().unwrap();
     let peak = capture.usage.unwrap().peak_rss_bytes;
@@ -82,9 +75,8 @@ fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
     assert_eq!(memory[memory.len() / 2], 1);
 }
 
-#[test]
+#[watched_test]
 fn elapsed_is_at_least_what_the_child_took() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let capture = puppet(["wait=0.2"]).capture().unwrap();
     assert!(capture.elapsed >= Duration::from_millis(200));
@@ -92,9 +84,8 @@ fn elapsed_is_at_least_what_the_child_took() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_signal_reaches_only_the_child() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["spawn=wait=0.3;out=grandchild", "out=child ", "wait=600"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -110,11 +101,10 @@ fn a_signal_reaches_only_the_child() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn exec_replaces_the_process() {
-    let _watch = watchdog::watch();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["waiting::becomes_another_program", "--exact", "--nocapture", "--ignored"]);
+    command.args(["waiting::execs_another_program", "--exact", "--nocapture", "--ignored"]);
     let text = command.env("PIPEWRIGHT_EXEC", "1").read().unwrap();
     assert!(text.ends_with("another program"), "{text}");
     let error = Command::new("/no/such/program").exec();
@@ -122,23 +112,19 @@ fn exec_replaces_the_process() {
 }
 
 #[cfg(unix)]
-#[test]
-fn who_lives_on_after_an_exec_can_write_to_who_has_gone() {
-    isolate::isolated("waiting::who_lives_on_after_an_exec_can_write_to_who_has_gone", || {
-        let _watch = watchdog::watch();
-        let error = Command::new("/no/such/program").exec();
-        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        let (reader, mut writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
-        drop(reader);
-        let error = writer.write(b"x").unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
-    });
+#[isolated_test]
+fn a_grandchild_can_write_after_the_parents_exec() {
+    let error = Command::new("/no/such/program").exec();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    let (reader, mut writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
+    drop(reader);
+    let error = writer.write(b"x").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
 #[cfg(unix)]
-#[test]
-fn exec_refuses_what_takes_somebody_who_stays() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn exec_refuses_options_that_need_a_parent() {
     // Of a program that is not there: one that is would replace this.
     let words = |change: fn(&mut Command) -> &mut Command| {
         let error = change(&mut Command::new("/no/such/program")).exec();
@@ -156,11 +142,11 @@ fn exec_refuses_what_takes_somebody_who_stays() {
     assert!(said.ends_with("it has a timeout or a cancel token, and nobody to heed it"), "{said}");
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(unix)]
-#[test]
+#[watched_test]
 #[ignore = "replaces the test program: only for exec_replaces_the_process"]
-fn becomes_another_program() {
+fn execs_another_program() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     panic!("{}", Command::new("printf").arg("another program").exec());
 }

@@ -130,7 +130,7 @@ fn shortest_circle<'a>(start: &'a String, arrows: &'a Arrows) -> Option<Vec<&'a 
 }
 
 #[test]
-fn rooms_of_the_platform_crate_use_only_those_below_them() {
+fn rooms_of_the_platform_crate_use_only_lower_rooms() {
     let mut offenders = Vec::new();
     for ((from, to), files) in arrows("pipewright-os", 1) {
         let row = ROOMS.iter().find(|(room, _)| *room == from);
@@ -178,7 +178,7 @@ fn folders_of_the_disk_and_channel_rooms_have_no_circle_inside() {
 }
 
 #[test]
-fn a_circle_is_found_and_a_chain_is_none() {
+fn cycles_are_found_and_chains_are_not() {
     let arrow =
         |(from, to): (&str, &str)| ((from.to_owned(), to.to_owned()), vec![format!("{from}.rs")]);
     let chain = [("a", "b"), ("b", "c"), ("a", "c")];

@@ -338,7 +338,7 @@ fn literal(text: &str) -> Option<usize> {
 }
 
 #[test]
-fn paths_are_read_with_their_imports_and_without_tests_and_texts() {
+fn paths_resolve_imports_and_skip_tests_and_strings() {
     let text = r##"
 //! See [`crate::doc::Link`].
 use crate::base::{pipe::{self, Mode as M}, wait};

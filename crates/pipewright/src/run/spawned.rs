@@ -159,9 +159,7 @@ impl<P: Owner> SpawnedRun<P> {
     /// Closes the piped stdin that the caller has not taken.
     pub(crate) fn close_stdin(&self, stdin: Option<&PipeWriter>) -> Result<(), Error> {
         match stdin {
-            Some(stdin) => {
-                stdin.close().map_err(|error| self.cannot("close the input of", error))
-            }
+            Some(stdin) => stdin.close().map_err(|error| self.cannot("close the input of", error)),
             None => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! What differs from std, as the documentation of `pipewright::process` lists it, and what its
-//! everything-else method reaches.
+//! Differences from std, as the documentation of `pipewright::process` lists them, and the options of
+//! `extended`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,49 +8,42 @@ use std::time::Duration;
 
 use pipewright::process::unix::CommandExt as _;
 use pipewright::process::{Command, Stdio};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{count, watchdog};
 
-#[test]
-fn an_error_has_no_number_of_its_own() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn an_error_has_no_raw_os_error() {
     let theirs = std::process::Command::new("/no/such/program").spawn().unwrap_err();
     let ours = Command::new("/no/such/program").spawn().unwrap_err();
     assert_eq!((theirs.raw_os_error(), ours.raw_os_error()), (Some(libc::ENOENT), None));
 }
 
-#[test]
+#[isolated_test]
 fn a_dropped_child_leaves_no_zombie() {
-    isolate::isolated("std_process::differs::a_dropped_child_leaves_no_zombie", || {
-        let _watch = watchdog::watch();
-        drop(Command::new("true").spawn().unwrap());
-        watchdog::until("the child is reaped", || count::children().is_empty());
-        let theirs = std::process::Command::new("true").spawn().unwrap();
-        watchdog::until("std leaves a zombie", || count::zombies() == [theirs.id()]);
-        // Reaped, for the harness.
-        let mut theirs = theirs;
-        theirs.wait().unwrap();
-    });
+    drop(Command::new("true").spawn().unwrap());
+    watchdog::until("the child is reaped", || count::children().is_empty());
+    let theirs = std::process::Command::new("true").spawn().unwrap();
+    watchdog::until("std leaves a zombie", || count::zombies() == [theirs.id()]);
+    // Reaped, for the harness.
+    let mut theirs = theirs;
+    theirs.wait().unwrap();
 }
 
-#[test]
-fn a_child_holds_a_handle_that_std_has_not() {
-    isolate::isolated("std_process::differs::a_child_holds_a_handle_that_std_has_not", || {
-        let _watch = watchdog::watch();
-        let before = count::handles();
-        let mut theirs = std::process::Command::new("true").spawn().unwrap();
-        assert_eq!(count::handles(), before);
-        theirs.wait().unwrap();
-        let ours = Command::new("true").spawn().unwrap();
-        let expected = if pipewright_tests::skip::is_forced_off("pidfd") { 0 } else { 1 };
-        assert_eq!(count::handles(), before + expected);
-        drop(ours);
-        watchdog::until("it is closed", || count::handles() == before);
-    });
+#[isolated_test]
+fn a_child_holds_one_more_handle_than_in_std() {
+    let before = count::handles();
+    let mut theirs = std::process::Command::new("true").spawn().unwrap();
+    assert_eq!(count::handles(), before);
+    theirs.wait().unwrap();
+    let ours = Command::new("true").spawn().unwrap();
+    let expected = if pipewright_tests::skip::is_forced_off("pidfd") { 0 } else { 1 };
+    assert_eq!(count::handles(), before + expected);
+    drop(ours);
+    watchdog::until("it is closed", || count::handles() == before);
 }
 
-#[test]
-fn a_program_that_is_written_to_is_tried_again() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_busy_program_is_retried() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program");
     fs::copy("/bin/true", &path).unwrap();
@@ -63,9 +56,8 @@ fn a_program_that_is_written_to_is_tried_again() {
     assert!(Command::new(&path).status().unwrap().success());
 }
 
-#[test]
-fn a_script_without_its_first_line_is_never_given_to_a_shell() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_script_without_a_shebang_is_never_run_by_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("script");
     let mut file = fs::File::create(&path).unwrap();
@@ -88,38 +80,34 @@ fn a_script_without_its_first_line_is_never_given_to_a_shell() {
     assert!(inside.to_string().ends_with("not in a format that can be executed"), "{inside}");
 }
 
-#[test]
+#[watched_test]
 fn status_drains_streams_that_are_piped() {
-    let _watch = watchdog::watch();
     let mut command = Command::new("sh");
     // More than a pipe holds: with std it would wait for ever.
     command.args(["-c", "head -c 300000 /dev/zero; exit 6"]).stdout(Stdio::piped());
     assert_eq!(command.status().unwrap().code(), Some(6));
 }
 
-#[test]
+#[watched_test]
 fn exec_with_a_piped_stream_is_refused() {
-    let _watch = watchdog::watch();
     let error = Command::new("true").stdout(Stdio::piped()).exec();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_command_with_a_user_is_not_forked() {
     if !pipewright_tests::skip::is_root() {
         pipewright_tests::skip::skipped("only root becomes another user");
         return;
     }
-    let _watch = watchdog::watch();
     let output = Command::new("id").arg("-u").uid(65534).gid(65534).output().unwrap();
     assert_eq!(output.stdout, b"65534\n");
     let groups = Command::new("id").arg("-G").uid(65534).gid(65534).output().unwrap();
     assert_eq!(groups.stdout, b"65534\n", "the groups of root are gone");
 }
 
-#[test]
-fn what_is_set_on_the_extended_command_holds() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn options_of_the_extended_command_apply() {
     let mut command = Command::new("sleep");
     command.arg("60").extended().timeout(Duration::from_millis(50));
     assert!(!command.status().unwrap().success());
@@ -130,9 +118,8 @@ fn what_is_set_on_the_extended_command_holds() {
     assert_eq!(limited.output().unwrap().stdout, b"1\n2\n");
 }
 
-#[test]
+#[watched_test]
 fn commands_and_children_convert_both_ways() {
-    let _watch = watchdog::watch();
     let mut theirs = std::process::Command::new("sh");
     theirs.args(["-c", "echo $A; pwd"]).env("A", "1").current_dir("/");
     let mut ours = Command::from(theirs);
@@ -150,7 +137,7 @@ fn commands_and_children_convert_both_ways() {
     assert_eq!(Command::from(extended).stdin(Stdio::null()).status().unwrap().code(), Some(0));
 }
 
-/// Runs the calling test again where root may not drop its groups.
+/// Runs the calling test again in a namespace in which root may not drop its groups.
 fn where_groups_stay(test: &str, body: impl FnOnce()) {
     const MARK: &str = "PIPEWRIGHT_WHERE_GROUPS_STAY";
     if std::env::var_os(MARK).is_some() {
@@ -169,11 +156,10 @@ fn where_groups_stay(test: &str, body: impl FnOnce()) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-#[test]
-fn groups_that_may_not_be_dropped_are_kept_as_std_keeps_them() {
-    let test = "std_process::differs::groups_that_may_not_be_dropped_are_kept_as_std_keeps_them";
+#[watched_test]
+fn groups_that_cannot_be_dropped_are_kept_as_in_std() {
+    let test = "std_process::differs::groups_that_cannot_be_dropped_are_kept_as_in_std";
     where_groups_stay(test, || {
-        let _watch = watchdog::watch();
         let mut theirs = std::process::Command::new("true");
         std::os::unix::process::CommandExt::uid(&mut theirs, 0);
         assert!(theirs.status().unwrap().success());

@@ -1,8 +1,8 @@
-//! Errors have the kind of std's, and the system's number inside.
+//! Errors: the kind is std's, and the system's number is inside.
+
+use pipewright_test_macros::watched_test;
 
 use std::io;
-
-use pipewright_tests::watchdog;
 
 /// Program and setters that cannot be started.
 macro_rules! failures {
@@ -45,9 +45,8 @@ macro_rules! failures {
     }};
 }
 
-#[test]
+#[watched_test]
 fn kinds_are_those_of_std_and_the_number_is_inside() {
-    let _watch = watchdog::watch();
     let (theirs, ours) = (failures!(std::process), failures!(pipewright::process));
     assert_eq!(theirs.len(), ours.len());
     for ((name, theirs), (_, ours)) in theirs.into_iter().zip(ours) {
@@ -61,9 +60,8 @@ fn kinds_are_those_of_std_and_the_number_is_inside() {
     }
 }
 
-#[test]
-fn the_error_inside_tells_what_std_does_not() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn the_inner_error_has_more_facts_than_std() {
     let error = pipewright::process::Command::new("no-such-program").status().unwrap_err();
     assert!(error.to_string().contains("not found in PATH (searched"), "{error}");
     let inside = error.into_inner().unwrap().downcast::<pipewright::Error>().unwrap();

@@ -1,8 +1,8 @@
 //! The Unix extensions: `pre_exec` and its kin.
 
-use std::io;
+use pipewright_test_macros::{isolated_test, watched_test};
 
-use pipewright_tests::{isolate, watchdog};
+use std::io;
 
 use super::{pretty_eq, same_with_both};
 
@@ -48,7 +48,7 @@ macro_rules! program {
                 Ok(vec![format!("{text} {} {again}", output.status)])
             }
 
-            pub(super) fn errors_of_closures_come_back_as_they_are() -> Said {
+            pub(super) fn errors_of_closures_are_returned_unchanged() -> Said {
                 let mut said = Vec::new();
                 for errno in [libc::EPERM, libc::ENOENT, libc::ETXTBSY, libc::ERANGE] {
                     let mut command = Command::new("true");
@@ -85,7 +85,7 @@ macro_rules! program {
                 Ok(vec![format!("{:?}", command.output()?)])
             }
 
-            pub(super) fn a_program_that_is_missing_is_told_after_the_closures() -> Said {
+            pub(super) fn a_missing_program_is_reported_after_the_closures_ran() -> Said {
                 let mut command = Command::new("/no/such/program");
                 // SAFETY: it does nothing.
                 unsafe { command.pre_exec(|| Ok(())) };
@@ -93,7 +93,7 @@ macro_rules! program {
             }
 
             #[allow(deprecated, reason = "std has it, so we have it")]
-            pub(super) fn before_exec_is_still_there() -> Said {
+            pub(super) fn before_exec_exists() -> Said {
                 let mut command = Command::new("true");
                 // SAFETY: as pre_exec.
                 unsafe { command.before_exec(say("before")) };
@@ -110,7 +110,7 @@ macro_rules! program {
                 Ok(vec![format!("{own:?}")])
             }
 
-            /// The mask and what is ignored, of a child of a thread that blocks and ignores something.
+            /// Returns the mask and the ignored signals of a child of a thread that blocks and ignores some.
             pub(super) fn signals() -> Said {
                 let mut said = Vec::new();
                 for fork in [false, true] {
@@ -156,61 +156,46 @@ program!(with_pipewright, pipewright::process, pipewright::process::unix);
 
 same_with_both! {
     closures_run_in_order_with_everything_in_place
-    errors_of_closures_come_back_as_they_are
+    errors_of_closures_are_returned_unchanged
     closures_may_change_stdio_and_the_mask
-    a_program_that_is_missing_is_told_after_the_closures
-    before_exec_is_still_there
+    a_missing_program_is_reported_after_the_closures_ran
+    before_exec_exists
     generic_code_takes_the_trait
     exec_fails
 }
 
-#[test]
+#[isolated_test]
 fn mask_and_ignored_signals_are_those_that_std_gives() {
-    isolate::isolated(
-        "std_process::ext::mask_and_ignored_signals_are_those_that_std_gives",
-        || {
-            let _watch = watchdog::watch();
-            // SAFETY: this process runs nothing but this test.
-            unsafe {
-                libc::signal(libc::SIGHUP, libc::SIG_IGN);
-                let mut blocked = std::mem::zeroed();
-                libc::sigemptyset(&raw mut blocked);
-                libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
-                libc::sigaddset(&raw mut blocked, libc::SIGCHLD);
-                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
-            }
-            let (theirs, ours) =
-                (with_std::signals().unwrap(), with_pipewright::signals().unwrap());
-            assert_eq!(theirs.len(), 6, "{theirs:?}");
-            pretty_eq(&theirs.join("\n"), &ours.join("\n"));
-            let mut own = pipewright::Command::new("cat");
-            let own = own.arg("/proc/self/status").read().unwrap();
-            assert!(
-                own.contains("SigBlk:\t0000000000000000"),
-                "the other command empties the mask: {own}"
-            );
-        },
-    );
+    // SAFETY: this process runs nothing but this test.
+    unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        let mut blocked = std::mem::zeroed();
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
+        libc::sigaddset(&raw mut blocked, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+    }
+    let (theirs, ours) = (with_std::signals().unwrap(), with_pipewright::signals().unwrap());
+    assert_eq!(theirs.len(), 6, "{theirs:?}");
+    pretty_eq(&theirs.join("\n"), &ours.join("\n"));
+    let mut own = pipewright::Command::new("cat");
+    let own = own.arg("/proc/self/status").read().unwrap();
+    assert!(own.contains("SigBlk:\t0000000000000000"), "the other command empties the mask: {own}");
 }
 
-#[test]
+#[isolated_test]
 fn exec_runs_the_closures_and_replaces_the_process() {
-    isolate::isolated("std_process::ext::exec_runs_the_closures_and_replaces_the_process", || {
-        // What the test that waits for this process looks for is said by the program.
-        panic!("{}", with_pipewright::exec_again());
-    });
+    // The program prints the text that the waiting test looks for.
+    panic!("{}", with_pipewright::exec_again());
 }
 
-#[test]
+#[isolated_test]
 fn exec_of_std_does_the_same() {
-    isolate::isolated("std_process::ext::exec_of_std_does_the_same", || {
-        panic!("{}", with_std::exec_again());
-    });
+    panic!("{}", with_std::exec_again());
 }
 
-#[test]
+#[watched_test]
 fn a_panic_in_a_closure_aborts_the_child_alone() {
-    let _watch = watchdog::watch();
     use pipewright::process::unix::{CommandExt as _, ExitStatusExt as _};
     let mut command = pipewright::process::Command::new("true");
     command.stderr(pipewright::process::Stdio::null());
@@ -224,9 +209,8 @@ fn a_panic_in_a_closure_aborts_the_child_alone() {
     assert_eq!(command.status().unwrap().signal(), Some(libc::SIGABRT));
 }
 
-#[test]
+#[watched_test]
 fn closures_go_with_handles_that_are_given_new_numbers() {
-    let _watch = watchdog::watch();
     use pipewright::process::unix::CommandExt as _;
     let (reader, _writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
     for number in 3..20 {
@@ -239,9 +223,8 @@ fn closures_go_with_handles_that_are_given_new_numbers() {
     }
 }
 
-#[test]
-fn a_tree_with_closures_is_held_by_what_needs_no_supervisor_or_refused() {
-    let _watch = watchdog::watch();
+#[watched_test]
+fn a_tree_with_closures_needs_no_supervisor_or_is_refused() {
     use pipewright::process::unix::CommandExt as _;
     let mut command = pipewright::Command::new("true");
     // SAFETY: it does nothing.
@@ -253,9 +236,8 @@ fn a_tree_with_closures_is_held_by_what_needs_no_supervisor_or_refused() {
     assert!(error.to_string().contains("pre_exec"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn closures_are_handed_over_to_std() {
-    let _watch = watchdog::watch();
     use pipewright::process::unix::CommandExt as _;
     let mut command = pipewright::process::Command::new("true");
     // SAFETY: it does nothing.

@@ -9,9 +9,8 @@ mod shown;
 /// Runs each function once with std and once with `pipewright::process`, and compares what they say.
 macro_rules! same_with_both {
     ($($test:ident)*) => {$(
-        #[test]
+        #[pipewright_test_macros::watched_test]
         fn $test() {
-            let _watch = pipewright_tests::watchdog::watch();
             let theirs = with_std::$test().expect("std can do it");
             let ours = with_pipewright::$test().expect("pipewright can do it");
             assert_eq!(theirs.len(), ours.len());

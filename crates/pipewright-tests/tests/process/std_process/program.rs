@@ -32,7 +32,7 @@ macro_rules! program {
                 let Output { status, stdout, stderr } =
                     Command::new("sh").args(["-c", "echo out; echo err >&2; exit 4"]).output()?;
                 let built = Output { status, stdout: stdout.clone(), stderr: stderr.clone() };
-                // A third party that knows std only.
+                // Code of others that knows only std.
                 fn takes_std(output: std::process::Output) -> std::process::ExitStatus {
                     output.status
                 }
@@ -198,7 +198,7 @@ macro_rules! program {
                 Ok(said.to_vec())
             }
 
-            pub(super) fn handles_are_inherited_as_the_system_has_it() -> Said {
+            pub(super) fn handles_are_inherited_as_in_std() -> Said {
                 let file = tempfile::tempfile()?;
                 // SAFETY: numbers; the copy is ours. Not close-on-exec.
                 let kept = unsafe { libc::dup(file.as_raw_fd()) };
@@ -227,7 +227,7 @@ macro_rules! program {
                 Ok(vec![format!("{one:?} {two:?} {}", command.status()?)])
             }
 
-            pub(super) fn what_else_is_there() -> Said {
+            pub(super) fn other_items_exist() -> Said {
                 fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
                 fn survives_panics<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
                 goes_anywhere::<(Command, Child, Stdio, Output)>();
@@ -256,8 +256,8 @@ same_with_both! {
     getters_and_iterators
     the_environment_of_the_child
     closures_and_generic_functions
-    handles_are_inherited_as_the_system_has_it
+    handles_are_inherited_as_in_std
     relative_programs_are_found_in_the_childs_directory
     a_command_runs_again_and_again
-    what_else_is_there
+    other_items_exist
 }

@@ -1,6 +1,6 @@
 //! `Debug` is std's.
 
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::pretty_eq;
 
@@ -35,9 +35,8 @@ macro_rules! shown {
     }};
 }
 
-#[test]
+#[watched_test]
 fn commands_are_shown_as_std_shows_them() {
-    let _watch = watchdog::watch();
     let theirs = shown!(std::process, std::os::unix::process);
     let ours = shown!(pipewright::process, pipewright::process::unix);
     for (theirs, ours) in theirs.iter().flatten().zip(ours.iter().flatten()) {
@@ -45,7 +44,7 @@ fn commands_are_shown_as_std_shows_them() {
     }
 }
 
-#[test]
+#[watched_test]
 fn secrets_are_not_shown() {
     let mut command = pipewright::process::Command::new("login");
     command.arg("--password").extended().secret_arg("hunter2");

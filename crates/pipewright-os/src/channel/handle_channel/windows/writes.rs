@@ -98,7 +98,8 @@ impl Writes {
         let room = room(self.file.as_handle());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // removed from here or dropped, which happens before they are.
-        let write = unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
+        let write =
+            unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
         if write.result().is_some() {
             // A write that could not be started does not set the event.
             self.event.raise();

@@ -1,0 +1,235 @@
+//! Classes of operations: each agrees with the kernel's own tracepoint, filesystem by filesystem.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use pipewright_disk::{Access, BackendKind, Class, DiskFile, Engine, EngineOptions, Operation};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::encrypt::encrypted_folder;
+use pipewright_tests::mounts::{
+    Mounted, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
+};
+use pipewright_tests::oracle::Oracle;
+use pipewright_tests::skip::skipped;
+
+use super::{folder, pattern};
+
+const OPERATIONS: usize = 200;
+const BLOCK: usize = 4096;
+/// A distance at which the kernel does not read ahead to the next operation.
+const STRIDE: usize = 4 * BLOCK;
+const MIB: u64 = 1 << 20;
+
+/// The state of the file that an operation meets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Case {
+    ReadCached,
+    ReadCold,
+    ReadDirect,
+    Overwrite,
+    Extend,
+    OverwriteDirect,
+    ExtendDirect,
+    PreallocatedDirect,
+    HoleDirect,
+    Sync,
+    Preallocate,
+}
+
+const CASES: [Case; 11] = [
+    Case::ReadCached,
+    Case::ReadCold,
+    Case::ReadDirect,
+    Case::Overwrite,
+    Case::Extend,
+    Case::OverwriteDirect,
+    Case::ExtendDirect,
+    Case::PreallocatedDirect,
+    Case::HoleDirect,
+    Case::Sync,
+    Case::Preallocate,
+];
+
+/// Creates the file of a case, in the state that the case needs.
+fn prepare(folder: &Path, case: Case) -> Result<DiskFile, String> {
+    let path = folder.join(format!("{case:?}"));
+    let direct = format!("{case:?}").ends_with("Direct");
+    let full = OPERATIONS * STRIDE;
+    let content = match case {
+        Case::Extend | Case::ExtendDirect | Case::PreallocatedDirect | Case::HoleDirect => {
+            Vec::new()
+        }
+        _ => pattern(full),
+    };
+    std::fs::write(&path, content).map_err(|error| error.to_string())?;
+    let file = std::fs::File::open(&path).map_err(|error| error.to_string())?;
+    file.sync_all().map_err(|error| error.to_string())?;
+    let access = if case == Case::ReadCold { Access::Random } else { Access::Normal };
+    let mut options = DiskFile::options().read(true).write(true).direct(direct).access(access);
+    if case == Case::PreallocatedDirect {
+        options = options.preallocate(full as u64);
+    }
+    let file = options.open(&path).map_err(|error| error.to_string())?;
+    if case == Case::HoleDirect {
+        file.set_len(full as u64).map_err(|error| error.to_string())?;
+    }
+    if case != Case::ReadCached && case != Case::Overwrite {
+        file.forget_cache().map_err(|error| error.to_string())?;
+    }
+    Ok(file)
+}
+
+fn operation(file: &DiskFile, case: Case, number: usize) -> Operation {
+    let buffer = file.buffer(BLOCK).unwrap();
+    let (near, far) = ((number * BLOCK) as u64, (number * STRIDE) as u64);
+    match case {
+        Case::ReadCached | Case::ReadCold | Case::ReadDirect => {
+            Operation::read_exact_at(file, buffer, far)
+        }
+        Case::Extend | Case::ExtendDirect => Operation::write_all_at(file, buffer, near),
+        Case::Sync => Operation::sync_data(file),
+        Case::Preallocate => Operation::preallocate(file, far, STRIDE as u64),
+        _ => Operation::write_all_at(file, buffer, far),
+    }
+}
+
+/// Checks that exactly those operations have class `Worker` that the kernel handed to a thread.
+fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
+    let file = match prepare(folder, case) {
+        Ok(file) => file,
+        Err(why) => return skipped(&format!("{name}: {case:?}: {why}")),
+    };
+    let options = EngineOptions {
+        backend: BackendKind::Uring,
+        depth: OPERATIONS,
+        classes: true,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    let mut engine = Engine::new(options).unwrap();
+    oracle.handed_over();
+    for number in 0..OPERATIONS {
+        // All are queued before one is taken back, so each is known to the kernel by its own number.
+        engine.queue(operation(&file, case, number)).unwrap();
+    }
+    engine.submit().unwrap();
+    let (mut workers, mut counts) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
+    while let Some(done) = engine.next().unwrap() {
+        let completion = match done.result {
+            Ok(completion) => completion,
+            Err(error) if case == Case::Preallocate => {
+                return skipped(&format!("{name}: {case:?}: {error}"));
+            }
+            Err(error) => panic!("{name}: {case:?}: {error}"),
+        };
+        let class = completion.class;
+        *counts
+            .entry(class.map_or("unknown".to_owned(), |class| class.to_string()))
+            .or_default() += 1;
+        if class == Some(Class::Worker) {
+            workers.insert(done.id.number());
+        }
+    }
+    let told: BTreeSet<u64> = oracle.handed_over().into_iter().collect();
+    println!("{name:<8} {case:<18} {counts:?}", case = format!("{case:?}"));
+    assert!(!counts.contains_key("unknown"), "{name}: {case:?}: {counts:?}");
+    assert_eq!(workers, told, "{name}: {case:?}: {counts:?}, and the kernel says {}", told.len());
+}
+
+fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[Case]) {
+    for case in cases {
+        agree(oracle, name, folder, *case);
+    }
+}
+
+/// A folder seen through a program.
+fn fuse(folder: &Path, below: &Path) -> Result<Mounted, String> {
+    let (there, place) = (below.join("behind"), folder.join("fuse"));
+    for made in [&there, &place] {
+        std::fs::create_dir_all(made).map_err(|error| error.to_string())?;
+    }
+    run("bindfs", &[&there, &place])?;
+    Ok(Mounted::at(place))
+}
+
+#[watched_test]
+fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
+    let folder = folder();
+    let backend = BackendKind::Uring;
+    if super::engine(EngineOptions { backend, ..Default::default() }).is_none() {
+        return;
+    }
+    let path = folder.path().join("alone");
+    std::fs::write(&path, pattern(BLOCK)).unwrap();
+    let file = DiskFile::options().read(true).write(true).open(&path).unwrap();
+    for classes in [false, true] {
+        // Its thread is new: the workers that the kernel gives to one stay for some time.
+        let work = || {
+            let options = EngineOptions { backend, classes, ..Default::default() };
+            let mut engine = Engine::new(options).unwrap();
+            // The kernel hands either to a worker, if it comes by the ring.
+            let written =
+                engine.write_all_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
+            let synced = engine.sync_all(&file).result.unwrap();
+            assert_eq!((written.bytes, written.order, synced.order), (BLOCK, 0, 1));
+            let class = classes.then_some(Class::Worker);
+            assert_eq!(synced.class, class);
+            assert_eq!(pipewright_os::disk::thread_usage::kernel_workers() > Some(0), classes);
+            let read = engine.read_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
+            assert_eq!((read.bytes, read.order), (BLOCK, 2));
+            assert_eq!(read.class.is_some(), classes);
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+}
+
+#[isolated_test(limit = std::time::Duration::from_secs(300))]
+fn the_class_agrees_with_the_kernels_own_tracepoint() {
+    let folder = folder();
+    if let Err(error) =
+        Engine::new(EngineOptions { backend: BackendKind::Uring, ..Default::default() })
+    {
+        return skipped(&error.to_string());
+    }
+    if let Err(why) = private() {
+        return skipped(&why);
+    }
+    let oracle = match Oracle::new(folder.path()) {
+        Ok(oracle) => oracle,
+        Err(why) => return skipped(&why),
+    };
+    let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
+    match disk("ext4", 128 * MIB) {
+        Err(why) => skipped(&format!("ext4, overlay, fuse: {why}")),
+        Ok(ext4) => {
+            on(&oracle, "ext4", ext4.path(), &CASES);
+            match overlay(folder.path(), ext4.path()) {
+                Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
+                Err(why) => skipped(&format!("overlay: {why}")),
+            }
+            match fuse(folder.path(), ext4.path()) {
+                Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
+                Err(why) => skipped(&format!("fuse: {why}")),
+            }
+        }
+    }
+    let secret = |ext4: &Mounted| {
+        let secret = ext4.path().join("secret");
+        encrypted_folder(&secret).map(|()| secret)
+    };
+    let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
+    match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
+        Err(why) => skipped(&format!("fscrypt: {why}")),
+    }
+    for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
+        match disk(kind, bytes) {
+            Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
+            Err(why) => skipped(&format!("{kind}: {why}")),
+        }
+    }
+    match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
+        Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
+        Err(why) => skipped(&format!("tmpfs: {why}")),
+    }
+}

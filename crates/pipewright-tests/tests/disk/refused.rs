@@ -1,0 +1,185 @@
+//! Kernels that refuse asynchronous I/O: the ladder goes down, says why, and everything works.
+
+use pipewright_disk::{
+    BackendKind, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, UnavailableBackend,
+    UnavailableReason,
+};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::refuse::refuse;
+use pipewright_tests::skip::{is_forced_off, skipped};
+
+use super::{file_with, folder, pattern};
+
+const BYTES: usize = 1 << 20;
+
+/// Runs a little of everything on the backend that the ladder chooses.
+fn everything_works() -> (BackendKind, Vec<UnavailableBackend>) {
+    let folder = folder();
+    let content = pattern(BYTES);
+    let mut engine = Engine::new(EngineOptions::default()).unwrap();
+    let shared = SharedEngine::new(EngineOptions::default()).unwrap();
+    assert_eq!(
+        (shared.backend(), shared.unavailable_backends()),
+        (engine.backend(), engine.unavailable_backends())
+    );
+    for direct in [false, true] {
+        let file = file_with(&folder, "works", &[], direct);
+        let mut buffer = file.buffer(BYTES).unwrap();
+        buffer.copy_from_slice(&content);
+        let done = engine.write_all_at(&file, buffer, 0);
+        assert_eq!(done.result.unwrap().bytes, BYTES);
+        engine.sync_all(&file).result.unwrap();
+        let done = shared.read_exact_at(&file, done.buffer, 0).wait();
+        assert_eq!(done.result.unwrap().bytes, BYTES);
+        assert!(done.buffer[..] == content);
+        file.forget_cache().unwrap();
+        for block in 0..100 {
+            let buffer = file.buffer(4096).unwrap();
+            engine.queue(Operation::read_exact_at(&file, buffer, block * 4096)).unwrap();
+        }
+        while let Some(done) = engine.next().unwrap() {
+            done.result.unwrap();
+        }
+        shared.preallocate(&file, 0, 2 * BYTES as u64).wait().result.unwrap();
+        shared.sync_data(&file).wait().result.unwrap();
+    }
+    (engine.backend(), engine.unavailable_backends().to_vec())
+}
+
+/// Refuses these calls to this process, and checks the steps of the ladder.
+fn where_refused(
+    calls: &[libc::c_long],
+    errno: i32,
+    expected: &[(BackendKind, UnavailableReason)],
+) {
+    refuse(calls, errno);
+    let (backend, steps) = everything_works();
+    let told: Vec<_> = steps.iter().map(|step| (step.backend, step.reason)).collect();
+    if is_forced_off("io_uring") {
+        assert_eq!(told[0], (BackendKind::Uring, UnavailableReason::LeftOut));
+    } else {
+        assert_eq!(told, expected);
+        let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
+        assert_eq!(backend, next);
+    }
+    // A request for it by name returns the reason.
+    let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
+    let error = Engine::new(asked).unwrap_err();
+    let reason = told[0].1;
+    assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
+    assert_eq!(error.to_string(), format!("cannot create an engine: {reason}"));
+}
+
+#[isolated_test]
+fn everything_works_without_io_uring() {
+    where_refused(
+        &[libc::SYS_io_uring_setup],
+        libc::EPERM,
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+    );
+}
+
+#[isolated_test]
+fn a_seccomp_filter_with_enosys_is_told_apart_from_an_old_kernel() {
+    where_refused(
+        &[libc::SYS_io_uring_setup],
+        libc::ENOSYS,
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+    );
+}
+
+#[isolated_test]
+fn a_ring_without_io_uring_enter_is_not_used() {
+    where_refused(
+        &[libc::SYS_io_uring_enter],
+        libc::EPERM,
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+    );
+}
+
+#[isolated_test]
+fn a_ring_without_io_uring_register_is_not_used() {
+    where_refused(
+        &[libc::SYS_io_uring_register],
+        libc::EACCES,
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+    );
+}
+
+#[isolated_test]
+fn everything_works_without_newer_calls() {
+    where_refused(
+        // With EPERM for statx the standard library itself opens nothing.
+        &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
+        libc::ENOSYS,
+        &[
+            (BackendKind::Uring, UnavailableReason::Seccomp),
+            (BackendKind::Aio, UnavailableReason::Seccomp),
+        ],
+    );
+}
+
+#[isolated_test]
+fn everything_works_without_locked_memory() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
+    let (backend, steps) = everything_works();
+    // Linux 5.12 and later, and root, need no locked memory.
+    if backend != BackendKind::Uring && !is_forced_off("io_uring") {
+        assert_eq!(steps[0].reason, UnavailableReason::MemlockLimit { limit_bytes: 0 });
+    }
+}
+
+#[isolated_test]
+fn without_threads_the_caller_does_the_work() {
+    let folder = folder();
+    let file = file_with(&folder, "alone", &pattern(BYTES), false);
+    refuse(&[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN);
+    let options = EngineOptions {
+        backend: BackendKind::Threads,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    assert!(SharedEngine::new(options).is_err());
+    let mut engine = Engine::new(options).unwrap();
+    for block in 0..100 {
+        let buffer = file.buffer(4096).unwrap();
+        engine.queue(Operation::read_exact_at(&file, buffer, block * 4096)).unwrap();
+    }
+    let mut done = 0;
+    while let Some(one) = engine.next().unwrap() {
+        one.result.unwrap();
+        done += 1;
+    }
+    assert_eq!(done, 100);
+}
+
+#[isolated_test]
+fn a_ring_that_stops_working_returns_an_error() {
+    let options = EngineOptions {
+        backend: BackendKind::Uring,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    let Ok(mut engine) = Engine::new(options) else {
+        return skipped("there is no io_uring here");
+    };
+    let shared = SharedEngine::new(options).unwrap();
+    let folder = folder();
+    let file = file_with(&folder, "stops", &pattern(BYTES), true);
+    let buffer = || file.buffer(4096).unwrap();
+    engine.read_at(&file, buffer(), 0).result.unwrap();
+    shared.read_at(&file, buffer(), 0).wait().result.unwrap();
+    refuse(&[libc::SYS_io_uring_enter], libc::EPERM);
+    engine.queue(Operation::read_at(&file, buffer(), 0)).unwrap();
+    assert_eq!(engine.submit().unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    assert_eq!(engine.next().unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    // A driver thread shares it, whose wait began before: a new operation wakes it.
+    let late = shared.read_at(&file, buffer(), 0).wait();
+    if let Err(error) = late.result {
+        assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+        let later = shared.write_at(&file, buffer(), 0).wait();
+        assert_eq!(later.result.unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,249 @@
+//! A hostile worker (fuzzed frames, lengths, missing seals, memory that changes while it is read, too many
+//! handles): it causes an error, never a crash, a hang or an allocation beyond the agreed limit.
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
+use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::shm::{ShmOptions, Written};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
+use pipewright_tests::{count, skip, watchdog};
+use proptest::prelude::*;
+
+use super::some_files;
+
+const MOST_BYTES: u64 = 1 << 20;
+
+fn options(shared_memory: SharedMemory) -> Options {
+    Options {
+        shared_memory,
+        max_message_bytes: MOST_BYTES,
+        ring_bytes: 64 << 10,
+        handshake_timeout: Duration::from_secs(5),
+        timeout: Some(Duration::from_secs(5)),
+        ..Options::default()
+    }
+}
+
+fn is_protocol(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Protocol { .. })
+}
+
+#[watched_test]
+fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
+    let cases: [(Vec<u8>, &str); 9] = [
+        (frame(200, 0, 0, 0, b""), "kind 200"),
+        (frame(1, 0, 0, 0, b""), "kind 1"),
+        (frame(8, 0, 0, 4, b"part"), "kind 8"),
+        (frame(16, 2, 0, 0, b""), "flags"),
+        (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes exceeds the agreed maximum of 1048576"),
+        (frame(16, 1, 0, 4, &u64::MAX.to_le_bytes()), "18446744073709551615 bytes"),
+        (frame(16, 1, 0, 9, &8_u64.to_le_bytes()), "parts"),
+        (frame(16, 0, 1, 1, b"x"), "handles"),
+        (
+            [frame(16, 1, 0, 4, &[8, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]), frame(16, 0, 0, 1, b"x")]
+                .concat(),
+            "kind 16",
+        ),
+    ];
+    for (bytes, words) in cases {
+        let act = move |end: &mut End| {
+            greet(end, "");
+            send(end, &bytes);
+            while hear(end).is_some() {}
+        };
+        let error = outcome(act, &options(SharedMemory::Off));
+        assert!(is_protocol(&error) && error.to_string().contains(words), "{words}: {error}");
+    }
+}
+
+#[watched_test]
+fn an_endless_message_is_an_error() {
+    let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
+    for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
+        let act = move |end: &mut End| {
+            greet(end, "");
+            send(end, &frame(16, 0, 0, 1000, b"only this"));
+            while stays && hear(end).is_some() {}
+        };
+        let error = outcome(act, &options);
+        assert_eq!((error.is_timeout(), error.is_disconnect()), (stays, !stays), "{error}");
+    }
+}
+
+#[isolated_test]
+fn unexpected_handles_are_an_error_and_are_closed() {
+    let before = count::handles();
+    let act = |end: &mut End| {
+        greet(end, "");
+        let handles = some_files(60);
+        for _ in 0..3 {
+            // Not announced by any frame.
+            let frame = frame(16, 0, 0, 1, b"x");
+            if end.send_handles(&[IoSlice::new(&frame)], &handles).is_err() {
+                break;
+            }
+        }
+        while hear(end).is_some() {}
+    };
+    let error = outcome(act, &options(SharedMemory::Off));
+    assert!(is_protocol(&error) && error.to_string().contains("handles"), "{error}");
+    watchdog::until("all are closed", || count::handles() == before);
+}
+
+#[watched_test]
+fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
+    let act = |end: &mut End| {
+        greet(end, "shm.v1");
+        let (kind, _) = hear(end).unwrap();
+        if kind == 3 {
+            // Another file instead of memory.
+            let body = b"memory\nbytes=65536\nproof=1\n";
+            let frame = frame(3, 0, 1, body.len() as u32, body);
+            assert!(end.send_handles(&[IoSlice::new(&frame)], &some_files(1)).unwrap());
+            let (kind, ready) = hear(end).unwrap();
+            assert!(kind == 4 && ready.contains("shared=0"), "{ready}");
+        }
+        send(end, &frame(16, 0, 0, 5, b"hello"));
+        send(end, &frame(10, 0, 0, 0, b""));
+        while hear(end).is_some() {}
+    };
+    let (link, thread) = hostile::on_a_thread(act);
+    let mut channel: Channel = Channel::as_host(link, &options(SharedMemory::Auto)).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"hello");
+    assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Closed);
+    let stats = channel.stats();
+    assert!(!stats.shared_memory && stats.fallback.is_some(), "{stats:?}");
+    drop(channel);
+    thread.join().unwrap();
+}
+
+/// Returns the error of a host whose worker has real memory, and fills its words and its ring with anything. `None`:
+/// there is no shared memory here.
+fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Option<Error> {
+    let shm = ShmOptions { bytes: 64 << 10, prefault: true };
+    let Ok(mut ours) = Written::create(shm) else {
+        skip::skipped("no shared memory here");
+        return None;
+    };
+    let greeting = move |end: &mut End| {
+        hostile::greet_with_memory(end, &ours);
+        act(end, &mut ours);
+        while hear(end).is_some() {}
+    };
+    Some(outcome(greeting, &options(SharedMemory::Auto)))
+}
+
+fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4..6].copy_from_slice(&[kind, flags]);
+    bytes[16..24].copy_from_slice(&after.to_le_bytes());
+    bytes[24..].copy_from_slice(&total.to_le_bytes());
+    bytes
+}
+
+const HEAD: usize = 0;
+
+#[watched_test]
+fn a_corrupt_ring_is_an_error_with_the_reason() {
+    let lies: [(u64, [u8; 32], &str); 9] = [
+        (65, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (u64::MAX - 63, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (128 << 10, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (64, record(33, 16, 0, 0, 0), "does not fit"),
+        (64, record(u32::MAX, 16, 0, 0, 0), "does not fit"),
+        (64, record(0, 11, 0, 0, 0), "does not fit"),
+        (64, record(0, 99, 0, 0, 0), "kind 99"),
+        (64, record(1, 16, 1, 0, 1 << 40), "1099511627776 bytes"),
+        (64, record(1, 16, 1, 0, 1), "parts"),
+    ];
+    for (head, record, words) in lies {
+        let act = move |end: &mut End, ours: &mut Written| {
+            ours.data()[..32].copy_from_slice(&record);
+            ours.publish(HEAD, head);
+            send(end, &frame(9, 0, 0, 0, b""));
+        };
+        let Some(error) = with_memory(act) else { return };
+        assert!(is_protocol(&error) && error.to_string().contains(words), "{words}: {error}");
+    }
+}
+
+#[watched_test]
+fn a_record_whose_frame_never_arrives_times_out() {
+    let act = |end: &mut End, ours: &mut Written| {
+        ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
+        ours.publish(HEAD, 64);
+        send(end, &frame(9, 0, 0, 0, b""));
+    };
+    let Some(error) = with_memory(act) else { return };
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[watched_test]
+fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
+    let act = |end: &mut End, ours: &mut Written| {
+        let mut head = 0;
+        let mut seed = 1_u64;
+        for round in 0..20_000_u64 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            // Headers that change under the host's eyes, among right ones.
+            let length = (seed >> 40) as u32 % 9_000;
+            let bytes = (u64::from(length) + 32).next_multiple_of(64);
+            let at = (head % (64 << 10)) as usize;
+            if at as u64 + bytes > 64 << 10 {
+                break;
+            }
+            ours.data()[at..at + 32].copy_from_slice(&record(length, 16, 0, 0, 0));
+            head += bytes;
+            ours.publish(HEAD, head);
+            if round % 3 == 0 {
+                ours.data()[at..at + 32].copy_from_slice(&seed.to_le_bytes().repeat(4));
+            }
+        }
+        send(end, &frame(9, 0, 0, 0, b""));
+        send(end, &frame(10, 0, 0, 0, b""));
+    };
+    for _ in 0..20 {
+        let Some(error) = with_memory(act) else { return };
+        assert!(is_protocol(&error) || error.is_disconnect() || error.is_timeout(), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Sends any bytes, before the handshake or after it.
+    #[watched_test(limit = Duration::from_secs(300))]
+    fn any_bytes_are_messages_or_an_error(
+        greets: bool,
+        frames in prop::collection::vec(
+            (0_u8..24, prop::num::u8::ANY, 0_u16..3, 0_u32..300, prop::collection::vec(prop::num::u8::ANY, 0..300)),
+            0..12,
+        ),
+        junk: Vec<u8>,
+    ) {
+        let act = move |end: &mut End| {
+            if greets {
+                greet(end, "shm.v1");
+            }
+            for (kind, flags, handles, length, body) in frames {
+                // Mostly valid, so that later frames are checked too.
+                let flags = if flags < 230 { 0 } else { flags & 3 };
+                let handles = if handles == 2 { 1 } else { 0 };
+                let length = if length % 8 == 0 { length } else { body.len() as u32 };
+                send(end, &frame(kind, flags, handles, length, &body));
+            }
+            send(end, &junk);
+        };
+        let error = outcome(act, &options(SharedMemory::Auto));
+        let expected = is_protocol(&error)
+            || error.is_disconnect()
+            || matches!(error.kind(), ErrorKind::Refused { .. });
+        prop_assert!(expected, "{error}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Nothing is left in /dev/shm and temp folders, and no handle, process or memory, after 1,000 connections and
+//! 200 SIGKILLs at random points.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use pipewright_ipc::{Channel, Options};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::{alive, count, watchdog};
+
+use super::{both_ways, start, worker};
+
+/// The number of connections. Under Wine each takes a fifth of a second.
+const CONNECTIONS: u64 = if cfg!(windows) { 100 } else { 1_000 };
+const KILLS: u64 = if cfg!(windows) { 30 } else { 200 };
+
+/// Returns the names in the places where shared memory, sockets and semaphores are left behind.
+fn names() -> BTreeSet<String> {
+    let folders = ["/dev/shm", "/dev/mqueue", "/run/lock"].map(str::to_owned);
+    let temporary = std::env::temp_dir().display().to_string();
+    let mut names = BTreeSet::new();
+    for folder in folders.into_iter().chain([temporary]) {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Other tests and programs create and remove their own.
+            if name.contains("pipewright") && name.contains("ipc") {
+                names.insert(format!("{folder}/{name}"));
+            }
+        }
+    }
+    // System V memory has no name.
+    let shm = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let own = std::process::id().to_string();
+    names.extend(shm.lines().filter(|line| line.contains(&own)).map(str::to_owned));
+    names
+}
+
+/// Runs one connection with a few messages.
+fn connect(round: u64, options: &Options) -> Channel {
+    let mut channel = start("echo,ring=65536", options);
+    let body = vec![round as u8; (round * 1_237 % 90_000) as usize];
+    channel.send_bytes(&body).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), body);
+    channel
+}
+
+/// Runs one connection, and kills its worker at some point.
+fn kill_one(round: u64, options: &Options) {
+    let mark = ("PIPEWRIGHT_KILLED_TEST", round.to_string());
+    let mut command = worker("source,ring=65536");
+    command.env(mark.0, alive::mark(&mark.1));
+    // The point is some time after the start, which is during the handshake at first.
+    let after = Duration::from_micros(round * 37 % 5_000);
+    let killer = std::thread::spawn(move || {
+        watchdog::until("the worker runs or has ended", || {
+            !alive::marked(mark.0, &mark.1).is_empty()
+        });
+        std::thread::park_timeout(after);
+        alive::marked(mark.0, &mark.1).into_iter().for_each(alive::kill);
+    });
+    let ended = Channel::<_, _>::start(&mut command, options).and_then(|mut channel: Channel| {
+        let mut came = Vec::new();
+        loop {
+            channel.recv()?.read_into(&mut came)?;
+        }
+    });
+    let error = match ended {
+        Ok(()) => unreachable!(),
+        Err(error) => error,
+    };
+    assert!(error.is_disconnect(), "{error}");
+    killer.join().unwrap();
+}
+
+#[isolated_test(limit = Duration::from_secs(600))]
+fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
+    let [on, off] = both_ways();
+    let settled = || {
+        watchdog::until("workers are reaped", || count::children().is_empty());
+        // The reaper, and the thread that starts what ends with us.
+        watchdog::until("threads have gone", || count::threads() <= 5);
+        (count::handles(), count::kept_bytes())
+    };
+    let named = names();
+    (0..50).for_each(|round| drop(connect(round, &on)));
+    // The first use allocates what stays.
+    (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+    let (handles, memory) = settled();
+    for round in 0..CONNECTIONS {
+        let channel = connect(round, if round % 4 == 3 { &off } else { &on });
+        match round % 3 {
+            0 => drop(channel),
+            _ => assert!(channel.close().unwrap().unwrap().success()),
+        }
+    }
+    (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+    let (handles_after, memory_after) = settled();
+    // Without pidfds a thread that waits for an exit has a handle of its own, and ends later.
+    watchdog::until("there are no more handles than before", || {
+        handles_after <= handles || count::handles() <= handles
+    });
+    assert_eq!(names(), named);
+    assert_eq!(count::zombies(), Vec::<u32>::new());
+    let grown = memory_after.saturating_sub(memory);
+    assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
+}

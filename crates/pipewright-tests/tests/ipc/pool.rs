@@ -1,0 +1,362 @@
+//! A pool: a crashing, leaking, hanging or hostile worker costs only its own calls, and no accepted call loses
+//! its reply.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pipewright::{ProcessHandle, Signal};
+use pipewright_ipc::{
+    ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState, WorkerStatus,
+};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{alive, bodies, watchdog};
+
+use super::{complains_and_ends, exit_words, was_killed, worker};
+
+/// Returns options with small rings, as a pool that starts hundreds of workers makes as many, and without a
+/// timer that could hide a missed wake-up.
+pub(super) fn options() -> PoolOptions {
+    PoolOptions {
+        max_workers: 3,
+        idle_timeout: None,
+        cancel_grace: Duration::from_secs(60),
+        channel: Options { ring_bytes: 64 << 10, ..Options::default() },
+        ..PoolOptions::default()
+    }
+}
+
+pub(super) fn pool(options: PoolOptions) -> Pool {
+    Pool::new(worker("calls,ring=65536"), options).unwrap()
+}
+
+pub(super) fn number(pool: &Pool, call: &str) -> u64 {
+    String::from_utf8(pool.call(call).unwrap().into_bytes()).unwrap().parse().unwrap()
+}
+
+fn until_busy(pool: &Pool) {
+    watchdog::until("a worker has a call", || {
+        pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+    });
+}
+
+#[watched_test]
+fn calls_use_as_many_workers_as_allowed() {
+    for calls_per_worker in [1, 4] {
+        let pool = pool(PoolOptions { calls_per_worker, ..options() });
+        assert_eq!(pool.stats().started, 0);
+        let calls: Vec<PendingCall> =
+            (0..200).map(|number| pool.begin(format!("body {number}")).unwrap()).collect();
+        let mut expected = Vec::new();
+        for (number, call) in calls.into_iter().enumerate() {
+            let number = number as u64;
+            let reply = call.wait().unwrap();
+            assert_eq!(reply.attempts(), 1);
+            bodies::check(number, bodies::length(number), &reply, &mut expected);
+        }
+        let stats = pool.stats();
+        assert!((1..=3).contains(&stats.started), "{stats:?}");
+        assert_eq!((stats.died, stats.lost), (0, 0));
+        pool.shut_down();
+    }
+}
+
+#[watched_test]
+fn a_dead_worker_fails_its_own_calls_with_its_status() {
+    let pool = pool(options());
+    // Two others are busy meanwhile.
+    let others = ["wait 300", "wait 300"].map(|it| pool.begin(it).unwrap());
+    let error = pool.call("exit 7").unwrap_err();
+    let ErrorKind::Lost { status, stderr_tail, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(status.unwrap().code(), Some(7));
+    assert_eq!(stderr_tail, "a line before\nthe last line of 7");
+    let text = error.to_string();
+    let words = format!("was lost with the call: {}: the last line of 7", exit_words(7));
+    assert!(text.ends_with(&words), "{text}");
+    let error = pool.call("abort").unwrap_err();
+    let ErrorKind::Lost { status: Some(status), .. } = error.kind() else { panic!("{error}") };
+    assert!(error.to_string().contains(&status.to_string()), "{error}");
+    assert_eq!(status.terminating_signal(), cfg!(unix).then_some(Signal::ABRT), "{status}");
+    let error = pool.call("panic at the worker").unwrap_err();
+    assert!(error.to_string().contains("worker"), "{error}");
+    for other in others {
+        assert_eq!(*other.wait().unwrap(), *b"done");
+    }
+    assert_eq!(*pool.call("echo still here").unwrap(), *b"still here");
+}
+
+#[watched_test]
+fn a_failed_call_is_an_error_and_its_worker_is_kept() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    let error = pool.call("fail for this reason").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Failed { message: "for this reason".to_owned() });
+    assert_eq!(error.to_string(), "the worker failed: for this reason");
+    assert_eq!(number(&pool, "pid"), pid);
+    let stats = pool.stats();
+    assert_eq!((stats.failures, stats.died), (1, 0));
+}
+
+#[watched_test]
+fn a_hanging_worker_is_killed_when_no_caller_waits() {
+    let cancel_grace = Duration::from_millis(50);
+    let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
+    let pid = number(&pool, "pid");
+    let error = pool.call(Request::new("hang").timeout(Duration::from_secs(1))).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert!(error.to_string().contains(&format!("process {pid}")), "{error}");
+    let next = number(&pool, "pid");
+    assert_ne!(next, pid);
+    // Also if the worker is stopped.
+    #[cfg(unix)]
+    {
+        let stopped = rustix::process::Pid::from_raw(next as i32).unwrap();
+        rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
+        let error = pool.call(Request::new("pid").timeout(Duration::from_secs(1))).unwrap_err();
+        assert!(error.to_string().contains("is stopped"), "{error}");
+        assert_ne!(number(&pool, "pid"), next);
+    }
+}
+
+#[watched_test]
+fn a_worker_that_honours_a_cancel_is_kept() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    let call = pool.begin("wait 60000").unwrap();
+    until_busy(&pool);
+    call.cancel();
+    assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+    assert_eq!(number(&pool, "pid"), pid);
+}
+
+#[watched_test]
+fn dropped_calls_are_not_started() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let token = pipewright::CancelToken::new();
+    let busy = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
+    until_busy(&pool);
+    let dropped = pool.begin("exit 9").unwrap();
+    let late = pool.begin(Request::new("exit 9").timeout(Duration::from_millis(20))).unwrap();
+    assert!(late.wait().unwrap_err().is_timeout());
+    drop(dropped);
+    token.cancel();
+    assert_eq!(busy.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+    assert_eq!(*pool.call("count").unwrap(), *b"2");
+    assert_eq!(pool.stats().died, 0);
+}
+
+#[watched_test]
+fn worker_output_is_not_a_reply_and_is_bounded() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&lines);
+    let on_line = OnLine::new(move |line| {
+        taken.lock().unwrap().push((line.pid, line.call.is_some(), line.text.to_owned()));
+    });
+    let pool = pool(PoolOptions { max_workers: 1, on_line: Some(on_line), ..options() });
+    for _ in 0..10 {
+        assert_eq!(*pool.call("pollute").unwrap(), *b"done");
+        assert_eq!(*pool.call("print 20").unwrap(), *b"done");
+    }
+    let pid = number(&pool, "pid") as u32;
+    let error = pool.call("exit 3").unwrap_err();
+    let ErrorKind::Lost { stderr_tail, .. } = error.kind() else { panic!("{error}") };
+    assert!(stderr_tail.len() <= 16 << 10 && stderr_tail.ends_with("the last line of 3"));
+    pool.shut_down();
+    let lines = lines.lock().unwrap();
+    assert!(lines.iter().all(|(whose, _, text)| *whose == pid && text.len() <= 3 * (16 << 10)));
+    let said = |words: &str| lines.iter().filter(|(_, _, text)| text.ends_with(words)).count();
+    assert_eq!(said("line 19 on stdout"), 10);
+    assert_eq!(said("line 19 on stderr"), 10);
+    assert!(lines.iter().any(|(_, during_call, _)| *during_call));
+}
+
+#[watched_test]
+fn a_streamed_reply_is_paced_by_its_reader() {
+    let pool = pool(options());
+    for window in [1, 2, 7] {
+        let mut call = pool.begin(Request::new("items 100").in_pieces(window)).unwrap();
+        for number in 0..100 {
+            match call.next().unwrap() {
+                pipewright_ipc::CallEvent::Item(item) => {
+                    assert_eq!(item, number.to_string().as_bytes())
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(*call.wait().unwrap(), *b"done");
+    }
+    let error = pool.call("items 1").unwrap_err();
+    assert!(error.to_string().contains("accepts no items"), "{error}");
+    // An unread reply delays no other call, and is dropped.
+    let untaken = pool.begin(Request::new("items 1000000").in_pieces(4)).unwrap();
+    assert_eq!(*pool.call("echo hi").unwrap(), *b"hi");
+    drop(untaken);
+}
+
+#[watched_test]
+fn a_worker_can_ask_its_caller() {
+    let pool = pool(options());
+    let mut call = pool.begin("asks 50").unwrap();
+    let reply = loop {
+        match call.next().unwrap() {
+            pipewright_ipc::CallEvent::Question(question) => {
+                let number: u64 = std::str::from_utf8(question.bytes()).unwrap().parse().unwrap();
+                // The function may call a worker itself.
+                let doubled = pool.call(format!("echo {}", number * 2)).unwrap();
+                question.answer(doubled.into_bytes());
+            }
+            pipewright_ipc::CallEvent::Reply(reply) => break reply,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(*reply, *(0..50).map(|it| it * 2).sum::<u64>().to_string().as_bytes());
+    let error = pool.call("ask anybody").unwrap_err();
+    assert!(error.to_string().contains("does not answer questions"), "{error}");
+}
+
+#[watched_test]
+fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
+    let lies = [
+        ("18,7", "a reply to a call that the worker does not have"),
+        ("21,1", "an item without credit"),
+        ("16,1", "a frame of kind 16 from a worker"),
+        ("27,0", "a reply to a call that the worker does not have"),
+        ("31,1", "a frame of kind 31 from a worker"),
+        ("8,1", "unexpected frame of kind 8"),
+        // It continues, and the pool kills it for that.
+        ("10,0", "the other side has closed the connection"),
+    ];
+    for (lie, words) in lies {
+        let pool = Pool::new(worker(&format!("liar,{lie}")), options()).unwrap();
+        let error = pool.call("echo").unwrap_err();
+        let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+        was_killed(status.unwrap());
+        assert!(error.to_string().contains(words), "{lie}: {error}");
+    }
+    // A worker without calls is refused.
+    let pool = Pool::new(worker("liar,none"), options()).unwrap();
+    let error = pool.call("echo").unwrap_err();
+    assert!(error.to_string().contains("can differs"), "{error}");
+}
+
+#[watched_test]
+fn requests_and_replies_can_be_values() {
+    let pool = Pool::new(worker("sums,ring=65536"), options()).unwrap();
+    let reply = pool.call(Request::of(&vec![1_u64, 2, 300]).unwrap()).unwrap();
+    assert_eq!(reply.value::<(u64, usize)>().unwrap(), (303, 3));
+    assert_eq!(reply.value::<Vec<String>>().unwrap_err().kind(), &ErrorKind::Codec);
+    let error = pool.call("\u{7f}no numbers").unwrap_err();
+    let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
+    assert!(message.starts_with("cannot (de)serialize the message"), "{message}");
+}
+
+#[watched_test]
+fn a_call_to_a_full_pool_is_an_error() {
+    let pool = pool(PoolOptions { max_workers: 1, max_waiting: 5, ..options() });
+    let busy = pool.begin("wait 60000").unwrap();
+    until_busy(&pool);
+    let waiting: Vec<PendingCall> = (0..5).map(|_| pool.begin("echo").unwrap()).collect();
+    assert_eq!(pool.begin("echo").unwrap_err().kind(), &ErrorKind::Full { most: 5 });
+    drop(busy);
+    for call in waiting {
+        assert_eq!(*call.wait().unwrap(), *b"");
+    }
+}
+
+#[watched_test]
+fn callers_get_the_error_of_workers_that_cannot_start() {
+    let start = |command| Pool::new(command, options()).unwrap().call("echo").unwrap_err();
+    let error = start(pipewright::Command::new("/no/such/worker"));
+    assert_eq!(error.kind(), &ErrorKind::Start);
+    let error = start(worker("calls,app=another"));
+    assert!(error.to_string().contains("app differs"), "{error}");
+    let error = start(complains_and_ends());
+    assert!(error.to_string().ends_with(&format!("{}: no disk", exit_words(4))), "{error}");
+    let channel = Options { handshake_timeout: Duration::from_millis(100), ..options().channel };
+    let pool = Pool::new(worker("mute"), PoolOptions { channel, start_attempts: 1, ..options() });
+    let error = pool.unwrap().call("echo").unwrap_err();
+    assert!(error.to_string().contains("timed out waiting for the handshake"), "{error}");
+}
+
+#[watched_test(limit = Duration::from_secs(300))]
+fn ten_thousand_calls_lose_no_reply_while_workers_are_killed() {
+    // Wine takes a tenth of a second and more for each worker that is started.
+    const CALLS: usize = if cfg!(windows) { 600 } else { 10_000 };
+    let backoff = Duration::from_millis(1);
+    let pool = pool(PoolOptions { retries: 1_000, calls_per_worker: 2, backoff, ..options() });
+    let mut open: VecDeque<(usize, PendingCall)> = VecDeque::new();
+    let (mut kills, mut lost, mut began) = (0, 0, 0);
+    for ended in 0..CALLS {
+        while open.len() < 30 && began < CALLS {
+            let request = Request::new(format!("echo {began}"));
+            let request = if began % 4 == 0 { request } else { request.idempotent() };
+            open.push_back((began, pool.begin(request).unwrap()));
+            began += 1;
+        }
+        // Not at the end, when the remaining workers may be enough.
+        if ended % 50 == 49 && began < CALLS {
+            watchdog::until("one is killed", || kill_one(&pool));
+            kills += 1;
+        }
+        let (number, call) = open.pop_front().unwrap();
+        match call.wait() {
+            Ok(reply) => assert_eq!(*reply, *number.to_string().as_bytes()),
+            Err(error) => {
+                assert!(number % 4 == 0, "call {number} was promised: {error}");
+                let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+                was_killed(status.unwrap());
+                lost += 1;
+            }
+        }
+    }
+    // Two at a time at most.
+    assert!(lost <= 2 * kills, "{lost} of {kills}");
+    watchdog::until("the pool has counted the same", || {
+        let stats = pool.stats();
+        (stats.lost as usize, stats.replies as usize) == (lost, CALLS - lost)
+    });
+    pool.shut_down();
+}
+
+/// Kills one of the pool's workers. Returns false if none is certainly running.
+pub(super) fn kill_one(pool: &Pool) -> bool {
+    let stats = pool.stats();
+    // Wine's server does not survive it when a process is killed that has just begun.
+    let has_begun = |it: &&WorkerStatus| it.state != WorkerState::Starting;
+    let Some(pid) = stats.workers.iter().find(has_begun).map(|it| it.pid) else { return false };
+    // The pid could have passed to another process since.
+    #[cfg(unix)]
+    let is_ours = || alive::is_child_of(pid, std::process::id());
+    // Not while the process is held, and pids are not reused soon there.
+    #[cfg(windows)]
+    let is_ours = || true;
+    match ProcessHandle::open(pid) {
+        Ok(process) => is_ours() && process.kill().unwrap_or(false),
+        // Where there are no pidfds.
+        Err(_) => {
+            let is_ours = is_ours();
+            is_ours.then(|| alive::kill(pid));
+            is_ours
+        }
+    }
+}
+
+#[watched_test]
+fn shutdown_finishes_started_calls_and_kills_workers_that_stay() {
+    let pool = pool(options());
+    let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("wait 10").unwrap()).collect();
+    let pids: Vec<u32> = std::iter::repeat_with(|| number(&pool, "pid") as u32).take(5).collect();
+    pool.shut_down();
+    for call in calls {
+        assert_eq!(*call.wait().unwrap(), *b"done");
+    }
+    for pid in pids {
+        watchdog::until("the worker is gone", || !alive::is_running(pid));
+    }
+    // A plain drop of the pool waits for nothing.
+    let pool = self::pool(options());
+    let call = pool.begin("hang").unwrap();
+    until_busy(&pool);
+    drop(pool);
+    assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::ShutDown);
+}

@@ -1,0 +1,131 @@
+//! A pool that cannot go on, or whose workers cannot start: each caller gets the reason. In a forked copy of
+//! its process a pool does nothing.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use pipewright_ipc::ErrorKind;
+use pipewright_ipc::{Pool, PoolOptions, Request};
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
+#[cfg(target_os = "linux")]
+use pipewright_tests::refuse;
+use pipewright_tests::{skip, watchdog};
+
+use super::pool::{number, options, pool as start};
+#[cfg(target_os = "linux")]
+use super::start as channel;
+use super::{complains_and_ends, worker};
+
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_pool_that_cannot_wait_fails_its_calls() {
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    number(&pool, "pid");
+    let open = pool.begin("hang").unwrap();
+    watchdog::until("the worker has it", || pool.stats().waiting == 0);
+    refuse::refuse(&[libc::SYS_ppoll], libc::ENOMEM);
+    // Wakes the pool's thread.
+    let waiting = pool.begin("pid").map(|call| call.wait().unwrap_err());
+    let errors = [
+        waiting.unwrap_or_else(|error| error),
+        open.wait().unwrap_err(),
+        // Later ones too, one way and the other.
+        pool.begin("pid").unwrap_err(),
+        pool.call("pid").unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+        let words = "cannot wait for workers: Cannot allocate memory";
+        assert!(error.to_string().starts_with(words), "{error}");
+        let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(libc::ENOMEM));
+    }
+}
+
+#[watched_test]
+fn a_call_without_a_ready_worker_gets_the_start_error() {
+    let options = PoolOptions {
+        min_workers: 1,
+        start_attempts: u32::MAX,
+        backoff: Duration::from_millis(1),
+        max_backoff: Duration::from_millis(10),
+        ..options()
+    };
+    let pool = Pool::new(complains_and_ends(), options).unwrap();
+    watchdog::until("one has ended", || pool.stats().failed_starts > 0);
+    let call = Request::new("x").timeout(Duration::from_millis(20));
+    let error = pool.call(call).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    let words = error.to_string();
+    let begin =
+        "timed out waiting for a worker: none was available; the last one failed to start: ";
+    assert!(words.starts_with(begin) && words.ends_with(": no disk"), "{words}");
+    assert!(error.source().unwrap().to_string().ends_with(": no disk"));
+    // A pool whose workers are busy has no such reason.
+    let pool = start(PoolOptions { max_workers: 1, ..self::options() });
+    number(&pool, "pid");
+    let _open = pool.begin("hang").unwrap();
+    let call = Request::new("pid").timeout(Duration::from_millis(20));
+    let error = pool.begin(call).unwrap().wait().unwrap_err();
+    assert!(error.is_timeout() && error.source().is_none(), "{error:?}");
+}
+
+#[watched_test]
+fn a_pool_reports_the_shared_memory_of_its_workers() {
+    let memory = |kind| {
+        let pool = Pool::new(worker(kind), options()).unwrap();
+        number(&pool, "pid");
+        // It is reported when the pool's thread waits next.
+        watchdog::until("it serves", || {
+            pool.stats().workers.iter().any(|it| it.shared_memory || it.fallback.is_some())
+        });
+        let stats = pool.stats();
+        (stats.workers[0].shared_memory, stats.workers[0].fallback.clone())
+    };
+    let off = memory("calls,shm=off");
+    assert_eq!((off.0, off.1.as_deref()), (false, Some("the other side has shared memory off")));
+    let (used, why) = memory("calls,ring=65536");
+    if skip::is_forced_off("memfd") {
+        assert!(!used && why.is_some());
+        return skip::skipped("this build has no memfd");
+    }
+    assert_eq!((used, why), (true, None));
+}
+
+/// The forked process has a copy of everything but the threads.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_forked_process_can_drop_its_parents_pool() {
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    let mut line = channel("echo,ring=65536", &options().channel);
+    for is_polite in [false, true] {
+        // SAFETY: the child calls nothing that another thread could have locked: they rest.
+        #[expect(clippy::disallowed_methods, reason = "what other code does is the point")]
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            // SAFETY: a number; ends this copy should it hang, as nobody else would.
+            unsafe { libc::alarm(30) };
+            match is_polite {
+                true => pool.shut_down(),
+                false => drop(pool),
+            }
+            drop(line);
+            // SAFETY: ends the copy without running what the test harness has set up.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        #[expect(clippy::disallowed_methods, reason = "a child that is no command's")]
+        // SAFETY: a live number.
+        let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
+        assert_eq!((waited, status), (forked, 0));
+        // Our own pool still works.
+        assert_eq!(number(&pool, "pid"), pid);
+        line.send_bytes(b"still here").unwrap();
+        assert_eq!(line.recv().unwrap().bytes().unwrap(), b"still here");
+    }
+    pool.shut_down();
+}

@@ -1,0 +1,180 @@
+//! Refused shared memory: everything works without it, and the statistics report it.
+
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
+
+#[cfg(target_os = "linux")]
+use pipewright::Handle;
+#[cfg(unix)]
+use pipewright::Resource;
+#[cfg(target_os = "linux")]
+use pipewright_ipc::ErrorKind;
+use pipewright_ipc::{Channel, Options, SharedMemory};
+#[cfg(unix)]
+#[cfg(unix)]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
+#[cfg(target_os = "linux")]
+use pipewright_tests::{mounts, refuse};
+
+use super::start;
+#[cfg(unix)]
+use super::worker;
+
+/// Sends messages of every kind and receives them back. Returns true if shared memory was used, and the reason
+/// if not.
+fn works(channel: &mut Channel) -> (bool, Option<String>) {
+    let (mut body, mut came) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        let length = bodies::length(number);
+        bodies::body(number, length, &mut body);
+        channel.send_bytes(&body).unwrap();
+        channel.recv().unwrap().read_into(&mut came).unwrap();
+        bodies::check(number, length, &came, &mut body);
+    }
+    let stats = channel.stats();
+    if !stats.shared_memory {
+        assert_eq!(stats.sent.shared_frames + stats.received.shared_frames, 0);
+        assert_eq!(stats.sent.inline_bytes, stats.sent.bytes);
+    }
+    (stats.shared_memory, stats.fallback)
+}
+
+#[watched_test]
+fn shared_memory_off_on_one_side_is_off_on_both() {
+    let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
+    assert_eq!((used, why.as_deref()), (false, Some("the other side has shared memory off")));
+    let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+    assert_eq!(works(&mut start("echo", &off)), (false, None));
+}
+
+#[watched_test]
+fn shared_memory_is_used_if_available() {
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    if skip::is_forced_off("memfd") {
+        assert!(!used && why.is_some());
+        return skip::skipped("this build has no memfd");
+    }
+    assert_eq!((used, why), (true, None));
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_worker_without_shared_memory_works() {
+    // A file may have no more than 4096 bytes there: the object cannot be made, and whoever tries to
+    // is ended by a signal.
+    let mut command = worker("echo");
+    command.rlimit(Resource::FileSize, Some(4096), None);
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    let (used, why) = works(&mut channel);
+    assert!(!used && why.is_some(), "{why:?}");
+}
+
+#[cfg(unix)]
+#[isolated_test]
+fn a_host_without_shared_memory_works() {
+    let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    assert!(!used && why.is_some(), "{why:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn no_space_or_no_permission_falls_back_to_the_socket() {
+    let refusals = [
+        (libc::SYS_madvise, libc::EINVAL, "madvise: Invalid argument"),
+        (libc::SYS_fallocate, libc::ENOSPC, "fallocate: No space"),
+        (libc::SYS_ftruncate, libc::EPERM, "ftruncate: Operation not permitted"),
+        (libc::SYS_memfd_create, libc::EACCES, "memfd_create: Permission denied"),
+        (libc::SYS_memfd_create, libc::ENOSYS, "memfd_create: Function not implemented"),
+    ];
+    for (call, errno, words) in refusals {
+        // For the worker too. Of two filters the later one decides the error.
+        refuse::refuse(&[call], errno);
+        let (used, why) = works(&mut start("echo", &Options::default()));
+        let why = why.unwrap_or_default();
+        assert!(!used && (skip::is_forced_off("memfd") || why.contains(words)), "{why}");
+        let required = Options { shared_memory: SharedMemory::Required, ..Options::default() };
+        let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
+        assert!(started.is_err());
+    }
+}
+
+/// Takes all handles that this process may open, but so many.
+#[cfg(target_os = "linux")]
+fn leave_room_for(free: usize) -> Vec<std::fs::File> {
+    let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    all.truncate(all.len() - free);
+    all
+}
+
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn without_free_handles_the_channel_uses_the_socket() {
+    if skip::is_forced_off("memfd") {
+        return skip::skipped("this build has no memfd");
+    }
+    if cfg!(pipewright_force_async) {
+        return skip::skipped("a runtime takes handles of its own");
+    }
+    let files = rustix::process::Resource::Nofile;
+    let most = rustix::process::getrlimit(files);
+    let few = rustix::process::Rlimit { current: Some(64), ..most };
+    rustix::process::setrlimit(files, few).unwrap();
+    let pair = || UnixStream::pair().unwrap();
+    let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
+    // A host, whose object is the first, and the worker's the second.
+    let steps = [Some("memfd_create"), Some("cannot receive a handle"), None];
+    for (free, step) in steps.into_iter().enumerate() {
+        let [ours, theirs] = handles(pair());
+        let variables =
+            pipewright_os::channel::handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
+        let _child = worker("echo").spawn_worker(theirs, variables).unwrap();
+        let all = leave_room_for(free);
+        let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+        drop(all);
+        let (used, why) = works(&mut host);
+        assert_eq!(used, step.is_none());
+        let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
+        assert_eq!(why, expected);
+    }
+    // Its worker, here in the same process: there is room for the host's handles only.
+    let [ours, theirs] = handles(pair());
+    let all = leave_room_for(1);
+    let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
+    let worker = std::thread::spawn(greeted);
+    let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+    let mut worker: Channel = worker.join().unwrap();
+    drop(all);
+    assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
+    host.send_bytes(b"a question").unwrap();
+    assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
+    // Later it is an error of ours.
+    let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
+    let all = leave_room_for(0);
+    host.send_with_handles(b"with a handle", &one).unwrap();
+    let error = worker.recv().map(drop).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+    let words = "cannot communicate with the other side: Too many open files";
+    assert!(error.to_string().starts_with(words), "{error}");
+    drop(all);
+}
+
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_small_dev_shm_is_no_limit() {
+    let small = mounts::private().and_then(|()| {
+        let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
+        mounts::run("mount", &words)
+    });
+    if let Err(why) = small {
+        return skip::skipped(&why);
+    }
+    let _small = mounts::Mounted::at("/dev/shm".into());
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    assert!(used || skip::is_forced_off("memfd"), "{why:?}");
+}

@@ -1,0 +1,151 @@
+//! Every body arrives whole and in order: sizes 0 to 256 MB, around every threshold and boundary of the ring,
+//! both directions at once, with either side killed, stopped and slowed at random points.
+
+use std::time::{Duration, Instant};
+
+#[cfg(unix)]
+use pipewright::Signal;
+use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
+
+use super::{both_ways, start, torture_time, was_killed};
+
+#[watched_test]
+fn messages_around_every_size_boundary_arrive() {
+    for options in both_ways() {
+        let options = Options { ring_bytes: 256 << 10, ..options };
+        let mut channel = start("echo,ring=65536", &options);
+        let (mut body, mut came, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        let edges = [0, 64, 4096, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
+        for edge in edges {
+            for length in [edge + 40_usize, edge + 33, edge + 32, edge + 31, edge + 1, edge] {
+                for length in [length, edge.saturating_sub(length - edge)] {
+                    bodies::body(7, length, &mut body);
+                    channel.send_bytes(&body).unwrap();
+                    channel.recv().unwrap().read_into(&mut came).unwrap();
+                    bodies::check(7, length, &came, &mut expected);
+                }
+            }
+        }
+    }
+}
+
+#[watched_test]
+fn the_longest_message_arrives_both_ways() {
+    let megabytes = if cfg!(debug_assertions) { 64 } else { 256 };
+    for options in both_ways() {
+        let options = Options { max_backlog_bytes: 1 << 30, ..options };
+        let mut channel = start("echo", &options);
+        let length = megabytes << 20;
+        let (mut body, mut expected) = (Vec::new(), Vec::new());
+        bodies::body(1, length, &mut body);
+        channel.send_bytes(&body).unwrap();
+        let came = channel.recv().unwrap().bytes().unwrap();
+        bodies::check(1, length, &came, &mut expected);
+        let stats = channel.stats();
+        assert_eq!((stats.sent.progressive_messages, stats.received.progressive_messages), (1, 1));
+        channel.close().unwrap();
+    }
+}
+
+/// Receives from a source until the connection ends, and checks every byte. Returns the number of messages.
+fn take_all(
+    channel: &mut Channel,
+    disturb: impl Fn(u64, &Channel),
+) -> (u64, pipewright_ipc::Error) {
+    let (mut came, mut expected) = (Vec::new(), Vec::new());
+    for number in 0.. {
+        disturb(number, channel);
+        let received = channel.recv().and_then(|message| message.read_into(&mut came));
+        match received {
+            Ok(()) => bodies::check(number, bodies::length(number), &came, &mut expected),
+            Err(error) => return (number, error),
+        }
+    }
+    unreachable!()
+}
+
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
+fn messages_before_a_kill_arrive_whole_and_in_order() {
+    let until = Instant::now() + torture_time() / 3;
+    let mut rounds = 0_u64;
+    while Instant::now() < until || rounds < 6 {
+        let [on, off] = both_ways();
+        let options = if rounds % 3 == 2 { off } else { on };
+        // Another number of messages every time: a kill before anything came, in the middle, later.
+        let kill_at = rounds * 17 % 101;
+        let mut channel = start("source,ring=65536", &options);
+        let (count, error) = take_all(&mut channel, |number, channel| {
+            if number == kill_at {
+                channel.worker().unwrap().kill().unwrap();
+            }
+        });
+        assert!(count >= kill_at, "{count} messages before a kill at {kill_at}");
+        let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
+        was_killed(*status);
+        rounds += 1;
+    }
+}
+
+#[cfg(unix)]
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
+fn a_stopped_and_continued_worker_loses_nothing() {
+    let until = Instant::now() + torture_time() / 3;
+    let [on, off] = both_ways();
+    for options in [on, off] {
+        let mut channel = start("echo,ring=65536", &options);
+        let (mut body, mut came) = (Vec::new(), Vec::new());
+        let mut number = 0;
+        while Instant::now() < until || number < 60 {
+            let length = bodies::length(number);
+            bodies::body(number, length, &mut body);
+            let worker = channel.worker().unwrap();
+            if number % 5 == 0 {
+                assert!(worker.signal(Signal::STOP).unwrap());
+            }
+            // What is sent to somebody who is stopped waits, in the ring and in the socket; who sends
+            // more than that waits too, so somebody else lets it go on a moment later.
+            let pid = rustix::process::Pid::from_raw(worker.id() as i32).unwrap();
+            let pause = Duration::from_millis(1 + number % 7);
+            let go_on = std::thread::spawn(move || {
+                std::thread::park_timeout(pause);
+                rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+            });
+            channel.send_bytes(&body).unwrap();
+            channel.recv().unwrap().read_into(&mut came).unwrap();
+            go_on.join().unwrap();
+            bodies::check(number, length, &came, &mut body);
+            number += 1;
+            if Instant::now() >= until && number >= 60 {
+                break;
+            }
+        }
+        channel.close().unwrap();
+    }
+}
+
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
+fn slow_readers_and_slow_writers_lose_nothing() {
+    let until = Instant::now() + torture_time() / 3;
+    for options in both_ways() {
+        let mut channel = start("source,ring=65536,spin=0", &options);
+        let (count, error) = take_all(&mut channel, |number, channel| {
+            if number % 16 == 0 {
+                // The source fills the ring, spills, and fills the socket.
+                std::thread::park_timeout(Duration::from_millis(number / 16 % 5));
+            }
+            if Instant::now() >= until && number > 200 {
+                channel.worker().unwrap().kill().unwrap();
+            }
+        });
+        assert!(count > 200, "{count}: {error}");
+        let stats = channel.stats();
+        if options.shared_memory == SharedMemory::Auto && stats.shared_memory {
+            assert!(stats.received.shared_frames > 0, "{stats:?}");
+            assert!(stats.received.inline_frames > 0, "a full ring spills: {stats:?}");
+        } else if options.shared_memory == SharedMemory::Auto {
+            skip::skipped(&format!("the ring: {:?}", stats.fallback));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Children and trees that end with their parent, whichever of our processes is killed.
+
+use pipewright::{Child, Command, Scope, Signal, Stdio};
+use pipewright_test_macros::watched_test;
+#[cfg(unix)]
+use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::{alive, watchdog};
+
+use super::{cannot_supervise, puppet};
+
+const MARK: &str = "PIPEWRIGHT_PARENT_EXIT_TEST";
+
+/// Starts a process that holds a tree of four: the command, a daemon, a daemon's daemon, and one that ignores
+/// TERM.
+fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32>)> {
+    if cannot_supervise() {
+        return None;
+    }
+    let acts = "host=daemon=600;spawn=daemon=600;spawn=wait=600;wait=600";
+    let mut command = puppet([acts]);
+    command.env(MARK, alive::mark(mark)).stdin(Stdio::null()).stderr(Stdio::null());
+    change(&mut command);
+    let child = command.spawn().unwrap();
+    watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
+    // A job needs no supervisor.
+    #[cfg(windows)]
+    let supervisors = Vec::new();
+    #[cfg(unix)]
+    let supervisors = both_supervisors(&child);
+    Some((child, supervisors))
+}
+
+/// Waits for the guard, which executes its program after the command has started.
+#[cfg(unix)]
+fn both_supervisors(child: &Child) -> Vec<u32> {
+    let mut supervisors = Vec::new();
+    watchdog::until("there are a supervisor and its guard", || {
+        supervisors = alive::supervisors(child.id());
+        supervisors.len() == 2
+    });
+    supervisors
+}
+
+#[track_caller]
+fn nobody_is_left(mark: &str) {
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+#[watched_test]
+fn a_tree_ends_when_its_host_is_killed() {
+    let Some((host, supervisors)) = host("host", |_| ()) else { return };
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("host");
+    for pid in supervisors {
+        watchdog::until("its supervisors end too", || !alive::is_running(pid));
+    }
+    host.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
+    let Some((host, supervisors)) = host("group", |command| _ = command.own_group()) else {
+        return;
+    };
+    let group = format!("-{}", host.id());
+    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
+    nobody_is_left("group");
+    for pid in supervisors {
+        watchdog::until("its supervisors end too", || !alive::is_running(pid));
+    }
+    host.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
+    for index in [0, 1] {
+        let Some((host, supervisors)) = host("supervisor", |_| ()) else { return };
+        alive::kill(supervisors[index]);
+        // The host waits for the command, and so ends with it.
+        assert!(host.wait().unwrap().code().is_some());
+        nobody_is_left("supervisor");
+        for pid in supervisors {
+            watchdog::until("its supervisors end too", || !alive::is_running(pid));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_stopped_supervisor_is_continued_or_replaced() {
+    let Some((host, supervisors)) = host("stopped", |_| ()) else { return };
+    let inner = supervisors.iter().copied().max().unwrap();
+    assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("stopped");
+    host.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn an_unprivileged_user_can_supervise_a_tree() {
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let Some((host, _)) = host("nobody", |command| {
+        command.uid(65_534).gid(65_534);
+    }) else {
+        return;
+    };
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("nobody");
+    host.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_killed_supervisor_does_not_hang_its_host() {
+    let mut command = puppet(["spawn=daemon=600", "wait=600"]);
+    command
+        .env(MARK, alive::mark("waiting"))
+        .stderr(Stdio::null())
+        .kill_on_parent_exit(Scope::Tree);
+    if cannot_supervise() {
+        return;
+    }
+    let child = command.spawn().unwrap();
+    watchdog::until("the daemon runs", || alive::marked(MARK, "waiting").len() >= 2);
+    alive::kill(alive::parent(child.id()).unwrap());
+    // The guard has adopted and killed it, and reports it.
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
+    drop(child);
+    nobody_is_left("waiting");
+}
+
+#[watched_test]
+fn a_child_alone_ends_with_its_parent() {
+    let mut command = puppet(["wait=600"]);
+    let child = command.kill_on_parent_exit(Scope::Child).spawn().unwrap();
+    assert!(alive::is_running(child.id()));
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
