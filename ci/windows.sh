@@ -56,10 +56,36 @@ flock -n 8 || { say "waiting for another run under Wine"; flock 8; }
 exec > >(exec cat 8>&-) 2>&1
 printer=$!
 end_wine() { wineserver -k > /dev/null 2>&1 8>&- || true; }
+# Looks for the processes that hold the pipe to the printer, without this shell and the printer: all are descendants
+# of this shell, since the pipe has no name. The end of a server does not end programs that wait for something else.
+find_holders() {
+    local file pid last=$printer
+    holders=()
+    for file in /proc/[0-9]*/fd/*; do
+        [ "$file" -ef "/proc/$$/fd/1" ] || continue
+        pid=${file#/proc/} pid=${pid%%/*}
+        [ "$pid" = $$ ] || [ "$pid" = "$printer" ] || [ "$pid" = "$last" ] || holders+=("$pid")
+        last=$pid
+    done
+}
 finish() {
+    local pid tries
     end_wine
+    for tries in {1..10}; do
+        find_holders
+        [ ${#holders[@]} != 0 ] || break
+        sleep 1
+    done
+    for pid in "${holders[@]}"; do
+        say "ended what outlived Wine: $pid $(tr '\0' ' ' < "/proc/$pid/cmdline")" || true
+        kill -KILL "$pid" || true
+    done
     exec > /dev/null 2>&1
-    wait "$printer" || true
+    for tries in {1..60}; do
+        kill -0 "$printer" || break
+        sleep 1
+    done
+    kill "$printer" || true
 }
 trap finish EXIT
 end_wine
