@@ -9,7 +9,6 @@ use pipewright_ipc::{
     CallEvent, ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
 };
 #[cfg(unix)]
-#[cfg(unix)]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};

@@ -13,7 +13,6 @@ use pipewright::Resource;
 use pipewright_ipc::ErrorKind;
 use pipewright_ipc::{Channel, Options, SharedMemory};
 #[cfg(unix)]
-#[cfg(unix)]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, skip};
