@@ -3,7 +3,17 @@
 use super::{none, sources};
 
 /// The crates whose doc comments are clean. Add a crate here when its last offender is reworded.
-const CLEAN: [&str; 9] = ["pipewright", "pipewright-bench", "pipewright-cli", "pipewright-disk", "pipewright-ipc", "pipewright-os", "pipewright-test-macros", "pipewright-tests", "../bench"];
+const CLEAN: [&str; 9] = [
+    "pipewright",
+    "pipewright-bench",
+    "pipewright-cli",
+    "pipewright-disk",
+    "pipewright-ipc",
+    "pipewright-os",
+    "pipewright-test-macros",
+    "pipewright-tests",
+    "../bench",
+];
 
 /// First words of a clause without a noun, which a reader has to parse twice.
 const REFUSED: [&str; 9] = ["What", "Whether", "Who", "Whom", "How", "Where", "That", "Of", "Why"];
