@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_test_macros::isolated_test;
-pub(crate) use pipewright_tests::refuse::refuse;
+pub(crate) use pipewright_tests::refuse::{refuse, refuse_flags};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::puppet;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::is_forced_off;
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, isolate, watchdog};
 
 use super::puppet;
-use super::refused::refuse;
+use super::refused::{refuse, refuse_flags};
 
 const MARK: &str = "PIPEWRIGHT_TREES_REFUSED_TEST";
 
@@ -94,6 +94,40 @@ fn everywhere(errno: i32) {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Checks that the supervisor contains a tree if no cgroup can be created, and that neither the supervisor nor the
+/// guard keeps a handle of this process.
+fn the_supervisor_contains_a_tree(mark: &str) {
+    refuse(&[libc::SYS_mkdirat], libc::EPERM);
+    if is_forced_off("supervisor") || is_forced_off("pidfd") {
+        return skipped("the supervisor is left out of this build");
+    }
+    // Not close-on-exec, as a library opens it that does not know of that flag.
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut command = puppet(["daemon=600", "wait=600"]);
+    command.env(MARK, alive::mark(mark)).contain(Contain::Tree).kill_on_drop();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    assert_eq!(child.containment(), Containment::Supervisor);
+    drop(writer);
+    assert_eq!(rustix::io::read(&reader, &mut [0]).unwrap(), 0);
+    child.kill().unwrap();
+    drop(child);
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+#[isolated_test]
+fn the_supervisor_works_without_close_range() {
+    refuse(&[libc::SYS_close_range], libc::EPERM);
+    the_supervisor_contains_a_tree("no-close-range");
+}
+
+/// Linux 5.10 knows `close_range` without flags.
+#[isolated_test]
+fn the_supervisor_works_without_flags_of_close_range() {
+    refuse_flags(libc::SYS_close_range, 2);
+    the_supervisor_contains_a_tree("no-flags");
 }
 
 #[isolated_test]

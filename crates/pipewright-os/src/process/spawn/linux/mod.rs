@@ -19,6 +19,7 @@ mod digits;
 mod dumpable;
 mod error_pipe;
 mod forked;
+mod open_handles;
 mod raw_clone;
 mod raw_syscall;
 mod sandbox;

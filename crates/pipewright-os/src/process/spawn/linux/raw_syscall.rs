@@ -10,6 +10,8 @@ use std::ptr;
 
 use call::call;
 
+use super::open_handles;
+
 #[cfg(pipewright_supervisor)]
 #[path = "../../../../supervisor/call.rs"]
 mod call;
@@ -145,19 +147,8 @@ pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Resul
 
 /// Closes the handles that the program does not need, so that there is room if the host has none left.
 pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
-    let close_range = |from: RawFd, to: RawFd| {
-        // Ignored: a handle that stays open does not reach the program either.
-        let _ = syscall(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]);
-    };
-    let mut from = 0;
-    loop {
-        let needed = handles.iter().copied().chain([image]).filter(|fd| *fd >= from);
-        let Some(next) = needed.min() else { return close_range(from, RawFd::MAX) };
-        if next > from {
-            close_range(from, next - 1);
-        }
-        from = next + 1;
-    }
+    // Ignored: `exec_image` fails for the same reason.
+    let _ = open_handles::close_from(0, handles.iter().copied().chain([image]), syscall);
 }
 
 /// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
@@ -179,8 +170,9 @@ pub(super) fn exec_image<const N: usize>(
             *place = Some(fd);
         }
     }
-    let all = [N, libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0, 0];
-    if syscall(libc::SYS_close_range, all).is_err() {
+    // The copies are close-on-exec. A handle that the host has opened without that flag is closed here.
+    let copies = moved.into_iter().flatten().chain([image]).map(|fd| fd as RawFd);
+    if open_handles::close_from(N as RawFd, copies, syscall).is_err() {
         return;
     }
     for (number, fd) in moved.into_iter().enumerate() {

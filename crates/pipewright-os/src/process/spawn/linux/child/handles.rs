@@ -2,8 +2,9 @@
 
 use std::os::fd::RawFd;
 
-use super::{Failed, Move, check};
+use super::{Failed, Move, check, errno};
 use crate::process::spawn::Step;
+use crate::process::spawn::linux::open_handles;
 
 /// Moves sources away from the numbers that will be assigned: 0 to 2, and each other's targets.
 pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), Failed> {
@@ -87,84 +88,21 @@ pub(super) fn close_others() -> Result<(), Failed> {
     close_others_one_by_one()
 }
 
-/// Marks the handles that `/proc/self/fd` lists, without close_range. Not every number up to the limit,
-/// because there can be a billion.
+/// Marks the handles that `/proc/self/fd` lists, without close_range.
 fn close_others_one_by_one() -> Result<(), Failed> {
-    // Raw calls: the C library's open and close are cancellation points.
-    // SAFETY: a C string and flags.
-    let dir = unsafe {
-        libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            c"/proc/self/fd".as_ptr(),
-            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
-        )
-    };
-    check(dir as i32, Step::CloseOthers)?;
-    let mut buffer = DirBuffer([0; 1024]);
-    loop {
-        // SAFETY: the kernel writes at most the length given.
-        let length = unsafe {
-            libc::syscall(libc::SYS_getdents64, dir, buffer.0.as_mut_ptr(), buffer.0.len())
-        };
-        match usize::try_from(length) {
-            Err(_) => return Err(Failed(Step::CloseOthers)),
-            Ok(0) => break,
-            Ok(length) => mark_listed(buffer.0.get(..length).unwrap_or(&[])),
+    open_handles::each_open(syscall, |fd| {
+        if fd > libc::STDERR_FILENO {
+            // Ignored: the only error is that it is not open.
+            // SAFETY: numbers.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
-    }
-    // SAFETY: opened above.
-    unsafe { libc::syscall(libc::SYS_close, dir) };
-    Ok(())
+    })
+    .map_err(|_| Failed(Step::CloseOthers))
 }
 
-/// A buffer with the alignment of the kernel's directory entries.
-#[repr(align(8))]
-struct DirBuffer([u8; 1024]);
-
-/// Marks the handles in a list of struct linux_dirent64: inode 8, offset 8, length 2, type 1, then the name
-/// (getdents(2)).
-fn mark_listed(mut entries: &[u8]) {
-    const LENGTH_AT: usize = 16;
-    const NAME_AT: usize = 19;
-    while let Some(&[low, high]) = entries.get(LENGTH_AT..LENGTH_AT + 2) {
-        let length = usize::from(u16::from_ne_bytes([low, high]));
-        if let Some(fd) = number(entries.get(NAME_AT..length).unwrap_or(&[])) {
-            if fd > libc::STDERR_FILENO {
-                // Ignored: the only error is that it is not open.
-                // SAFETY: numbers.
-                unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-            }
-        }
-        match entries.get(length.max(1)..) {
-            Some(rest) => entries = rest,
-            None => return,
-        }
-    }
-}
-
-fn number(name: &[u8]) -> Option<RawFd> {
-    let mut number: RawFd = 0;
-    let mut digits = 0;
-    for byte in name.iter().take_while(|byte| **byte != 0) {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        number = number.checked_mul(10)?.checked_add(RawFd::from(byte - b'0'))?;
-        digits += 1;
-    }
-    (digits > 0).then_some(number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_numbers_are_descriptors() {
-        assert_eq!(number(b"17\0junk"), Some(17));
-        for name in [&b".\0"[..], b"..\0", b"\0", b"1a\0", b"99999999999\0"] {
-            assert_eq!(number(name), None);
-        }
-    }
+/// Makes a system call by its number: the C library's open and close are cancellation points.
+fn syscall(number: libc::c_long, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, i32> {
+    // SAFETY: `open_handles` passes C strings and buffers that live through the call.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    usize::try_from(result).map_err(|_| errno())
 }
