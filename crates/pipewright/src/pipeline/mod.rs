@@ -103,7 +103,7 @@ impl<'a> Pipeline<'a> {
 
     /// Returns the pipeline by value, at the end of a chain of setters. The pipeline it is called
     /// on is left without stages. See
-    /// [`Command`](Command#a-command-that-is-kept-or-returned) for the compiler errors that this avoids.
+    /// [`Command`](Command#keeping-or-returning-a-command) for the compiler errors that this avoids.
     ///
     /// ```
     /// use pipewright::{Command, Pipeline};

@@ -93,7 +93,7 @@ impl Pipeline<'_> {
     ) -> Result<(Option<Stdio>, Option<OutputEnd>), Error> {
         let ways = self.stages().map(|command| (command, command.stage_stderr(default)));
         let mut first = None;
-        for (command, way) in ways.filter(|(_, way)| *way != StageStderr::ItsOwn) {
+        for (command, way) in ways.filter(|(_, way)| *way != StageStderr::Unchanged) {
             match first {
                 None => first = Some((command, way)),
                 Some((_, other)) if other == way => {}
@@ -121,11 +121,11 @@ impl Command {
         pipes: &mut StagePipes,
         defaults: StdioDefaults,
     ) -> Result<Started, Error> {
-        if self.stage_stderr(defaults.stderr) != StageStderr::ItsOwn {
-            return self.start_joined(pipes, defaults);
+        if self.stage_stderr(defaults.stderr) != StageStderr::Unchanged {
+            return self.start_with_pipes(pipes, defaults);
         }
         let shared = pipes.stderr.take();
-        let started = self.start_joined(pipes, defaults);
+        let started = self.start_with_pipes(pipes, defaults);
         pipes.stderr = shared;
         started
     }

@@ -9,7 +9,7 @@ use pipewright_os::process::status::ExitStatus;
 use super::end::result_of;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
 use crate::child::async_waits;
-use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults, async_verbs};
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
 use crate::error::{Doing, Error};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;

@@ -9,7 +9,7 @@ use pipewright_os::process::status::ExitStatus;
 use super::child::PipelineChild;
 use super::end::{Pipelined, deciding, result_of};
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
-use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults};
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
 use crate::output::{check_tee, judge};
 use crate::run::Collect;
@@ -34,7 +34,7 @@ impl Pipeline<'_> {
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.status_async());
-        let mut started = self.start(OURS)?;
+        let mut started = self.start(INHERITED)?;
         if !started.ends.pass_data() && !self.options.rules.can_stop() {
             // Closed before the wait: a stage that reads its stdin to the end must find one.
             started.ends.stdin = None;
@@ -107,7 +107,7 @@ impl Pipeline<'_> {
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
-        let output = self.finish(REMEMBERED, Collect::StderrTail)?;
+        let output = self.finish(STDERR_TEED, Collect::StderrTail)?;
         judge(&output.program, &output)
     }
 
@@ -167,7 +167,7 @@ impl Pipeline<'_> {
     /// ```
     pub fn spawn(&mut self) -> Result<PipelineChild, Error> {
         self.options.prepare_enforcement(&self.name())?;
-        Ok(PipelineChild::new(self.start(OURS)?, &self.options, self.pipefail))
+        Ok(PipelineChild::new(self.start(INHERITED)?, &self.options, self.pipefail))
     }
 
     /// Starts all stages and sees them through to their ends.
