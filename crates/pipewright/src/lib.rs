@@ -61,7 +61,7 @@
 //! |---|---|---|
 //! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
 //! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | the child has ended, or its handle is dropped |
-//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or everything that it started as well ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
+//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
 //! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
 //! | [`detached`](Command::detached) | nothing | the child outlives this process and its terminal |
 //!

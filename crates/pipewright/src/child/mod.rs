@@ -66,8 +66,8 @@ impl Child {
         self.process()
     }
 
-    /// Kills the child, its own process group and the descendants that can be found. A child that has already ended
-    /// is not an error. The child still has to be waited for, or dropped.
+    /// Kills the child, the process group that it leads, if any, and the descendants that can be found. A child
+    /// that has already ended is not an error. The child still has to be waited for, or dropped.
     ///
     /// # Errors
     /// The child changed its user, so this process may not signal it.

@@ -36,7 +36,7 @@ impl ChildEnv {
         }
     }
 
-    /// Returns the search path for a program without a separator: the child's `PATH`, as in std.
+    /// Returns the search path for a program name without a separator: the child's `PATH`, as in std.
     pub(super) fn search(&self) -> Search<'_> {
         let path = match self {
             ChildEnv::Inherited(own) => own.search_path(),

@@ -39,8 +39,8 @@ impl Command {
     /// with it, the child ends too: see [`breakaway_from_job`](Self::breakaway_from_job).
     ///
     /// # Errors
-    /// The verb fails if [`kill_on_parent_exit`](Self::kill_on_parent_exit) or another process group is set too:
-    /// they contradict `detached`.
+    /// The verb fails if [`kill_on_parent_exit`](Self::kill_on_parent_exit),
+    /// [`contain(Contain::Tree)`](Self::contain) or another process group is set too: they contradict `detached`.
     ///
     /// ```
     /// use pipewright::{Command, ProcessHandle};
@@ -67,7 +67,7 @@ impl Command {
     ///
     /// # Platform
     /// Unix: `tcsetpgrp` in the child, before the program is loaded (macOS: in this process, before the child
-    /// runs); `SIGTSTP` to this process, which has no effect if nobody could continue it.
+    /// runs); `SIGTSTP` to this process, which has no effect if no shell could continue it.
     ///
     /// ```no_run
     /// # use pipewright::Command;

@@ -77,8 +77,9 @@ use lifetime::Lifetime;
 ///   verbs read until there was no output for 250 ms, and for at most 5 s. Later output is lost;
 ///   [`linger(Linger::UntilEof)`](Self::linger) restores std's rule.
 /// * [`status`](Self::status) drains and discards piped streams, so it cannot deadlock.
-/// * [`Child::kill`](crate::Child::kill) also kills the child's own group and the descendants that can be found, as
-///   timeouts and cancels do. [`Child::signal`](crate::Child::signal) reaches only the child.
+/// * [`Child::kill`](crate::Child::kill) also kills the process group that the child leads, if any, and the
+///   descendants that can be found, as timeouts and cancels do. [`Child::signal`](crate::Child::signal) reaches
+///   only the child.
 ///   [`start_and_forget`](Self::start_and_forget) has null streams by default.
 /// * A child dropped without a wait does not become a zombie: a background thread reaps it. Other code must not
 ///   wait for its pid.

@@ -194,8 +194,8 @@ impl Command {
         Ok((child_end, no_ends()))
     }
 
-    /// Makes the pipe for stdin. Both ends are synchronous by default: callers who take our end expect a write to
-    /// block.
+    /// Makes the pipe for stdin. Both ends are synchronous by default: callers that take the parent's end expect a
+    /// write to block.
     fn pipe_stdin(&self, ours: Mode) -> Result<(ChildEnd<'static>, ParentEnds), Error> {
         let (reader, writer) = self.make_pipe(PipeOptions { write: ours, ..Default::default() })?;
         let ends = ParentEnds { stdin: Some(writer), ..ParentEnds::default() };

@@ -32,7 +32,7 @@ use crate::run::{OpenTee, TeeTarget, on_demand};
 /// ```
 pub struct Stdio(pub(super) Choice);
 
-/// The choices.
+/// The kinds of [`Stdio`].
 pub(super) enum Choice {
     Inherit,
     Null,
@@ -63,20 +63,21 @@ impl Stdio {
         Stdio(Choice::Inherit)
     }
 
-    /// An empty input; output is discarded.
+    /// Connects the stream to the null device: nothing to read, and output is discarded.
     #[must_use]
     pub fn null() -> Stdio {
         Stdio(Choice::Null)
     }
 
-    /// A pipe to this process. The capturing verbs read it; after `spawn` it is a field of [`Child`](crate::Child).
+    /// Connects the stream to this process by a pipe. The capturing verbs read it; after `spawn` it is a field of
+    /// [`Child`](crate::Child).
     #[doc(alias = "pipe")]
     #[must_use]
     pub fn piped() -> Stdio {
         Stdio(Choice::Piped(Mode::Sync))
     }
 
-    /// A pipe like [`piped`](Self::piped), for a stdin that a task will write to.
+    /// Makes a pipe like [`piped`](Self::piped), for a stdin that a task will write to.
     ///
     /// # Platform
     /// Unix: same as `piped`. Windows: the parent's end of stdin is overlapped, as those of stdout and stderr
@@ -87,15 +88,14 @@ impl Stdio {
         Stdio(Choice::Piped(Mode::Async))
     }
 
-    /// Captures stdout or stderr, and passes it through to this process's own stream as it arrives.
+    /// Captures stdout or stderr, and also writes it to this process's own stdout or stderr as it arrives.
     ///
-    /// If nobody reads the own stream, the child's output is not read either, and the child blocks. Timeouts, kills
-    /// and cancels still act in time, and the idle timeout pauses meanwhile. After a stop, the remaining output is
-    /// given up if the own stream does not accept it for 250 ms. If the own stream fails (a full disk, a closed
-    /// reader), the capture continues and [`tee_failed`](crate::Captured::tee_failed) reports the failure. Verbs
-    /// that cannot report it fail instead, unless the reader was closed. If the own stream is closed, it gets
-    /// nothing, and that is not a failure. The mode of the own stream, which other processes may share, is not
-    /// changed.
+    /// If that target is not read, the child's output is not read either, and the child blocks. Timeouts, kills and
+    /// cancels still act in time, and the idle timeout pauses meanwhile. After a stop, the remaining output is given
+    /// up if the target does not accept it for 250 ms. If the target fails (a full disk, a closed reader), the capture
+    /// continues and [`tee_failed`](crate::Captured::tee_failed) reports the failure. Verbs that cannot report it fail
+    /// instead, unless the reader was closed. If this process's stream is closed, nothing is written to it, and that
+    /// is not a failure. The mode of the target, which other processes may share, is not changed.
     ///
     /// # Platform
     /// Linux: a pipe or a terminal is reopened through `/proc/self/fd`, to set `O_NONBLOCK` without affecting
@@ -131,19 +131,19 @@ impl Stdio {
         Stdio(Choice::TeeTarget(Command::open_tee_target, Box::new(target.into())))
     }
 
-    /// A file to read from, which must exist. It is opened when the command runs.
+    /// Reads from the file at `path`, which must exist. It is opened when the command runs.
     #[must_use]
     pub fn open(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Open(path.into()))
     }
 
-    /// A file to write to, created or truncated. It is opened when the command runs.
+    /// Writes to the file at `path`, which is created or truncated. It is opened when the command runs.
     #[must_use]
     pub fn create(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Create(path.into()))
     }
 
-    /// A file to append to, created if missing. It is opened when the command runs.
+    /// Appends to the file at `path`, which is created if missing. It is opened when the command runs.
     #[must_use]
     pub fn append(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Append(path.into()))

@@ -220,8 +220,8 @@ impl Command {
     /// By default the child inherits stdio. Input that was given to the command
     /// ([`Stdio::bytes`](crate::Stdio::bytes), [`Stdio::reader`](crate::Stdio::reader)) is fed from the start on,
     /// by a background thread if it does not fit into the pipe. The command's timeouts and limits apply while a
-    /// verb of the child waits; with [`enforce_in_background`](Self::enforce_in_background) they apply all the
-    /// time.
+    /// verb of the child waits. With [`enforce_in_background`](Self::enforce_in_background), timeouts and the
+    /// cancel token apply all the time.
     ///
     /// # Errors
     /// The child could not be started; none is running.

@@ -34,8 +34,8 @@ impl Command {
     ///
     /// ```no_run
     /// # use pipewright::Command;
-    /// let said = Command::new("cmd").arg("/c").raw_arg(r#"echo "a  b""#).read()?;
-    /// assert_eq!(said, r#""a  b""#);
+    /// let output = Command::new("cmd").arg("/c").raw_arg(r#"echo "a  b""#).read()?;
+    /// assert_eq!(output, r#""a  b""#);
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn raw_arg(&mut self, text: impl AsRef<OsStr>) -> &mut Command {

@@ -76,8 +76,8 @@ impl Events {
     /// let mut stdin = events.take_stdin();
     /// stdin.as_mut().unwrap().write_all(b"ping").unwrap();
     /// for event in events {
-    ///     if let Event::Stdout(said) = event? {
-    ///         assert_eq!(said, b"ping");
+    ///     if let Event::Stdout(bytes) = event? {
+    ///         assert_eq!(bytes, b"ping");
     ///         stdin = None;
     ///     }
     /// }

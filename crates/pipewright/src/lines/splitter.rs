@@ -149,7 +149,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_text_is_replaced_in_its_own_line_only(
+        fn invalid_utf8_is_replaced_only_in_its_own_line(
             bytes in prop::collection::vec(prop::sample::select(&b"a\xc3\xa9\xff\r\n"[..]), 0..100),
             pieces in prop::collection::vec(1_usize..20, 1..10),
         ) {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carriage_return_just_past_the_maximum_is_no_excess() {
+    fn a_carriage_return_just_past_the_maximum_is_not_excess() {
         for pieces in [&[5][..], &[6], &[7], &[1]] {
             let (lines, _) = split(b"12345\r\nx", pieces, Some(5));
             assert_eq!(lines[0], ("12345".to_owned(), false), "{pieces:?}");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_nothing_but_its_excess_is_a_line() {
+    fn a_zero_maximum_gives_empty_truncated_lines() {
         let (lines, _) = split(b"abc", &[1], Some(0));
         assert_eq!(lines, [(String::new(), true)]);
     }

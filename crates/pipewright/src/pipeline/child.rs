@@ -6,7 +6,7 @@ use pipewright_os::base::signal::Signal;
 
 use super::end::pipeline_output;
 use super::start::StartedStages;
-use super::{PipelineOutput, joined};
+use super::{PipelineOutput, join_names};
 use crate::error::Error;
 use crate::run::{ActiveRun, Collect, Options, Processes, SpawnedRun};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
@@ -35,7 +35,7 @@ impl PipelineChild {
     pub(super) fn new(started: StartedStages, options: &Options, pipefail: bool) -> PipelineChild {
         let StartedStages { programs, processes, ends, at } = started;
         let (run, (stdin, [stdout, stderr])) =
-            SpawnedRun::new(processes, ends, joined(&programs), at, None, options);
+            SpawnedRun::new(processes, ends, join_names(&programs), at, None, options);
         PipelineChild { stdin, stdout, stderr, run, programs, pipefail }
     }
 
@@ -63,8 +63,8 @@ impl PipelineChild {
         (run.into_run((stdin, [stdout, stderr]), Collect::All), programs, pipefail)
     }
 
-    /// Kills every stage, the stages' own process groups and the descendants that can be found. Stages that have
-    /// already ended are not an error. The pipeline still has to be waited for, or dropped.
+    /// Kills every stage, the process groups that stages lead, and the descendants that can be found. Stages that
+    /// have already ended are not an error. The pipeline still has to be waited for, or dropped.
     ///
     /// # Errors
     /// A stage changed its user, so this process may not signal it. The other stages are killed.

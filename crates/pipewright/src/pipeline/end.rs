@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_most_that_failed_decides() {
+    fn the_right_most_failed_stage_decides() {
         assert_eq!(decides(&[0, 0, 0], true), 2);
         assert_eq!(decides(&[exit(1), exit(2), 0], true), 1);
         assert_eq!(decides(&[exit(1), 0, 0], true), 0);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_had_enough_is_no_failure_of_its_writer() {
+    fn sigpipe_is_a_failure_only_in_the_last_stage() {
         if ExitStatus::from_raw(PIPE).signal().is_none() {
             eprintln!("SKIPPED: no signal ends a process here");
             return;
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(decides(&[PIPE, 0], true), 1);
         assert_eq!(decides(&[exit(141), 0], true), 1);
         assert_eq!(decides(&[exit(1), PIPE, 0], true), 0);
-        assert_eq!(decides(&[0, PIPE], true), 1, "nobody reads from the last but us");
+        assert_eq!(decides(&[0, PIPE], true), 1, "only this process reads from the last");
         assert_eq!(decides(&[exit(1), 0, exit(141)], true), 2);
     }
 }

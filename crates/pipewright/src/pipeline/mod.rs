@@ -147,7 +147,7 @@ impl<'a> Pipeline<'a> {
 option_setters!(Pipeline<'_>);
 
 /// Returns the names of all stages, for errors.
-fn joined(programs: &[OsString]) -> OsString {
+fn join_names(programs: &[OsString]) -> OsString {
     programs.join(OsStr::new(" | "))
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pipewright_os::base::pipe::{Mode, PipeOptions};
 
-use super::{Pipeline, joined};
+use super::{Pipeline, join_names};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
@@ -148,7 +148,7 @@ impl StartedStages {
     ) -> (ActiveRun, Vec<OsString>) {
         let StartedStages { programs, processes, ends, at } = self;
         let info = RunInfo {
-            program: joined(&programs),
+            program: join_names(&programs),
             started: at,
             background_feed: None,
             foreground: None,

@@ -8,7 +8,7 @@ use pipewright_os::process::status::ExitStatus;
 
 use super::child::PipelineChild;
 use super::end::{Pipelined, deciding_stage, pipeline_output};
-use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
+use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
 use crate::output::{check_tee, judge};
@@ -28,7 +28,7 @@ impl Pipeline<'_> {
     /// use pipewright::{Command, Stdio};
     /// let head = Command::new("head").arg("-1").stdout(Stdio::null()).owned();
     /// let status = (Command::new("yes") | head).status()?;
-    /// assert!(status.success(), "the SIGPIPE that ends `yes` is no failure");
+    /// assert!(status.success(), "the SIGPIPE that ends `yes` is not a failure");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
@@ -38,7 +38,7 @@ impl Pipeline<'_> {
             // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
             return wait_for_all(&started.processes, self.pipefail)
-                .map_err(|error| Error::talk(&joined(&started.programs), "wait for", error));
+                .map_err(|error| Error::talk(&join_names(&started.programs), "wait for", error));
         }
         let (run, programs) = started.into_run(&self.options, Collect::Nothing);
         let pipefail = self.pipefail;
@@ -179,7 +179,7 @@ impl Pipeline<'_> {
     }
 
     pub(crate) fn name(&self) -> OsString {
-        joined(&self.programs())
+        join_names(&self.programs())
     }
 }
 

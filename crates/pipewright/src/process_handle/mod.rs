@@ -87,8 +87,8 @@ impl ProcessEnd {
 impl ProcessHandle {
     /// Opens the process that has this pid now, whichever process started it. A zombie counts too.
     ///
-    /// Pids are reused: the caller has to know that the pid still belongs to the intended process. It does for a
-    /// child that has not been waited for. Any process can be opened and waited for; signalling it needs
+    /// Pids are reused: the caller has to know that the pid still belongs to the intended process. For a child that
+    /// has not been waited for, this is certain. Any process can be opened and waited for; signalling it needs
     /// permission.
     ///
     /// If the process is a child of this process, waiting through the handle reaps it, like any other wait.
@@ -103,8 +103,8 @@ impl ProcessHandle {
     ///
     /// ```
     /// use pipewright::{ErrorKind, ProcessHandle};
-    /// let us = ProcessHandle::open(std::process::id())?;
-    /// assert_eq!(us.try_wait()?, None);
+    /// let this = ProcessHandle::open(std::process::id())?;
+    /// assert_eq!(this.try_wait()?, None);
     /// assert_eq!(ProcessHandle::open(0).unwrap_err().kind(), &ErrorKind::InvalidInput);
     /// # Ok::<(), pipewright::Error>(())
     /// ```
@@ -133,7 +133,7 @@ impl ProcessHandle {
     /// and later) returns the status once the parent has reaped the process; this waits 50 ms for that.
     ///
     /// # Errors
-    /// For a process started by this program, its status is lost: see [`StatusLost`](ErrorKind::StatusLost).
+    /// The process was started by this program, and its status is lost: see [`StatusLost`](ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ProcessEnd, Error> {
         run_async_for_test!(self.wait_async());
         match self.wait_until(None)? {
