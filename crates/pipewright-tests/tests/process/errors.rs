@@ -195,7 +195,7 @@ fn invalid_input_says_what_is_wrong() {
     assert!(words(Command::new("cat").stdout(Stdio::bytes("x"))).contains("stdout"));
     let mut reader = Command::new("true");
     assert!(reader.stdin(Stdio::reader(io::empty())).status().unwrap().success());
-    assert!(words(&mut reader).contains("used up"));
+    assert!(words(&mut reader).contains("already used"));
 }
 
 #[isolated_test]

@@ -84,13 +84,19 @@ fn contradicting_options_are_refused() {
         error.to_string()
     };
     let said = words(|command| command.detached().kill_on_parent_exit(Scope::Child));
-    assert!(said.ends_with("it is detached, so it cannot be killed when we end"), "{said}");
+    assert!(said.ends_with("`detached` and `kill_on_parent_exit` contradict each other"), "{said}");
     let said = words(|command| command.detached().process_group(1));
-    assert!(said.ends_with("it is detached, so it cannot be in another group"), "{said}");
+    assert!(
+        said.ends_with("`detached` starts a session, so no process group can be set"),
+        "{said}"
+    );
     let said = words(|command| command.kill_on_drop());
-    assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
+    assert!(said.ends_with("returns no handle, so `kill_on_drop` has no effect"), "{said}");
     let said = words(|command| command.own_group().foreground());
-    assert!(said.ends_with("terminal, and nobody is left to take that back"), "{said}");
+    assert!(
+        said.ends_with("`foreground` needs a call that waits: use `spawn` or `status`"),
+        "{said}"
+    );
     // A group of its own comes with the session.
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }

@@ -179,16 +179,14 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
         assert!(!started.exists(), "{error}");
     };
     refused(Pipeline::new(Vec::<Command>::new()), r#"cannot start "": the pipeline has no stages"#);
-    let words = r#"cannot start "": a stage of the pipeline names no program"#;
+    let words = r#"cannot start "": the command of a pipeline stage is empty"#;
     refused(touch() | Command::new(""), words);
-    let words = r#"cannot start "cat": its stdin is the stage before it, and cannot be set"#;
+    let words = r#"cannot start "cat": its stdin comes from the previous stage and cannot be set"#;
     refused(touch() | Command::new("cat").stdin(Stdio::null()), words);
-    let words = r#"cannot start "cat": its stdout is the stage after it, and cannot be set"#;
+    let words = r#"cannot start "cat": its stdout goes to the next stage and cannot be set"#;
     refused(touch() | Command::new("cat").stdout(Stdio::null()) | Command::new("wc"), words);
     let whole = |name: &str| {
-        format!(
-            r#"cannot start "cat": its `{name}` would be that of one stage: set it on the pipeline"#
-        )
+        format!(r#"cannot start "cat": `{name}` applies to the whole run: set it on the pipeline"#)
     };
     refused(touch() | Command::new("cat").timeout(SHORT), &whole("timeout"));
     refused(touch() | Command::new("cat").kill_grace(SHORT), &whole("kill_grace"));
@@ -197,8 +195,7 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
     refused(touch() | Command::new("cat").strict_utf8(), &whole("strict_utf8"));
     let mut teed = touch();
     teed.stderr(Stdio::tee());
-    let words =
-        "cannot start \"cat\": its stderr is piped and another stage's is teed: they are one pipe";
+    let words = "cannot start \"cat\": its stderr is piped and another stage's is teed: all stages share one stderr pipe";
     refused(teed | Command::new("cat").stderr(Stdio::piped()), words);
     // Piped is what a joint is.
     let read = (Command::new("echo").arg("fine").stdout(Stdio::piped())

@@ -154,7 +154,7 @@ fn options_that_need_our_streams_are_refused() {
         assert_eq!(start, forget);
         start
     };
-    let through = " would pass through us, and nobody is left for that";
+    let through = " would pass through this process: use a file, a handle, null or inherit";
     let said = words(&|command| command.stdin(Stdio::piped()));
     assert!(said.ends_with(&format!("\": its stdin{through}")), "{said}");
     assert!(words(&|command| command.stdin(Stdio::bytes("x"))).ends_with(through));
@@ -164,7 +164,7 @@ fn options_that_need_our_streams_are_refused() {
     assert!(said.ends_with(&format!("\": its stdout{through}")), "{said}");
     let said = words(&|command| command.stderr(Stdio::tee()));
     assert!(said.ends_with(&format!("\": its stderr{through}")), "{said}");
-    let alone = "it has a timeout or a cancel token, and nobody to heed it";
+    let alone = "a timeout or cancel token needs a call that waits: use `spawn` or `status`";
     assert!(words(&|command| command.timeout(SHORT)).ends_with(alone));
     assert!(words(&|command| command.cancel(&CancelToken::new())).ends_with(alone));
     assert!(!mark.exists(), "it was started");
