@@ -13,7 +13,8 @@ const SUITES: [(&str, &str); 4] = [
 ];
 
 /// The documents whose references are checked.
-const DOCUMENTS: [&str; 3] = ["docs/platforms.md", "docs/gotchas.md", "docs/disk.md"];
+const DOCUMENTS: [&str; 4] =
+    ["docs/platforms.md", "docs/gotchas.md", "docs/disk.md", "CONTRIBUTING.md"];
 
 fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
