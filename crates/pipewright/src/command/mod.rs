@@ -1,4 +1,14 @@
-//! A command to run: its fields and setters. The verbs are in `verbs.rs`.
+//! A command to run: its fields and setters.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `env.rs`, `stdio.rs`, `options.rs`, `windows.rs` | more setters, by subject |
+//! | `contain.rs` | the setters that hold a tree, and end it with this process |
+//! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
+//! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
+//! | `start.rs` | the start: opens the streams and writes the plan |
+//! | `stage.rs` | a command as a stage of a pipeline |
+//! | `convert.rs`, `show.rs` | conversions, and how a command prints |
 
 mod contain;
 mod convert;

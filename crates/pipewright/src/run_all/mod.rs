@@ -1,4 +1,12 @@
-//! Many commands at once, on one thread.
+//! Many commands at once, on one thread or in one task.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `runnable.rs` | a command or a pipeline |
+//! | `queue.rs`, `push_queue.rs` | the rules, without waiting: which command starts next, and the results |
+//! | `run_set.rs` | the wait for all that run, on a thread |
+//! | `runner.rs` | a runner, which takes more commands while some run |
+//! | `task.rs` | the same for tasks |
 
 mod push_queue;
 mod queue;
