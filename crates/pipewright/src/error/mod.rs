@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::Quoted;
 
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
@@ -108,17 +109,28 @@ impl Error {
         }
     }
 
-    /// The system's error number, if the system reported one.
+    /// Returns the system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// Returns the kind of the `io::Error` that this error is converted to.
+    fn io_kind(&self) -> io::ErrorKind {
+        match (&self.0.source, &self.0.kind) {
+            (Some(source), _) => source.kind(),
+            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::InvalidUtf8 { .. }) => io::ErrorKind::InvalidData,
+            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
+            (None, _) => io::ErrorKind::Other,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &*self.0;
-        let program = kind::Quoted(&facts.program);
+        let program = Quoted(&facts.program);
         match &facts.doing {
             Doing::Start | Doing::Execute => write!(f, "cannot start {program}: ")?,
             Doing::RunClosures => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
@@ -130,32 +142,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("message", &format_args!("{self}"))
-            .field("kind", &self.0.kind)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
-    }
-}
-
-impl From<Error> for io::Error {
-    /// Keeps the kind of the system's error; the whole error is inside.
-    fn from(error: Error) -> io::Error {
-        let kind = match (&error.0.source, error.kind()) {
-            (Some(source), _) => source.kind(),
-            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
-            (None, ErrorKind::InvalidUtf8 { .. }) => io::ErrorKind::InvalidData,
-            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
-            (None, _) => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}
+pipewright_os::impl_error!(Error);

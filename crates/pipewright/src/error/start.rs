@@ -6,9 +6,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::Quoted;
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
-use super::kind::Quoted;
 use super::{Doing, Error, ErrorKind, NotExecutable};
 
 /// What a failed start means.
