@@ -18,7 +18,9 @@ use pipewright_os::process::std_process::ParentStream;
 use super::env::ChildEnv;
 use super::stdio::Choice;
 use super::{Command, Stdio};
-use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
+use crate::error::{
+    Error, ErrorKind, Operation, could_not_open, could_not_prepare, could_not_start,
+};
 use crate::input::Feed;
 use crate::reaper;
 use crate::run::{
@@ -310,7 +312,7 @@ impl Command {
 
     pub(crate) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
-        Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
+        Error::new(&self.program, Operation::Start, ErrorKind::InvalidInput, Some(source))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Pipeline, joined};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::run::{
     ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
     TeeTarget, on_demand,
@@ -74,7 +74,7 @@ impl Pipeline<'_> {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "the pipeline has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Doing::Start,
+                Operation::Start,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));

@@ -11,7 +11,7 @@ use super::end::{Pipelined, deciding, result_of};
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
 use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults};
 use crate::error::Error;
-use crate::output::{check_tee, judge};
+use crate::output::{check_success, check_tee};
 use crate::run::Collect;
 use crate::text::into_text;
 
@@ -39,7 +39,7 @@ impl Pipeline<'_> {
             // Closed before the wait: a stage that reads its stdin to the end must find one.
             started.ends.stdin = None;
             return wait_for_all(&started.processes, self.pipefail)
-                .map_err(|error| Error::talk(&joined(&started.programs), "wait for", error));
+                .map_err(|error| Error::cannot(&joined(&started.programs), "wait for", error));
         }
         let (run, programs) = started.into_run(&self.options, Collect::Nothing);
         let pipefail = self.pipefail;
@@ -108,7 +108,7 @@ impl Pipeline<'_> {
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
         let output = self.finish(REMEMBERED, Collect::StderrTail)?;
-        judge(&output.program, &output)
+        check_success(&output.program, &output)
     }
 
     /// Runs the pipeline and gives the last stage's stdout as text without the line ends at its end;
@@ -133,7 +133,7 @@ impl Pipeline<'_> {
 
     /// What [`read`](Self::read) makes of an output.
     pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
-        judge(&output.program, &output)?;
+        check_success(&output.program, &output)?;
         let mut text = into_text(&self.name(), self.options.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)

@@ -193,7 +193,7 @@ impl<P: Owner> SpawnedRun<P> {
     }
 
     pub(crate) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
-        Error::talk(&self.program, doing, error)
+        Error::cannot(&self.program, doing, error)
     }
 
     fn failed(&self, (doing, error): Failed) -> Error {

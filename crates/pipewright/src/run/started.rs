@@ -42,7 +42,7 @@ impl Started {
     pub(crate) fn wait(self) -> io::Result<Ended> {
         let Started { mut process, ends, .. } = self;
         drop(ends);
-        process.wait_alone()
+        process.wait_exclusive()
     }
 }
 

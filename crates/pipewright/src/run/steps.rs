@@ -213,6 +213,6 @@ impl Steps {
     /// A second answer would not be the truth: the child is gone.
     fn already_reported(&self) -> Error {
         let words = "how its run ended has been told already";
-        Error::talk(&self.program, "wait for", io::Error::other(words))
+        Error::cannot(&self.program, "wait for", io::Error::other(words))
     }
 }

@@ -215,7 +215,8 @@ impl Member {
                 Err(failed)
             }
         };
-        let output = output.map_err(|(doing, source)| Error::talk(&self.program, doing, source))?;
+        let output =
+            output.map_err(|(doing, source)| Error::cannot(&self.program, doing, source))?;
         into_text(&self.program, self.options.decoding, output)
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use crate::command::Command;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::pipeline::{Pipeline, Stage};
 use crate::run::ActiveRun;
 
@@ -33,7 +33,7 @@ impl Runnable<'_> {
 
     /// The error of a run that was cancelled before its start.
     pub(crate) fn cancelled(&self) -> Error {
-        Error::new(&self.name(), Doing::Start, ErrorKind::Cancelled, None)
+        Error::new(&self.name(), Operation::Start, ErrorKind::Cancelled, None)
     }
 }
 

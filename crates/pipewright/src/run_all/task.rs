@@ -20,7 +20,7 @@ use super::{
     CommandSource, End, NextStep, Numbered, Queue, RunAll, Runnable, RunningSet, in_order,
 };
 use crate::cancel::CancelToken;
-use crate::error::{Doing, Error};
+use crate::error::{Error, Operation};
 use crate::next::Next;
 use crate::output::{Capture, Output};
 use crate::run::{ActiveRun, RunFuture};
@@ -159,7 +159,7 @@ impl RunningSet for Members {
     }
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
-        check_runtime(&command.name(), Doing::Start)?;
+        check_runtime(&command.name(), Operation::Start)?;
         self.members.push(Member::new(index, self.bursts, command.start()?, &self.task));
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Members {
     /// alone, and told of again.
     fn refused(&self, error: io::Error) -> Option<End> {
         let first = self.members.iter().min_by_key(|member| member.index)?;
-        Some((first.index, Err(Error::talk(&first.program, "wait for", error))))
+        Some((first.index, Err(Error::cannot(&first.program, "wait for", error))))
     }
 
     /// Ignored: who has ended needs no signal.
