@@ -223,11 +223,13 @@ impl fmt::Display for NotExecutable {
     }
 }
 
-/// Returns the last line that is not blank. Its length is not limited.
+/// Returns the last line that is not blank, cut to 200 characters: it is only a hint, and the error has the whole text.
 fn last_line(text: &str) -> &str {
+    const MAX_CHARS: usize = 200;
     let text = text.trim_end();
     let start = text.bytes().rposition(|byte| byte == b'\n').map_or(0, |at| at + 1);
-    text.get(start..).unwrap_or_default().trim_start()
+    let line = text.get(start..).unwrap_or_default().trim_start();
+    line.char_indices().nth(MAX_CHARS).map_or(line, |(end, _)| &line[..end])
 }
 
 #[cfg(test)]
@@ -238,6 +240,7 @@ mod tests {
     fn the_last_line_is_the_last_one_that_is_not_blank() {
         assert_eq!(last_line("one\n two \n\n  \r\n"), "two");
         assert_eq!(last_line(""), "");
+        assert_eq!(last_line(&"\u{e9}".repeat(500)).chars().count(), 200);
     }
 
     #[test]
