@@ -63,7 +63,7 @@ pub(crate) fn reap(child: ChildHandle) {
 /// Reads a stream to its end and discards the bytes.
 pub(crate) fn drain(pipe: PipeReader) {
     let mut inbox = inbox();
-    // Pushed even if there is no thread: the stream then stays open until there is one.
+    // Pushed even without a thread: the stream then stays open until there is one.
     inbox.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
     wake_or_start(&mut inbox);
 }
@@ -97,14 +97,14 @@ fn wake_or_start(inbox: &mut Inbox) -> bool {
     }
     match start() {
         Ok(wake) => inbox.thread = Some(wake),
-        // No memory or handle for a thread, or a sandbox without threads: `sweep` reaps instead.
+        // No room for a thread or a handle, or a sandbox without threads: `sweep` reaps instead.
         Err(_) => SWEEP.store(true, Ordering::Relaxed),
     }
     inbox.thread.is_some()
 }
 
-/// Reaps the children that have ended, on the caller's thread, if there is no reaper thread. Every start calls it, so
-/// there are never more zombies than children dropped since the last start.
+/// Reaps ended children on the caller's thread, if there is no reaper thread. Every start calls it, so there are never
+/// more zombies than children dropped since the last start.
 pub(crate) fn sweep() {
     if SWEEP.load(Ordering::Relaxed) {
         let mut inbox = inbox();

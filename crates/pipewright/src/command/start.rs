@@ -233,12 +233,12 @@ impl Command {
                 StdioDefault::Inherit => ChildEnd::Inherit,
                 StdioDefault::Null => self.null()?,
                 StdioDefault::Piped => return captured(None),
-                StdioDefault::Tee(open) => return captured(Some(TeeTarget::Ours(open))),
+                StdioDefault::Tee(open) => return captured(Some(TeeTarget::SameStream(open))),
             },
             Some(Choice::Inherit) => ChildEnd::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Piped(_)) => return captured(None),
-            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::Ours(*open))),
+            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::SameStream(*open))),
             Some(Choice::TeeTarget(find, target)) => {
                 return captured(Some(find(self, stream, target)?));
             }
@@ -268,7 +268,7 @@ impl Command {
             (ChildEnd::Inherit, None) => stdio::console_err(),
             _ => return Err(self.misuse("a tee cannot be passed on to what passes through us")),
         };
-        Ok(TeeTarget::Other(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
+        Ok(TeeTarget::Handle(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
     }
 
     fn open_file(

@@ -68,7 +68,7 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
         },
         Step::Exec => exec_kind(plan, &failed.source),
         Step::PreExec => ErrorKind::Io,
-        // The handle was closed without its owner's knowledge, or its number is impossible.
+        // Other code closed the handle, or its number is impossible.
         Step::Stdio(_) | Step::Inherit(_)
             if os_error_kind(&failed.source) == Some(OsErrorKind::BadHandle) =>
         {
@@ -125,7 +125,7 @@ fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
     dirs
 }
 
-/// Returns the file that the child tried, if it exists. Relative paths start at the child's working directory.
+/// Returns the file that the child tried, if it exists. Relative paths start at its working directory.
 fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
     let base = plan.current_dir.unwrap_or(Path::new(""));
     if is_path(plan.program) {
@@ -142,8 +142,8 @@ fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
 
 /// Returns the interpreter that a script's first line or a program's header names, if it is missing.
 fn interpreter(file: &Path) -> Option<PathBuf> {
-    /// The number of bytes to read. The kernel reads no more of a script's first line (linux/binfmts.h,
-    /// BINPRM_BUF_SIZE), and a program's headers are at its start too.
+    /// The bytes to read. The kernel reads no more of a script's first line (linux/binfmts.h, BINPRM_BUF_SIZE), and a
+    /// program's headers are at its start too.
     const HEAD_BYTES: usize = 4096;
     let mut head = [0; HEAD_BYTES];
     // One read: a file returns all it has. A short read would only make the reason less exact.

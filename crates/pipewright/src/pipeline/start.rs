@@ -109,7 +109,7 @@ impl Pipeline<'_> {
         let (reader, writer) = command.make_pipe(options)?;
         let ours = OutputEnd::new(
             reader,
-            (way == StageStderr::Teed).then_some(TeeTarget::Ours(on_demand::OPEN_TEE)),
+            (way == StageStderr::Teed).then_some(TeeTarget::SameStream(on_demand::OPEN_TEE)),
         );
         Ok((Some(writer.into()), Some(ours)))
     }

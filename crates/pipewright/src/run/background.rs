@@ -72,8 +72,8 @@ fn enforce(run: EnforcedRun) -> Enforcement {
     let number = runs.next;
     runs.next += 1;
     runs.runs.push((number, run));
-    // Ignored: the thread was there a moment ago. If it has just ended and cannot be started again, the caller enforces
-    // the rules with its next wait.
+    // Ignored: the thread was there a moment ago. If it cannot be started again, the caller's next wait enforces the
+    // rules.
     let _ = runs.wake_or_start();
     Enforcement { number, home: Generation::current() }
 }

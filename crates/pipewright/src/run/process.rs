@@ -99,7 +99,7 @@ impl Deref for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(tree) = self.child.tree() {
-            // The holder of the tree goes away with this handle, and no process of the tree may outlive it.
+            // The tree's holder goes away with this handle, and no process of the tree may outlive it.
             self.trace.leftovers_killed(tree.end());
             // If somebody killed the holder, the child may still run. Errors are ignored: it has ended.
             let _ = self.child.signal(Signal::KILL);
