@@ -19,7 +19,7 @@ use crate::output::Capture;
 ///
 /// Every pushed key is returned exactly once, in the order in which the commands end. After `next` has returned `None`,
 /// more can be pushed. A list of commands that is known from the start needs no runner: see
-/// [`run_all`](crate::run_all). A task uses [`AsyncRunner`](crate::AsyncRunner) (feature `tokio`).
+/// [`run_all`](crate::run_all). A task uses `AsyncRunner` (feature `tokio`).
 ///
 /// # Results
 /// A result is that of [`Command::capture`](crate::Command::capture): an error means that the command could not be
