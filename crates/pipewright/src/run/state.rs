@@ -222,7 +222,7 @@ impl RunState {
         }
     }
 
-    /// Kills everything after an error, and waits for as long as a kill may take. Survivors are left to the reaper.
+    /// Kills all processes after an error, and waits for as long as a kill may take. Survivors are left to the reaper.
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
         self.targets.abandon(children);
     }

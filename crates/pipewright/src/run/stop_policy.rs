@@ -37,7 +37,7 @@ pub(super) struct StopPolicy {
     give_up_at: Option<Instant>,
     /// The time since which no process that the stop reaches is left.
     all_gone_at: Option<Instant>,
-    /// True while a tee has unwritten bytes. Silence is not the child's then.
+    /// True while a tee has unwritten bytes. Silence does not count then.
     tee_blocked: bool,
 }
 

@@ -101,7 +101,7 @@ impl StopTargets {
         }
     }
 
-    /// Returns true if a tree or a group is alive. Their ends are no events, so the caller has to poll.
+    /// Returns true if a tree or a group is alive. No event reports their ends, so the caller has to poll.
     pub(crate) fn group_or_tree_is_alive(&self, children: &[ChildHandle]) -> bool {
         children.iter().any(|child| match child.tree() {
             Some(tree) => tree.is_alive(),
@@ -115,8 +115,8 @@ impl StopTargets {
         last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
     }
 
-    /// Finds the descendants, and stops them meanwhile, the last stage of a pipeline first. A stage whose writer is stopped
-    /// before it would take the end of its input for complete, and load half a dump.
+    /// Finds the descendants and stops them, the last stage of a pipeline first: a stage whose writer ends first would
+    /// take the end of its input for complete input, and load half a dump.
     fn collect(&mut self, children: &[ChildHandle]) {
         for child in children.iter().rev() {
             self.descendants.stop_and_collect(child, MAX_ROUNDS);

@@ -51,7 +51,7 @@ impl Stream {
 
     /// Reads the bytes that are in the pipe now, and gives the stream up, with the unwritten bytes of its tee.
     ///
-    /// `drain` gets a pipe that others still hold, to read on.
+    /// `drain` takes over a pipe that others still hold.
     #[cold]
     pub(super) fn give_up(
         &mut self,

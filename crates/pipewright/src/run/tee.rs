@@ -1,4 +1,4 @@
-//! Copies a child's stream to one of this process's own, or to a handle, without ever blocking on the reader of that.
+//! Copies a child's stream to one of this process's own, or to a handle, without waiting for the reader of it.
 //!
 //! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
 //! memory stays bounded, back-pressure makes a child that writes too fast wait, and a timeout, a cancel or a kill comes

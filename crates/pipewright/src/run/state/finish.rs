@@ -47,7 +47,7 @@ impl RunState {
             tee_failed,
             stdin_unread: self.stdin_unread,
             containment: child.containment(),
-            // Processes of the tree that still run are killed, and not waited for.
+            // The run waits no longer for the rest of the tree: it is killed.
             leftovers_killed: children
                 .iter()
                 .filter_map(ChildHandle::tree)
