@@ -109,7 +109,7 @@ fn not_executable_says_why() {
 
     let error = error_of(program(dir.path(), "text", "just text\n"));
     is_not_executable(&error, &NotExecutable::BadFormat);
-    assert!(error.to_string().ends_with("\": not in a format that can be executed"), "{error}");
+    assert!(error.to_string().contains("\": exec format error: "), "{error}");
     is_not_executable(&error_of(program(dir.path(), "empty", "")), &NotExecutable::BadFormat);
 
     let script = program(dir.path(), "script", "#!/no/such/python -u\nprint()\n");
@@ -154,7 +154,7 @@ fn a_program_open_for_writing_is_busy_and_retried() {
     let error = error_of(&path);
     assert_eq!(error.kind(), &ErrorKind::Busy);
     let words = error.to_string();
-    assert!(words.ends_with("\": text file busy: something still writes to it"));
+    assert!(words.ends_with("\": text file busy: the file is open for writing"));
     let closer = std::thread::spawn(move || {
         std::thread::park_timeout(Duration::from_millis(5));
         drop(writer);
@@ -345,7 +345,7 @@ fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
         Ok(status) => assert_eq!(status.code(), Some(42), "the kernel kept it"),
         Err(error) => {
             assert_eq!(error.kind(), &ErrorKind::StatusLost);
-            assert!(error.to_string().ends_with("and its status is lost"), "{error}");
+            assert!(error.to_string().ends_with("and its exit status is lost"), "{error}");
         }
     }
     // Through the loop as well: it never hangs.

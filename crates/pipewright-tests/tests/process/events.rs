@@ -137,5 +137,5 @@ fn the_exit_is_reported_once() {
     assert!(matches!(events.next(), Some(Ok(Event::Exited(ending))) if !ending.success()));
     assert!(events.next().is_none());
     let error = events.finish().unwrap_err();
-    assert!(error.to_string().contains("has been told already"), "{error}");
+    assert!(error.to_string().contains("has already been returned"), "{error}");
 }

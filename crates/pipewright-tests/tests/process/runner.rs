@@ -169,7 +169,7 @@ fn cancel_by_key_stops_one_that_runs_and_never_starts_one_that_is_queued() {
     let (key, result) = runner.next().unwrap();
     assert!(key == "queued" && is_cancelled(&result));
     let error = result.unwrap_err().to_string();
-    assert!(error.ends_with(": cancelled before its start"), "{error}");
+    assert!(error.ends_with(": cancelled before it started"), "{error}");
     assert!(!started("queued"));
     let (key, result) = runner.next().unwrap();
     assert_eq!(key, "stopped");

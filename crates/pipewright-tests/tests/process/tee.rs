@@ -194,7 +194,7 @@ fn a_tee_to_a_full_disk_is_reported_and_the_capture_is_whole() {
     let mut command = puppet(["out=x"]);
     command.stdout(Stdio::tee());
     let error = with_stdout(&full, || command.run()).unwrap_err();
-    let words = "cannot pass on the output of";
+    let words = "cannot forward the output of";
     assert!(error.to_string().starts_with(words), "{error}");
     assert!(with_stdout(&full, || command.read()).is_err());
 }

@@ -18,7 +18,9 @@ use pipewright_os::process::std_process::ParentStream;
 use super::env::ChildEnv;
 use super::stdio::Choice;
 use super::{Command, INHERITED, Stdio};
-use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
+use crate::error::{
+    Error, ErrorKind, Operation, could_not_open, could_not_prepare, could_not_start,
+};
 use crate::input::Feed;
 use crate::reaper;
 use crate::run::{
@@ -229,12 +231,12 @@ impl Command {
                 StdioDefault::Inherit => ChildEnd::Inherit,
                 StdioDefault::Null => self.null()?,
                 StdioDefault::Piped => return captured(None),
-                StdioDefault::Tee(open) => return captured(Some(TeeTarget::Ours(open))),
+                StdioDefault::Tee(open) => return captured(Some(TeeTarget::SameStream(open))),
             },
             Some(Choice::Inherit) => ChildEnd::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Piped(_)) => return captured(None),
-            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::Ours(*open))),
+            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::SameStream(*open))),
             Some(Choice::TeeTarget(find, target)) => {
                 return captured(Some(find(self, stream, target)?));
             }
@@ -270,7 +272,7 @@ impl Command {
             (ChildEnd::Inherit, None) => stdio::console_err(),
             _ => return Err(self.misuse("a tee target must be a file, a handle, null or inherit")),
         };
-        Ok(TeeTarget::Other(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
+        Ok(TeeTarget::Handle(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
     }
 
     fn open_file(
@@ -314,7 +316,7 @@ impl Command {
 
     pub(crate) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
-        Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
+        Error::new(&self.program, Operation::Start, ErrorKind::InvalidInput, Some(source))
     }
 }
 

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use pipewright_os::process::status::ExitStatus;
 
 use super::{CAPTURED, Command, INHERITED, STDERR_TEED, StdioDefaults};
-use crate::error::{Doing, Error};
+use crate::error::{Error, Operation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
-use crate::output::{Capture, Output, check_tee, judge};
+use crate::output::{Capture, Output, check_success, check_tee};
 use crate::run::Collect;
 use crate::runtime::check_runtime;
 
@@ -91,7 +91,7 @@ macro_rules! async_verbs {
             /// Those of [`run`](Self::run); `Unsupported` outside a tokio runtime.
             pub async fn run_async(&mut self) -> Result<(), Error> {
                 let output = self.finish_async(STDERR_TEED, Collect::StderrTail).await?;
-                judge(&output.program, &output)
+                check_success(&output.program, &output)
             }
 
             /// Like [`read`](Self::read), without blocking the thread.
@@ -145,7 +145,7 @@ impl Command {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<Output, Error> {
-        check_runtime(&self.program, Doing::Start)?;
+        check_runtime(&self.program, Operation::Start)?;
         self.start_run(defaults, collect)?.into_future().await
     }
 }

@@ -8,7 +8,7 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, check_tee, judge};
+use crate::output::{Capture, Output, check_success, check_tee};
 use crate::run::{ActiveRun, Collect, Options, Steps, on_demand};
 use crate::text::into_text;
 
@@ -50,7 +50,7 @@ impl Command {
             || self.options.rules.can_stop()
             || self.holds_tree();
         if !needs_a_run {
-            let ended = started.wait().map_err(|e| Error::talk(&self.program, "wait for", e))?;
+            let ended = started.wait().map_err(|e| Error::cannot(&self.program, "wait for", e))?;
             return Ok(ended.status);
         }
         let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Nothing);
@@ -115,7 +115,7 @@ impl Command {
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
         let output = self.start_run(STDERR_TEED, Collect::StderrTail)?.finish()?;
-        judge(&self.program, &output)
+        check_success(&self.program, &output)
     }
 
     /// Runs the command and returns its stdout as text, without trailing line ends; anything but success is an
@@ -144,7 +144,7 @@ impl Command {
 
     /// Returns the stdout of a run that succeeded, without trailing line ends.
     pub(crate) fn trimmed(&self, output: Output) -> Result<String, Error> {
-        judge(&self.program, &output)?;
+        check_success(&self.program, &output)?;
         let mut text = self.decoded(output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)

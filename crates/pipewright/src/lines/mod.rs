@@ -15,7 +15,7 @@ use splitter::Splitter;
 pub use task::AsyncLines;
 
 use crate::ChildStdin;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
@@ -266,7 +266,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.steps.program(), Doing::Talk("decode the output of"), kind, None)
+        Error::new(self.steps.program(), Operation::Child("decode the output of"), kind, None)
     }
 }
 

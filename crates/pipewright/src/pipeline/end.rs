@@ -11,7 +11,7 @@ use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::output::{Captured, CapturedStream, Output, judge};
+use crate::output::{Captured, CapturedStream, Output, check_success};
 
 /// The end of one stage of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl<T: CapturedStream> Pipelined<T> {
     /// ```
     #[doc(alias = "error_for_status")]
     pub fn check(self) -> Result<Pipelined<T>, Error> {
-        judge(&self.whole.program, &self.whole)?;
+        check_success(&self.whole.program, &self.whole)?;
         Ok(self)
     }
 }

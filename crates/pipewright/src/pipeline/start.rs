@@ -10,7 +10,7 @@ use super::{Pipeline, join_names};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::run::{
     ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
     TeeTarget, on_demand,
@@ -74,7 +74,7 @@ impl Pipeline<'_> {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "the pipeline has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Doing::Start,
+                Operation::Start,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
@@ -108,7 +108,7 @@ impl Pipeline<'_> {
         let (reader, writer) = command.make_pipe(options)?;
         let ours = OutputEnd::new(
             reader,
-            (stderr == StageStderr::Teed).then_some(TeeTarget::Ours(on_demand::OPEN_TEE)),
+            (stderr == StageStderr::Teed).then_some(TeeTarget::SameStream(on_demand::OPEN_TEE)),
         );
         Ok((Some(writer.into()), Some(ours)))
     }

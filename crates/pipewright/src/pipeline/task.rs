@@ -10,10 +10,10 @@ use super::end::pipeline_output;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
 use crate::child::async_waits;
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
-use crate::error::{Doing, Error};
+use crate::error::{Error, Operation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
-use crate::output::{check_tee, judge};
+use crate::output::{check_success, check_tee};
 use crate::run::{Collect, StopRequest};
 use crate::runtime::{check_runtime, check_runtime_to_wait};
 
@@ -25,12 +25,12 @@ impl Pipeline<'_> {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<PipelineOutput, Error> {
-        check_runtime(&self.name(), Doing::Start)?;
+        check_runtime(&self.name(), Operation::Start)?;
         let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
         let mut run = run.into_future();
         let whole = (&mut run).await?;
         let result = pipeline_output(programs, run.children(), whole, self.pipefail);
-        result.map_err(|error| Error::talk(&self.name(), "wait for", error))
+        result.map_err(|error| Error::cannot(&self.name(), "wait for", error))
     }
 }
 

@@ -11,7 +11,7 @@ use super::end::{Pipelined, deciding_stage, pipeline_output};
 use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
-use crate::output::{check_tee, judge};
+use crate::output::{check_success, check_tee};
 use crate::run::Collect;
 use crate::text::into_text;
 
@@ -38,7 +38,7 @@ impl Pipeline<'_> {
             // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
             return wait_for_all(&started.processes, self.pipefail)
-                .map_err(|error| Error::talk(&join_names(&started.programs), "wait for", error));
+                .map_err(|error| Error::cannot(&join_names(&started.programs), "wait for", error));
         }
         let (run, programs) = started.into_run(&self.options, Collect::Nothing);
         let pipefail = self.pipefail;
@@ -106,7 +106,7 @@ impl Pipeline<'_> {
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
         let output = self.finish(STDERR_TEED, Collect::StderrTail)?;
-        judge(&output.program, &output)
+        check_success(&output.program, &output)
     }
 
     /// Runs the pipeline and returns the last stage's stdout as text, without trailing line ends; anything but
@@ -131,7 +131,7 @@ impl Pipeline<'_> {
 
     /// Returns the stdout of a pipeline that succeeded, without trailing line ends.
     pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
-        judge(&output.program, &output)?;
+        check_success(&output.program, &output)?;
         let mut text = into_text(&self.name(), self.options.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)

@@ -14,7 +14,7 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::outcome::Outcome;
 use crate::run::Process;
 use inner::Inner;
@@ -239,7 +239,7 @@ impl ProcessHandle {
     fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
         let [to_child, to_opened] = doing;
         let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
-        Error::talk(&self.name, doing, error)
+        Error::cannot(&self.name, doing, error)
     }
 }
 
@@ -252,7 +252,7 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
         io::ErrorKind::Unsupported => ErrorKind::Unsupported,
-        _ => return Error::talk(number, DOING, error),
+        _ => return Error::cannot(number, DOING, error),
     };
-    Error::new(number, Doing::Talk(DOING), kind, Some(error))
+    Error::new(number, Operation::Child(DOING), kind, Some(error))
 }
