@@ -109,7 +109,7 @@ files() {
     local cases=(cached direct128 classes)
     if command -v fio > /dev/null; then cases+=(direct32 write); fi
     "$bench/disk" "$folder" "${cases[@]}" --seconds "$seconds" --rounds "$rounds" > "$work/report"
-    head_of files "File I/O beside std, tokio, the io-uring crate and, where it is there, fio; a file of 1 GiB." \
+    head_of files "File I/O beside std, tokio, the io-uring crate and, if installed, fio; a file of 1 GiB." \
         "$rounds rounds of ${seconds} s"
     sed 's/^## \(.*\)$/**\1**/' "$work/report"
 }
@@ -121,7 +121,7 @@ trees() {
     cp "$tool" "$work/pipewright"
     cp "$bench/tree" "$work/tree"
     "$work/tree" "$work/exit0" "$work/pipewright" > "$work/report"
-    head_of trees "What it costs to hold a tree, how fast one of 500 processes ends, and how late a timeout is told." "one run"
+    head_of trees "The cost of containing a tree, the time to kill a tree of 500 processes, and the delay of a timeout." "one run"
     # The program prints figures in columns, not only tables.
     echo
     echo '```text'
@@ -134,7 +134,7 @@ pipes() {
     local first
     first=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["charts"][0]["id"])' < "$work/json")
     "$tool" bench pipes --preset "$preset" --quiet --only "$first" --svg "$work/chart" > /dev/null
-    head_of pipes "\`pipewright bench pipes\`: no peers, but the machine itself." \
+    head_of pipes "\`pipewright bench pipes\`: the machine itself, without peers." \
         "$([ "$preset" = quick ] && echo 3 || echo 5) series"
     echo
     # Removes the report's own heading, and turns the headings of its charts into bold text.

@@ -101,7 +101,10 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
             "alone" => vec![
                 ("std pwrite", Box::new(move || peers::std_pwrite(file, time))),
                 ("pipewright Engine", Box::new(move || cells::alone(file, time, true))),
-                ("by its backend", Box::new(move || cells::alone(file, time, false))),
+                (
+                    "pipewright Engine, backend only",
+                    Box::new(move || cells::alone(file, time, false)),
+                ),
             ],
             _ => {
                 let folder = &settings.folder;
@@ -126,7 +129,7 @@ fn measure(case: &str, rounds: usize, cells: &[(&str, Cell<'_>)]) -> Result<()> 
     let of_peer = |peer: usize| figures.iter().map(|round| round[peer]).collect::<Vec<f64>>();
     let unit = if case == "write" { "MiB/s" } else { "operations/s" };
     println!(
-        "\n## {case}\n\n| peer | {unit} (least..most) | to the first, of the same round |\n|---|--:|--:|"
+        "\n## {case}\n\n| peer | {unit} (min..max) | ratio to the first row, of the same round (min..max) |\n|---|--:|--:|"
     );
     for (index, (name, _)) in cells.iter().enumerate() {
         let own = of_peer(index);

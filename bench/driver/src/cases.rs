@@ -143,20 +143,20 @@ impl Case {
             Case::CaptureLines => "Capture 1000 lines that the child writes one by one.",
             Case::CaptureBlock => "Capture the same lines from a single write.",
             Case::Allocations => {
-                "What a capture allocates, the command with two arguments included."
+                "The allocations of a capture, including the command with two arguments."
             }
-            Case::Stream => "Read 1 GiB from the child by 64 KiB and forget it.",
-            Case::Collect => "Take 1 GiB from the child into memory.",
+            Case::Stream => "Read 1 GiB from the child in blocks of 64 KiB and discard it.",
+            Case::Collect => "Read 1 GiB from the child into memory.",
             Case::Pipeline => "A writer, three times `cat` and `wc -c`, joined by pipes.",
-            Case::TextLines => "Take 1 GiB of lines of 80 bytes, one string after the other.",
+            Case::TextLines => "Read 1 GiB of 80-byte lines, as one string after the other.",
             Case::WatchedLine => {
-                "The time from before the write of a line to having it as a string; the child \
-                 pauses for 2 ms before each."
+                "The time from before the write of a line until the reader has it as a string; the \
+                 child pauses for 2 ms before each."
             }
-            Case::SpawnAsync => "The same start and wait from a task.",
-            Case::Many => "Capture the output of many children, of which some run at once.",
-            Case::Size => "Two programs that start a process, and differ in one `use` line.",
-            Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
+            Case::SpawnAsync => "Start a static child from a task and wait for it.",
+            Case::Many => "Capture the output of many children, some or all of which run at once.",
+            Case::Size => "Two programs that start a process and differ in one `use` line.",
+            Case::Cli => "The tool's `run` against coreutils' `timeout` and a plain start.",
         }
     }
 }
@@ -300,7 +300,7 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
                     all_lines,
                 ),
                 many(
-                    "300 at once, which take 0.2 s each",
+                    "300 at once, 0.2 s each",
                     "many:300:300",
                     lines("pause", PAUSE),
                     300 * 2 * LINE_BYTES,

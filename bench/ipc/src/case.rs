@@ -46,7 +46,7 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
     ];
     Case {
         name,
-        description: "one way, the receiver has its own copy, but for who only looks",
+        description: "one way; every row copies the message out, except those with \"a look at it\"",
         bytes: Some(size),
         rows: own.into_iter().chain(others).collect(),
     }
@@ -82,7 +82,7 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
     ]);
     Case {
         name,
-        description: "there and back",
+        description: "round trip",
         bytes: None,
         rows: vec![
             row("C ring", format!("ring round {size} {count}")),
@@ -108,7 +108,7 @@ fn calls(name: &'static str, size: u64, count: u64) -> Case {
         ("Pool::call, without spinning", "pool-sleeping"),
     ];
     let rows = ways.map(|(label, variant)| row(label, format!("pool {variant} {size} {count}")));
-    Case { name, description: "a question and its answer", bytes: None, rows: rows.into() }
+    Case { name, description: "a request and its reply", bytes: None, rows: rows.into() }
 }
 
 /// Measures a worker from its start to its end, with one request; with and without the pages of its rings prefaulted.
@@ -147,16 +147,16 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         starts(many(300)),
         Case {
             name: "progressive",
-            description: "there and back, 1 MiB, a ring of 4 MiB",
+            description: "round trip of 1 MiB, a ring of 4 MiB",
             bytes: None,
             rows: vec![
-                row("all copied, then told", format!("cell round whole 1048576 {}", many(1_500))),
+                row("copied whole, then sent", format!("cell round whole 1048576 {}", many(1_500))),
                 row("pipewright", format!("cell round steps 1048576 {}", many(1_500))),
             ],
         },
         Case {
             name: "small",
-            description: "one way, 100 bytes each, as many at once as 64 KiB hold",
+            description: "one way, messages of 100 bytes in batches of 64 KiB",
             bytes: None,
             rows: vec![
                 row("C socketpair, batched", format!("unix batch 100 {}", many(4_000_000))),
@@ -169,7 +169,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         },
         Case {
             name: "build",
-            description: "5,000 packets, 434 MB; the time is that of one packet",
+            description: "5,000 packets, 434 MB; the time per packet",
             bytes: Some(86_784),
             rows: vec![
                 row("C ring", "ring build 86784 5000".to_owned()),
@@ -179,7 +179,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         },
         Case {
             name: "build-back",
-            description: "1,664 packets, 120 MB; the time is that of one packet",
+            description: "1,664 packets, 120 MB; the time per packet",
             bytes: Some(72_116),
             rows: vec![
                 row("C ring", "ring build 72116 1664".to_owned()),

@@ -65,7 +65,7 @@ fn table(case: &Case, floor: &Path, rounds: usize) -> Result<()> {
     println!("\n### {}: {}\n", case.name, case.description);
     // In tables with a rate the first row is a ring in C: a memcpy on each processor, the limit of the memory's speed.
     println!(
-        "| peer | µs (min..max) | GB/s (of the first's) | times the time of the first (min..max) |"
+        "| peer | µs (min..max) | GB/s (share of the first row) | time ÷ first row (min..max) |"
     );
     println!("|---|---|---|---|");
     for (index, row) in case.rows.iter().enumerate() {
