@@ -112,7 +112,7 @@ fn a_child_waits_until_its_events_are_read() {
     events.next().unwrap().unwrap();
     let pid = events.pid();
     watchdog::until("the pipe is full", || alive::state(pid) == Some('S'));
-    assert!(!done.exists(), "it has written everything, and nobody has taken it");
+    assert!(!done.exists(), "it has written everything although no output was read");
     let ending = events.finish().unwrap();
     assert_eq!(ending.stdout_bytes, Some(5_000_000));
     assert!(done.exists());

@@ -41,7 +41,7 @@ fn the_reader_is_stopped_before_its_writer() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     for _ in 0..20 {
-        // A reader takes the end of its input for the whole.
+        // A reader cannot tell a cut input from a complete one.
         let load = format!("cat >/dev/null; echo loaded >{}", done.display());
         let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
             .timeout(Duration::from_millis(20))
@@ -134,10 +134,10 @@ fn a_held_last_stream_does_not_hang_the_pipeline() {
 #[cfg(unix)]
 #[isolated_test]
 fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
-    // Descendants can only be held by pidfds.
+    // Descendants can only be tracked by pidfds.
     let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
     let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
-    // The first start allocates what stays.
+    // The first start allocates permanent resources.
     assert!(Command::new("true").status().unwrap().success());
     let handles = count::handles_at_rest();
     // Without pidfds a thread holds a handle for a moment longer than its child exists.
@@ -197,7 +197,7 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
     teed.stderr(Stdio::tee());
     let words = "cannot start \"cat\": its stderr is piped and another stage's is teed: all stages share one stderr pipe";
     refused(teed | Command::new("cat").stderr(Stdio::piped()), words);
-    // Piped is what a joint is.
+    // A joint is a pipe anyway.
     let read = (Command::new("echo").arg("fine").stdout(Stdio::piped())
         | Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()))
     .read();
@@ -267,7 +267,7 @@ fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stage_keeps_what_is_its_own() {
+fn a_stage_keeps_its_own_options() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
     let mut first = Command::new("sh");

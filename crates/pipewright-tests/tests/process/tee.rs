@@ -1,4 +1,4 @@
-//! A tee passes on what it captures, and a slow reader of our stream delays only the child.
+//! A tee passes on the captured output, and a slow reader of our stream delays only the child.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,7 +81,7 @@ fn a_stuck_pipe_delays_no_timeout_or_cancel() {
 
 #[isolated_test]
 fn a_stuck_socket_delays_no_timeout_or_cancel() {
-    // Cannot be opened anew: the fallback.
+    // Cannot be reopened, so the fallback is used.
     let (_reader, stdout) = UnixStream::pair().unwrap();
     is_stopped_in_time(&stdout.into());
 }
@@ -101,7 +101,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     // SAFETY: two places for numbers, and nothing else.
     let made = unsafe { libc::openpty(&mut screen, &mut inside, name, settings, size) };
     assert_eq!(made, 0, "{}", io::Error::last_os_error());
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: the call above made it, and nothing else owns it.
     let screen = unsafe { OwnedFd::from_raw_fd(screen) };
     // SAFETY: as above.
     (screen, unsafe { OwnedFd::from_raw_fd(inside) })

@@ -152,8 +152,8 @@ fn where_groups_stay(test: &str, body: impl FnOnce()) {
     let mut again = std::process::Command::new("unshare");
     again.args(in_namespace).arg(std::env::current_exe().unwrap());
     let output = again.args([test, "--exact", "--test-threads=1"]).env(MARK, "").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
 }
 
 #[watched_test]
