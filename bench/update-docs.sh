@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes the tables of docs/benchmarks/*.md, and the chart of the README, from runs on this machine.
+# Generates the tables of docs/benchmarks/*.md, and the chart of the README, from runs on this machine.
 #
 #   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
 #
-# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees` or `pipes`; all of
-# them where none is named. Each stands in its document between two comments of its name, with the day, the
-# commit, the machine and the preset that it was measured with; what is not measured anew stays as it was. One that
-# fails keeps its old table, and the script fails at its end.
+# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees` or `pipes`. The default
+# is all parts. A part's text is between two comments of its name in its document. It includes the date, the commit, the
+# machine and the preset. Other parts stay unchanged. A part that fails keeps its old table, and the script then exits
+# with an error at its end.
 #
-# The preset is quick (3 rounds, some minutes) unless --full asks for 7. Nothing else should run meanwhile.
+# The preset is quick (3 rounds, some minutes); --full selects 7 rounds. Run nothing else meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --full) preset=full rounds=7 seconds=1 ;;
         --to) documents=("${2:?--to FILE}"); shift ;;
-        -*) echo "update-docs.sh: $1 is not known" >&2; exit 2 ;;
+        -*) echo "update-docs.sh: unknown option $1" >&2; exit 2 ;;
         *) parts+=("$1") ;;
     esac
     shift
@@ -31,7 +31,7 @@ cases=(spawn spawn-options spawn-async capture-lines capture-block allocations m
 if [ ${#parts[@]} -eq 0 ]; then
     parts=("${cases[@]}" messages files trees pipes)
 fi
-# The document that has the part's place.
+# Prints the document that contains the comments of that part.
 document_of() {
     local document
     for document in "${documents[@]}"; do
@@ -57,25 +57,25 @@ if [ "${parts[*]}" != messages ]; then
 fi
 if [[ " ${parts[*]} " = *" messages "* ]]; then
     beside="a ring, a socket and a pipe in C"
-    # Two minutes more, and crates that not every machine has.
+    # Takes two minutes more, and needs crates that not every machine has.
     if command -v python3 > /dev/null && (cd bench && cargo build --release --locked --quiet -p ipc --features peers); then
         peers=$(cd bench && cargo tree --locked -p ipc --features peers --depth 1 --prefix none)
         version() { sed -n "s/^\($1\) v\([^ ]*\).*/\1 \2/p" <<< "$peers"; }
         beside+=", and beside $(version iceoryx2), $(version ipc-channel) and $(python3 --version)"
     else
-        echo "update-docs.sh: messages without iceoryx2, ipc-channel and Python, which cannot be had here" >&2
+        echo "update-docs.sh: messages: skipping iceoryx2, ipc-channel and Python, which are not available here" >&2
         (cd bench && cargo build --release --locked --quiet -p ipc)
     fi
     (cd bench && cargo build --release --locked --quiet -p driver)
 fi
 
-# Once, before the document changes what it says.
+# Read once, before a changed document makes the tree dirty.
 commit=$(git describe --always --dirty)
 
-# The driver describes the machine, in the same words as the reports of the tool.
+# The driver describes the machine in the same format as the tool's reports.
 machine=$("$bench/driver" machine)
 
-head_of() { # NAME WHAT
+head_of() { # NAME DESCRIPTION AMOUNT
     echo "### $1"
     echo
     echo "$2"
@@ -83,7 +83,7 @@ head_of() { # NAME WHAT
     echo "Measured on $(date -u +%F) at commit $commit, preset $preset: $3. $machine."
 }
 
-# The part's section without its heading, which is what stands below the second "## ".
+# Prints the part's section: the text below the second "## " of the report.
 driver() {
     local options=()
     [ "$1" = size ] || options=(--rounds "$rounds")
@@ -94,12 +94,12 @@ driver() {
 }
 
 messages() {
-    # Never with fewer messages: a cell would be over before the processors are awake.
+    # The number of messages is never reduced: a cell would end before the processors leave their idle state.
     "$bench/ipc" --rounds "$rounds" > "$work/report"
-    # What iceoryx2 leaves behind.
+    # iceoryx2 leaves these behind.
     rm -rf /tmp/iceoryx2 /dev/shm/iox2_*
     head_of messages "Messages between a host and a worker, beside $beside." "$rounds rounds"
-    # A heading of its own for each case would be one level too high.
+    # A case's heading would be one level too high.
     sed 's/^### \(.*\)$/**\1**/' "$work/report"
 }
 
@@ -109,20 +109,20 @@ files() {
     local cases=(cached direct128 classes)
     if command -v fio > /dev/null; then cases+=(direct32 write); fi
     "$bench/disk" "$folder" "${cases[@]}" --seconds "$seconds" --rounds "$rounds" > "$work/report"
-    head_of files "File I/O beside std, tokio, the io-uring crate and, where it is there, fio; a file of 1 GiB." \
+    head_of files "File I/O beside std, tokio, the io-uring crate and, if installed, fio; a file of 1 GiB." \
         "$rounds rounds of ${seconds} s"
     sed 's/^## \(.*\)$/**\1**/' "$work/report"
 }
 
 trees() {
-    # For a user that owns nothing as well, who has to be able to run all three.
+    # The program repeats its runs as a user that owns nothing, who must be able to run all three.
     chmod 755 "$work"
     cc -O2 -static -o "$work/exit0" bench/c/exit0.c
     cp "$tool" "$work/pipewright"
     cp "$bench/tree" "$work/tree"
     "$work/tree" "$work/exit0" "$work/pipewright" > "$work/report"
-    head_of trees "What it costs to hold a tree, how fast one of 500 processes ends, and how late a timeout is told." "one run"
-    # What the program prints are figures in columns, and no tables.
+    head_of trees "The cost of containing a tree, the time to kill a tree of 500 processes, and the delay of a timeout." "one run"
+    # The program prints figures in columns, not only tables.
     echo
     echo '```text'
     sed '/./,$!d' "$work/report"
@@ -134,15 +134,15 @@ pipes() {
     local first
     first=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["charts"][0]["id"])' < "$work/json")
     "$tool" bench pipes --preset "$preset" --quiet --only "$first" --svg "$work/chart" > /dev/null
-    head_of pipes "\`pipewright bench pipes\`: no peers, but the machine itself." \
+    head_of pipes "\`pipewright bench pipes\`: the machine itself, without peers." \
         "$([ "$preset" = quick ] && echo 3 || echo 5) series"
     echo
-    # Without its own heading; its charts become lesser ones.
+    # Removes the report's own heading, and turns the headings of its charts into bold text.
     sed -e '1,2d' -e 's/^### \(.*\)$/**\1**/' "$work/report"
     cp "$work/chart" "$chart"
 }
 
-# Puts the text of a file between the comments of that name.
+# Replaces the text between the comments of that name by the text of a file.
 put() {
     local document
     document=$(document_of "$1")
@@ -161,13 +161,13 @@ for part in "${parts[@]}"; do
         messages | files | trees | pipes) measure=("$part") ;;
         *) measure=(driver "$part") ;;
     esac
-    # A shell of its own, in which the first failure ends the part: `set -e` is off behind an `if`.
+    # A separate shell, so that the first failure ends the part: `set -e` has no effect inside an `if`.
     set +e
     (set -e; "${measure[@]}" > "$work/text")
     code=$?
     set -e
     if [ "$code" -eq 0 ]; then
-        # One line that is empty at its end, whatever stands there.
+        # Exactly one empty line at the end.
         printf '%s\n\n' "$(cat "$work/text")" > "$work/section"
         mv "$work/section" "$work/text"
         put "$part" "$work/text"

@@ -10,7 +10,7 @@ check() {
 }
 
 metadata=$(cargo metadata --locked --no-deps --format-version 1)
-# A line a library: its name, then its features.
+# One line for each library: its name, then its features.
 libraries=$(python3 -c '
 import json, sys
 for package in json.load(sys.stdin)["packages"]:

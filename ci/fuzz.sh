@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a hostile worker can send, searched for so many seconds a target: `ci/fuzz.sh [SECONDS] [TARGET...]`.
-# With the stable compiler: its coverage counters need no other, only a sanitizer would.
+# Fuzzes a host with hostile workers, for SECONDS a target: `ci/fuzz.sh [SECONDS] [TARGET...]`.
+# The stable compiler suffices for coverage counters; only a sanitizer would need nightly.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -8,7 +8,7 @@ command -v c++ > /dev/null || { echo "SKIPPED fuzzing: libFuzzer needs a C++ com
 seconds=${1:-20}
 shift || true
 [ $# != 0 ] || set -- frames handshake ring
-# A target of its own: the flags are not for build scripts.
+# An explicit --target keeps the flags away from build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
 counters="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -17,7 +17,7 @@ RUSTFLAGS="$counters --cfg fuzzing" cargo build --release --locked --target "$ho
 for target in "$@"; do
     mkdir -p "target/corpus/$target"
     echo "fuzzing $target for $seconds s"
-    # A run takes a millisecond; one that takes so long hangs. What it ends with is in the last lines.
+    # A run takes a millisecond, so one of 30 s hangs. The last lines of the output state the result.
     "target/$host/release/$target" "target/corpus/$target" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 \
         -verbosity=0 -print_funcs=0 -print_final_stats=1 -artifact_prefix=target/
 done

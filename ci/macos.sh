@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that everything compiles for macOS (aarch64-apple-darwin), with its lints. Nothing is linked, and
-# nothing runs: for that a Mac is needed. Arguments go to cargo in place of the whole workspace:
-# `bash ci/macos.sh -p pipewright-os`. Exits with 77 where the machine cannot have what is needed.
+# Checks that everything compiles for macOS (aarch64-apple-darwin), with its lints. It links and runs nothing, which would
+# need a Mac. Arguments go to cargo and replace `--workspace`: `bash ci/macos.sh -p pipewright-os`.
+# Exits with 77 if the tools cannot be installed on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
@@ -11,8 +11,8 @@ compiler
 library "$target" 0
 
 [ $# != 0 ] || set -- --workspace
-what=(--locked --target "$target" --target-dir "$built" --lib --bins --tests)
-# Once as it comes and once with all features: what a feature adds must not be what the rest needs.
-cargo check "${what[@]}" "$@"
-clippy "${what[@]}" --all-features "$@"
-say "$target compiles, and clippy has nothing to say (SKIPPED: linking and running, which take a Mac)"
+options=(--locked --target "$target" --target-dir "$built" --lib --bins --tests)
+# Once with default and once with all features: the code must not depend on an item that only a feature adds.
+cargo check "${options[@]}" "$@"
+clippy "${options[@]}" --all-features "$@"
+say "$target compiles without a warning of clippy (SKIPPED: linking and running, which need a Mac)"

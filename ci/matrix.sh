@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what does not fit into the gate: the suites with each facility of the kernel left out alone, and all published
+# Runs the checks that are too long for the gate: the suites without each single facility of the kernel, and all published
 # crates of ci/ported.sh. Takes about 30 minutes on 2 cores.
 set -euo pipefail
 set -m
@@ -10,7 +10,7 @@ export RUST_TEST_THREADS=$((2 * $(nproc)))
 began=$SECONDS
 stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
 
-# Runs a cell of the matrix. The others run too if it fails.
+# Runs a cell of the matrix. If it fails, the others still run.
 failed=()
 cell() {
     local name=$1
@@ -30,6 +30,6 @@ cell "the suite of files without io_uring" \
 cell "the suite of workers without memfd" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
 ported() { bash ci/ported.sh || [ $? = 77 ]; }
-cell "published crates in whose use lines std is replaced" ported
+cell "published crates with pipewright::process in place of std" ported
 stage "done"
 [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }

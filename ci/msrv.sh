@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that the published crates build with the compiler that Cargo.toml promises (rust-version).
-# Takes that compiler from rustup if it is there, else from Debian's package of exactly that version,
-# unpacked into a cache folder outside the repository: nothing else on the machine changes.
+# Uses that compiler from rustup if it is installed, otherwise from Debian's package of exactly that version.
+# The package is unpacked into a cache folder outside the repository; apart from libllvm19, nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ else
         $sudo apt-get update -qq
         $sudo apt-get install -y -qq --no-install-recommends libllvm19 > /dev/null
         package=$(apt-cache madison rustc-web | awk -v v="$version." '$3 ~ "^" v {print $3; exit}')
-        [ -n "$package" ] || { echo "no package has Rust $version: rustup toolchain install $version" >&2; exit 1; }
+        [ -n "$package" ] || { echo "no package contains Rust $version: rustup toolchain install $version" >&2; exit 1; }
         mkdir -p "$cache"
         (cd "$cache" && apt-get download -qq "rustc-web=$package" "libstd-rust-web-dev=$package" \
             "libstd-rust-web-$version=$package" 2> /dev/null)
@@ -27,5 +27,5 @@ else
     export LD_LIBRARY_PATH=$cache/tc/usr/lib/x86_64-linux-gnu RUSTC=$rustc
 fi
 
-"$RUSTC" --version | grep -q "^rustc $version\." || { "$RUSTC" --version; echo "that is not $version" >&2; exit 1; }
+"$RUSTC" --version | grep -q "^rustc $version\." || { "$RUSTC" --version; echo "expected Rust $version" >&2; exit 1; }
 cargo check --locked --all-features --target-dir target/msrv -p pipewright-os -p pipewright -p pipewright-disk -p pipewright-ipc -p pipewright-bench -p pipewright-cli

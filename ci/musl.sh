@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds for Linux with a static musl, as for Alpine, and runs the suites of trees, of the ends of programs and of
-# refused calls there, once with clone3 and once without: musl's own clone cannot do what the second one takes.
-# Installs the target's library by rustup. Exits with 77 where it cannot be had.
+# Builds for Linux with a static musl, as for Alpine, and runs the suites of trees, of parents' exits and of refused
+# calls there, once with clone3 and once without: musl's `clone` function cannot do what the run without clone3 needs.
+# Installs the target's library with rustup. Exits with 77 if that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,12 +12,12 @@ library=$(rustc --print sysroot)/lib/rustlib/$target/lib
 [ -d "$library" ] || ! command -v rustup > /dev/null || rustup target add "$target" || true
 [ -d "$library" ] || skip "needs the library of $target: rustup target add $target"
 
-# An own folder for what is built: the warning that the supervisor is left out is an error here.
+# A separate target folder. A left out supervisor is only a warning of the build, but an error here.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/musl
 suite=(--locked --target "$target" -p pipewright-tests --test process -- trees parent_exit:: refused)
-said=$(mktemp)
-trap 'rm -f "$said"' EXIT
-cargo build --locked --target "$target" -p pipewright-os 2>&1 | tee "$said"
-! grep -q "supervisor of process trees is left out" "$said" || { echo "there is no supervisor" >&2; exit 1; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cargo build --locked --target "$target" -p pipewright-os 2>&1 | tee "$log"
+! grep -q "supervisor of process trees is left out" "$log" || { echo "the build has no supervisor" >&2; exit 1; }
 cargo test "${suite[@]}"
 bash ci/with-cfg.sh 'pipewright_force_fallback="clone3"' test "${suite[@]}"

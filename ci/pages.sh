@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the manual pages with mandoc, and tries the completions in bash, zsh and fish. Installs the packages
-# that are missing. Exits with 77 where they cannot be had.
+# that are missing. Exits with 77 if that is not possible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
@@ -12,20 +12,20 @@ for program in mandoc zsh fish; do command -v "$program" > /dev/null || missing+
 
 cargo build --locked -p pipewright-cli
 tool=$(realpath "${CARGO_TARGET_DIR:-target}/debug/pipewright")
-# The commands below a command, as its help lists them.
-below() { "$tool" "$@" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help; }
+# Prints the subcommands of a command, as its help lists them.
+subcommands() { "$tool" "$@" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help; }
 
 page=$(mktemp --suffix .1)
 trap 'rm -f "$page"' EXIT
 count=0
 lint() {
     "$tool" man "$@" > "$page"
-    mandoc -Tlint -Wall "$page" >&2 || fail "mandoc has complaints about the page of: pipewright $*"
+    mandoc -Tlint -Wall "$page" >&2 || fail "mandoc warns about the page of: pipewright $*"
     count=$((count + 1))
 }
 lint
-for command in $(below); do lint "$command"; done
-for command in $(below bench); do lint bench "$command"; done
-say "mandoc has no complaint about $count manual pages"
+for command in $(subcommands); do lint "$command"; done
+for command in $(subcommands bench); do lint bench "$command"; done
+say "mandoc has no warning for $count manual pages"
 
 cargo test --locked -p pipewright-cli --test cli -- completions --nocapture

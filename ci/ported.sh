@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Changes the `use` lines of published crates from `std::process` to `pipewright::process`, and runs their own
-# suites beside those of the stock crates: every test that passes there has to pass here.
+# Changes the `use` lines of published crates from `std::process` to `pipewright::process`, and runs the suites of the
+# stock and the changed crates: every test that passes in the stock crate has to pass in the changed one.
 #
 #     ci/ported.sh                 all crates of the list below
-#     ci/ported.sh sample          a few that are quick, for the gate
+#     ci/ported.sh sample          a few quick ones, for the gate
 #     ci/ported.sh NAME...         these
 #
-# Their sources come through cargo, into a cache folder outside the repository, and none is kept in it. Where they
-# cannot be had the script says SKIPPED and exits with 77.
+# cargo downloads their sources into a cache folder outside the repository; the repository contains none. If the download
+# fails, the script prints SKIPPED and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 cache=${PIPEWRIGHT_PORTED_CACHE:-$HOME/.cache/pipewright-ported}
 sample=(rustc_version pkg-config shared_child)
 
-# Name, version, and words: `with=` is a crate that it exchanges commands with and that is ported as well, `but=` a test
-# that cannot pass, for a reason that stands behind it; others are for `cargo test`.
+# Prints a line for each crate: name, version and words. `with=` is another crate to port, with which it exchanges commands.
+# `but=` is a test that cannot pass, followed by the reason. Other words are arguments of `cargo test`.
 list() {
     cat << 'END'
 cc 1.11.3 with=find-msvc-tools
 jobserver 0.1.35
-autocfg 1.5.1 but=test_with_sysroot # looks for this crate without what it depends on
+autocfg 1.5.1 but=test_with_sysroot # looks for this crate without its dependencies
 version_check 0.9.5
 rustc_version 0.4.1
 pkg-config 0.3.34
@@ -33,10 +33,10 @@ tempfile 3.27.0
 cargo_metadata 0.23.1
 xshell 0.2.7 -- --skip compile_failures
 command-group 5.0.1
-command-fds 0.3.3 -- --skip inherited:: # which take the handles of whoever else runs in the process
+command-fds 0.3.3 -- --skip inherited:: # takes the handles of other code in the process
 opener 0.9.0
 built 0.8.1
-assert_cmd 2.2.2 with=wait-timeout but=src/cargo.rs.-.cargo.(line.30) # takes a command of std's from another crate
+assert_cmd 2.2.2 with=wait-timeout but=src/cargo.rs.-.cargo.(line.30) # takes a std command from another crate
 END
 }
 
@@ -46,7 +46,7 @@ wanted=("$@")
 [ "${1:-}" != sample ] || wanted=("${sample[@]}")
 [ $# -gt 0 ] || mapfile -t wanted < <(list | awk '{print $1}')
 
-# A package that depends on all of them, so that cargo fetches and unpacks them.
+# Creates a package that depends on all of them, so that cargo fetches and unpacks them.
 fetch() {
     mkdir -p "$cache/fetch/src"
     : > "$cache/fetch/src/lib.rs"
@@ -59,13 +59,13 @@ fetch() {
         cp "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml"
         if ! cargo vendor -q --versioned-dirs --manifest-path "$cache/fetch/Cargo.toml" "$cache/vendor" > /dev/null; then
             rm -rf "$cache/vendor"
-            echo "SKIPPED: the crates cannot be had"
+            echo "SKIPPED: the crates cannot be downloaded"
             exit 77
         fi
     fi
 }
 
-# One copy of a crate that belongs to no workspace.
+# Copies a crate, as a workspace of its own.
 unpack() { # SOURCE TARGET
     rm -rf "$2"
     mkdir -p "$(dirname "$2")"
@@ -75,11 +75,11 @@ unpack() { # SOURCE TARGET
     grep -q '^\[workspace\]' "$2/Cargo.toml" || printf '\n[workspace]\n' >> "$2/Cargo.toml"
 }
 
-# Changes the `use` lines, and nothing else.
+# Changes only the `use` lines.
 port() { # FOLDER
     printf '\n[dependencies.pipewright]\npath = "%s/crates/pipewright"\n' "$root" >> "$1/Cargo.toml"
     local files
-    # Not what suites hand to the compiler themselves, without any dependency.
+    # Skips files that the suites themselves compile, without any dependency.
     mapfile -t files < <(find "$1" -name '*.rs' -not -name build.rs -not -path '*/tests/data/*')
     perl -0pi -e '
         # `use std::{..., process::{...}, ...};` becomes two, on the same lines.
@@ -100,7 +100,7 @@ port() { # FOLDER
         s/\bstd::os::(unix|windows)::process\b/pipewright::process::$1/g;
         s/\bstd::process\b/pipewright::process/g;
     ' "${files[@]}"
-    # The edition 2015 wants crates declared.
+    # The edition 2015 requires `extern crate`.
     if ! grep -qE '^edition = "(2018|2021|2024)"' "$1/Cargo.toml"; then
         for file in "$1"/src/lib.rs "$1"/src/main.rs "$1"/{tests,examples,benches}/*.rs; do
             [ ! -f "$file" ] || printf '\nextern crate pipewright;\n' >> "$file"
@@ -109,11 +109,11 @@ port() { # FOLDER
     fi
 }
 
-# The names of the tests that pass.
+# Prints the names of the tests that pass.
 passed() { # FOLDER LOG ARGS...
     local folder=$1 log=$2
     shift 2
-    # Lints of a later compiler are no failure, as they are none where a crate is a dependency.
+    # Lints of a later compiler only warn, as in a dependency.
     (cd "$folder" && RUSTFLAGS="--cap-lints=warn" cargo test --no-fail-fast --target-dir "$cache/target" "$@") > "$log" 2>&1 || true
     { grep -aE '^test .* \.\.\. ok$' "$log" || true; } |
         sed -E 's/ - (compile|should panic) \.\.\. / ... /' | sort
@@ -150,7 +150,7 @@ for name in "${wanted[@]}"; do
     count=$(wc -l < "$cache/$name.stock")
     missing=$(comm -23 "$cache/$name.stock" "$cache/$name.ported")
     if [ -n "$missing" ]; then
-        # Some suites count on time, and fail now and then with std as well.
+        # Some suites depend on timing, and fail now and then with std too.
         passed "$ported" "$cache/$name.ported.log" "${arguments[@]}" > "$cache/$name.ported"
         missing=$(comm -23 "$cache/$name.stock" "$cache/$name.ported")
     fi
@@ -158,11 +158,11 @@ for name in "${wanted[@]}"; do
         echo "$name $version: the stock crate passes no test: see $cache/$name.stock.log"
         failed+=("$name")
     elif [ -n "$missing" ]; then
-        echo "$name $version: $(wc -l <<< "$missing") of $count tests do not pass: see $cache/$name.ported.log"
+        echo "$name $version: $(wc -l <<< "$missing") of $count tests fail: see $cache/$name.ported.log"
         head -n 10 <<< "$missing"
         failed+=("$name")
     else
         echo "$name $version: $count tests pass as they do with std ($uses uses of the module, $((SECONDS - began)) s)"
     fi
 done
-[ ${#failed[@]} = 0 ] || { echo "not like stock: ${failed[*]}" >&2; exit 1; }
+[ ${#failed[@]} = 0 ] || { echo "different from the stock crates: ${failed[*]}" >&2; exit 1; }

@@ -1,26 +1,26 @@
-# Sourced by windows.sh and macos.sh: a compiler, its clippy and the standard library of a target that no
-# package has the library of. Debian packages the library's source, of exactly the compiler's version, so
-# both are unpacked into a cache folder outside the repository and the library is compiled there, once a
-# target, into the compiler's own sysroot. What is built afterwards finds it as if it had come with the
-# compiler: no unstable option, no variable that makes a stable compiler behave like another one.
+# Sourced by windows.sh and macos.sh. Provides a compiler, its clippy and the standard library of a target for which no
+# package contains the library. Debian packages the library's source of exactly the compiler's version. Both are
+# unpacked into a cache folder outside the repository. The library is compiled there, once for each target, into the
+# compiler's sysroot. Later builds find it like one that came with the compiler: they need no unstable option, and no
+# variable that enables unstable features.
 #
-# Everything is made beside its place and renamed when it is complete, under a lock: a run that was
-# ended half-way, or two runs at once, leave nothing that a later one would take for whole.
+# Everything is created under a temporary name and renamed once it is complete, under a lock. An aborted run, or two runs
+# at once, therefore leave nothing incomplete that a later run would use.
 
 version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 cache=$(realpath -m "${PIPEWRIGHT_WIN_CACHE:-$HOME/.cache/pipewright-windows}")
-# To be raised whenever something else is put into the cache, or in another way.
+# Increase this whenever the contents of the cache, or the way to make them, change.
 recipe=1
 tc=$cache/rust-$version-$recipe
-# Not where another compiler builds, nor where one of another recipe did: each would take the other's for its own.
+# A separate target folder for each compiler and recipe, because each would mistake another's files for its own.
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/${tc##*/}
 
 say() { printf '%s: %s\n' "${0##*/}" "$1"; }
-# What this machine cannot have is no failure of the change: 77, as other test programs say it.
+# A tool that this machine cannot provide is not a failure of the change: exits with 77, as other test programs do.
 skip() { printf 'SKIPPED %s: %s\n' "${0##*/}" "$1"; exit 77; }
 fail() { printf '%s: %s\n' "${0##*/}" "$1" >&2; exit 1; }
 
-# Runs a function with nothing else at work on the cache, in a folder that is gone afterwards.
+# Runs a function with exclusive access to the cache, and with a temporary folder ($new), which is removed afterwards.
 alone() {
     mkdir -p "$cache"
     (
@@ -37,12 +37,12 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# The lists of packages, once a run: those of a new machine are old, or not there.
+# Updates the package lists, once in a run: a new machine has old ones, or none.
 apt_lists() {
     [ -z "${lists_are_new:-}" ] || return 0
     local try
     for try in 1 2 3; do
-        # Somebody else may hold their lock.
+        # Another process may hold their lock.
         as_root apt-get update -qq && break || sleep 5
     done
     lists_are_new=1
@@ -56,10 +56,10 @@ packages() {
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2> /dev/null | grep -qx installed || missing+=("$package")
     done
     [ ${#missing[@]} != 0 ] || return 0
-    as_root true 2> /dev/null || skip "as root, first: apt-get install --no-install-recommends ${missing[*]}"
+    as_root true 2> /dev/null || skip "run as root first: apt-get install --no-install-recommends ${missing[*]}"
     apt_lists
     for package in "${missing[@]}"; do
-        apt-cache show "$package" > /dev/null 2>&1 || skip "no package $package for this system"
+        apt-cache show "$package" > /dev/null 2>&1 || skip "this system has no package $package"
     done
     say "installing ${missing[*]}"
     local log; log=$(mktemp)
@@ -69,7 +69,7 @@ packages() {
     rm -f "$log"
 }
 
-# The compiler, its clippy and the library's source.
+# Provides the compiler, its clippy and the library's source.
 compiler() {
     packages libllvm19
     [ -d "$tc" ] || alone fetch_compiler
@@ -81,14 +81,14 @@ compiler() {
 fetch_compiler() {
     [ ! -d "$tc" ] || return 0
     local deb
-    # Old lists name versions that are gone.
+    # Old lists name versions that no longer exist.
     download || { as_root true 2> /dev/null && apt_lists && download; } || case $package in
-        '') skip "no package rustc-web has Rust $version (in Debian 12 it is)" ;;
-        *) cat "$new/log" >&2; fail "apt-get could not fetch rustc-web=$package and what belongs to it: is the network there?" ;;
+        '') skip "no package rustc-web contains Rust $version (Debian 12 has one)" ;;
+        *) cat "$new/log" >&2; fail "apt-get could not fetch rustc-web=$package and its related packages: check the network" ;;
     esac
     for deb in "$new"/*.deb; do
         case $deb in
-            # Of the sources only the library's are asked for.
+            # Unpacks only the sources of the library.
             */rust-web-src_*) dpkg --fsys-tarfile "$deb" |
                 tar -x -C "$new/tc" --wildcards ./usr/lib './usr/src/rustc-*/library' ;;
             *) dpkg -x "$deb" "$new/tc" ;;
@@ -106,7 +106,7 @@ download() {
         "libstd-rust-web-dev=$package" "libstd-rust-web-$version=$package") > "$new/log" 2>&1
 }
 
-# The standard library of a target, and how far it is to be optimised: not at all where nothing will run.
+# Provides the standard library of a target, compiled with that optimization level: 0 if nothing will run.
 library() {
     [ -d "$tc/usr/lib/rustlib/$1" ] || alone compile_library "$1" "$2"
 }
@@ -118,7 +118,7 @@ compile_library() {
     mkdir -p "$new/empty/src" "$new/home/lib"
     printf '[package]\nname = "empty"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' > "$new/empty/Cargo.toml"
     echo '#![no_std]' > "$new/empty/src/lib.rs"
-    # Programs that abort when they panic take this crate, and only if it was compiled so itself.
+    # Programs with panic=abort link this crate, and only if it was compiled with panic=abort too.
     cat > "$new/wrapper" <<- 'end'
 	#!/bin/sh
 	case " $* " in *" --crate-name panic_abort "*) exec "$@" -C panic=abort ;; esac
@@ -128,7 +128,7 @@ compile_library() {
     (cd "$new/empty" && env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS RUSTC_BOOTSTRAP=1 RUSTC_WRAPPER="$new/wrapper" \
         CARGO_PROFILE_RELEASE_OPT_LEVEL="$2" cargo build --quiet --release --target-dir ../target --target "$target" \
         -Zbuild-std=std,panic_abort,panic_unwind,test) ||
-        fail "the standard library could not be compiled for $target: its few crates come over the network"
+        fail "the standard library could not be compiled for $target (its few dependencies need the network)"
     rm "$new/target/$target"/release/deps/libempty-*
     mv "$new/target/$target"/release/deps/*.rlib "$new/home/lib"
     case $target in
@@ -141,8 +141,8 @@ compile_library() {
     mv "$new/home" "$home"
 }
 
-# The clippy that belongs to this compiler, run by the machine's own cargo. It is older than the one that
-# the gate holds everything against on Linux: what that one no longer says of the same lines is not asked for.
+# Runs this compiler's clippy through the machine's own cargo. It is older than the gate's clippy on Linux, so it allows
+# the lints that the newer one no longer reports for the same lines.
 clippy() {
     CARGO=$(command -v cargo) "$tc/usr/bin/cargo-clippy" clippy "$@" \
         -- -D warnings -A clippy::precedence -A clippy::format_collect

@@ -1,25 +1,23 @@
 #!/usr/bin/env bash
-# Cargo's runner for programs of Windows: `under-wine.sh PROGRAM [ARGUMENT...]`, with WINEPREFIX set.
+# Cargo's runner for Windows programs: `under-wine.sh PROGRAM [ARGUMENT...]`, with WINEPREFIX set.
 #
-# The server of Wine 8 can crash: where a process is killed in its first moments (a job that ends while one of
-# its members starts another), the handles that it still sends are taken for those of its first thread, which
-# is gone. Nothing that has lost its server ends by itself, nor says anything. So the server is watched; when it
-# has gone, what it has left is ended, and the program is run once more, from its beginning. That says nothing
-# about the program: one that fails has failed.
+# The server of Wine 8 can crash. If a process is killed in its first moments (a job that ends while one of its members
+# starts another), the server takes the handles that the process still sends for those of its first thread, which is
+# gone. A program without its server neither exits nor prints anything. So this script watches the server. After a crash
+# it kills the processes that are left, and runs the program again from its beginning, because a crash says nothing about
+# the program. A program that fails is not run again.
 #
-# One of a few thousand starts fails as well ("Internal error"): Wine needs one certain page of memory
-# (0x7ffe0000), and Linux now and then puts the heap of Wine's loader there. So addresses are not made random
-# for it, where a program may ask for that.
+# Also, one of a few thousand starts fails ("Internal error"): Wine needs a fixed page of memory (0x7ffe0000), and Linux
+# sometimes puts the heap of Wine's loader there. So the script disables address randomization, if that is permitted.
 set -uo pipefail
 
-# A program that hangs is ended, so that the run ends. The longest has been seen to take seven minutes on two
-# cores that others used as well.
+# A program that hangs is killed, so that the run ends. The longest program took seven minutes on two shared cores.
 most_seconds=${PIPEWRIGHT_WIN_TIMEOUT:-900}
 
 plain=()
 setarch -R true 2> /dev/null && plain=(setarch -R)
 
-# The processes of this prefix whose program has a name of this pattern.
+# Prints the pids of this prefix's processes whose program's name matches the pattern.
 of_prefix() {
     local process
     for process in /proc/[0-9]*; do
@@ -29,7 +27,7 @@ of_prefix() {
 }
 
 for try in 1 2 3; do
-    # It returns when programs can connect. Nor may it end between two of them.
+    # Returns once programs can connect. With -p the server does not exit between two programs.
     "${plain[@]}" wineserver -p < /dev/null > /dev/null 2>&1
     server=$(of_prefix 'wineserver*')
     timeout --kill-after=10 "$most_seconds" "${plain[@]}" wine "$@" &
@@ -47,7 +45,7 @@ for try in 1 2 3; do
         exit "$code"
     fi
     of_prefix 'wine64*' | xargs -r kill -KILL 2> /dev/null
-    echo "under-wine.sh: Wine's server has crashed: ${1##*/} is run again" >&2
+    echo "under-wine.sh: Wine's server crashed: running ${1##*/} again" >&2
 done
-echo "under-wine.sh: Wine's server has crashed three times" >&2
+echo "under-wine.sh: Wine's server crashed three times" >&2
 exit 1

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine, which
-# shows what the code does and never how fast. Arguments go to `cargo test`, and then nothing else is run:
-# `bash ci/windows.sh -p pipewright-os --lib pipe::`. Exits with 77 where the machine cannot have what is
-# needed.
+# Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
+# behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
+# `bash ci/windows.sh -p pipewright-os --lib pipe::`. Exits with 77 if the tools cannot be installed on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
@@ -12,16 +11,16 @@ packages gcc-mingw-w64-x86-64 wine64 wine
 compiler
 library "$target" 3
 
-# No window, no dialogue: nobody is there to close it. Mono and Gecko would be asked for, a crash would
-# start a debugger, and menus would be written into the home folder.
+# Disables windows and dialogues, which no one would close. Otherwise Wine would ask to install Mono and Gecko, start a
+# debugger after a crash, and write menus into the home folder.
 unset DISPLAY WAYLAND_DISPLAY WINESERVER WINELOADER
 export WINEPREFIX=$cache/prefix-$recipe WINEARCH=win64 WINEDEBUG=-all
 export WINEDLLOVERRIDES='mscoree,mshtml=;winemenubuilder.exe=;winedbg.exe='
 
-# Rust's library takes its random numbers from a DLL that Wine 8 does not have.
+# Creates the prefix. Adds a DLL that Wine 8 lacks and from which Rust's library takes its random numbers.
 make_prefix() {
     [ ! -d "$WINEPREFIX" ] || return 0
-    say "making a Wine prefix"
+    say "creating a Wine prefix"
     cat > "$new/prng.c" <<- 'end'
 	#include <windows.h>
 	BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
@@ -34,25 +33,25 @@ make_prefix() {
     (
         export WINEPREFIX=$new/prefix
         trap 'wineserver -k || true' EXIT
-        # Not to be kept waiting by a server that holds our lock or our output.
+        # The server must not inherit our lock or our output, or it would keep us waiting.
         timeout 180 wine wineboot --init < /dev/null > "$new/log" 2>&1 9>&- &&
             timeout 60 wine reg add 'HKCU\Software\Wine\Drivers' /v Graphics /d null /f < /dev/null >> "$new/log" 2>&1 9>&- &&
             timeout 60 wineserver -w ||
-            { cat "$new/log" >&2; fail "Wine could not make a prefix"; }
-        [ -d "$WINEPREFIX/drive_c/windows/system32" ] || fail "Wine made a prefix without system32"
+            { cat "$new/log" >&2; fail "Wine could not create a prefix"; }
+        [ -d "$WINEPREFIX/drive_c/windows/system32" ] || fail "Wine created a prefix without system32"
     )
     mv "$new/bcryptprimitives.dll" "$new/prefix/drive_c/windows/system32/"
     mv "$new/prefix" "$place"
 }
 [ -d "$WINEPREFIX" ] || alone make_prefix
 
-# One run at a time: the end of a run ends every process of the prefix.
+# One run at a time, because a run kills every process of the prefix at its end.
 exec 8> "$cache/prefix.lock"
 flock -n 8 || { say "waiting for another run under Wine"; flock 8; }
 
-# What a program under Wine started may outlive it, and hold what it wrote to: nobody waits for the end of that
-# before the prefix has come to its own. Nor is that ever a terminal, which Wine would make a console of: a
-# developer's run is what the gate's is.
+# A process started by a program under Wine may outlive it and hold its output open. So all output goes through `cat`,
+# which is only waited for once the prefix has ended. It also means that the output is never a terminal, from which Wine
+# would make a console: a developer's run behaves like the gate's.
 exec > >(exec cat 8>&-) 2>&1
 printer=$!
 end_wine() { wineserver -k > /dev/null 2>&1 8>&- || true; }
@@ -92,17 +91,17 @@ end_wine
 
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="bash $PWD/ci/under-wine.sh"
-# Wine reads the whole file of a program at each start: with debugging information a start took twice as long.
+# Wine reads a program's whole file at each start: with debug information, a start took twice as long.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=debuginfo
-# The puppet needs no console, see crates/pipewright-tests/build.rs.
+# The puppet needs no console; see crates/pipewright-tests/build.rs.
 export PIPEWRIGHT_UNDER_WINE=1
-what=(--locked --target "$target" --target-dir "$built")
+options=(--locked --target "$target" --target-dir "$built")
 
-# The code of a program that failed is not handed on: one that ends with 77 has not been skipped.
-tests() { cargo test "${what[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
+# Replaces the exit code of a failed program: if a test exits with 77, it was not skipped.
+tests() { cargo test "${options[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
 
 if [ $# != 0 ]; then
-    # Documentation's examples are not run: this rustdoc has no stable way to hand them to Wine.
+    # Doc tests are not run: this rustdoc has no stable way to run them under Wine.
     case " $* " in
         *" --lib "* | *" --bin"* | *" --test"* | *" --example"* | *" --all-targets "*) ;;
         *) set -- --lib --bins --tests "$@" ;;
@@ -111,20 +110,20 @@ if [ $# != 0 ]; then
     exit
 fi
 
-clippy "${what[@]}" --workspace --lib --bins --tests --all-features 8>&-
-# One test comes with a peer beside it, which is not to be there for the others.
-crowd=idle_children::idle_children_take_no_thread
-tests --workspace --lib --bins --tests --no-fail-fast -- --skip "$crowd"
-tests -p pipewright-tests --features peers --test process -- "$crowd"
-say "SKIPPED the documentation's examples: this rustdoc has no stable way to hand them to Wine"
+clippy "${options[@]}" --workspace --lib --bins --tests --all-features 8>&-
+# One test needs a peer (the feature `peers`), without which the others are built.
+with_peers=idle_children::idle_children_take_no_thread
+tests --workspace --lib --bins --tests --no-fail-fast -- --skip "$with_peers"
+tests -p pipewright-tests --features peers --test process -- "$with_peers"
+say "SKIPPED the doc tests: this rustdoc has no stable way to run them under Wine"
 
 # The README's main command.
-cargo build "${what[@]}" --workspace --bins 8>&-
+cargo build "${options[@]}" --workspace --bins 8>&-
 tool=$built/$target/debug/pipewright.exe
-said=$built/said
+output=$built/output
 code=0
 PIPEWRIGHT_WIN_TIMEOUT=120 bash ci/under-wine.sh "$tool" run --timeout 2s --report - -- cmd /c 'echo hi & ping -n 60 127.0.0.1 >nul' \
-    < /dev/null > "$said" 2> "$said.errors" 8>&- || code=$?
-[ "$code" = 124 ] && grep -q '^hi' "$said" && grep -q '"outcome":"timed_out"' "$said" ||
-    fail "the tool exited with $code and said: $(cat "$said" "$said.errors")"
-say "the suites pass under $(wine --version 8>&-), and the tool ends what it is told to end"
+    < /dev/null > "$output" 2> "$output.errors" 8>&- || code=$?
+[ "$code" = 124 ] && grep -q '^hi' "$output" && grep -q '"outcome":"timed_out"' "$output" ||
+    fail "the tool exited with $code and printed: $(cat "$output" "$output.errors")"
+say "the suites pass under $(wine --version 8>&-), and the tool stops its command at the timeout"

@@ -1,4 +1,4 @@
-// The least child of all: no C library, so that nothing but the start itself is left to measure.
+// The smallest child: without a C library, so that only the start itself is measured.
 void _start(void) {
 #if defined(__x86_64__)
     __asm__ volatile("xor %edi, %edi\n\tmov $60, %eax\n\tsyscall");

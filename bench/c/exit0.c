@@ -1,2 +1,2 @@
-// The least ordinary child: a C program that ends at once.
+// The smallest ordinary child: a C program that exits at once.
 int main(void) { return 0; }

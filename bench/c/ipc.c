@@ -1,9 +1,9 @@
-/* The least there can be between two processes: a ring in shared memory, a socket, a pipe.
+/* Lower bounds for messages between two processes: a ring in shared memory, a socket, a pipe.
  *
  *   ipc ring|unix|pipe oneway|sum|round|batch|build SIZE COUNT
  *
- * The sender runs on CPU 0, the receiver on CPU 1. Prints nanoseconds: for `round` the median of one round
- * trip, else the time from the first message after the warm-up to the last, divided by their number. */
+ * The sender runs on CPU 0, the receiver on CPU 1. Prints nanoseconds: for `round` the median round trip, otherwise the
+ * time from the first message after the warm-up to the last, divided by their number. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -30,7 +30,7 @@ struct ring {
     _Alignas(4096) unsigned char data[RING];
 };
 
-static struct ring *rings; /* there, and back */
+static struct ring *rings; /* [0] to the receiver, [1] back */
 static int out_fd, in_fd, transport;
 static unsigned char *buffer;
 
@@ -49,7 +49,7 @@ static void pin(int cpu) {
     if (sched_setaffinity(0, sizeof set, &set)) die("sched_setaffinity");
 }
 
-/* Waits until the word is another one. */
+/* Waits until the word differs from `old`. */
 static void wait_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *sleeps) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return;
@@ -66,24 +66,24 @@ static void publish(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sl
     if (atomic_load(sleeps)) syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* The same bytes wherever they stand in the ring, in at most two pieces, and never more than half of it at
- * once, so that both sides work at the same time. */
+/* Copies at most a sixteenth of the ring at once, so that both sides work at the same time. A copy that wraps around
+ * has two pieces. */
 static void ring_send(struct ring *r, const unsigned char *bytes, size_t count) {
     while (count) {
         uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
         uint32_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
         uint32_t room = RING - (head - tail);
-        size_t now = count < RING / 16 ? count : RING / 16;
-        if (room < now) {
+        size_t piece = count < RING / 16 ? count : RING / 16;
+        if (room < piece) {
             wait_change(&r->tail, tail, &r->writer_sleeps);
             continue;
         }
-        size_t at = head % RING, first = now < RING - at ? now : RING - at;
+        size_t at = head % RING, first = piece < RING - at ? piece : RING - at;
         memcpy(r->data + at, bytes, first);
-        memcpy(r->data, bytes + first, now - first);
-        publish(&r->head, head + now, &r->reader_sleeps);
-        bytes += now;
-        count -= now;
+        memcpy(r->data, bytes + first, piece - first);
+        publish(&r->head, head + piece, &r->reader_sleeps);
+        bytes += piece;
+        count -= piece;
     }
 }
 
@@ -91,23 +91,23 @@ static void ring_receive(struct ring *r, unsigned char *bytes, size_t count) {
     while (count) {
         uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
         uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
-        uint32_t there = head - tail;
-        if (!there) {
+        uint32_t available = head - tail;
+        if (!available) {
             wait_change(&r->head, head, &r->reader_sleeps);
             continue;
         }
-        size_t now = count < there ? count : there;
-        size_t at = tail % RING, first = now < RING - at ? now : RING - at;
+        size_t piece = count < available ? count : available;
+        size_t at = tail % RING, first = piece < RING - at ? piece : RING - at;
         memcpy(bytes, r->data + at, first);
-        memcpy(bytes + first, r->data, now - first);
-        publish(&r->tail, tail + now, &r->writer_sleeps);
-        bytes += now;
-        count -= now;
+        memcpy(bytes + first, r->data, piece - first);
+        publish(&r->tail, tail + piece, &r->writer_sleeps);
+        bytes += piece;
+        count -= piece;
     }
 }
 
-static void put(int way, const void *bytes, size_t count) {
-    if (transport == 'r') return ring_send(&rings[way], bytes, count);
+static void put(int direction, const void *bytes, size_t count) {
+    if (transport == 'r') return ring_send(&rings[direction], bytes, count);
     while (count) {
         ssize_t done = write(out_fd, bytes, count);
         if (done < 0) die("write");
@@ -116,8 +116,8 @@ static void put(int way, const void *bytes, size_t count) {
     }
 }
 
-static void get(int way, void *bytes, size_t count) {
-    if (transport == 'r') return ring_receive(&rings[way], bytes, count);
+static void get(int direction, void *bytes, size_t count) {
+    if (transport == 'r') return ring_receive(&rings[direction], bytes, count);
     while (count) {
         ssize_t done = read(in_fd, bytes, count);
         if (done <= 0) die("read");
@@ -126,20 +126,20 @@ static void get(int way, void *bytes, size_t count) {
     }
 }
 
-/* One message: its length, and the body. A socket takes both in one call. */
-static void send_message(int way, unsigned char *with_room, uint64_t length) {
-    memcpy(with_room, &length, 8);
-    put(way, with_room, 8 + length);
+/* Sends one message: its length, then the body, which follows 8 free bytes. A socket takes both in one call. */
+static void send_message(int direction, unsigned char *message, uint64_t length) {
+    memcpy(message, &length, 8);
+    put(direction, message, 8 + length);
 }
 
-static uint64_t receive_message(int way, unsigned char *to) {
+static uint64_t receive_message(int direction, unsigned char *to) {
     uint64_t length;
-    get(way, &length, 8);
-    get(way, to, length);
+    get(direction, &length, 8);
+    get(direction, to, length);
     return length;
 }
 
-/* The packets of a build: most are small, most bytes are in large ones; 434 MB in 5000 of them. */
+/* The length of a packet of a build. Most packets are small, most bytes are in large ones; 5000 packets have 434 MB. */
 static uint64_t length_of(uint64_t number, uint64_t size, int build) {
     if (!build) return size;
     uint64_t kind = number * 7 % 20;
@@ -163,7 +163,7 @@ static void check(const unsigned char *body, uint64_t number, uint64_t length, u
         if (length > 64 && body[length / 4 * i] != 7) exit(1);
 }
 
-/* Reads every byte: words of eight, added up. */
+/* Reads every byte, and returns the sum of the 8-byte words. */
 static uint64_t sum_of(const unsigned char *bytes, uint64_t count) {
     uint64_t sum = 0, word;
     for (uint64_t i = 0; i + 8 <= count; i += 8) {
@@ -178,10 +178,10 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* So many small messages go in one call, and as many are taken out of one. */
+/* Sends small messages in batches of 64 KiB for each call, and receives up to as many in each call. */
 static void batch(int sends, uint64_t size, uint64_t count) {
-    enum { KEPT = 64 << 10 };
-    static unsigned char kept[KEPT + 65536];
+    enum { BATCH = 64 << 10 };
+    static unsigned char kept[BATCH + 65536];
     size_t have = 0, at = 0;
     double start = 0;
     for (uint64_t number = 0; number < count; number++) {
@@ -190,7 +190,7 @@ static void batch(int sends, uint64_t size, uint64_t count) {
             memcpy(kept + have + 8, buffer + 8, size);
             stamp(kept + have + 8, number, size);
             have += 8 + size;
-            if (have >= KEPT || number + 1 == count) {
+            if (have >= BATCH || number + 1 == count) {
                 put(0, kept, have);
                 have = 0;
             }
@@ -201,7 +201,7 @@ static void batch(int sends, uint64_t size, uint64_t count) {
             memmove(kept, kept + at, have - at);
             have -= at;
             at = 0;
-            ssize_t done = read(in_fd, kept + have, KEPT);
+            ssize_t done = read(in_fd, kept + have, BATCH);
             if (done <= 0) die("read");
             have += done;
         }

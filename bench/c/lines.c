@@ -1,6 +1,8 @@
-// A child that writes: `each N` N lines by one write(2) each, `block N` the same bytes by a single
-// write(2), `flood BYTES` that many bytes in writes of 64 KiB, `pause MILLISECONDS` two lines so long after each
-// other.
+// A child that writes:
+//   each N              N lines, one write(2) for each
+//   block N             the same bytes in a single write(2)
+//   flood BYTES         that many bytes, in writes of 64 KiB
+//   pause MILLISECONDS  two lines with that pause between them
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +11,7 @@
 
 enum { LINE_BYTES = 9, FLOOD_WRITE_BYTES = 64 << 10 };
 
-// A write to a pipe may be taken in part.
+// write(2) to a pipe may be partial.
 static void write_all(const char *bytes, size_t length) {
     while (length > 0) {
         ssize_t written = write(STDOUT_FILENO, bytes, length);
@@ -25,9 +27,9 @@ int main(int count, char **arguments) {
     if (count != 3) {
         return 2;
     }
-    const char *how = arguments[1];
+    const char *mode = arguments[1];
     size_t amount = strtoull(arguments[2], NULL, 10);
-    if (strcmp(how, "flood") == 0) {
+    if (strcmp(mode, "flood") == 0) {
         static char block[FLOOD_WRITE_BYTES];
         memset(block, 'f', sizeof block);
         while (amount > 0) {
@@ -37,14 +39,14 @@ int main(int count, char **arguments) {
         }
         return 0;
     }
-    if (strcmp(how, "pause") == 0) {
+    if (strcmp(mode, "pause") == 0) {
         const struct timespec pause = {(time_t)(amount / 1000), (long)(amount % 1000) * 1000000};
         write_all("line 000\n", LINE_BYTES);
         nanosleep(&pause, NULL);
         write_all("line 001\n", LINE_BYTES);
         return 0;
     }
-    // All lines are made before the first write, so that both ways do the same work besides.
+    // Formats all lines before the first write, so that `each` and `block` differ only in their writes.
     char *lines = malloc(amount * LINE_BYTES + 1);
     if (lines == NULL) {
         return 1;
@@ -52,11 +54,11 @@ int main(int count, char **arguments) {
     for (size_t index = 0; index < amount; index++) {
         snprintf(lines + index * LINE_BYTES, LINE_BYTES + 1, "line %03zu\n", index % 1000);
     }
-    if (strcmp(how, "each") == 0) {
+    if (strcmp(mode, "each") == 0) {
         for (size_t index = 0; index < amount; index++) {
             write_all(lines + index * LINE_BYTES, LINE_BYTES);
         }
-    } else if (strcmp(how, "block") == 0) {
+    } else if (strcmp(mode, "block") == 0) {
         write_all(lines, amount * LINE_BYTES);
     } else {
         return 2;

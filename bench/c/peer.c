@@ -1,6 +1,6 @@
-// The peer without a library: vfork or posix_spawn, read and wait4, with the command line of `peers`:
+// The peer without a library: vfork or posix_spawn, read and wait4. It has the command line of `peers`:
 //   peer PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]
-// PEER is c_vfork, c_epoll or c_posix_spawn; the first two have the operation `status` only.
+// PEER is c_vfork, c_epoll or c_posix_spawn; the first two only support the operation `status`.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +54,8 @@ static pid_t start_posix_spawn(char **command, posix_spawn_file_actions_t *actio
     return pid;
 }
 
-// The peak includes what the child had before it exec'd, which after a vfork is this program's own
-// memory: this program is kept small for that reason.
+// The peak includes the child's memory before exec, which after a vfork is this program's. This program is small for
+// that reason.
 static void wait_for(pid_t pid) {
     int status;
     struct rusage usage;
@@ -71,22 +71,22 @@ static void wait_for(pid_t pid) {
     }
 }
 
-// As a runtime is told of the end: through an epoll that waits for much else as well.
+// Learns of the exit as a runtime does: from an epoll instance, which could watch other descriptors too.
 static void wait_by_epoll(pid_t pid) {
     static int epoll = -1;
     if (epoll < 0 && (epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
         fail("epoll_create1");
     }
-    int end = (int)syscall(SYS_pidfd_open, pid, 0);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-    if (end < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, end, &event) != 0) {
+    if (pidfd < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, pidfd, &event) != 0) {
         fail("pidfd_open");
     }
     if (epoll_wait(epoll, &event, 1, -1) != 1) {
         fail("epoll_wait");
     }
-    epoll_ctl(epoll, EPOLL_CTL_DEL, end, NULL);
-    close(end);
+    epoll_ctl(epoll, EPOLL_CTL_DEL, pidfd, NULL);
+    close(pidfd);
     wait_for(pid);
 }
 
@@ -151,8 +151,8 @@ static uint64_t collect(char **command, char **kept) {
     return total;
 }
 
-// Waits for the end of the child and reads then: right only for what fits in a pipe, and the least
-// that a capture can cost, because nobody is woken for a line.
+// Waits for the child's exit and reads then. This is correct only if the output fits in a pipe. It is the lower bound
+// for a capture, because no line wakes the reader.
 static uint64_t capture_after_the_end(char **command) {
     static char buffer[STREAM_READ_BYTES];
     int output;
@@ -166,7 +166,7 @@ static uint64_t capture_after_the_end(char **command) {
     return total;
 }
 
-// One operation; tells how many bytes came.
+// Runs one operation and returns the number of bytes received.
 static uint64_t operate(const char *peer, const char *operation, char **command, char **kept) {
     int by_vfork = strcmp(peer, "c_posix_spawn") != 0;
     if (strcmp(operation, "status") == 0) {
@@ -209,12 +209,12 @@ int main(int count, char **arguments) {
         uint64_t bytes = operate(arguments[1], arguments[2], arguments + 6, &kept);
         uint64_t after = now_nanoseconds();
         if (bytes != expected) {
-            fprintf(stderr, "%ju bytes came instead of %ju\n", (uintmax_t)bytes,
+            fprintf(stderr, "received %ju bytes instead of %ju\n", (uintmax_t)bytes,
                     (uintmax_t)expected);
             return 1;
         }
         if (kept != NULL && (kept[0] != 'f' || kept[bytes - 1] != 'f')) {
-            fputs("the bytes that came are not the child's\n", stderr);
+            fputs("received bytes that the child did not write\n", stderr);
             return 1;
         }
         free(kept);

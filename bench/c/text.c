@@ -1,6 +1,6 @@
-// A child that writes lines of text: `flood BYTES` as many lines of 80 bytes as that is, in writes of
-// 64 KiB; `stamps MICROSECONDS` lines that say when they were written, each so long after the other,
-// until nobody reads them any more.
+// A child that writes lines of text:
+//   flood BYTES          as many 80-byte lines as fit into that, in writes of 64 KiB
+//   stamps MICROSECONDS  lines that contain their time of writing, with that pause before each, until the reader closes
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { LINE_BYTES = 80, WRITE_BYTES = 64 << 10, KEPT_BYTES = LINE_BYTES * WRITE_BYTES };
 
-// A write to a pipe may be taken in part.
+// write(2) to a pipe may be partial.
 static void write_all(const char *bytes, size_t length) {
     while (length > 0) {
         ssize_t written = write(STDOUT_FILENO, bytes, length);
@@ -23,7 +23,7 @@ static void write_all(const char *bytes, size_t length) {
 }
 
 static void flood(uint64_t amount) {
-    // So long that every write begins where the one before it ended: few lines begin with a write.
+    // A multiple of both lengths, so that each write continues where the last one ended. Few writes start with a line.
     static char text[KEPT_BYTES];
     for (size_t at = 0; at < sizeof text; at++) {
         text[at] = at % LINE_BYTES == LINE_BYTES - 1 ? '\n' : (char)('a' + at % 26);

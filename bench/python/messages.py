@@ -1,4 +1,4 @@
-"""Messages through multiprocessing.Pipe: `MODE SIZE COUNT`; prints nanoseconds, as bench/c/ipc.c does."""
+"""Sends messages through multiprocessing.Pipe: `MODE SIZE COUNT`; prints nanoseconds, as bench/c/ipc.c does."""
 import multiprocessing
 import os
 import struct

@@ -23,16 +23,16 @@ OPERATIONS = {"status": status, "capture": capture, "collect": capture}
 
 
 def verify(operation, output, expected_bytes):
-    """Ends the program unless the output is the whole of what the child writes."""
+    """Exits the program unless the output is complete."""
     length = 0 if output is None else len(output)
     if length != expected_bytes:
-        sys.exit(f"{length} bytes came instead of {expected_bytes}")
+        sys.exit(f"received {length} bytes instead of {expected_bytes}")
     if operation == "capture":
         last = b"line %03d\n" % ((expected_bytes // 9 - 1) % 1000)
         if not (output.startswith(b"line 000\n") and output.endswith(last)):
-            sys.exit("the lines that came are not the child's")
+            sys.exit("received lines that the child did not write")
     if operation == "collect" and (output[:1], output[-1:]) != (b"f", b"f"):
-        sys.exit("the bytes that came are not the child's")
+        sys.exit("received bytes that the child did not write")
 
 
 def peak_rss_bytes():
@@ -54,7 +54,7 @@ def main():
         done, output = operate(command)
         after = time.perf_counter_ns()
         verify(operation, output, expected_bytes)
-        # Freed before the next operation, or two outputs would be alive at once.
+        # Frees the output before the next operation, or two outputs would be alive at once.
         del done, output
         if index >= 0:
             samples.append(after - before)

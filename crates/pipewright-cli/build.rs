@@ -13,8 +13,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(unwinder_inside)");
     if is_wanted() && has_archive() {
-        // Without a kind the linker looks for the archive. With `static` rustc would, and it does not know the
-        // compiler's own directory.
+        // Without a kind the linker searches for the archive. With `static` rustc would search, and it does not
+        // know the compiler's own directory.
         println!("cargo::rustc-link-lib=gcc_eh");
         println!("cargo::rustc-cfg=unwinder_inside");
     }
@@ -31,7 +31,7 @@ fn is_wanted() -> bool {
         && !is_static
 }
 
-/// Returns true if the compiler that links the tool has the archive. Any other linker does without.
+/// Returns true if the compiler that links the tool has the archive. Other linkers use the shared library.
 fn has_archive() -> bool {
     let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let output = Command::new(linker).arg("-print-file-name=libgcc_eh.a").output();

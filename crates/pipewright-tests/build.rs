@@ -1,9 +1,8 @@
-//! Makes the puppet a program without a console where it is to run under Wine, and finds out if std has pipes.
+//! Links the puppet without a console if it will run under Wine, and detects whether std has pipes.
 //!
-//! Wine gives every console a process of its own. A puppet would start one as its first act, which
-//! takes longer than all that the puppet does, and where a job is killed meanwhile it crashes Wine's
-//! server (`ci/under-wine.sh`). On Windows itself the puppet is what most children are: a program
-//! for the console.
+//! Wine starts a process for every console. A puppet would start one first, which takes longer than all of its acts, and
+//! crashes Wine's server if a job is killed meanwhile (`ci/under-wine.sh`). On Windows itself the puppet is a console
+//! program, as most children are.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PIPEWRIGHT_UNDER_WINE");
@@ -18,7 +17,7 @@ fn main() {
     }
 }
 
-/// The second number of the compiler's version; `None` where it does not say.
+/// Returns the compiler's minor version, or `None` if it does not report one.
 fn minor_version() -> Option<u32> {
     let output =
         std::process::Command::new(std::env::var_os("RUSTC")?).arg("--version").output().ok()?;

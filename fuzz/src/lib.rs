@@ -1,10 +1,10 @@
-//! What the targets share: a host that meets a worker who sends anything.
+//! The code that all targets share: a host whose worker sends anything. `ci/fuzz.sh` runs them under libFuzzer.
 
 use std::time::Duration;
 
 use pipewright_ipc::{Options, SharedMemory};
 
-/// The options of the host: little is allowed, and nobody is waited for long.
+/// Returns the options of the host: small limits and short timeouts.
 pub fn options(shared_memory: SharedMemory) -> Options {
     Options {
         shared_memory,

@@ -1,4 +1,4 @@
-//! Any bytes for a handshake: the first says how much of a right one comes before them.
+//! Sends any bytes as a handshake. The first byte selects how much of a valid handshake comes before them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes in the ring, and any words beside it, step by step while the host reads.
+//! Writes any bytes into the ring and any values into its words, step by step while the host reads.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -11,20 +11,20 @@ use pipewright_tests::hostile::{frame, greet_with_memory, outcome, send};
 const RING_BYTES: usize = 64 << 10;
 const WAKE: u8 = 9;
 
-/// One thing that a worker can do.
+/// A step of the worker.
 #[derive(Debug, Arbitrary)]
 enum Act {
     /// Write any bytes anywhere in its ring.
     Fill(u16, Vec<u8>),
-    /// Write a record that could be one.
+    /// Write a record whose fields are plausible.
     Record { at: u8, length: u16, kind: u8, flags: u8, after: u8, total: u16 },
-    /// Say anything in one of its words.
-    Say(u8, u64),
-    /// Say that it has filled so many lines more.
+    /// Publish any value in one of its words.
+    Publish(u8, u64),
+    /// Publish that this many more lines are filled.
     Advance(u8),
     /// Wake the host.
     Wake,
-    /// Any bytes through the socket.
+    /// Send any bytes through the socket.
     Send(Vec<u8>),
 }
 
@@ -46,7 +46,7 @@ fuzz_target!(|acts: Vec<Act>| {
                         record[24..].copy_from_slice(&u64::from(total).to_le_bytes());
                         fill(&mut ours, usize::from(at) * 64 % RING_BYTES, &record);
                     }
-                    Act::Say(word, value) => ours.publish(usize::from(word % 3), value),
+                    Act::Publish(word, value) => ours.publish(usize::from(word % 3), value),
                     Act::Advance(lines) => {
                         head = head.wrapping_add(u64::from(lines) * 64);
                         ours.publish(0, head);

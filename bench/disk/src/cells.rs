@@ -1,4 +1,4 @@
-//! The same work by pipewright-disk.
+//! The cells of pipewright-disk.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation, S
 use crate::Result;
 use crate::peers::{BLOCK, Places, WRITE_BLOCK, WRITE_BYTES, WRITE_DEPTH, mib_a_second, writes_to};
 
-/// One read after the other of what is in memory.
+/// Reads blocks that are in memory, one after the other.
 pub(crate) fn cached(path: &Path, time: Duration) -> Result<f64> {
     let file = DiskFile::options().read(true).open(path)?;
     let mut engine = Engine::new(EngineOptions::default())?;
@@ -43,7 +43,7 @@ pub(crate) fn cached_shared(path: &Path, time: Duration) -> Result<f64> {
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
-/// One write after the other of what is in memory: by plain calls, or by the backend.
+/// Writes blocks that are in memory, one after the other: with plain calls first, or through the backend.
 pub(crate) fn alone(path: &Path, time: Duration, cached_first: bool) -> Result<f64> {
     let file = DiskFile::options().write(true).open(path)?;
     let mut engine = Engine::new(EngineOptions { cached_first, ..EngineOptions::default() })?;
@@ -60,7 +60,7 @@ pub(crate) fn alone(path: &Path, time: Duration, cached_first: bool) -> Result<f
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
-/// As many reads past the cache as the depth, always.
+/// Reads past the cache, and always keeps `depth` reads in flight.
 pub(crate) fn direct(path: &Path, time: Duration, depth: usize) -> Result<f64> {
     let file = DiskFile::options().read(true).direct(true).open(path)?;
     let backend = BackendKind::Uring;
@@ -68,22 +68,22 @@ pub(crate) fn direct(path: &Path, time: Duration, depth: usize) -> Result<f64> {
     let mut places = Places::default();
     for _ in 0..depth {
         let read = Operation::read_at(&file, file.buffer(BLOCK)?, places.next_place());
-        engine.queue(read).map_err(|_| "there is room")?;
+        engine.queue(read).map_err(|_| "the queue is full")?;
     }
     let (began, mut count) = (Instant::now(), 0_u64);
     while began.elapsed() < time {
         for _ in 0..64 {
-            let done = engine.next()?.ok_or("some are under way")?;
+            let done = engine.next()?.ok_or("no read is in flight")?;
             assert_eq!(done.result?.bytes, BLOCK);
             let next = Operation::read_at(&file, done.buffer, places.next_place());
-            engine.queue(next).map_err(|_| "there is room")?;
+            engine.queue(next).map_err(|_| "the queue is full")?;
         }
         count += 64;
     }
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
-/// From the beginning to the end, into room that is there.
+/// Writes a preallocated file from the beginning to the end.
 pub(crate) fn write(folder: &Path) -> Result<f64> {
     let path = writes_to(folder);
     let options = DiskFile::options().write(true).create(true).truncate(true).direct(true);
@@ -97,7 +97,7 @@ pub(crate) fn write(folder: &Path) -> Result<f64> {
     while offset < WRITE_BYTES || !engine.is_empty() {
         while let (true, Some(buffer)) = (offset < WRITE_BYTES, buffers.pop()) {
             let write = Operation::write_all_at(&file, buffer, offset);
-            engine.queue(write).map_err(|_| "there is room")?;
+            engine.queue(write).map_err(|_| "the queue is full")?;
             offset += WRITE_BLOCK as u64;
         }
         if let Some(done) = engine.next()? {
@@ -110,7 +110,7 @@ pub(crate) fn write(folder: &Path) -> Result<f64> {
     Ok(mib_a_second(took))
 }
 
-/// How long it takes to be told about a file that is in memory, and about one that is not.
+/// Prints the duration of a diagnosis of a file that is in memory, and of one that is not.
 pub(crate) fn diagnosis(path: &Path) -> Result<()> {
     println!("\n## diagnosis\n");
     for is_cached in [true, false] {

@@ -1,8 +1,8 @@
-//! What it costs to be told the class of each operation.
+//! The cost of classes: reporting the class of each operation.
 //!
-//! Two engines of one thread on one file, one that tells and one that does not, take turns in slices of some
-//! milliseconds: what the machine and its disk do meanwhile meets both. Each pair of slices gives a ratio. The
-//! calls alone are beside them, as is the engine beside `pread`.
+//! Two engines of one thread on one file, one with classes and one without, alternate in slices of some milliseconds.
+//! A disturbance of the machine or its disk therefore affects both. Each pair of slices gives a ratio. The same is
+//! measured for the system calls alone, and for the engine beside `pread`.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -21,7 +21,7 @@ use crate::peers::{BLOCK, Places};
 const DEPTH: usize = 32;
 const OPERATIONS: usize = 1000;
 
-/// How long an operation took, and how much of a processor, in nanoseconds.
+/// The time of one operation and its CPU time, in nanoseconds.
 struct Slice {
     wall: f64,
     cpu: f64,
@@ -34,13 +34,13 @@ impl Slice {
     }
 }
 
-/// For so long each: past the cache, and where nothing waits for a disk.
+/// Compares reads past the cache and reads that wait for no disk, each for that time.
 pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
     println!(
-        "\n## classes\n\n| reads of 4 KiB, 32 at once but for one caller: without classes, and with | ns | ns | ratio (95 % of its \
-         median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
+        "\n## classes\n\n| 4 KiB reads, 32 at once unless one caller; without and with classes unless named | ns, first | \
+         ns, second | ratio (95 % interval of the median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
     );
-    for (way, direct, alone) in [
+    for (label, direct, alone) in [
         ("past the cache", true, false),
         ("in memory, through the ring", false, false),
         ("in memory, one caller", false, true),
@@ -58,18 +58,18 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
         let mut engines = [engine(false)?, engine(true)?];
         let (mut places, slice) =
             (Places::default(), if alone { one_by_one } else { many_at_once });
-        let pairs = take_turns(time, |which| slice(&mut engines[which], &file, &mut places))?;
-        print(&format!("{way}, time"), &pairs, |slice| slice.wall)?;
-        print(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu)?;
+        let pairs = alternate(time, |which| slice(&mut engines[which], &file, &mut places))?;
+        print(&format!("{label}, time"), &pairs, |slice| slice.wall)?;
+        print(&format!("{label}, processor time of the thread"), &pairs, |slice| slice.cpu)?;
     }
     let (std_file, mut places) = (File::open(path)?, Places::default());
     let calls = [by_pread, by_preadv2];
-    let pairs = take_turns(time, |which| calls[which](&std_file, &mut places))?;
+    let pairs = alternate(time, |which| calls[which](&std_file, &mut places))?;
     print("the calls of one caller: `pread`, and `preadv2`", &pairs, |slice| slice.wall)?;
 
     let file = DiskFile::options().read(true).open(path)?;
     let mut engine = Engine::new(EngineOptions::default())?;
-    let pairs = take_turns(time, |which| match which {
+    let pairs = alternate(time, |which| match which {
         0 => by_pread(&std_file, &mut places),
         _ => one_by_one(&mut engine, &file, &mut places),
     })?;
@@ -77,14 +77,14 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Two that do the same in two ways, in pairs of slices.
-fn take_turns(
+/// Runs slices of two variants in pairs, for that time.
+fn alternate(
     time: Duration,
     mut slice: impl FnMut(usize) -> Result<Slice>,
 ) -> Result<Vec<[Slice; 2]>> {
     let (mut pairs, began) = (Vec::new(), Instant::now());
     while began.elapsed() < time {
-        // Neither is always the first.
+        // Each variant is first in every other pair.
         let order = [[0, 1], [1, 0]][pairs.len() % 2];
         let mut pair = [None, None];
         for which in order {
@@ -101,12 +101,12 @@ fn by_pread(file: &File, places: &mut Places) -> Result<Slice> {
     one_call_each(places, |buffer, place| Ok(file.read_at(buffer, place)?))
 }
 
-/// What is not in memory any more is read all the same.
+/// Reads by `preadv2` with `RWF_NOWAIT`, and without the flag if the block is not in memory any more.
 fn by_preadv2(file: &File, places: &mut Places) -> Result<Slice> {
     one_call_each(places, |buffer, place| {
         let mut to = [IoSliceMut::new(buffer)];
-        let found = preadv2(file, &mut to, place, ReadWriteFlags::NOWAIT);
-        Ok(found.or_else(|_| preadv2(file, &mut to, place, ReadWriteFlags::empty()))?)
+        let cached = preadv2(file, &mut to, place, ReadWriteFlags::NOWAIT);
+        Ok(cached.or_else(|_| preadv2(file, &mut to, place, ReadWriteFlags::empty()))?)
     })
 }
 
@@ -122,7 +122,7 @@ fn one_call_each(
     Ok(Slice::since(began, cpu))
 }
 
-/// Each is waited for before the next.
+/// Reads blocks one by one: each waits for the last to complete.
 fn one_by_one(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Slice> {
     let mut buffer = file.buffer(BLOCK)?;
     let (began, cpu) = (Instant::now(), cpu_nanos());
@@ -139,14 +139,14 @@ fn many_at_once(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Re
     let mut queued = 0;
     while queued < DEPTH {
         let read = Operation::read_at(file, file.buffer(BLOCK)?, places.next_place());
-        engine.queue(read).map_err(|_| "there is room")?;
+        engine.queue(read).map_err(|_| "the queue is full")?;
         queued += 1;
     }
     while let Some(done) = engine.next()? {
         assert_eq!(done.result?.bytes, BLOCK);
         if queued < OPERATIONS {
             let next = Operation::read_at(file, done.buffer, places.next_place());
-            engine.queue(next).map_err(|_| "there is room")?;
+            engine.queue(next).map_err(|_| "the queue is full")?;
             queued += 1;
         }
     }
@@ -158,15 +158,15 @@ fn cpu_nanos() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-fn print(what: &str, pairs: &[[Slice; 2]], figure: impl Fn(&Slice) -> f64) -> Result<()> {
+fn print(label: &str, pairs: &[[Slice; 2]], figure: impl Fn(&Slice) -> f64) -> Result<()> {
     let of = |which: usize| pairs.iter().map(|pair| figure(&pair[which])).collect::<Vec<f64>>();
     let (without, with) = (of(0), of(1));
     let ratios = ratios(&with, &without);
     let at = |share: f64| quantile(&ratios, share).ok_or("nothing was measured");
-    // The median lies between these quantiles in 95 % of all such runs, whatever the distribution.
+    // The true median lies between these quantiles in 95 % of such runs, for any distribution.
     let off = 0.98 / (ratios.len().max(1) as f64).sqrt();
     println!(
-        "| {what} | {:.0} | {:.0} | {:.3} ({:.3}..{:.3}; {:.2}..{:.2}) | {} |",
+        "| {label} | {:.0} | {:.0} | {:.3} ({:.3}..{:.3}; {:.2}..{:.2}) | {} |",
         median(&without).ok_or("nothing was measured")?,
         median(&with).ok_or("nothing was measured")?,
         at(0.5)?,

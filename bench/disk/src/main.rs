@@ -1,8 +1,8 @@
 //! File I/O by pipewright-disk beside std, tokio, the io-uring crate and fio.
 //!
-//! `disk FOLDER [CASE...]` makes a file of 1 GiB in the folder, measures each case with its peers one after the
-//! other (A B C A B C ...), and prints medians with the least and the most. `--seconds S` is the time of a
-//! cell, `--rounds N` how many there are.
+//! `disk FOLDER [CASE...]` creates a file of 1 GiB in the folder, measures the peers of each case in interleaved rounds
+//! (A B C A B C ...), and prints medians with the minimum and the maximum. `--seconds S` is the time of a cell,
+//! `--rounds N` the number of rounds.
 
 mod cells;
 mod classes;
@@ -17,7 +17,7 @@ use pipewright_bench::stats::{Summary, ratios};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What one cell gives: operations a second, or bytes a second.
+/// A function that measures one cell and returns operations per second, or MiB per second.
 type Cell<'a> = Box<dyn Fn() -> Result<f64> + 'a>;
 
 struct Settings {
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     let settings = settings()?;
     let file = settings.folder.join("pipewright-bench-disk");
     let made = make(&file).and_then(|()| cases(&settings, &file));
-    // Ignored: what went wrong before is worth more.
+    // Ignored: an earlier error is more useful.
     let _ = std::fs::remove_file(&file);
     made
 }
@@ -48,7 +48,7 @@ fn settings() -> Result<Settings> {
             "--seconds" => seconds = words.next().ok_or("--seconds S")?.parse()?,
             "--rounds" => rounds = words.next().ok_or("--rounds N")?.parse()?,
             case if CASES.contains(&case) => cases.push(word),
-            _ => return Err(format!("no case is called {word}; there are {CASES:?}").into()),
+            _ => return Err(format!("unknown case {word}; the cases are {CASES:?}").into()),
         }
     }
     if cases.is_empty() {
@@ -58,7 +58,7 @@ fn settings() -> Result<Settings> {
     Ok(Settings { folder: folder.into(), cases, time, rounds })
 }
 
-/// 1 GiB that is on the disk and in memory.
+/// Creates a file of 1 GiB that is on the disk and in the cache.
 fn make(path: &Path) -> Result<()> {
     let mut file = std::fs::File::create(path)?;
     let block: Vec<u8> =
@@ -101,7 +101,10 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
             "alone" => vec![
                 ("std pwrite", Box::new(move || peers::std_pwrite(file, time))),
                 ("pipewright Engine", Box::new(move || cells::alone(file, time, true))),
-                ("by its backend", Box::new(move || cells::alone(file, time, false))),
+                (
+                    "pipewright Engine, backend only",
+                    Box::new(move || cells::alone(file, time, false)),
+                ),
             ],
             _ => {
                 let folder = &settings.folder;
@@ -126,7 +129,7 @@ fn measure(case: &str, rounds: usize, cells: &[(&str, Cell<'_>)]) -> Result<()> 
     let of_peer = |peer: usize| figures.iter().map(|round| round[peer]).collect::<Vec<f64>>();
     let unit = if case == "write" { "MiB/s" } else { "operations/s" };
     println!(
-        "\n## {case}\n\n| peer | {unit} (least..most) | to the first, of the same round |\n|---|--:|--:|"
+        "\n## {case}\n\n| peer | {unit} (min..max) | ratio to the first row, of the same round (min..max) |\n|---|--:|--:|"
     );
     for (index, (name, _)) in cells.iter().enumerate() {
         let own = of_peer(index);

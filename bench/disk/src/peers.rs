@@ -1,4 +1,4 @@
-//! The same work by others.
+//! The cells of the peers: std, tokio, the io-uring crate and fio.
 
 use std::fs::{File, OpenOptions};
 use std::io::SeekFrom;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use crate::Result;
 
-/// How much a read moves.
+/// The length of a read.
 pub(crate) const BLOCK: usize = 4096;
 const BLOCKS: u64 = (1 << 30) / BLOCK as u64;
 
@@ -26,7 +26,7 @@ pub(crate) const WRITE_DEPTH: usize = 8;
 
 const O_DIRECT: i32 = 0o40_000;
 
-/// Places of blocks that nothing foresees: the same for all.
+/// A generator of pseudo-random offsets of blocks, in the same order for all peers.
 pub(crate) struct Places(u64, u64);
 
 impl Default for Places {
@@ -36,7 +36,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// All within 4 MiB: writes to them stay in memory.
+    /// Returns a generator of offsets below 4 MiB: writes there stay in memory.
     pub(crate) fn near() -> Places {
         Places(0x2545_f491_4f6c_dd1d, 1024)
     }
@@ -137,7 +137,7 @@ pub(crate) fn tokio_direct(path: &Path, time: Duration, depth: usize) -> Result<
     Ok(count.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The crate that io_uring is reached by, and nothing around it.
+/// Reads past the cache with the io-uring crate alone.
 pub(crate) fn ring_direct(path: &Path, time: Duration, depth: usize) -> Result<f64> {
     let file = OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path)?;
     let mut builder = IoUring::builder();
@@ -187,13 +187,13 @@ pub(crate) fn fio_read(path: &Path, time: Duration, depth: usize) -> Result<f64>
         "--size=1g".to_owned(),
         format!("--filename={}", path.display()),
     ];
-    // Terse format 3: field 8 is the reads a second (fio(1), TERSE OUTPUT).
-    fio(&words)?.get(7).ok_or("fio said less")?.parse().map_err(Into::into)
+    // Terse format 3: field 8 is the number of reads per second (fio(1), TERSE OUTPUT).
+    fio(&words)?.get(7).ok_or("fio printed too few fields")?.parse().map_err(Into::into)
 }
 
 pub(crate) fn fio_write(folder: &Path) -> Result<f64> {
     let path = writes_to(folder);
-    // The room is there before either of us starts its clock.
+    // fio allocates the file before it starts its clock (`--fallocate`), as our cell preallocates it.
     let file = File::create(&path)?;
     drop(file);
     let words = [
@@ -204,10 +204,10 @@ pub(crate) fn fio_write(folder: &Path) -> Result<f64> {
         "--fallocate=native".to_owned(),
         format!("--filename={}", path.display()),
     ];
-    let said = fio(&words);
+    let fields = fio(&words);
     std::fs::remove_file(&path)?;
     // Field 48 is the bandwidth of writes in KiB/s.
-    let kib: f64 = said?.get(47).ok_or("fio said less")?.parse()?;
+    let kib: f64 = fields?.get(47).ok_or("fio printed too few fields")?.parse()?;
     Ok(kib / 1024.0)
 }
 
@@ -218,14 +218,13 @@ fn fio(words: &[String]) -> Result<Vec<String>> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
-    let said = String::from_utf8(output.stdout)?;
-    let line = said.lines().find(|line| line.starts_with("3;")).ok_or("fio said nothing")?;
+    let stdout = String::from_utf8(output.stdout)?;
+    let line = stdout.lines().find(|line| line.starts_with("3;")).ok_or("fio printed no result")?;
     Ok(line.split(';').map(str::to_owned).collect())
 }
 
 pub(crate) fn preadv2(path: &Path, time: Duration) -> Result<f64> {
-    let options = pipewright_os::disk::file::OpenOptions::default();
-    let mut options = options;
+    let mut options = pipewright_os::disk::file::OpenOptions::default();
     options.read = true;
     let file = pipewright_os::disk::file::File::open(path, &options)?;
     let (mut places, mut buffer) = (Places::default(), AlignedBuf::zeroed(BLOCK, 1)?);

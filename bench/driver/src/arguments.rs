@@ -8,17 +8,17 @@ use crate::cases::Case;
 const USAGE: &str =
     "usage: cargo run --release -p driver -- [CASE...] [--rounds N] [--count N] [--cli FILE]
 
-  CASE         one of the cases below; all of them where none is given
-  machine      alone: print the description of this machine, and nothing else
-  --rounds N   how often every peer is run, one after the other; 7 where it is not given
-  --count N    how many operations a cell measures, instead of the case's own number
-  --cli FILE   the tool for the case `cli`; ../target/release/pipewright where it is not given
+  CASE         one of the cases below (default: all)
+  machine      print only the description of this machine; takes no other argument
+  --rounds N   number of interleaved rounds (default: 7)
+  --count N    operations in a cell (default: the case's own number)
+  --cli FILE   the tool for the case `cli` (default: ../target/release/pipewright)
 
 cases:";
 
-const USUAL_ROUNDS: usize = 7;
+const DEFAULT_ROUNDS: usize = 7;
 
-/// What is to be run.
+/// The cases to run, and their options.
 pub(crate) struct Arguments {
     pub(crate) cases: Vec<Case>,
     pub(crate) rounds: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<Arguments> {
         let mut parsed =
-            Arguments { cases: Vec::new(), rounds: USUAL_ROUNDS, count: None, cli: None };
+            Arguments { cases: Vec::new(), rounds: DEFAULT_ROUNDS, count: None, cli: None };
         while let Some(argument) = given.next() {
             let mut value = || given.next().ok_or_else(|| format!("{argument} needs a value"));
             match argument.as_str() {
@@ -48,7 +48,7 @@ impl Arguments {
 
 fn at_least_one(text: &str) -> Result<usize> {
     match text.parse()? {
-        0 => Err("it must be at least 1".into()),
+        0 => Err("the number must be at least 1".into()),
         number => Ok(number),
     }
 }

@@ -1,17 +1,17 @@
-//! The cases: which peers do what with which child, and how often.
+//! The cases: their peers, operations, children and numbers of operations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::line_up::{
+use crate::case_peers::{
     ASYNC_PEERS, CAPTURE_PEERS, COLLECT_PEERS, FORKING_PEERS, MANY_PEERS, OPTION_PEERS,
     SPAWN_PEERS, STREAM_PEERS, TEXT_PEERS,
 };
 use crate::prepare::{Tools, find};
 
-/// What can be asked for.
+/// A case that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
     Spawn,
@@ -30,7 +30,7 @@ pub(crate) enum Case {
     Cli,
 }
 
-/// Peers that do the same with the same child.
+/// A comparison of peers that run the same operation with the same child.
 pub(crate) struct Table {
     pub(crate) case: &'static str,
     pub(crate) title: String,
@@ -38,15 +38,15 @@ pub(crate) struct Table {
     /// Operations in a cell.
     pub(crate) count: usize,
     pub(crate) warm_up: usize,
-    /// What the child writes.
+    /// The number of bytes that the child writes.
     pub(crate) expected_bytes: u64,
-    /// How much larger the peer is made.
+    /// The heap that the peer allocates before it begins.
     pub(crate) heap_mib: usize,
     pub(crate) rows: Vec<Row>,
-    /// Labels of the rows that the others are compared to.
+    /// The labels of the rows that the others are compared with.
     pub(crate) baselines: &'static [&'static str],
     pub(crate) show: Show,
-    /// What the peers say besides their times, by name.
+    /// The names of further figures that the peers print.
     pub(crate) extras: &'static [&'static str],
 }
 
@@ -56,18 +56,18 @@ pub(crate) struct Row {
     pub(crate) runner: Runner,
     pub(crate) peer: &'static str,
     pub(crate) child: Vec<OsString>,
-    /// Operations in a cell, where the table's number would take too long.
+    /// Operations in a cell, if the table's number would take too long.
     pub(crate) count: Option<usize>,
 }
 
 impl Table {
-    /// How many operations a cell of that row has.
+    /// Returns the number of operations in a cell of that row.
     pub(crate) fn count_of(&self, row: &Row) -> usize {
         row.count.unwrap_or(self.count)
     }
 }
 
-/// What runs a peer.
+/// The program that runs a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runner {
     Rust,
@@ -76,7 +76,7 @@ pub(crate) enum Runner {
     Python,
 }
 
-/// What is shown of the samples.
+/// The figures of the samples that the report shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     Time,
@@ -89,9 +89,9 @@ const LINES: u64 = 1000;
 const LINE_BYTES: u64 = 9;
 /// The length of a line of the child `text`.
 const TEXT_LINE_BYTES: u64 = 80;
-/// Microseconds between two lines that are watched.
+/// Microseconds between two lines of the case `watched-line`.
 const STAMP_PAUSE: u64 = 2000;
-/// Milliseconds between the two lines of a child that has nothing to do.
+/// Milliseconds between the two lines of an idle child.
 const PAUSE: u64 = 200;
 const LARGE_HEAP_MIB: usize = 2 << 10;
 
@@ -143,30 +143,30 @@ impl Case {
             Case::CaptureLines => "Capture 1000 lines that the child writes one by one.",
             Case::CaptureBlock => "Capture the same lines from a single write.",
             Case::Allocations => {
-                "What a capture allocates, the command with two arguments included."
+                "The allocations of a capture, including the command with two arguments."
             }
-            Case::Stream => "Read 1 GiB from the child by 64 KiB and forget it.",
-            Case::Collect => "Take 1 GiB from the child into memory.",
+            Case::Stream => "Read 1 GiB from the child in blocks of 64 KiB and discard it.",
+            Case::Collect => "Read 1 GiB from the child into memory.",
             Case::Pipeline => "A writer, three times `cat` and `wc -c`, joined by pipes.",
-            Case::TextLines => "Take 1 GiB of lines of 80 bytes, one string after the other.",
+            Case::TextLines => "Read 1 GiB of 80-byte lines, as one string after the other.",
             Case::WatchedLine => {
-                "The time from before the write of a line to having it as a string; the child \
-                 pauses for 2 ms before each."
+                "The time from before the write of a line until the reader has it as a string; the \
+                 child pauses for 2 ms before each."
             }
-            Case::SpawnAsync => "The same start and wait from a task.",
-            Case::Many => "Capture the output of many children, of which some run at once.",
-            Case::Size => "Two programs that start a process, and differ in one `use` line.",
-            Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
+            Case::SpawnAsync => "Start a static child from a task and wait for it.",
+            Case::Many => "Capture the output of many children, some or all of which run at once.",
+            Case::Size => "Two programs that start a process and differ in one `use` line.",
+            Case::Cli => "The tool's `run` against coreutils' `timeout` and a plain start.",
         }
     }
 }
 
-/// The tables of a case.
+/// Returns the tables of a case.
 pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Vec<Table>> {
-    let lines = |how: &str, amount: u64| {
-        vec![tools.program("lines").into(), how.into(), amount.to_string().into()]
+    let lines = |mode: &str, amount: u64| {
+        vec![tools.program("lines").into(), mode.into(), amount.to_string().into()]
     };
-    let usual = |title: &str, operation, peers: &[&'static str], child: Vec<OsString>| Table {
+    let basic = |title: &str, operation, peers: &[&'static str], child: Vec<OsString>| Table {
         case: case.name(),
         title: title.to_owned(),
         operation,
@@ -179,35 +179,35 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         show: Show::Time,
         extras: &[],
     };
-    let text = |how: &str, amount: u64| {
-        vec![tools.program("text").into(), how.into(), amount.to_string().into()]
+    let text = |mode: &str, amount: u64| {
+        vec![tools.program("text").into(), mode.into(), amount.to_string().into()]
     };
     let flood = |operation, peers, child| Table {
         count: 2,
         warm_up: 0,
         expected_bytes: GIB,
         show: Show::Speed,
-        ..usual("1 GiB", operation, peers, child)
+        ..basic("1 GiB", operation, peers, child)
     };
-    let capture = |title, how| Table {
+    let capture = |title, mode| Table {
         count: 300,
         expected_bytes: LINES * LINE_BYTES,
         baselines: &["std", "tokio_ct"],
-        ..usual(title, "capture", CAPTURE_PEERS, lines(how, LINES))
+        ..basic(title, "capture", CAPTURE_PEERS, lines(mode, LINES))
     };
     Ok(match case {
-        // Both cells take long enough to tell how busy the machine is with others.
+        // Both cells take long enough to measure the foreign load.
         Case::Spawn => [("exit0", 1000), ("exit0-nolibc", 2000)]
             .map(|(child, count)| Table {
                 count,
                 baselines: &["std", "c_vfork"],
-                ..usual(child, "status", SPAWN_PEERS, vec![tools.program(child).into()])
+                ..basic(child, "status", SPAWN_PEERS, vec![tools.program(child).into()])
             })
             .into(),
         Case::SpawnOptions => {
             let child = || vec![tools.program("exit0").into()];
-            let small = usual("small parent", "status", OPTION_PEERS, child());
-            let mut large = usual("parent with 2 GiB of heap", "status", OPTION_PEERS, child());
+            let small = basic("small parent", "status", OPTION_PEERS, child());
+            let mut large = basic("parent with 2 GiB of heap", "status", OPTION_PEERS, child());
             large.heap_mib = LARGE_HEAP_MIB;
             large.warm_up = 3;
             for row in large.rows.iter_mut().filter(|row| FORKING_PEERS.contains(&row.peer)) {
@@ -241,7 +241,7 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         }
         Case::Pipeline => {
             let large = flood("pipe", &[], lines("flood", GIB));
-            let one_line = usual("one line", "pipe", &[], lines("block", 1));
+            let one_line = basic("one line", "pipe", &[], lines("block", 1));
             let one_line = Table { count: 200, expected_bytes: LINE_BYTES, ..one_line };
             let (cat, wc) = (find("cat")?, find("wc")?);
             let rows = |mut child: Vec<OsString>| {
@@ -268,13 +268,13 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         }],
         Case::WatchedLine => vec![Table {
             warm_up: 20,
-            ..usual("one line at a time", "watched_line", TEXT_PEERS, text("stamps", STAMP_PAUSE))
+            ..basic("one line at a time", "watched_line", TEXT_PEERS, text("stamps", STAMP_PAUSE))
         }],
         Case::SpawnAsync => [("exit0", 1000), ("exit0-nolibc", 2000)]
             .map(|(child, count)| Table {
                 count,
                 baselines: &["tokio_ct"],
-                ..usual(child, "status", ASYNC_PEERS, vec![tools.program(child).into()])
+                ..basic(child, "status", ASYNC_PEERS, vec![tools.program(child).into()])
             })
             .into(),
         Case::Many => {
@@ -283,7 +283,7 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
                 warm_up: 0,
                 expected_bytes: bytes,
                 extras: &["threads", "peak_rss_bytes"],
-                ..usual(title, operation, MANY_PEERS, child)
+                ..basic(title, operation, MANY_PEERS, child)
             };
             let all_lines = 1000 * LINES * LINE_BYTES;
             vec![
@@ -300,7 +300,7 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
                     all_lines,
                 ),
                 many(
-                    "300 at once, which take 0.2 s each",
+                    "300 at once, 0.2 s each",
                     "many:300:300",
                     lines("pause", PAUSE),
                     300 * 2 * LINE_BYTES,
@@ -308,19 +308,19 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
             ]
         }
         Case::Cli => {
-            let mut table = usual("run of a program that does nothing", "status", &[], Vec::new());
+            let mut table = basic("run of a program that does nothing", "status", &[], Vec::new());
             table.count = 300;
             table.rows = cli_rows(tools, cli)?;
             table.baselines = &["timeout"];
             table.extras = &["child_peak_rss_bytes"];
             vec![table]
         }
-        // Nothing is run for it.
+        // Runs no peers.
         Case::Size => Vec::new(),
     })
 }
 
-/// Reads when the child has ended: no capture can wake its reader less often.
+/// The label of the lower bound: it reads after the child's exit, and no capture can wake its reader less often.
 const FLOOR: &str = "(floor: C, reads after the end)";
 
 fn row(peer: &'static str, child: Vec<OsString>) -> Row {
@@ -332,7 +332,7 @@ fn row(peer: &'static str, child: Vec<OsString>) -> Row {
     Row { label: peer, runner, peer, child, count: None }
 }
 
-/// The programs that are compared are the children of one peer, the one that adds least.
+/// Returns the rows of the case `cli`: the compared programs are children of the peer that adds the least.
 fn cli_rows(tools: &Tools, cli: Option<&Path>) -> Result<Vec<Row>> {
     let nothing = find("true")?;
     let tool: PathBuf = match cli {
@@ -341,13 +341,13 @@ fn cli_rows(tools: &Tools, cli: Option<&Path>) -> Result<Vec<Row>> {
     };
     if !tool.is_file() {
         return Err("the tool is missing: build it with `cargo build --release` in the directory \
-                    above, or name it with --cli"
+                    above, or give its path with --cli"
             .into());
     }
     let once = Command::new(&tool).args(["run", "--"]).arg(&nothing).output()?;
     if !once.status.success() {
-        let why = String::from_utf8_lossy(&once.stderr).trim().to_owned();
-        return Err(format!("`pipewright run -- true` fails: {}: {why}", once.status).into());
+        let stderr = String::from_utf8_lossy(&once.stderr).trim().to_owned();
+        return Err(format!("`pipewright run -- true` fails: {}: {stderr}", once.status).into());
     }
     let timeout = find("timeout")?;
     let row = |label, child| Row { label, runner: Runner::C, peer: "c_vfork", child, count: None };

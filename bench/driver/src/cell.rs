@@ -1,4 +1,4 @@
-//! One cell: a fresh process of one peer, and what it says.
+//! One cell: a new process of one peer, and the samples that it prints.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -11,15 +11,15 @@ use crate::Result;
 use crate::cases::{Row, Runner, Table};
 use crate::prepare::Tools;
 
-/// The shortest time for which the load by others is measured: the clock of CPU time ticks every 10 ms.
+/// The shortest cell whose foreign load is measured: the clock of CPU time ticks every 10 ms.
 const LEAST_SECONDS: f64 = 0.2;
 
-/// What one run of a peer gave.
+/// The figures of one run of a peer.
 pub(crate) struct Cell {
     /// Nanoseconds per operation.
     pub(crate) median: f64,
     pub(crate) tenth: f64,
-    /// What the peer says besides, by name.
+    /// Further figures that the peer prints, by name.
     pub(crate) extras: BTreeMap<String, f64>,
     pub(crate) notes: Vec<String>,
     /// The number of processors that other processes used.
@@ -43,11 +43,11 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
     if !output.status.success() {
         return Err(format!("{} failed: {}", row.label, output.status).into());
     }
-    let said = String::from_utf8(output.stdout)?;
+    let stdout = String::from_utf8(output.stdout)?;
     let mut samples = Vec::new();
     let mut extras = BTreeMap::new();
     let mut notes = Vec::new();
-    for line in said.lines() {
+    for line in stdout.lines() {
         match line.split_once('=') {
             Some(("note", note)) => notes.push(note.to_owned()),
             Some((name, value)) => {
@@ -57,7 +57,7 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
         }
     }
     if samples.len() != table.count_of(row) {
-        return Err(format!("{} gave {} samples", row.label, samples.len()).into());
+        return Err(format!("{} printed {} samples", row.label, samples.len()).into());
     }
     Ok(Cell {
         median: median(&samples).ok_or("there are no samples")?,
@@ -83,7 +83,7 @@ fn command(table: &Table, row: &Row, tools: &Tools) -> Command {
     command.args([table.count_of(row).to_string(), table.warm_up.to_string()]);
     command.arg(table.expected_bytes.to_string());
     command.args(&row.child);
-    // The same for the others, so that all children get an environment of the same size.
+    // Set for every runner, so that all children get an environment of the same size.
     command.env("BENCH_HEAP_MIB", table.heap_mib.to_string());
     command
 }

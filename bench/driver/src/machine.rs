@@ -12,17 +12,17 @@ const CRATES: [&str; 6] = ["pipewright", "tokio", "duct", "subprocess", "process
 /// Returns a list in Markdown.
 pub(crate) fn description(tools: &Tools) -> String {
     let workspace = &tools.workspace;
-    let said = |program, arguments: &[&str]| first_line(program, arguments, workspace);
+    let version = |program, arguments: &[&str]| first_line(program, arguments, workspace);
     let lines = [
-        format!("- date: {}", said("date", &["-u", "+%Y-%m-%d"])),
-        format!("- commit: {}", said("git", &["describe", "--always", "--dirty"])),
+        format!("- date: {}", version("date", &["-u", "+%Y-%m-%d"])),
+        format!("- commit: {}", version("git", &["describe", "--always", "--dirty"])),
         format!("- machine: {}", host::look().line()),
         format!("- huge pages: {}", whole("/sys/kernel/mm/transparent_hugepage/enabled")),
-        format!("- Rust: {}", said("rustc", &["--version"])),
+        format!("- Rust: {}", version("rustc", &["--version"])),
         format!("- crates: {}", crates(tools)),
-        format!("- Python: {}", said("python3", &["--version"])),
-        format!("- C: {}", said("cc", &["--version"])),
-        format!("- coreutils: {}", said("timeout", &["--version"])),
+        format!("- Python: {}", version("python3", &["--version"])),
+        format!("- C: {}", version("cc", &["--version"])),
+        format!("- coreutils: {}", version("timeout", &["--version"])),
     ];
     lines.join("\n")
 }

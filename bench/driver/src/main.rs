@@ -1,9 +1,9 @@
 //! Runs the benchmark cases in interleaved rounds and prints a report in Markdown.
 
 mod arguments;
+mod case_peers;
 mod cases;
 mod cell;
-mod line_up;
 mod machine;
 mod prepare;
 mod report;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every table could be measured.
+/// Prints the report. Returns false if a case could not be measured.
 fn run() -> Result<bool> {
     if std::env::args().nth(1).as_deref() == Some("machine") {
         println!("{}", pipewright_bench::host::look().line());
@@ -38,13 +38,13 @@ fn run() -> Result<bool> {
     }
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     if cfg!(debug_assertions) {
-        return Err("what is measured must be a release build: cargo run --release".into());
+        return Err("only release builds are measured: use cargo run --release".into());
     }
     let tools = Tools::prepare()?;
     let mut sections = Vec::new();
     let mut complete = true;
     for &case in &arguments.cases {
-        // What the other cases found is not lost with one of them.
+        // A failed case does not discard the results of the others.
         match section(case, &tools, &arguments) {
             Ok(section) => sections.push(section),
             Err(error) => {
@@ -61,7 +61,7 @@ fn run() -> Result<bool> {
     Ok(complete)
 }
 
-/// The case's part of the report.
+/// Measures a case and returns its section of the report.
 fn section(case: Case, tools: &Tools, arguments: &Arguments) -> Result<String> {
     let mut section = format!("## {}\n\n{}\n", case.name(), case.explanation());
     if case == Case::Size {

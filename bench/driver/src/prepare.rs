@@ -1,4 +1,4 @@
-//! What has to be there before anything is measured: the C programs, the peers, and their paths.
+//! The programs that the cases need: builds the C programs and the peers, and finds their paths.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,13 +8,17 @@ use std::process::Command;
 
 use crate::Result;
 
-/// The programs that are run; what was compiled for them is removed with this.
+/// The programs that the cases run.
+///
+/// # Drop
+///
+/// Removes the compiled C programs.
 pub(crate) struct Tools {
     /// The directory of this workspace.
     pub(crate) workspace: PathBuf,
-    /// Where cargo has put the release builds.
+    /// The directory of cargo's release builds.
     pub(crate) binaries: PathBuf,
-    /// The children and the C peer: outside of any home directory, so that any user can run them.
+    /// The directory of the children and the C peer. It is outside of any home directory, so that any user can run them.
     pub(crate) programs: PathBuf,
 }
 
@@ -32,7 +36,7 @@ impl Tools {
         let binaries = own.parent().ok_or("this program has no directory")?.to_owned();
         let programs =
             std::env::temp_dir().join(format!("pipewright-bench-{}", std::process::id()));
-        // Fails where it exists: nobody else's files are run.
+        // Fails if the directory exists, so that no other user's files are run.
         fs::create_dir(&programs)?;
         let tools = Tools { workspace, binaries, programs };
         fs::set_permissions(&tools.programs, fs::Permissions::from_mode(0o755))?;
@@ -44,7 +48,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// One of the compiled C programs.
+    /// Returns the path of a compiled C program.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
@@ -63,26 +67,28 @@ impl Tools {
 
 impl Drop for Tools {
     fn drop(&mut self) {
-        // Ignored: what is left over in the directory for temporary files does no harm.
+        // Ignored: files left in the directory for temporary files do no harm.
         let _ = fs::remove_dir_all(&self.programs);
     }
 }
 
-/// `cargo run` has built this program only. The smallest ones by themselves: built with the peers they would have the
-/// features that those ask for (tokio).
+/// Builds the peers, because `cargo run` only builds this program.
+///
+/// The two programs of the case `size` are built separately: together with the peers, they would get the features that
+/// the peers ask for (tokio).
 fn build_peers(workspace: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for packages in [&["-p", "peers"][..], &["-p", "size-std", "-p", "size-pipewright"]] {
         let mut build = Command::new(&cargo);
         build.args(["build", "--release", "--quiet"]).args(packages).current_dir(workspace);
         if !build.status()?.success() {
-            return Err("the peers could not be built".into());
+            return Err("cargo failed to build the peers".into());
         }
     }
     Ok(())
 }
 
-/// Where `PATH` finds a program: all peers are given the same whole path.
+/// Returns the absolute path of a program in `PATH`, so that all peers get the same path.
 pub(crate) fn find(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -91,7 +97,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| format!("{program} is not in PATH").into())
 }
 
-/// The first line that a program prints, or why there is none.
+/// Returns the first line that a program prints, or "PROGRAM: unknown" if it fails.
 pub(crate) fn first_line(program: &str, arguments: &[&str], dir: &Path) -> String {
     let output = Command::new(OsStr::new(program)).args(arguments).current_dir(dir).output();
     match output {

@@ -5,7 +5,7 @@ use pipewright_bench::stats::{Summary, ratios};
 use crate::cases::{Show, Table};
 use crate::rounds::{Round, is_quiet};
 
-/// The table and what is to be said about its rounds.
+/// Returns the table and the notes about its rounds.
 pub(crate) fn table(table: &Table, rounds: &[Round]) -> String {
     let mut heads = vec!["peer".to_owned()];
     match table.show {
@@ -29,7 +29,7 @@ pub(crate) fn table(table: &Table, rounds: &[Round]) -> String {
     text
 }
 
-/// One row: all rounds of one peer.
+/// Returns the cells of a row: the figures of one peer over all rounds.
 fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
     let over_rounds = |figure: &dyn Fn(&Round) -> f64| -> Vec<f64> {
         rounds.iter().map(figure).collect::<Vec<f64>>()
@@ -45,7 +45,7 @@ fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
             ));
         }
         Show::Speed => {
-            // Bytes in a nanosecond are thousands of megabytes in a second.
+            // One byte per nanosecond is 1000 MB/s.
             let speed = |round: &Round| table.expected_bytes as f64 / round[index].median * 1000.0;
             let speed = summary(&over_rounds(&speed));
             figures.push(format!("{:.0} ({:.0}..{:.0})", speed.median, speed.least, speed.most));
@@ -67,12 +67,12 @@ fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
         }
     }
     for extra in table.extras {
-        let said: Vec<f64> =
+        let values: Vec<f64> =
             rounds.iter().filter_map(|round| round[index].extras.get(*extra).copied()).collect();
-        figures.push(if said.is_empty() {
+        figures.push(if values.is_empty() {
             String::new()
         } else {
-            extra_figure(extra, summary(&said).median)
+            extra_figure(extra, summary(&values).median)
         });
     }
     figures

@@ -1,4 +1,4 @@
-//! How much larger a program gets: two that differ in one `use` line.
+//! The case `size`: compares the sizes of two programs that differ in one `use` line.
 
 use crate::Result;
 use crate::prepare::Tools;

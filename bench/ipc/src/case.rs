@@ -1,17 +1,17 @@
-//! What is measured, and by whom.
+//! The cases: their tables and rows.
 
-/// One row of a table: who does it, and how.
+/// One row of a table: a peer and the arguments that run it.
 pub(crate) struct Row {
     pub(crate) label: &'static str,
-    /// Arguments of the C program, or (`cell ...`, `pool ...`) of this one.
+    /// Arguments of the C program, or of this one (`cell ...`, `pool ...`, `peer ...`), or `python ...`.
     pub(crate) arguments: String,
 }
 
 /// One table.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    /// Bytes of one message, where a rate makes sense.
+    pub(crate) description: &'static str,
+    /// Bytes of one message, if a rate makes sense.
     pub(crate) bytes: Option<u64>,
     pub(crate) rows: Vec<Row>,
 }
@@ -20,12 +20,12 @@ fn row(label: &'static str, arguments: String) -> Row {
     Row { label, arguments }
 }
 
-/// The rows of other libraries, where they have been built.
+/// Returns the rows of other libraries, or none if they were not built.
 fn peers(rows: Vec<Row>) -> Vec<Row> {
     if cfg!(feature = "peers") { rows } else { Vec::new() }
 }
 
-/// One way: copied out, leased, against a ring, a socket and a pipe.
+/// Compares one way, copied out and leased, with a ring, a socket and a pipe.
 fn one_way(name: &'static str, size: u64, count: u64) -> Case {
     let slow = count / 4;
     let others = peers(vec![
@@ -46,7 +46,7 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
     ];
     Case {
         name,
-        what: "one way, the receiver has its own copy, but for who only looks",
+        description: "one way; every row copies the message out, except those with \"a look at it\"",
         bytes: Some(size),
         rows: own.into_iter().chain(others).collect(),
     }
@@ -55,7 +55,7 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
 fn every_byte(name: &'static str, size: u64, count: u64) -> Case {
     Case {
         name,
-        what: "one way, every byte is read",
+        description: "one way, every byte is read",
         bytes: Some(size),
         rows: vec![
             row("C ring", format!("ring sum {size} {count}")),
@@ -82,7 +82,7 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
     ]);
     Case {
         name,
-        what: "there and back",
+        description: "round trip",
         bytes: None,
         rows: vec![
             row("C ring", format!("ring round {size} {count}")),
@@ -98,7 +98,7 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
     }
 }
 
-/// Calls of a pool beside the same questions over a channel, answered by the same worker.
+/// Compares calls of a pool with the same requests over a channel to the same worker.
 fn calls(name: &'static str, size: u64, count: u64) -> Case {
     let ways = [
         ("Channel", "channel"),
@@ -107,27 +107,27 @@ fn calls(name: &'static str, size: u64, count: u64) -> Case {
         ("Channel, without spinning", "channel-sleeping"),
         ("Pool::call, without spinning", "pool-sleeping"),
     ];
-    let rows = ways.map(|(label, way)| row(label, format!("pool {way} {size} {count}")));
-    Case { name, what: "a question and its answer", bytes: None, rows: rows.into() }
+    let rows = ways.map(|(label, variant)| row(label, format!("pool {variant} {size} {count}")));
+    Case { name, description: "a request and its reply", bytes: None, rows: rows.into() }
 }
 
-/// A worker that is started, asked once and let go; with and without the pages of its rings.
+/// Measures a worker from its start to its end, with one request; with and without the pages of its rings prefaulted.
 fn starts(count: u64) -> Case {
     let ways = [
         ("Channel", "start"),
         ("Channel, prefault off on both sides", "start-lazy"),
         ("Channel, without shared memory", "start-inline"),
     ];
-    let rows = ways.map(|(label, way)| row(label, format!("pool {way} 64 {count}")));
+    let rows = ways.map(|(label, variant)| row(label, format!("pool {variant} 64 {count}")));
     Case {
         name: "start",
-        what: "a worker from its start to its end",
+        description: "a worker from its start to its end",
         bytes: None,
         rows: rows.into(),
     }
 }
 
-/// All tables.
+/// Returns all tables.
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     let many = |count: u64| if quick { count / 20 + 20 } else { count };
     vec![
@@ -147,16 +147,16 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         starts(many(300)),
         Case {
             name: "progressive",
-            what: "there and back, 1 MiB, a ring of 4 MiB",
+            description: "round trip of 1 MiB, a ring of 4 MiB",
             bytes: None,
             rows: vec![
-                row("all copied, then told", format!("cell round whole 1048576 {}", many(1_500))),
+                row("copied whole, then sent", format!("cell round whole 1048576 {}", many(1_500))),
                 row("pipewright", format!("cell round steps 1048576 {}", many(1_500))),
             ],
         },
         Case {
             name: "small",
-            what: "one way, 100 bytes each, as many at once as 64 KiB hold",
+            description: "one way, messages of 100 bytes in batches of 64 KiB",
             bytes: None,
             rows: vec![
                 row("C socketpair, batched", format!("unix batch 100 {}", many(4_000_000))),
@@ -169,7 +169,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         },
         Case {
             name: "build",
-            what: "5,000 packets, 434 MB; the time is that of one packet",
+            description: "5,000 packets, 434 MB; the time per packet",
             bytes: Some(86_784),
             rows: vec![
                 row("C ring", "ring build 86784 5000".to_owned()),
@@ -179,7 +179,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         },
         Case {
             name: "build-back",
-            what: "1,664 packets, 120 MB; the time is that of one packet",
+            description: "1,664 packets, 120 MB; the time per packet",
             bytes: Some(72_116),
             rows: vec![
                 row("C ring", "ring build 72116 1664".to_owned()),

@@ -1,4 +1,4 @@
-//! One cell of pipewright's own: a host on CPU 0, a worker on CPU 1, and every message checked.
+//! A cell of pipewright: a host on CPU 0 and a worker on CPU 1, which check every message.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};
@@ -10,20 +10,22 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Result;
 
-/// What a cell does: `MODE WAY SIZE COUNT`.
+/// The arguments of a cell: `MODE VARIANT SIZE COUNT`.
 struct Cell {
     mode: String,
-    way: String,
+    variant: String,
     size: u64,
     count: u64,
 }
 
 impl Cell {
     fn parse(arguments: &[String]) -> Result<Cell> {
-        let [mode, way, size, count] = arguments else { return Err("MODE WAY SIZE COUNT".into()) };
+        let [mode, variant, size, count] = arguments else {
+            return Err("usage: MODE VARIANT SIZE COUNT".into());
+        };
         let cell = Cell {
             mode: mode.clone(),
-            way: way.clone(),
+            variant: variant.clone(),
             size: size.parse()?,
             count: count.parse()?,
         };
@@ -32,10 +34,10 @@ impl Cell {
 
     fn options(&self) -> Options {
         let mut options = Options::default();
-        match self.way.as_str() {
+        match self.variant.as_str() {
             "inline" => options.shared_memory = SharedMemory::Off,
             "sleeping" => options.spin = Duration::ZERO,
-            // A record has room for half of a ring. Nobody shall fall asleep while the other one copies.
+            // A record has at most half of a ring's bytes. The long spin keeps one side awake while the other copies.
             "whole" | "steps" => {
                 options.ring_bytes = 4 << 20;
                 options.spin = Duration::from_millis(5);
@@ -48,7 +50,7 @@ impl Cell {
         options
     }
 
-    /// The packets of a build: most are small, most bytes are in large ones.
+    /// Returns the length of a message. Most packets of a build are small, most bytes are in large ones.
     fn length(&self, number: u64) -> usize {
         let length = match (self.mode.as_str(), number * 7 % 20) {
             ("build", 0..14) => self.size * 23 / 100,
@@ -123,9 +125,9 @@ fn send_all(cell: &Cell, channel: &mut Channel) -> Result<()> {
     for number in 0..cell.count {
         let length = cell.length(number);
         let body = buffer.get_mut(..length).unwrap_or_default();
-        if cell.way == "loaned" {
+        if cell.variant == "loaned" {
             let mut loan = channel.reserve(length)?;
-            // As somebody who makes the message there: every byte is written once.
+            // Writes every byte once, as a program does that builds the message in place.
             loan.fill(7);
             stamp(&mut loan, number);
             loan.send()?;
@@ -144,9 +146,9 @@ fn send_all(cell: &Cell, channel: &mut Channel) -> Result<()> {
     Ok(())
 }
 
-/// Copies the message, all of it before the other side hears of it if that is the way.
+/// Sends the message. The variant `whole` copies all of it before it notifies the other side.
 fn send(cell: &Cell, channel: &mut Channel, body: &[u8]) -> Result<()> {
-    if cell.way == "whole" {
+    if cell.variant == "whole" {
         let mut loan = channel.reserve(body.len())?;
         loan.copy_from_slice(body);
         return Ok(loan.send()?);
@@ -154,22 +156,22 @@ fn send(cell: &Cell, channel: &mut Channel, body: &[u8]) -> Result<()> {
     Ok(channel.send_bytes(body)?)
 }
 
-/// As [`check`], of a message that is not copied: what is not looked at stays where it is.
-fn look(message: Message<'_>, number: u64, length: usize) -> Result<()> {
+/// Checks a message as [`check`] does, but in place: it copies only the checked bytes.
+fn check_in_place(message: Message<'_>, number: u64, length: usize) -> Result<()> {
     let mut lease = message.lease();
     let stamp = number.to_ne_bytes();
     let (mut first, mut last) = ([0; 8], [0; 8]);
     lease.read_exact(&mut first)?;
-    let mut right = lease.left() + first.len() == length;
+    let mut is_right = lease.left() + first.len() == length;
     for part in 1..4 {
         let mut byte = [0];
         lease.skip(length / 4 * part - (length - lease.left()))?;
         lease.read_exact(&mut byte)?;
-        right &= byte == [7];
+        is_right &= byte == [7];
     }
     lease.skip(lease.left() - last.len())?;
     lease.read_exact(&mut last)?;
-    if !right || first != stamp || last != stamp {
+    if !is_right || first != stamp || last != stamp {
         return Err(format!("message {number} is wrong").into());
     }
     Ok(())
@@ -177,18 +179,18 @@ fn look(message: Message<'_>, number: u64, length: usize) -> Result<()> {
 
 fn round_trips(cell: &Cell, channel: &mut Channel) -> Result<String> {
     let mut buffer = vec![7; cell.length(0)];
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     let mut samples = Vec::new();
     for number in 0..cell.count {
         let start = Instant::now();
         stamp(&mut buffer, number);
         send(cell, channel, &buffer)?;
         let answer = channel.recv()?;
-        if cell.way == "seen" {
-            look(answer, number, buffer.len())?;
+        if cell.variant == "seen" {
+            check_in_place(answer, number, buffer.len())?;
         } else {
-            answer.read_into(&mut came)?;
-            check(&came, number, buffer.len())?;
+            answer.read_into(&mut received)?;
+            check(&received, number, buffer.len())?;
         }
         samples.push(start.elapsed().as_nanos() as f64);
     }
@@ -197,16 +199,16 @@ fn round_trips(cell: &Cell, channel: &mut Channel) -> Result<String> {
     Ok(format!("{median:.1}"))
 }
 
-/// The other side of a cell.
+/// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
     let cell = Cell::parse(arguments)?;
     pin(1)?;
     let mut channel: Channel = ipc_worker::channel(&cell.options())?;
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     if cell.mode == "round" {
         for _ in 0..cell.count {
-            channel.recv()?.read_into(&mut came)?;
-            send(&cell, &mut channel, &came)?;
+            channel.recv()?.read_into(&mut received)?;
+            send(&cell, &mut channel, &received)?;
         }
     } else {
         let mut start = Instant::now();
@@ -216,7 +218,7 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
                 start = Instant::now();
             }
             let message = channel.recv()?;
-            if cell.way == "peeked" {
+            if cell.variant == "peeked" {
                 let mut first = [0; 8];
                 message.lease().read_exact(&mut first)?;
                 if u64::from_ne_bytes(first) != number {
@@ -224,19 +226,19 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
                 }
                 continue;
             }
-            if cell.way == "chunks" {
-                sum = sum.wrapping_add(add_up(message)?);
+            if cell.variant == "chunks" {
+                sum = sum.wrapping_add(sum_of_chunks(message)?);
                 continue;
             }
-            if cell.way == "folded" {
+            if cell.variant == "folded" {
                 let add = |sum: u64, block: &[u8]| sum.wrapping_add(sum_of(block));
                 sum = message.lease().fold(sum, add)?;
                 continue;
             }
-            message.read_into(&mut came)?;
-            check(&came, number, cell.length(number))?;
+            message.read_into(&mut received)?;
+            check(&received, number, cell.length(number))?;
             if cell.mode == "sum" {
-                sum = sum.wrapping_add(sum_of(&came));
+                sum = sum.wrapping_add(sum_of(&received));
             }
         }
         if cell.mode == "sum" && sum == 0 {
@@ -252,7 +254,7 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn add_up(message: Message<'_>) -> Result<u64> {
+fn sum_of_chunks(message: Message<'_>) -> Result<u64> {
     let mut sum = 0_u64;
     message.lease().for_each_chunk(|chunk| sum = sum.wrapping_add(sum_of(chunk)))?;
     Ok(sum)

@@ -1,8 +1,8 @@
-//! What messages between a host and a worker cost: interleaved rounds of every peer, ratios to a ring in C.
+//! The cost of messages between a host and a worker, in interleaved rounds of every peer, with ratios to a ring in C.
 //!
-//! `ipc [CASE...] [--rounds N] [--quick]`; `ipc cell MODE WAY SIZE COUNT` is one cell of pipewright's own,
-//! `ipc pool WAY SIZE COUNT` one of a pool, `ipc peer LIBRARY MODE WAY SIZE COUNT` one of another library
-//! (feature `peers`).
+//! `ipc [CASE...] [--rounds N] [--quick]` runs the cases. `ipc cell MODE VARIANT SIZE COUNT` runs one cell of
+//! pipewright's channel, `ipc pool VARIANT SIZE COUNT` one of its pool, and `ipc peer LIBRARY MODE VARIANT SIZE COUNT` one
+//! of another library (feature `peers`).
 
 mod case;
 mod cell;
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((what, rest)) = arguments.split_first() {
-        match what.as_str() {
+    if let Some((first, rest)) = arguments.split_first() {
+        match first.as_str() {
             "cell" => return cell::host(rest),
             "worker" => return cell::worker(rest),
             "pool" => return pool::host(rest),
@@ -42,7 +42,7 @@ fn run() -> Result<()> {
         }
     }
     if cfg!(debug_assertions) {
-        return Err("what is measured must be a release build: cargo run --release -p ipc".into());
+        return Err("only release builds are measured: use cargo run --release -p ipc".into());
     }
     rounds::measure(&arguments)
 }

@@ -1,5 +1,5 @@
-//! A cell of a pool: one call after the other, beside the same questions over a channel to the same worker; and what it
-//! takes to have a worker, ask it something and let it go.
+//! A cell of a pool: sequential calls, the same requests over a channel to the same worker, or the whole life of a worker
+//! with one request.
 
 use std::time::{Duration, Instant};
 
@@ -10,27 +10,29 @@ use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker a
 use crate::Result;
 use crate::cell::{check, pin, stamp};
 
-/// What a cell does: `WAY SIZE COUNT`.
+/// The arguments of a cell: `VARIANT SIZE COUNT`.
 struct Cell<'a> {
-    way: &'a str,
+    variant: &'a str,
     size: usize,
     count: u64,
 }
 
 impl Cell<'_> {
     fn parse(arguments: &[String]) -> Result<Cell<'_>> {
-        let [way, size, count] = arguments else { return Err("WAY SIZE COUNT".into()) };
-        Ok(Cell { way, size: size.parse()?, count: count.parse()? })
+        let [variant, size, count] = arguments else {
+            return Err("usage: VARIANT SIZE COUNT".into());
+        };
+        Ok(Cell { variant, size: size.parse()?, count: count.parse()? })
     }
 
     fn options(&self) -> Options {
         let spin = Options::default().spin;
-        let spin = if self.way.ends_with("sleeping") { Duration::ZERO } else { spin };
-        let shared_memory = match self.way.ends_with("inline") {
+        let spin = if self.variant.ends_with("sleeping") { Duration::ZERO } else { spin };
+        let shared_memory = match self.variant.ends_with("inline") {
             true => SharedMemory::Off,
             false => SharedMemory::Auto,
         };
-        let prefault = !self.way.ends_with("lazy");
+        let prefault = !self.variant.ends_with("lazy");
         Options { spin, shared_memory, prefault, ..Options::default() }
     }
 }
@@ -41,7 +43,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
     pin(0)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("pool-worker").args(arguments);
-    if cell.way.starts_with("start") {
+    if cell.variant.starts_with("start") {
         return measure(&cell, &mut |number, body| {
             let mut channel: Channel = Channel::start(&mut command, &cell.options())?;
             channel.send_bytes(body)?;
@@ -50,19 +52,19 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
             Ok(())
         });
     }
-    if cell.way.starts_with("channel") {
+    if cell.variant.starts_with("channel") {
         let mut channel: Channel = Channel::start(&mut command, &cell.options())?;
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         return measure(&cell, &mut |number, body| {
             channel.send_bytes(body)?;
-            channel.recv()?.read_into(&mut came)?;
-            check(&came, number, body.len())
+            channel.recv()?.read_into(&mut received)?;
+            check(&received, number, body.len())
         });
     }
     let options = PoolOptions { channel: cell.options(), max_workers: 1, ..PoolOptions::default() };
     let pool = Pool::new(command, options)?;
     measure(&cell, &mut |number, body| {
-        let reply = match cell.way {
+        let reply = match cell.variant {
             "pool-begun" => pool.begin(&*body)?.wait()?,
             _ => pool.call(&*body)?,
         };
@@ -84,10 +86,10 @@ fn measure(cell: &Cell<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -
     Ok(())
 }
 
-/// The other side of a cell.
+/// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
     let cell = Cell::parse(arguments)?;
     pin(1)?;
-    let echo = |question: &[u8], answer: &mut Vec<u8>| answer.extend_from_slice(question);
+    let echo = |request: &[u8], reply: &mut Vec<u8>| reply.extend_from_slice(request);
     Ok(ipc_worker::serve(&cell.options(), echo)?)
 }

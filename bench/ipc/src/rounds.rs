@@ -9,7 +9,7 @@ use pipewright_bench::stats::{Summary, ratios};
 use crate::Result;
 use crate::case::{self, Case, Row};
 
-/// Measures the cases that are named, or all, and prints them as tables.
+/// Measures the named cases, or all, and prints them as tables.
 pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     let mut rounds = 7;
     let mut names = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     let cases = case::all(quick);
     if let Some(name) = names.iter().find(|name| cases.iter().all(|case| case.name != **name)) {
         let known: Vec<&str> = cases.iter().map(|case| case.name).collect();
-        return Err(format!("no case is called {name}: {}", known.join(", ")).into());
+        return Err(format!("unknown case {name}; the cases are {}", known.join(", ")).into());
     }
     let floor = build()?;
     for case in cases.iter().filter(|case| names.is_empty() || names.contains(&case.name)) {
@@ -34,7 +34,7 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The program in C.
+/// Compiles the program in C and returns its path.
 fn build() -> Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = std::env::current_exe()?.with_file_name("ipc-floor");
@@ -62,10 +62,10 @@ fn cell(row: &Row, floor: &Path) -> Result<f64> {
 fn table(case: &Case, floor: &Path, rounds: usize) -> Result<()> {
     let measured = interleaved(rounds, &case.rows, |_, row| cell(row, floor))?;
     let of_row = |row: usize| measured.iter().map(|round| round[row]).collect::<Vec<f64>>();
-    println!("\n### {}: {}\n", case.name, case.what);
-    // The first of those that move bytes is a ring in C: a memcpy on each processor, which is all that memory gives.
+    println!("\n### {}: {}\n", case.name, case.description);
+    // In tables with a rate the first row is a ring in C: a memcpy on each processor, the limit of the memory's speed.
     println!(
-        "| peer | µs (min..max) | GB/s (of the first's) | times the time of the first (min..max) |"
+        "| peer | µs (min..max) | GB/s (share of the first row) | time ÷ first row (min..max) |"
     );
     println!("|---|---|---|---|");
     for (index, row) in case.rows.iter().enumerate() {

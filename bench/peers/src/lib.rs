@@ -1,9 +1,9 @@
-//! One case with one process library in one process: the part that is measured.
+//! The measured process: runs one case with one process library.
 
 mod heap;
+mod outcome;
 mod peer;
 mod request;
-mod seen;
 mod threads;
 
 use std::error::Error;
@@ -11,24 +11,24 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use outcome::Outcome;
 use request::{Operation, Request};
-use seen::Seen;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Runs one operation, from making the command to having all that it brought.
-type Work = Box<dyn FnMut() -> Result<Seen>>;
+/// A function that runs one operation, from making the command until all of its output is there.
+type Work = Box<dyn FnMut() -> Result<Outcome>>;
 
-/// What has been allocated since the process started.
+/// The allocations since the process started.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocated {
-    /// How many calls to the allocator asked for memory.
+    /// The number of calls that asked the allocator for memory.
     pub allocations: u64,
-    /// How many bytes they asked for; a reallocation counts with what it adds.
+    /// The number of bytes that they asked for. A reallocation counts the bytes that it adds.
     pub bytes: u64,
 }
 
-/// Runs what the command line asks for and prints the samples.
+/// Runs the case that the command line asks for and prints the samples.
 #[must_use]
 pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
     match Request::from_arguments().and_then(|request| measure(request, allocated)) {
@@ -42,7 +42,7 @@ pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
 
 fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()> {
     let Request { operation, count, warm_up, expected_bytes, .. } = request;
-    let heap = heap::touched(request.heap_bytes);
+    let heap = heap::resident(request.heap_bytes);
     if matches!(operation, Operation::Many { .. }) {
         allow_many_files()?;
     }
@@ -51,9 +51,9 @@ fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()>
         work()?.verify(operation, expected_bytes)?;
     }
     if matches!(operation, Operation::Many { .. }) {
-        // Once more, as the looking takes time.
-        let (seen, threads) = threads::most_during(&mut work)?;
-        seen.verify(operation, expected_bytes)?;
+        // Counts threads in an extra run, because counting takes time.
+        let (outcome, threads) = threads::most_during(&mut work)?;
+        outcome.verify(operation, expected_bytes)?;
         println!("threads={threads}");
     }
     let mut samples = Vec::with_capacity(count);
@@ -61,23 +61,23 @@ fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()>
     for _ in 0..count {
         let before = allocated.map(|allocated| allocated());
         let started = Instant::now();
-        let seen = work()?;
+        let outcome = work()?;
         let elapsed = started.elapsed();
         if let (Some(allocated), Some(before)) = (allocated, before) {
             let after = allocated();
             total.allocations += after.allocations - before.allocations;
             total.bytes += after.bytes - before.bytes;
         }
-        seen.verify(operation, expected_bytes)?;
-        samples.push(seen.own_nanoseconds().unwrap_or(elapsed.as_nanos()));
+        outcome.verify(operation, expected_bytes)?;
+        samples.push(outcome.own_nanoseconds().unwrap_or(elapsed.as_nanos()));
     }
-    // Alive to here, so that every start saw a large parent.
+    // Keeps the heap until here, so that every start had a large parent.
     std::hint::black_box(heap);
     print(&samples, allocated.is_some().then_some(total))?;
     Ok(())
 }
 
-/// A thousand children have more pipes than a process may have files unless it asks for it.
+/// Raises the limit of open files, because a thousand children have more pipes than the default allows.
 fn allow_many_files() -> Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

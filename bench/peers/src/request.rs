@@ -1,6 +1,6 @@
 //! The command line: `PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]`.
 //!
-//! `BENCH_HEAP_MIB` in the environment makes this process that much larger before it begins.
+//! With `BENCH_HEAP_MIB` in the environment, the process first allocates that much memory.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use crate::Result;
 const USAGE: &str =
     "usage: peers PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]";
 
-/// What is to be measured.
+/// The case to measure.
 pub(crate) struct Request {
     pub(crate) peer: String,
     pub(crate) operation: Operation,
@@ -20,24 +20,24 @@ pub(crate) struct Request {
     pub(crate) child: ChildCommand,
 }
 
-/// What is done with the child.
+/// The operation on the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Start it with our stdio and wait.
+    /// Start the child with our stdio and wait.
     Status,
-    /// Keep its output, which is lines.
+    /// Keep its output, which consists of lines.
     Capture,
     /// Keep its output, which is large.
     Collect,
-    /// Read its output by 64 KiB and forget it.
+    /// Read its output in blocks of 64 KiB and discard it.
     Stream,
-    /// Run the children that `|` separates as a pipeline; the last one says how much came.
+    /// Run the children between `|` as a pipeline. The last one prints the number of bytes that it read.
     Pipe,
-    /// Take its output line by line, as strings, and forget them.
+    /// Read its output line by line, as strings, and discard them.
     TextLines,
-    /// Wait for one line that says when it was written.
+    /// Wait for one line that contains its time of writing.
     WatchedLine,
-    /// Keep the output of many children, some of which run at once.
+    /// Keep the output of many children, of which `at_once` run at the same time.
     Many { children: usize, at_once: usize },
 }
 
@@ -76,7 +76,7 @@ impl Request {
 }
 
 impl ChildCommand {
-    /// The words of each stage of a pipeline.
+    /// Returns the words of each stage of a pipeline.
     pub(crate) fn stages(&self) -> Vec<Vec<OsString>> {
         let words: Vec<OsString> =
             std::iter::once(&self.program).chain(&self.arguments).cloned().collect();
@@ -94,11 +94,11 @@ impl Operation {
             "pipe" => Operation::Pipe,
             "text_lines" => Operation::TextLines,
             "watched_line" => Operation::WatchedLine,
-            _ => Operation::many(name).ok_or_else(|| format!("no such operation: {name}"))?,
+            _ => Operation::many(name).ok_or_else(|| format!("unknown operation: {name}"))?,
         })
     }
 
-    /// `many:1000:64`: so many children, so many of them at once.
+    /// Parses `many:CHILDREN:AT_ONCE`, as in `many:1000:64`.
     fn many(name: &str) -> Option<Operation> {
         let (children, at_once) = name.strip_prefix("many:")?.split_once(':')?;
         Some(Operation::Many { children: children.parse().ok()?, at_once: at_once.parse().ok()? })

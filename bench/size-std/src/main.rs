@@ -1,4 +1,4 @@
-//! Starts the program in its arguments with std and waits for it: only its size is of interest.
+//! Starts the program in its arguments with std and waits for it. The benchmark measures the size of this binary.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! What it costs to hold a tree, how fast one of 500 processes is killed, and how late a timeout is told.
+//! The cost of containing a tree, the time to kill a tree of 500 processes, and the delay of a timeout.
 //!
-//! `tree CHILD [PIPEWRIGHT]` measures as the user that runs it; as root it then runs itself again as a user that
-//! owns nothing, who can have no cgroup, so that the supervisor is measured too. With the path of
-//! the tool it also kills each process of a `pipewright run` and waits until nobody is left.
+//! `tree CHILD [PIPEWRIGHT]` measures as the user that runs it. As root it then runs itself again as a user that owns
+//! nothing: that user cannot create a cgroup, so this measures the supervisor. With the path of the tool it also kills
+//! each process of a `pipewright run`, and waits until none of the run's processes is left.
 
 use std::error::Error;
 use std::fs;
@@ -16,54 +16,54 @@ use pipewright_bench::stats::{Summary, quantile};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Each with the ways one after the other, so that what the machine does to one it does to all.
+/// Rounds of starts. Each starts a child by every containment in turn, so that a disturbance affects all alike.
 const ROUNDS: usize = 1000;
 const KILLS: usize = 15;
 const NOBODY: u32 = 65_534;
 const MARK: &str = "PIPEWRIGHT_BENCH_TREE";
 
 #[derive(Clone, Copy)]
-enum Way {
-    Alone,
+enum Variant {
+    Uncontained,
     Tree,
-    EndsWithUs,
+    ParentExit,
 }
 
-const WAYS: [(&str, Way); 3] = [
-    ("not held", Way::Alone),
-    ("contain(Tree)", Way::Tree),
-    ("kill_on_parent_exit(Tree)", Way::EndsWithUs),
+const VARIANTS: [(&str, Variant); 3] = [
+    ("not contained", Variant::Uncontained),
+    ("contain(Tree)", Variant::Tree),
+    ("kill_on_parent_exit(Tree)", Variant::ParentExit),
 ];
 
 fn main() -> Result<()> {
     let child = std::env::args().nth(1).ok_or("usage: tree CHILD [PIPEWRIGHT]")?;
     let tool = std::env::args().nth(2);
     if tool.as_deref() == Some("first") {
-        return first(&child);
+        return first_start(&child);
     }
-    let held = start(&child, Way::Tree)?.containment();
-    println!("\n## {held}\n");
+    let containment = start(&child, Variant::Tree)?.containment();
+    println!("\n## {containment}\n");
     starts(&child)?;
     kills()?;
     timeouts()?;
     if let Some(tool) = &tool {
-        deaths(tool)?;
+        killed_tool(tool)?;
     }
-    if held == Containment::Cgroup {
+    if containment == Containment::Cgroup {
         let own = std::env::current_exe()?;
         Command::new(own).arg(&child).args(tool).uid(NOBODY).gid(NOBODY).run()?;
     }
     Ok(())
 }
 
-fn start(child: &str, way: Way) -> Result<Child> {
+fn start(child: &str, variant: Variant) -> Result<Child> {
     let mut command = Command::new(child);
-    match way {
-        Way::Alone => {}
-        Way::Tree => {
+    match variant {
+        Variant::Uncontained => {}
+        Variant::Tree => {
             command.contain(Contain::Tree);
         }
-        Way::EndsWithUs => {
+        Variant::ParentExit => {
             command.kill_on_parent_exit(Scope::Tree);
         }
     }
@@ -71,22 +71,22 @@ fn start(child: &str, way: Way) -> Result<Child> {
 }
 
 fn starts(child: &str) -> Result<()> {
-    // The time until the start has returned, and until the child is gone.
-    let rounds = interleaved(ROUNDS, &WAYS, |_, (_, way)| -> Result<[f64; 2]> {
+    // The time until the start has returned, and until the child is dropped.
+    let rounds = interleaved(ROUNDS, &VARIANTS, |_, (_, variant)| -> Result<[f64; 2]> {
         let began = Instant::now();
-        let running = start(child, *way)?;
+        let running = start(child, *variant)?;
         let started = began.elapsed();
         running.wait()?;
         drop(running);
         Ok([started, began.elapsed()].map(micros))
     })?;
-    let times = |way: usize, which: usize| -> Vec<f64> {
-        rounds.iter().map(|round| round[way][which]).collect()
+    let times = |variant: usize, which: usize| -> Vec<f64> {
+        rounds.iter().map(|round| round[variant][which]).collect()
     };
-    println!("| way | start µs (p10..p90) | added | start, wait and drop µs | added |");
+    println!("| variant | start µs (p10..p90) | added | start, wait and drop µs | added |");
     println!("|---|--:|--:|--:|--:|");
     let alone = [summary(&times(0, 0))?.median, summary(&times(0, 1))?.median];
-    for (index, (name, _)) in WAYS.into_iter().enumerate() {
+    for (index, (name, _)) in VARIANTS.into_iter().enumerate() {
         let (start, all) = (times(index, 0), summary(&times(index, 1))?.median);
         let part = |share: f64| quantile(&start, share).ok_or("nothing was measured");
         let median = summary(&start)?.median;
@@ -102,32 +102,32 @@ fn starts(child: &str) -> Result<()> {
     }
     let mut firsts = Vec::new();
     for _ in 0..21 {
-        let said = Command::new(std::env::current_exe()?).args([child, "first"]).read()?;
-        firsts.push(micros(Duration::from_nanos(said.parse()?)));
+        let nanos = Command::new(std::env::current_exe()?).args([child, "first"]).read()?;
+        firsts.push(micros(Duration::from_nanos(nanos.parse()?)));
     }
     println!(
-        "\nThe first start of a process with kill_on_parent_exit(Tree), after one that is not held: {:.0} µs more than that.",
+        "\nA process's first start with kill_on_parent_exit(Tree): {:.0} µs more than the uncontained start before it.",
         summary(&firsts)?.median
     );
     Ok(())
 }
 
-/// In a process of its own: how much longer the first held start takes than one that is not.
-fn first(child: &str) -> Result<()> {
-    start(child, Way::Alone)?.wait()?;
+/// Prints how much longer the first contained start takes than an uncontained one. Runs in a separate process.
+fn first_start(child: &str) -> Result<()> {
+    start(child, Variant::Uncontained)?.wait()?;
     let began = Instant::now();
-    let alone = start(child, Way::Alone)?;
+    let uncontained = start(child, Variant::Uncontained)?;
     let plain = began.elapsed();
-    alone.wait()?;
+    uncontained.wait()?;
     let began = Instant::now();
-    let held = start(child, Way::EndsWithUs)?;
+    let contained = start(child, Variant::ParentExit)?;
     let first = began.elapsed();
-    held.wait()?;
+    contained.wait()?;
     println!("{}", first.saturating_sub(plain).as_nanos());
     Ok(())
 }
 
-/// 500 processes: children, daemons that have lost their parents, sessions of their own.
+/// Measures the kill of 500 processes: children, orphaned daemons, and session leaders.
 fn kills() -> Result<()> {
     let script = "i=0; while [ $i -lt 166 ]; do sleep 600 & (sleep 600 &) ; setsid sleep 600 & \
                   i=$((i+1)); done; sleep 600 & echo ready; wait";
@@ -139,24 +139,24 @@ fn kills() -> Result<()> {
         command.args(["-c", script]).env(MARK, &mark).stdout(Stdio::piped()).contain(Contain::Tree);
         let mut tree = command.spawn()?;
         containment = tree.containment();
-        let stdout = tree.stdout.take().ok_or("its stdout is piped")?;
-        BufReader::new(stdout).lines().next().ok_or("it said nothing")??;
-        while marked(&mark) != 500 {
+        let stdout = tree.stdout.take().ok_or("stdout is not piped")?;
+        BufReader::new(stdout).lines().next().ok_or("the shell printed nothing")??;
+        while count_marked(&mark) != 500 {
             thread::park_timeout(Duration::from_millis(1));
         }
         let began = Instant::now();
         tree.kill()?;
         tree.wait()?;
-        // Returns when nobody is left.
+        // Returns when no process of the tree is left.
         drop(tree);
         times.push(micros(began.elapsed()));
-        if marked(&mark) != 0 {
-            return Err("somebody is left".into());
+        if count_marked(&mark) != 0 {
+            return Err("a process of the tree is left".into());
         }
     }
     let times = summary(&times)?;
     println!(
-        "\n500 processes killed by {containment}: {:.1} ms (least {:.1}, most {:.1}, {KILLS} times)",
+        "\n500 processes killed by {containment}: {:.1} ms (min {:.1}, max {:.1}, {KILLS} times)",
         times.median / 1000.0,
         times.least / 1000.0,
         times.most / 1000.0
@@ -164,14 +164,14 @@ fn kills() -> Result<()> {
     Ok(())
 }
 
-/// How late a timeout is told: of a shell with a child that hears the request to end, or hears nothing and is
-/// killed after the grace. Both hold the pipe that is read.
+/// Measures the delay of a timeout, for a shell and its child that exit on SIGTERM, or ignore it and are killed after the
+/// grace period. Both hold the captured pipe.
 fn timeouts() -> Result<()> {
     const TIME: Duration = Duration::from_millis(100);
     const GRACE: Duration = Duration::from_millis(50);
-    for (who, script, least) in [
-        ("that end when asked", "sleep 60 & sleep 60", TIME),
-        ("that have to be killed", "trap '' TERM; sleep 60 & sleep 60", TIME + GRACE),
+    for (label, script, least) in [
+        ("exit on SIGTERM", "sleep 60 & sleep 60", TIME),
+        ("ignore SIGTERM", "trap '' TERM; sleep 60 & sleep 60", TIME + GRACE),
     ] {
         let mut late = Vec::with_capacity(KILLS);
         for _ in 0..KILLS {
@@ -184,7 +184,7 @@ fn timeouts() -> Result<()> {
         }
         let late = summary(&late)?;
         println!(
-            "\nA timeout of 100 ms, of processes {who}: told {:.1} ms after it was due (most {:.1}, {KILLS} times)",
+            "\nA timeout of 100 ms, for processes that {label}: reported {:.1} ms late (max {:.1}, {KILLS} times)",
             late.median / 1e3,
             late.most / 1e3
         );
@@ -192,8 +192,8 @@ fn timeouts() -> Result<()> {
     Ok(())
 }
 
-/// How long anybody outlives a process of `pipewright run` that is killed.
-fn deaths(tool: &str) -> Result<()> {
+/// Measures how long any process of a `pipewright run` survives after one of the tool's own processes is killed.
+fn killed_tool(tool: &str) -> Result<()> {
     let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
     for (index, name) in ["pipewright", "the guard", "the supervisor"].into_iter().enumerate() {
         let mut times = Vec::new();
@@ -202,24 +202,24 @@ fn deaths(tool: &str) -> Result<()> {
             let mut command = Command::new(tool);
             command.args(["run", "--quiet", "--", "sh", "-c", script]).env(MARK, &mark);
             let run = command.stdin(Stdio::null()).spawn()?;
-            let ours = loop {
-                let ours = our_own(run.id());
+            let tool_pids = loop {
+                let tool_pids = tool_processes(run.id());
                 // The tool, two shells, three sleeps.
-                if ours.len() == 3 && marked(&mark) == 6 {
-                    break ours;
+                if tool_pids.len() == 3 && count_marked(&mark) == 6 {
+                    break tool_pids;
                 }
                 thread::park_timeout(Duration::from_millis(1));
             };
-            let victim = ProcessHandle::open(ours[index])?;
+            let victim = ProcessHandle::open(tool_pids[index])?;
             let began = Instant::now();
             victim.kill()?;
-            while marked(&mark) != 0 {}
+            while count_marked(&mark) != 0 {}
             times.push(micros(began.elapsed()));
             run.wait()?;
         }
         let times = summary(&times)?;
         println!(
-            "\n{name} killed in the middle of a run: nobody is left after {:.1} ms (most {:.1}, {KILLS} times)",
+            "\n{name} killed in the middle of a run: no process is left after {:.1} ms (max {:.1}, {KILLS} times)",
             times.median / 1000.0,
             times.most / 1000.0
         );
@@ -227,11 +227,11 @@ fn deaths(tool: &str) -> Result<()> {
     Ok(())
 }
 
-/// The tool, the guard and the supervisor: each the child of the one before.
-fn our_own(tool: u32) -> Vec<u32> {
-    let mut ours = vec![tool];
+/// Returns the pids of the tool, the guard and the supervisor. Each is the child of the one before.
+fn tool_processes(tool: u32) -> Vec<u32> {
+    let mut found = vec![tool];
     for _ in 0..2 {
-        let parent = ours[ours.len() - 1];
+        let parent = found[found.len() - 1];
         let children = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
         let lists =
             children.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -240,17 +240,17 @@ fn our_own(tool: u32) -> Vec<u32> {
                 list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
             })
             .collect();
-        let is_ours = |pid: &&u32| {
+        let is_supervisor = |pid: &&u32| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.trim() == "pw-supervisor")
         };
-        ours.extend(pids.iter().find(is_ours));
+        found.extend(pids.iter().find(is_supervisor));
     }
-    ours
+    found
 }
 
-/// How many processes that have the mark in their environment run.
-fn marked(mark: &str) -> usize {
+/// Counts the running processes that have the mark in their environment.
+fn count_marked(mark: &str) -> usize {
     let wanted = format!("{MARK}={mark}");
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let has_mark = |path: &std::path::Path| {

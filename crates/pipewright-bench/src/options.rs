@@ -148,12 +148,12 @@ macro_rules! named {
 named! {
     /// A preset of the benchmark of pipes.
     PipesPreset {
-        /// The common ways at a dozen sizes.
+        /// Common combinations at a dozen sizes.
         #[default]
         Quick = "quick",
         /// The block sizes of IBM's article of 2001, with one thread and with two.
         Ibm2001 = "ibm2001",
-        /// Every way at every power of two.
+        /// Every combination at every power of two.
         Full = "full",
     }
 }

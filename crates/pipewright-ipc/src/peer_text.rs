@@ -1,26 +1,4 @@
-//! Text of other processes, for errors of one line.
-
-use std::fmt;
-
-/// The longest text of another process in an error.
-const MAX_CHARACTERS: usize = 500;
-
-/// Text of another process on one bounded line, without control characters.
-pub(crate) struct OneLine<'a>(pub(crate) &'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.trim_end();
-        let cut = text.char_indices().nth(MAX_CHARACTERS);
-        let kept = cut.and_then(|(end, _)| text.get(..end));
-        kept.unwrap_or(text).chars().try_for_each(|character| match character {
-            '\t' => f.write_str(" "),
-            it if it.is_control() => write!(f, "{}", it.escape_debug()),
-            it => write!(f, "{it}"),
-        })?;
-        if kept.is_some() { f.write_str("...") } else { Ok(()) }
-    }
-}
+//! The lines of a worker's stderr that explain its death.
 
 /// Returns the most informative lines: the last one; or, if a panic of Rust was the last event, its location and its
 /// message.

@@ -15,8 +15,8 @@
 //! The program receives these handles under fixed numbers:
 //! * 0: a socket to the host, for reports; when the host closes it, the tree has to end
 //! * 1: a pidfd of the host, or nothing
-//! * 2: for the supervisor, a pidfd of the guard, or nothing; for the guard, if this machine has not yet
-//!   been seen to allow all of this, the eventfd that the supervisor waits for before it starts the command
+//! * 2: for the supervisor, a pidfd of the guard, or nothing; for the guard, an eventfd that the supervisor
+//!   waits for before it starts the command, unless this machine is already known to allow supervision
 //! * 3: `cgroup.kill` of the tree's cgroup, or nothing
 //! * 4: the parent directory of the cgroup, or nothing
 //! * 5: the list of its own children, `/proc/thread-self/children`

@@ -150,7 +150,7 @@ pub fn child_exit_signalfd() -> Option<i32> {
     if fd < 0 {
         return None;
     }
-    // Move it away from the numbers that have a meaning here, in case one of those was not passed.
+    // Move it away from the fixed numbers, in case one of those was not passed.
     const F_DUPFD_CLOEXEC: usize = 1030;
     let moved = call(number::FCNTL, [fd as usize, F_DUPFD_CLOEXEC, FIRST_FREE, 0, 0, 0]);
     call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
@@ -253,7 +253,7 @@ impl PollSet {
         poll(&mut polled, Some(0));
         for polled in &mut polled {
             if polled.revents & NOT_OPEN != 0 {
-                // It was not passed; poll would report that for ever.
+                // It was not passed; poll would report that forever.
                 polled.fd = NO_FD;
             }
         }
@@ -345,7 +345,7 @@ pub fn prove() {
 }
 
 /// Returns true if this machine allows all calls that supervising takes. A sandbox that refuses one of them
-/// would have the tree killed at once, let it escape, or make this program loop for ever.
+/// would cause the tree to be killed at once, let it escape, or make this program loop forever.
 ///
 /// No child of this process has ended yet.
 pub fn can_work() -> bool {

@@ -1,14 +1,14 @@
-//! Random arguments reach a real child as they were given.
+//! Random arguments reach a real child unchanged.
 //!
-//! Without the test harness, which would take the child's arguments for its own. The child is this
-//! program, and says what it was given; on Windows so does one that a batch file passes them on to.
+//! This suite has no test harness, which would parse the child's arguments as its own. The child is this program, and
+//! prints its arguments. On Windows a batch file also passes them on to it.
 //!
-//! What this proves: the whole way, from the plan to the arguments of a program in Rust, for ten
-//! thousand vectors; one start has many of them, as a start takes a tenth of a second under Wine. On
-//! Windows that is std's own parser, and what Wine makes of a command line. The tests inside of the
-//! library hold as many against the documented rules of both parsers that programs there have.
+//! The suite covers the whole path from the plan to the arguments of a Rust program, for ten thousand vectors. One start
+//! passes many of them, because a start takes a tenth of a second under Wine. On Windows the path includes std's parser
+//! and Wine's handling of a command line. The library's unit tests check as many vectors against the documented rules of
+//! both parsers that Windows programs use.
 
-#![allow(clippy::unwrap_used, reason = "it ends where it cannot go on")]
+#![allow(clippy::unwrap_used, reason = "a panic is the way this test fails")]
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -25,16 +25,16 @@ use proptest::test_runner::TestRunner;
 
 const CHILD: &str = "PIPEWRIGHT_TESTS_ARGUMENTS";
 const STARTS: usize = 200;
-/// Vectors in a start: `cmd.exe` takes no more than 8191 characters.
+/// Vectors for each start: `cmd.exe` takes at most 8191 characters.
 const VECTORS: usize = 50;
-/// Stands between two of them, so that none can run into the next unseen.
-const BETWEEN: &str = "between";
+/// A separator between two vectors, so that no argument can move from one to the next unnoticed.
+const SEPARATOR: &str = "between";
 
 fn main() {
     if env::var_os(CHILD).is_some() {
-        return say_arguments();
+        return print_arguments();
     }
-    // A list of tests is asked for by tools.
+    // Tools ask for a list of tests.
     if env::args().any(|arg| arg == "--list") {
         return println!("arguments: test");
     }
@@ -42,15 +42,15 @@ fn main() {
     let mut vectors = Vectors::new(r#"\" '=%^&|<>()!,;*?$`a"#);
     for _ in 0..STARTS {
         let args = vectors.next();
-        assert_eq!(said(&program, &args), args);
+        assert_eq!(received_arguments(&program, &args), args);
     }
-    println!("{} vectors of arguments have reached a program", STARTS * VECTORS);
+    println!("{} argument vectors reached a program", STARTS * VECTORS);
     if cfg!(windows) {
         through_a_batch_file(&program);
     }
 }
 
-fn say_arguments() {
+fn print_arguments() {
     let mut stdout = std::io::stdout();
     for arg in env::args_os().skip(1) {
         stdout.write_all(arg.as_encoded_bytes()).unwrap();
@@ -67,7 +67,7 @@ fn through_a_batch_file(program: &Path) {
     let mut vectors = Vectors::new(BATCH);
     for _ in 0..STARTS {
         let args = vectors.next();
-        let found = said(&script, &args);
+        let found = received_arguments(&script, &args);
         if found != args {
             failed.push((args, found));
         }
@@ -80,14 +80,13 @@ fn through_a_batch_file(program: &Path) {
         &failed[..failed.len().min(5)]
     );
     let count = STARTS * VECTORS;
-    println!("{count} vectors of arguments have reached a program through a batch file");
+    println!("{count} argument vectors reached a program through a batch file");
 }
 
-/// What means something to `cmd.exe`; but not `%`: Wine's faults on the only way there is to
-/// write it, which is std's.
+/// Characters with a meaning for `cmd.exe`, except `%`: Wine fails on the only way to write it, which is std's.
 const BATCH: &str = r#"\" '=^&|<>()!,;*?$`a"#;
 
-/// Arguments, of these characters mostly.
+/// A generator of arguments, mostly of these characters.
 struct Vectors {
     runner: TestRunner,
     strategy: BoxedStrategy<Vec<String>>,
@@ -102,12 +101,12 @@ impl Vectors {
         Vectors { runner: TestRunner::deterministic(), strategy }
     }
 
-    /// Those for one start.
+    /// Returns the arguments for one start.
     fn next(&mut self) -> Vec<OsString> {
         let mut all = Vec::new();
         for _ in 0..VECTORS {
             all.extend(self.strategy.new_tree(&mut self.runner).unwrap().current());
-            all.push(BETWEEN.to_owned());
+            all.push(SEPARATOR.to_owned());
         }
         all.into_iter().map(OsString::from).collect()
     }
@@ -117,8 +116,8 @@ fn first(text: String) -> char {
     text.chars().next().unwrap()
 }
 
-/// What a child says it was given.
-fn said(program: &Path, args: &[OsString]) -> Vec<OsString> {
+/// Starts a child with these arguments and returns the arguments that it received.
+fn received_arguments(program: &Path, args: &[OsString]) -> Vec<OsString> {
     let mut env: Vec<(OsString, OsString)> = env::vars_os().collect();
     env.push((CHILD.into(), "1".into()));
     let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
@@ -138,15 +137,15 @@ fn said(program: &Path, args: &[OsString]) -> Vec<OsString> {
         unix: &unix,
         windows: None,
     };
-    let exit: ChildHandle = spawn(&plan).unwrap();
+    let child: ChildHandle = spawn(&plan).unwrap();
     drop(writer);
-    let mut said = Vec::new();
-    reader.read_to_end(&mut said).unwrap();
-    let status = exit.wait().unwrap().status;
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).unwrap();
+    let status = child.wait().unwrap().status;
     assert!(status.success(), "{status} with {args:?}");
-    let said = String::from_utf8(said).unwrap();
-    let mut words: Vec<OsString> = said.split('\0').map(OsString::from).collect();
-    // After the last NUL is nothing.
-    assert_eq!(words.pop(), Some(OsString::new()), "{said:?}");
+    let output = String::from_utf8(output).unwrap();
+    let mut words: Vec<OsString> = output.split('\0').map(OsString::from).collect();
+    // The output ends with a NUL.
+    assert_eq!(words.pop(), Some(OsString::new()), "{output:?}");
     words
 }

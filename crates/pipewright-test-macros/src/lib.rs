@@ -1,4 +1,4 @@
-//! Attributes for tests: under a watchdog, and in a process of their own.
+//! Attributes for tests that run under a watchdog, or also in a separate process.
 //!
 //! `pipewright-tests` has the functions that they call. Both keep the tokens of the body, so the compiler
 //! reports an error in it at its own line. A test is attributes, `fn`, a name and a body, which `proc_macro`
@@ -21,7 +21,7 @@ pub fn watched_test(arguments: TokenStream, function: TokenStream) -> TokenStrea
 ///
 /// The attribute knows the test's full name, and the new process runs that test only. `limit = EXPRESSION` is
 /// the option of [`macro@watched_test`]. `in_a_session` comes before it, and gives the process a session of
-/// its own and not only a process group (Unix).
+/// its own, not only a process group (Unix).
 #[proc_macro_attribute]
 pub fn isolated_test(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expand(arguments, function, true).unwrap_or_else(|why| error(&why))

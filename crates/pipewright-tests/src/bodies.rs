@@ -1,6 +1,6 @@
 //! Messages whose every byte is known to both sides.
 
-/// Returns the length of message `number`: around every threshold and boundary, and anything else.
+/// Returns the length of message `number`: around every threshold and boundary, or random.
 pub fn length(number: u64) -> usize {
     const EDGES: [usize; 14] = [
         0,

@@ -40,11 +40,12 @@ const AES_256_XTS: u8 = 1;
 const AES_256_CTS: u8 = 4;
 const PADDED_TO_32: u8 = 3;
 
-/// Makes a folder on a filesystem with the feature `encrypt`; what is made in it is encrypted. `Err`: why not.
+/// Creates a folder on a filesystem with the feature `encrypt`. New files in it are encrypted. `Err` is the reason for a
+/// failure.
 pub fn encrypted_folder(path: &Path) -> Result<(), String> {
-    let told = |error: io::Error| format!("fscrypt: {error}");
-    std::fs::create_dir(path).map_err(told)?;
-    let folder = File::open(path).map_err(told)?;
+    let message = |error: io::Error| format!("fscrypt: {error}");
+    std::fs::create_dir(path).map_err(message)?;
+    let folder = File::open(path).map_err(message)?;
     let mut key = AddKey {
         kind: BY_IDENTIFIER,
         _reserved: 0,
@@ -54,9 +55,9 @@ pub fn encrypted_folder(path: &Path) -> Result<(), String> {
         _more: [0; 8],
         key: [0x5a; 64],
     };
-    // SAFETY: an open folder, and the struct of that call with as many bytes of a key behind it as it says.
+    // SAFETY: an open folder, and the struct of that call, followed by the stated number of key bytes.
     let result = unsafe { libc::ioctl(folder.as_raw_fd(), ADD_ENCRYPTION_KEY, &raw mut key) };
-    done(result).map_err(told)?;
+    done(result).map_err(message)?;
     let mut policy = Policy {
         version: VERSION_2,
         contents: AES_256_XTS,
@@ -69,7 +70,7 @@ pub fn encrypted_folder(path: &Path) -> Result<(), String> {
     // SAFETY: an open folder, and the struct of that call.
     let result =
         unsafe { libc::ioctl(folder.as_raw_fd(), SET_ENCRYPTION_POLICY, &raw const policy) };
-    done(result).map_err(told)
+    done(result).map_err(message)
 }
 
 fn done(result: libc::c_int) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! A filesystem that fails, for root: a program of ours behind `/dev/fuse` (the protocol is fuse(4)'s, version 7).
+//! A filesystem that fails, for root: a thread of this program serves `/dev/fuse` (fuse(4), version 7 of the protocol).
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -13,21 +13,22 @@ use crate::mounts::Mounted;
 
 /// The length of its one file.
 pub const FILE_BYTES: usize = 256 << 10;
-/// From this byte on every read and every write of it fails. Whole requests end there.
+/// The byte from which on every read and write fails. No request spans it.
 pub const GOOD_BYTES: usize = 64 << 10;
 
 const ROOT: u64 = 1;
 const DATA: u64 = 2;
 
-/// Mounts one with a file `data` of zeros. Its first sync fails, and every later one succeeds, as the kernel's do.
+/// Mounts the filesystem with a file `data` of zeros. Its first sync fails and every later one succeeds, as the kernel's
+/// do.
 ///
-/// Only after [`private`](crate::mounts::private). `Err`: why not.
+/// Call [`private`](crate::mounts::private) first. `Err` is the reason for a failure.
 pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
     let place = folder.join("failing");
     std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
-    // No request is longer than the good part, so that none is half good.
+    // No request is longer than the good part, so that none fails halfway.
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,max_read={GOOD_BYTES}\0",
         device.as_raw_fd()
@@ -35,7 +36,7 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
     let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).expect("one end");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("failing", &place, "fuse", flags, options).map_err(|error| format!("fuse: {error}"))?;
-    // It ends with the mount: a read then fails.
+    // The thread ends with the mount, which makes its read fail.
     thread::Builder::new()
         .name("failing".to_owned())
         .spawn(move || Server { device, data: vec![0; FILE_BYTES], has_failed: false }.serve())
@@ -89,13 +90,13 @@ impl Server {
         }
     }
 
-    /// `None`: nobody waits for one.
+    /// Returns the answer, or `None` if the request needs none.
     fn answer(&mut self, asked: &Asked<'_>) -> Option<Result<Vec<u8>, i32>> {
         Some(match asked.opcode {
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return None,
             opcode::INIT => Ok(words(&[
-                // The version; what is read ahead and what else we can do; two halves; the most that a write
-                // has; the grain of times.
+                // The version; the read-ahead and other flags; two 16-bit numbers; the longest write; the
+                // granularity of times.
                 7,
                 31,
                 0,
@@ -114,7 +115,7 @@ impl Server {
                 0,
             ])),
             opcode::LOOKUP if asked.node == ROOT && asked.body == b"data\0" => {
-                // Its number and generation; how long that and its attributes hold.
+                // Its number and generation; the lifetime of these and of its attributes.
                 let mut entry = longs(&[DATA, 0, 3600, 3600]);
                 entry.extend(words(&[0, 0]));
                 entry.extend(attributes(DATA));
@@ -122,9 +123,9 @@ impl Server {
             }
             opcode::LOOKUP => Err(libc::ENOENT),
             opcode::GETATTR | opcode::SETATTR => {
-                let mut told = longs(&[3600, 0]);
-                told.extend(attributes(asked.node));
-                Ok(told)
+                let mut answer = longs(&[3600, 0]);
+                answer.extend(attributes(asked.node));
+                Ok(answer)
             }
             opcode::OPEN => Ok(longs(&[0, 0])),
             opcode::READ => self.good(asked).map(|range| self.data[range].to_vec()),
@@ -143,7 +144,7 @@ impl Server {
         })
     }
 
-    /// The range that a read or a write is for, if none of it is bad.
+    /// Returns the range of a read or a write, if all of it is good.
     fn good(&self, asked: &Asked<'_>) -> Result<Range<usize>, i32> {
         let (from, count) = (u64_at(asked.body, 8) as usize, u32_at(asked.body, 16) as usize);
         let range = from..from + count;
@@ -156,11 +157,11 @@ fn attributes(node: u64) -> Vec<u8> {
     let is_root = node == ROOT;
     let bytes = if is_root { 0 } else { FILE_BYTES as u64 };
     let mode = if is_root { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o666 };
-    // Its number, length, blocks and three times; the rest of those; mode, links, owner, group, device; the size
-    // of a block; flags.
-    let mut told = longs(&[node, bytes, bytes / 512, 0, 0, 0]);
-    told.extend(words(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0]));
-    told
+    // Its number, length, blocks and three times; the nanoseconds of these; mode, links, owner, group, device; the
+    // block size; flags.
+    let mut answer = longs(&[node, bytes, bytes / 512, 0, 0, 0]);
+    answer.extend(words(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0]));
+    answer
 }
 
 fn words(values: &[u32]) -> Vec<u8> {

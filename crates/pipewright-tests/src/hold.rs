@@ -11,8 +11,8 @@ pub struct Held(OwnedFd);
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 
-/// Makes that call wait in every thread that the calling one starts, in itself, and in their children. `None`:
-/// this machine has no such filters.
+/// Makes that call wait in this thread, in the threads that it starts, and in their children. Returns `None` if this
+/// machine has no such filters.
 #[must_use]
 pub fn hold(call: libc::c_long) -> Option<Held> {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -37,15 +37,15 @@ pub fn hold(call: libc::c_long) -> Option<Held> {
             &raw const filter,
         )
     };
-    // SAFETY: made by the call, for nobody else.
+    // SAFETY: the call made it, and nothing else owns it.
     (listener >= 0).then(|| Held(unsafe { OwnedFd::from_raw_fd(listener as i32) }))
 }
 
 impl Held {
-    /// Waits until such a call waits. Returns the number by which it can continue.
+    /// Waits until such a call waits. Returns the number for [`let_go`](Self::let_go).
     #[must_use]
     pub fn wait_for_one(&self) -> u64 {
-        // SAFETY: all zeroes is what the call wants to find.
+        // SAFETY: the call requires a struct of zeros.
         let mut seen: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: a live struct of the size that the request names.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE as _, &raw mut seen) };

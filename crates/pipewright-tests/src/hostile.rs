@@ -9,7 +9,7 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::{self, Arrived, End};
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
-/// A frame as it is on the wire.
+/// Returns the bytes of a frame.
 pub fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = length.to_le_bytes().to_vec();
     bytes.extend([kind, flags]);
@@ -19,14 +19,14 @@ pub fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec
     bytes
 }
 
-/// A frame with a body of text.
+/// Returns a frame with a body of text.
 pub fn text(kind: u8, text: &str) -> Vec<u8> {
     frame(kind, 0, 0, text.len() as u32, text.as_bytes())
 }
 
-/// Sends all of that, if the host is still there.
+/// Sends all bytes, if the host still runs.
 pub fn send(end: &mut End, bytes: &[u8]) {
-    // Ignored: the host has seen enough and is gone.
+    // Ignored: the host has returned an error and closed the channel.
     let _ = end.send(&[IoSlice::new(bytes)]);
     while end.unsent() > 0 {
         wait::any(&mut [Slot::Room(end)], None).unwrap();
@@ -36,7 +36,7 @@ pub fn send(end: &mut End, bytes: &[u8]) {
     }
 }
 
-/// Returns the kind and body of the next frame from the host. `None`: it is gone.
+/// Returns the kind and body of the next frame from the host, or `None` if the host is gone.
 pub fn hear(end: &mut End) -> Option<(u8, String)> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
@@ -55,7 +55,7 @@ pub fn hear(end: &mut End) -> Option<(u8, String)> {
     }
 }
 
-/// Answers the host's hello with its own words, and says what it can do.
+/// Answers the host's hello with the same fields, and adds the worker's capabilities.
 pub fn greet(end: &mut End, can: &str) {
     let (kind, hello) = hear(end).unwrap();
     assert_eq!(kind, 1);
@@ -63,7 +63,7 @@ pub fn greet(end: &mut End, can: &str) {
     send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
 }
 
-/// As [`greet`], and agrees on shared memory, of which the worker's side is the one that is given.
+/// Does the same as [`greet`], and agrees on shared memory with the given memory as the worker's side.
 pub fn greet_with_memory(end: &mut End, ours: &Written) {
     greet(end, "shm.v1");
     let (kind, memory) = hear(end).unwrap();
@@ -87,7 +87,7 @@ pub fn on_a_thread(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, Join
     (handle, std::thread::spawn(move || act(&mut end)))
 }
 
-/// Returns the error of a host that connects to that worker and receives until something is wrong.
+/// Returns the error of a host that connects to that worker and receives until an error.
 pub fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
     let (link, thread) = on_a_thread(act);
     let error = host(link, options);
@@ -101,11 +101,15 @@ fn host(link: Handle, options: &Options) -> Error {
         Ok(channel) => channel,
         Err(error) => return error,
     };
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     loop {
-        if let Err(error) = channel.recv().and_then(|message| message.read_into(&mut came)) {
+        if let Err(error) = channel.recv().and_then(|message| message.read_into(&mut received)) {
             return error;
         }
-        assert!(came.capacity() as u64 <= options.max_message_bytes, "{} bytes", came.capacity());
+        assert!(
+            received.capacity() as u64 <= options.max_message_bytes,
+            "{} bytes",
+            received.capacity()
+        );
     }
 }

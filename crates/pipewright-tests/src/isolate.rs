@@ -1,5 +1,5 @@
-//! Runs one test in a process of its own, for tests that change what a process has only one of:
-//! its standard handles, its signals, its limits, its children.
+//! Runs one test in a separate process, for tests that change process-wide state: standard handles, signals, limits,
+//! children.
 
 use std::env;
 use std::panic::Location;
@@ -13,7 +13,7 @@ const MARK: &str = "PIPEWRIGHT_ISOLATED";
 /// Runs `body` in a new process that runs nothing but the calling test.
 ///
 /// `#[isolated_test]` calls this. `path` is the path of the test's function, from the name of its crate on.
-/// The new process has to say that exactly one test passed: a path that is no test's would run nothing.
+/// The new process has to report that exactly one test passed, because a wrong path would run no test.
 #[track_caller]
 pub fn isolated(path: &str, body: impl FnOnce()) {
     let test = name_of(path);
@@ -26,14 +26,14 @@ pub fn isolated(path: &str, body: impl FnOnce()) {
     run(again, test);
 }
 
-/// In a process group of its own: a signal to the group is nobody else's.
+/// Runs it in its own process group, so that a signal to the group reaches no other process.
 #[cfg(unix)]
 fn in_a_group(mut again: Command) -> Command {
     std::os::unix::process::CommandExt::process_group(&mut again, 0);
     again
 }
 
-/// Does the same in a session of its own: like a service's, its process group has no parent in the session.
+/// Does the same in its own session: as with a service, the process group has no parent in the session.
 #[cfg(unix)]
 #[track_caller]
 pub fn isolated_in_a_session(path: &str, body: impl FnOnce()) {
@@ -69,12 +69,12 @@ fn run(mut again: Command, test: &str) {
     let here = Location::caller();
     again.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MARK, test);
     let output = again.output().expect("a test program can be started again");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    skip::pass_on(&complained);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    skip::pass_on(&stderr);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{test} at {here} failed in its own process: {}\n{said}\n{complained}",
+        output.status.success() && stdout.contains("1 passed"),
+        "{test} at {here} failed in its own process: {}\n{stdout}\n{stderr}",
         output.status
     );
 }

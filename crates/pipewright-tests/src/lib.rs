@@ -3,22 +3,22 @@
 //! A test is `#[watched_test]` or `#[isolated_test]`, of `pipewright-test-macros`: these call [`watchdog`] and
 //! [`isolate`].
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`watchdog`] | ends a test that hangs, and waits for facts |
 //! | [`bodies`] | messages whose every byte is known to both sides |
 //! | `hold` | a system call that waits until the test lets go (Linux) |
-//! | [`hostile`] | a worker that lies to its host |
-//! | [`isolate`] | runs one test in a process of its own |
+//! | [`hostile`] | a worker that breaks the protocol |
+//! | [`isolate`] | runs one test in a separate process |
 //! | [`count`] | handles, zombies, threads and memory of this process |
-//! | [`alive`] | whether a process is there |
+//! | [`alive`] | the state of other processes |
 //! | `refuse` | a filter of system calls (Linux) |
 //! | `encrypt` | folders that the filesystem encrypts, for root (Linux) |
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
-//! | `oracle` | what the kernel says of io_uring (Linux) |
+//! | `oracle` | the kernel's trace of io_uring (Linux) |
 //! | [`traced`] | events of `tracing`, as lines |
-//! | [`skip`] | says aloud what was not tested |
+//! | [`skip`] | reports skipped tests |
 
 pub mod alive;
 pub mod bodies;

@@ -1,5 +1,5 @@
-//! Filesystems of a test's own, for root: in a mount namespace of its own, so that the machine never sees them
-//! and they end with the process, whatever becomes of the test.
+//! Private filesystems of a test, for root. A mount namespace hides them from the machine, and removes them with the
+//! process, even if the test fails.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,9 +9,9 @@ use std::process::Command;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Makes later mounts of this thread, and of threads that it starts, visible to them alone.
+/// Makes later mounts of this thread, and of threads that it starts, visible to these threads only.
 ///
-/// `Err`: why not.
+/// `Err` is the reason for a failure, in every function here.
 pub fn private() -> Result<(), String> {
     if !crate::skip::is_root() {
         return Err("filesystems can be mounted by root only".to_owned());
@@ -46,7 +46,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts something in a new folder of that name; the words are those of `mount`. `Err`: why not.
+/// Mounts a filesystem in a new folder of that name; the words are the arguments of `mount`.
 pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<Mounted, String> {
     let place = folder.join(name);
     fs::create_dir_all(&place).map_err(|error| error.to_string())?;
@@ -55,14 +55,14 @@ pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<
     Ok(Mounted(place))
 }
 
-/// Makes a filesystem of that kind in a file of that size below the folder, and mounts it. `Err`: why not.
+/// Creates a filesystem of that kind in a file of that size below the folder, and mounts it.
 pub fn loop_mount(folder: &Path, kind: &str, bytes: u64, options: &str) -> Result<Mounted, String> {
     let image = new_image(folder, kind, bytes)?;
     make_filesystem(&image, kind, &[])?;
     mount_image(folder, &image, kind, options)
 }
 
-/// As [`loop_mount`] with ext4 that can encrypt folders. `Err`: why not.
+/// Does the same as [`loop_mount`], with an ext4 that can encrypt folders.
 pub fn loop_mount_encrypting(folder: &Path, bytes: u64) -> Result<Mounted, String> {
     let image = new_image(folder, "encrypting", bytes)?;
     make_filesystem(&image, "ext4", &["-O", "encrypt"])?;
@@ -89,7 +89,7 @@ fn mount_image(folder: &Path, image: &Path, kind: &str, options: &str) -> Result
     mount::<&OsStr>(folder, &format!("{stem}-mounted"), &words)
 }
 
-/// A layer over a folder. `Err`: why not.
+/// Mounts an overlay over a folder.
 pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
     for part in ["lower", "upper", "work"] {
         fs::create_dir_all(below.join(part)).map_err(|error| error.to_string())?;
@@ -99,13 +99,13 @@ pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
     mount(folder, "overlay", &["-t", "overlay", "-o", &options, "none"])
 }
 
-/// Runs a program of the system. `Err`: it is not there, or what it said.
+/// Runs a program of the system. `Err` is its error message, or that it is missing.
 pub fn run<W: AsRef<OsStr>>(program: &str, words: &[W]) -> Result<(), String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program}: {}", said.lines().next().unwrap_or("failed")))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", stderr.lines().next().unwrap_or("failed")))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mounts::{Mounted, mount};
 
-/// A trace of its own, beside those of others, until it is dropped.
+/// A private trace instance, until it is dropped.
 #[derive(Debug)]
 pub struct Oracle {
     instance: PathBuf,
@@ -15,16 +15,16 @@ pub struct Oracle {
 const EVENT: &str = "events/io_uring/io_uring_queue_async_work/enable";
 
 impl Oracle {
-    /// Begins to listen. Only after [`private`](crate::mounts::private). `Err`: why not.
+    /// Starts the trace. Call [`private`](crate::mounts::private) first. `Err` is the reason for a failure.
     pub fn new(folder: &Path) -> Result<Oracle, String> {
         let tracefs = mount(folder, "trace", &["-t", "tracefs", "none"])?;
         let name = format!("pipewright-test-{}", std::process::id());
         let instance = tracefs.path().join("instances").join(name);
-        let told = |error: std::io::Error| format!("the tracepoint cannot be used: {error}");
-        fs::create_dir(&instance).map_err(told)?;
+        let message = |error: std::io::Error| format!("the tracepoint cannot be used: {error}");
+        fs::create_dir(&instance).map_err(message)?;
         let oracle = Oracle { instance, _tracefs: tracefs };
-        oracle.write("buffer_size_kb", "2048").map_err(told)?;
-        oracle.write(EVENT, "1").map_err(told)?;
+        oracle.write("buffer_size_kb", "2048").map_err(message)?;
+        oracle.write(EVENT, "1").map_err(message)?;
         Ok(oracle)
     }
 
@@ -53,7 +53,7 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // Before it is unmounted: instances belong to the machine, not to the mount.
+        // Removed before the unmount: instances belong to the machine, not to the mount.
         let _ = self.write(EVENT, "0");
         let _ = fs::remove_dir(&self.instance);
     }

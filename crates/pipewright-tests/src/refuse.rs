@@ -44,7 +44,7 @@ const fn fail_with(errno: i32) -> libc::sock_filter {
 fn install(mut program: Vec<libc::sock_filter>) {
     program.push(instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0));
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: numbers; this process runs nothing but its one test.
+    // SAFETY: takes numbers; this process runs only its one test.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: a live program of that length, for every thread.
     let result = unsafe {

@@ -1,6 +1,6 @@
-//! Reports of tests, straight to the terminal: what was skipped, and figures.
+//! Reports of tests, written directly to the terminal: skipped parts, and figures.
 
-/// Prints that the calling test, or part of it, was not run, and why.
+/// Prints that the calling test, or part of it, was skipped, and the reason.
 pub fn skipped(why: &str) {
     say("SKIPPED", why);
 }
@@ -11,9 +11,9 @@ pub fn counted(what: &str) {
 }
 
 /// Prints the reports of a test that ran in another process.
-pub(crate) fn pass_on(said: &str) {
+pub(crate) fn pass_on(output: &str) {
     let is_aloud = |line: &&str| line.starts_with("SKIPPED ") || line.starts_with("COUNTED ");
-    for line in said.lines().filter(is_aloud) {
+    for line in output.lines().filter(is_aloud) {
         print(&format!("{line}\n"));
     }
 }
@@ -39,7 +39,7 @@ pub fn is_forced_off(facility: &str) -> bool {
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // No kernel lacks it, so only its name leaves it out.
+        // Every kernel has it, so only its own name leaves it out.
         "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
         other => panic!("no facility is called {other}"),
     };
@@ -47,7 +47,7 @@ pub fn is_forced_off(facility: &str) -> bool {
 }
 
 /// Returns true if this build runs verbs as tasks (`--cfg pipewright_force_async`), on a runtime that has
-/// handles of its own.
+/// its own handles.
 pub fn is_forced_async() -> bool {
     cfg!(pipewright_force_async)
 }

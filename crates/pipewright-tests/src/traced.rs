@@ -1,4 +1,4 @@
-//! A subscriber of `tracing` that keeps every event as a line, with the span that it is inside.
+//! A subscriber of `tracing` that keeps every event as a line, with its span.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,11 +31,12 @@ impl Visit for Fields {
 }
 
 impl Lines {
-    /// Keeps the events of all of this process from here on whose target begins so. Once in a process.
+    /// Keeps all later events of this process whose target starts with that text. Call it once in a process.
     #[must_use]
     pub fn listen(target: &'static str) -> Lines {
         let lines = Lines { target, kept: Arc::default() };
-        tracing::subscriber::set_global_default(lines.clone()).expect("nobody listens yet");
+        tracing::subscriber::set_global_default(lines.clone())
+            .expect("there is no other subscriber");
         lines
     }
 
@@ -45,7 +46,7 @@ impl Lines {
         self.count(words) > 0
     }
 
-    /// Returns how many lines contain all of these words.
+    /// Returns the number of lines that contain all of these words.
     #[must_use]
     pub fn count(&self, words: &[&str]) -> usize {
         let has_all = |line: &&String| words.iter().all(|words| line.contains(words));

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ends the whole test program, loudly, if it is not dropped in time.
+/// A guard that ends the whole test program with a message if it is not dropped in time.
 #[must_use = "the watch ends when this is dropped"]
 #[derive(Debug)]
 pub struct Watchdog {
@@ -32,12 +32,12 @@ pub fn watch_for(limit: Duration) -> Watchdog {
             std::process::abort();
         }
     });
-    // Returns when the thread has dropped its end.
+    // Returns once the thread has dropped its end.
     let _ = is_ready.recv();
     Watchdog { _alive: alive }
 }
 
-/// Waits for a fact. Panics if it does not come about within 30 s.
+/// Waits until a fact is true. Panics after 30 s.
 #[track_caller]
 pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Run a program and have what it says: as text, within a time, with everything about its end.
+//! Capture output as text or bytes, with a timeout and the facts about the end of the run.
 //!
 //! `cargo run --example capture`
 
@@ -8,20 +8,20 @@ use std::time::Duration;
 use pipewright::{Command, Outcome};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // Both streams, read together: neither can fill up and hold the other.
+    // Both streams are read at the same time, so neither can fill up and block the child.
     let mut command = Command::new("sh");
     let capture = command.args(["-c", "echo to stdout; echo to stderr >&2; exit 3"]).capture()?;
     print!("stdout: {}stderr: {}", capture.stdout, capture.stderr);
     println!("exit code: {:?}, after {:?}", capture.status.code(), capture.elapsed);
 
-    // A time that is up is no error: what was said until then is there.
+    // A timeout is not an error: the output so far is in the result.
     let mut command = Command::new("sh");
     command.args(["-c", "echo half of it; sleep 60; echo never"]);
     let capture = command.timeout(Duration::from_millis(200)).capture()?;
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    println!("{}: {:?} was said before", capture.outcome, capture.stdout.trim_end());
+    println!("{}, after the output {:?}", capture.outcome, capture.stdout.trim_end());
 
-    // Ended by a signal of somebody else: the status tells which.
+    // Ended by a signal that another process sent: the status has the signal.
     let capture = Command::new("sh").args(["-c", "kill -9 $$"]).capture()?;
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::Signaled, None));
     println!("{}", capture.status);
@@ -30,7 +30,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let output = Command::new("head").args(["-c", "4", "/dev/zero"]).output()?;
     println!("bytes: {:?}", output.stdout);
 
-    // Only the text, and an error that says why where there is none.
+    // Only stdout as text, or an error with the reason.
     println!("read: {}", Command::new("echo").arg("hi").read()?);
     if let Err(error) = Command::new("ls").arg("/no/such/directory").read() {
         println!("error: {error}");

@@ -1,4 +1,4 @@
-//! Start a program, do something else, then read all it says, or line by line as it says it.
+//! Spawn a child, then read all of its output, or line by line as it arrives.
 //!
 //! `cargo run --example child`
 
@@ -8,7 +8,7 @@ use std::io::Write;
 use pipewright::{Command, Stdio};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // A child with pipes: write to it, then read both of its streams to their ends.
+    // A child with pipes: write to it, then read both of its streams to the end.
     let mut command = Command::new("sort");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
@@ -19,7 +19,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let output = child.wait_with_output()?;
     print!("sorted:\n{}", String::from_utf8_lossy(&output.stdout));
 
-    // Lines of both streams in the order in which they arrive.
+    // Lines of both streams, in the order of arrival.
     let mut command = Command::new("sh");
     command.args(["-c", "echo one; echo two >&2; echo three"]);
     let mut lines = command.lines()?;
@@ -29,10 +29,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", lines.finish()?.status);
 
-    // Lines until the one that was waited for; then the program is to go.
+    // Read until the expected line, then kill the child by dropping it.
     let mut command = Command::new("sh");
     command.args(["-c", "echo starting; echo ready; sleep 60"]).kill_on_drop();
     let ready = command.lines()?.any(|line| line.is_ok_and(|line| line.text == "ready"));
-    println!("it was ready: {ready}");
+    println!("ready: {ready}");
     Ok(())
 }

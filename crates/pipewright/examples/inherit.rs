@@ -1,4 +1,4 @@
-//! Let a program have a handle of ours beside its stdio, and no other.
+//! Let a child inherit one more handle besides its stdio, and no other.
 //!
 //! `cargo run --example inherit`
 
@@ -9,29 +9,29 @@ use std::io::Read;
 use pipewright::{Command, Handle, PipeOptions};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // A pipe for the child to write to, whose number it is told as an argument.
+    // A pipe for the child to write to. An argument tells the child its number.
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default())?;
     let writer = Handle::from(writer);
     let mut command = Command::new("sh");
     command.args(["-c", "echo through the pipe >&\"$1\"", "sh"]).arg(writer.number().to_string());
     command.inherit(writer).run()?;
-    // The command keeps its handles, and the reader sees no end while a writer is left.
+    // The command keeps its handles open, and the reader sees no end while a writer is open.
     drop(command);
     let mut text = String::new();
     reader.read_to_string(&mut text)?;
     print!("{text}");
 
-    // Under a number of our choice.
+    // Under a chosen number.
     let mut command = Command::new("sh");
     command.args(["-c", "head -n 1 <&7"]).inherit_fd_as(File::open("/etc/passwd")?, 7);
     println!("{}", command.read()?);
 
-    // What the child has: stdio, and what was listed. Nothing else of ours, however it was opened.
+    // The child has stdio and the listed handles. It inherits no other handle, however that was opened.
     let _unlisted = File::open("/etc/passwd")?;
     let mut command = Command::new("sh");
     let script = "for fd in $(seq 3 20); do if [ -e /proc/$$/fd/$fd ]; then echo $fd; fi; done";
     command.args(["-c", script]).inherit_fd_as(pipewright::null()?, 9);
-    println!("beside stdio it has: {}", command.read()?);
+    println!("besides stdio, the child has: {}", command.read()?);
 
     // A mistake in the list is an error that names the entry.
     let mut command = Command::new("true");

@@ -1,4 +1,4 @@
-//! How long a program lives: as long as we do, longer, as long as its handle, or nobody cares.
+//! Lifetimes of children: as long as this process, as long as the handle, forgotten, or detached.
 //!
 //! `cargo run --example lifetime`
 
@@ -7,26 +7,26 @@ use std::error::Error;
 use pipewright::{Command, ProcessHandle, Scope};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // Not longer than we live, however we end.
+    // Killed when this process ends, however it ends.
     let helper = Command::new("sleep").arg("60").kill_on_parent_exit(Scope::Child).spawn()?;
-    println!("{} ends when we do", helper.id());
+    println!("{} ends with this process", helper.id());
     helper.kill()?;
-    println!("or earlier: {}", helper.wait()?);
+    println!("killed earlier: {}", helper.wait()?);
 
-    // Not longer than its handle.
+    // Killed when its handle is dropped.
     let guarded = Command::new("sleep").arg("60").kill_on_drop().spawn()?;
-    println!("{} ends here", guarded.id());
+    println!("{} is killed on drop", guarded.id());
     drop(guarded);
 
-    // Nobody cares: no handle, no zombie, stdio from and to nowhere.
+    // Forgotten: no handle, no zombie, null stdio.
     let pid = Command::new("true").start_and_forget()?;
     println!("{pid} was started");
 
-    // Longer than we live: a session of its own, which Ctrl-C and the end of the terminal do not
-    // reach. Whoever has its number can find it again.
+    // Outlives this process: it has its own session, which Ctrl-C and the end of the terminal do not
+    // reach. Any program that knows the pid can open it.
     let pid = Command::new("sleep").arg("60").detached().start_and_forget()?;
     let found = ProcessHandle::open(pid)?;
-    println!("{pid} would go on without us; killed: {}", found.kill()?);
+    println!("{pid} would outlive this process; killed: {}", found.kill()?);
     found.wait()?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Many programs at once, each on a thread: starts take no lock, and no child gets another's pipes.
+//! Run many programs at once, one per thread: starts take no lock, and no child inherits another's pipes.
 //!
 //! `cargo run --example parallel`
 

@@ -1,4 +1,4 @@
-//! A light handle on a process: wait for it, signal it, kill it, whoever started it.
+//! Wait for a process, signal it or kill it, by a light handle; also for processes started elsewhere.
 //!
 //! `cargo run --example process_handle`
 
@@ -14,19 +14,19 @@ fn sleeper() -> Result<ProcessHandle, pipewright::Error> {
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // Wait to the end: a code, or a signal.
+    // Wait for the end: a code, or a signal.
     let process = ProcessHandle::start(Command::new("sh").args(["-c", "exit 3"]))?;
     println!("{} ended: {:?}", process.pid(), process.wait()?.status);
 
-    // Wait for a while, then ask it to end.
+    // Wait for a while, then ask the process to end.
     let process = sleeper()?;
     assert_eq!(process.try_wait_for(SHORT)?, None);
-    println!("asked: {}", process.signal(Signal::TERM)?);
+    println!("signalled: {}", process.signal(Signal::TERM)?);
     let end = process.wait()?;
     println!("ended by {:?}", end.status.and_then(|status| status.terminating_signal()));
-    println!("asked again: {}", process.signal(Signal::TERM)?);
+    println!("signalled again: {}", process.signal(Signal::TERM)?);
 
-    // Wait for a while, then kill it. The outcome tells whether that was necessary.
+    // Wait for a while, then kill the process. The outcome shows whether that was necessary.
     let end = sleeper()?.wait_or_kill_on_timeout(SHORT)?;
     assert_eq!(end.outcome, Some(Outcome::TimedOut));
     println!("killed by us: {}", end.was_killed());
@@ -36,7 +36,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         quick.wait_or_kill_on_timeout(Duration::from_secs(60))?.was_killed()
     );
 
-    // Wait until somebody cancels.
+    // Wait until another thread cancels.
     let token = CancelToken::new();
     let process = sleeper()?;
     let end = std::thread::scope(|scope| {
@@ -45,11 +45,11 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("outcome: {:?}", end.outcome);
 
-    // Any process, by its number. It is held from then on: a later one of the same number is never
-    // mistaken for it.
-    let somebodys = sleeper()?;
-    let opened = ProcessHandle::open(somebodys.pid())?;
-    println!("runs: {}, killed: {}", opened.try_wait()?.is_none(), opened.kill()?);
-    println!("{:?}", somebodys.wait()?.outcome);
+    // Any process, by its pid. From then on, a later process with the same pid is never mistaken
+    // for it.
+    let started = sleeper()?;
+    let opened = ProcessHandle::open(started.pid())?;
+    println!("running: {}, killed: {}", opened.try_wait()?.is_none(), opened.kill()?);
+    println!("{:?}", started.wait()?.outcome);
     Ok(())
 }

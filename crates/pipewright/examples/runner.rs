@@ -1,4 +1,4 @@
-//! A small task runner: tasks that need others, two at once, and flaky ones tried again.
+//! A small task runner: tasks that depend on others, two at a time, with retries for flaky ones.
 //!
 //! `cargo run --example runner`
 
@@ -26,7 +26,7 @@ const TASKS: [Task; 5] = [
 
 impl Task {
     fn command(&self, attempt: u32) -> Command {
-        // `owned`: without it the closure, or function, would return a reference to a temporary.
+        // Without `owned`, this function would return a reference to a temporary.
         Command::new("sh")
             .args(["-c", self.script, self.name])
             .arg(attempt.to_string())
@@ -39,7 +39,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (mut started, mut done) = (BTreeSet::new(), Vec::new());
     let mut runner = Runner::new(2);
     loop {
-        // Whatever has become possible. The key is all that is needed to go on, and to try again.
+        // Push all tasks that became ready. The key has all that is needed to continue or to retry.
         for task in &TASKS {
             let is_ready = task.needs.iter().all(|need| done.contains(need));
             if is_ready && started.insert(task.name) {
@@ -56,12 +56,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             runner.push((task, attempt + 1), task.command(attempt + 1));
         } else {
             println!("{}: {}", task.name, capture.status);
-            // Those that run go on; what is queued is not started.
+            // Running tasks continue; queued ones are not started.
             runner.cancel_queued();
         }
     }
     for task in TASKS.iter().filter(|task| !done.contains(&task.name)) {
-        println!("{}: not done, as it needs {:?}", task.name, task.needs);
+        println!("{}: not done, needs {:?}", task.name, task.needs);
     }
     assert_eq!((done.first(), done.last()), (Some(&"compile"), Some(&"package")));
     Ok(())

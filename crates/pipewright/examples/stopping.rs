@@ -1,5 +1,5 @@
-//! A program that can be stopped: the first Ctrl-C (or SIGTERM) starts nothing more and lets run what
-//! runs, the second one stops that, and the third one ends this program.
+//! A program that can be stopped. After the first Ctrl-C (or SIGTERM) it starts nothing new, and running
+//! jobs continue. The second one stops these jobs, and the third one ends this program.
 //!
 //! `cargo run --example stopping -- 'sleep 5' 'sleep 10' 'sleep 5'`
 
@@ -22,16 +22,16 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         println!("{script}: {}", end.map_or("not started".into(), |outcome| outcome.to_string()));
     }
     if let Some(signal) = signal {
-        // The shell learns that a signal ended us: 130 after Ctrl-C, and its loops end as well.
+        // The shell sees that a signal ended this program (130 after Ctrl-C), and ends its loops too.
         signal.raise();
     }
     Ok(())
 }
 
-/// How each job ended (`None`: it was not started), and the signal that came first.
+/// The outcome of each job (`None`: not started), and the first signal that arrived.
 pub(crate) type Stopped<K> = (Vec<(K, Option<Outcome>)>, Option<Signal>);
 
-/// Runs the jobs, so many at once.
+/// Runs the jobs, at most `at_once` at the same time.
 pub(crate) fn run_jobs<K>(
     at_once: usize,
     jobs: impl IntoIterator<Item = (K, Command)>,
@@ -40,8 +40,8 @@ pub(crate) fn run_jobs<K>(
     let guard = drain.cancel_on(&[Signal::INT, Signal::TERM])?.then(&stop);
     let mut runner = Runner::new(at_once).with_drain(&drain).with_cancel(&stop);
     for (key, mut job) in jobs {
-        // In a group of its own, so that Ctrl-C at the terminal is for us to decide on. It must then
-        // not outlive us, if the third one ends us.
+        // With its own group, Ctrl-C at the terminal reaches only this program, which decides. The job
+        // must not outlive this program if the third Ctrl-C ends it.
         job.own_group().kill_on_parent_exit(Scope::Child).kill_grace(Duration::from_secs(3));
         runner.push(key, job);
     }

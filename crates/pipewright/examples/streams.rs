@@ -1,4 +1,4 @@
-//! Two children at once, by two tasks of one thread: what both say goes to the terminal as it comes.
+//! Run two children at once, by two tasks of one thread, and print their lines as they arrive.
 //!
 //! `cargo run -p pipewright --features tokio --example streams`
 
@@ -11,20 +11,20 @@ use tokio::runtime::Builder;
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut build, mut test) = (says("compiled"), says("tested"));
+        let (mut build, mut test) = (slow_echo("compiled"), slow_echo("tested"));
         let (build, test) = tokio::join!(show("build", &mut build), show("test", &mut test));
         assert!(build?.success() && test?.success());
-        talk().await
+        pipe_through_sort().await
     })
 }
 
-/// A command that says something three times, and takes its time.
-fn says(word: &str) -> Command {
+/// Returns a command that prints three lines, slowly.
+fn slow_echo(word: &str) -> Command {
     let script = format!("for file in a b c; do echo {word} $file; sleep 0.05; done");
     Command::new("sh").args(["-c", &script]).owned()
 }
 
-/// Line by line, whichever of the two has one.
+/// Prints the lines of a command as they arrive.
 async fn show(name: &str, command: &mut Command) -> Result<ExitStatus, pipewright::Error> {
     let mut lines = command.lines_async()?;
     while let Some(line) = lines.next().await {
@@ -33,8 +33,8 @@ async fn show(name: &str, command: &mut Command) -> Result<ExitStatus, pipewrigh
     Ok(lines.finish().await?.status)
 }
 
-/// Its pipes by tokio's own traits.
-async fn talk() -> Result<(), Box<dyn Error>> {
+/// Writes to a child and reads from it with tokio's own traits.
+async fn pipe_through_sort() -> Result<(), Box<dyn Error>> {
     let mut sort = Command::new("sort");
     let mut child = sort.stdin(Stdio::piped_async()).stdout(Stdio::piped()).spawn()?;
     let stdin = child.stdin.take().ok_or("its stdin is piped")?;

@@ -1,10 +1,10 @@
-//! Builds in which each verb that waits calls its counterpart with `_async`, so that the suites test both.
+//! Builds in which each verb that waits calls its `_async` counterpart, so that the suites test both.
 //!
-//! With `--cfg pipewright_force_async` a verb that waits runs its counterpart on a runtime of its own, which has no
-//! thread but the caller's. A verb does its usual work inside of a runtime, where that would be an error, and when no
-//! runtime can be made (a test has left no room for its handles).
+//! With `--cfg pipewright_force_async` such a verb runs its counterpart on a runtime of its own, on the caller's thread
+//! alone. It does its usual work inside a runtime, where a second one would be an error, and if no runtime can be
+//! created (a test has left no room for its handles).
 
-/// Returns the result of the counterpart from the verb, in such a build.
+/// In such a build, returns the counterpart's result from the calling verb.
 macro_rules! run_async_for_test {
     ($async_verb:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]

@@ -1,4 +1,4 @@
-//! A way to stop runs from elsewhere.
+//! A token that cancels runs from other threads and tasks.
 
 use std::io;
 use std::mem;
@@ -10,10 +10,10 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::{Latch, Wake};
 
-/// Stops the runs that were given it, from any thread.
+/// A token that stops the runs it was passed to, from any thread.
 ///
-/// Clones are the same token. A run that is given a token that is cancelled already still starts
-/// its child, and stops it at once.
+/// Clones are the same token. A run with a token that is already cancelled still starts its child, and stops it at
+/// once.
 ///
 /// ```
 /// use pipewright::{CancelToken, Command, Outcome};
@@ -31,16 +31,16 @@ pub struct CancelToken(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Up once it is cancelled. Of its own, as a signal handler raises it.
+    /// Raised by the cancel. Allocated separately, because a signal handler may raise it.
     latch: Arc<Latch>,
-    /// The number of the signal that stops; 0: that of the command.
+    /// The number of the stop signal; 0 for the command's own.
     signal: AtomicI32,
-    /// Signals on their way to a child.
-    passed_on: Mutex<Vec<Signal>>,
+    /// Signals to be forwarded to a child.
+    to_forward: Mutex<Vec<Signal>>,
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     #[must_use]
     pub fn new() -> CancelToken {
         CancelToken::default()
@@ -51,83 +51,82 @@ impl CancelToken {
         self.0.latch.raise();
     }
 
-    /// As [`cancel`](Self::cancel), with that stop signal in the place of the command's own. The
-    /// first one counts.
+    /// Cancels as [`cancel`](Self::cancel) does, with this stop signal instead of the command's own. The first call
+    /// counts.
     pub fn cancel_with(&self, signal: Signal) {
         let first = &self.0.signal;
         let _ = first.compare_exchange(0, signal.number(), Ordering::SeqCst, Ordering::SeqCst);
         self.cancel();
     }
 
-    /// Sends a signal to the child of the run that waits with this token, and to nobody else;
-    /// where several runs do, to that of one of them.
+    /// Forwards a signal to the child alone, of the run that waits with this token; with several runs, to the child of an
+    /// arbitrary one.
     ///
-    /// For programs that stand in the place of another one, and are sent what is meant for that.
+    /// Wrapper programs need this: they are sent signals that are meant for the program they wrap.
     pub fn pass_on(&self, signal: Signal) {
-        self.passed_on().push(signal);
+        self.to_forward().push(signal);
         self.0.latch.notify_all();
     }
 
-    /// The flag, for a guard.
+    /// Returns the flag, for a guard.
     pub(crate) fn latch(&self) -> &Arc<Latch> {
         &self.0.latch
     }
 
-    /// Whether [`cancel`](Self::cancel) has been called.
+    /// Returns true if [`cancel`](Self::cancel) has been called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.latch.is_raised()
     }
 
-    /// Waits until the token is cancelled, but not longer than that. Says whether it is.
+    /// Waits until the token is cancelled, but no longer than `limit`. Returns true if it is cancelled.
     pub fn wait_for(&self, limit: Duration) -> bool {
         let until = Instant::now().checked_add(limit);
         let Ok(wake) = self.wake() else { return self.is_cancelled() };
-        // Woken for a signal that is on its way to a child of which there is none: waits on.
+        // A signal to forward also wakes this wait. There is no child here, so the signal is dropped.
         while !self.is_cancelled() && matches!(wait::any(&mut [Slot::Event(wake)], until), Ok(1)) {
             self.take_signals();
         }
         self.is_cancelled()
     }
 
-    /// The signal that the cancel came with.
+    /// Returns the stop signal of the cancel, if it came with one.
     pub(crate) fn signal(&self) -> Option<Signal> {
         Signal::from_number(self.0.signal.load(Ordering::SeqCst))
     }
 
-    /// Whether a run waits for the token, or has: then there was a child.
+    /// Returns true if a run waits for the token or has waited for it, so that there was a child.
     #[doc(hidden)]
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         self.0.latch.existing_wake().is_some()
     }
 
-    /// Takes the signals that are to be forwarded, after a wake-up. Look at [`is_cancelled`](Self::is_cancelled)
-    /// afterwards.
+    /// Takes the signals that are to be forwarded, after a wake-up. Check [`is_cancelled`](Self::is_cancelled) afterwards.
     #[doc(hidden)]
     pub fn take_signals(&self) -> Vec<Signal> {
-        let mut passed_on = self.passed_on();
+        let mut to_forward = self.to_forward();
         if let Some(wake) = self.0.latch.existing_wake() {
             wake.lower();
-            // A cancel is for everyone who waits.
+            // A cancel wakes every waiter.
             if self.is_cancelled() {
                 wake.raise();
             }
         }
-        mem::take(&mut passed_on)
+        mem::take(&mut to_forward)
     }
 
-    fn passed_on(&self) -> MutexGuard<'_, Vec<Signal>> {
-        // A vector is whole between calls.
-        self.0.passed_on.lock().unwrap_or_else(PoisonError::into_inner)
+    fn to_forward(&self) -> MutexGuard<'_, Vec<Signal>> {
+        // The vector is consistent between calls.
+        self.0.to_forward.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a run waits for.
+    /// Returns the event that a run waits for.
     #[doc(hidden)]
     pub fn wake(&self) -> io::Result<&Wake> {
         let wake = self.0.latch.wake()?;
-        // Looked at after the flag is in place: whoever cancels from now on raises it.
-        if self.is_cancelled() || !self.passed_on().is_empty() {
+        // Checked after the flag exists: a later cancel raises it.
+        if self.is_cancelled() || !self.to_forward().is_empty() {
             wake.raise();
         }
         Ok(wake)

@@ -1,72 +1,77 @@
-//! Run processes without deadlocks, leaks, orphans or blocked threads.
+//! Runs processes without deadlocks, leaks, orphans or blocked threads.
 //!
-//! [`Command`] has the names of [`std::process::Command`], most of its rules, and everything std lacks. The module
-//! [`process`] is `std::process` in its exact shape, so that a program or a library changes its `use` lines and nothing else.
+//! [`Command`] has the names of [`std::process::Command`] and most of its rules. It adds timeouts, output limits,
+//! text and lines, pipelines, process trees and async verbs. To change only the `use` lines of existing code, use the
+//! module [`process`]: it has std's exact shape and rules.
 //!
 //! ```
-//! use pipewright::Command;
+//! use pipewright::{Command, Outcome};
 //! use std::time::Duration;
 //!
-//! // What a program says, trimmed; anything but success is an error that tells why.
+//! // Stdout as trimmed text. Anything but success is an error with the reason.
 //! assert_eq!(Command::new("echo").arg("hi").read()?, "hi");
 //!
-//! // Both streams as text, and everything else there is to know. A timeout is data.
+//! // Both streams as text, the status and more. A timeout is not an error: the output so far is there.
 //! let capture = Command::new("sh")
 //!     .args(["-c", "echo started; sleep 60"])
 //!     .timeout(Duration::from_millis(100))
 //!     .capture()?;
 //! assert_eq!(capture.stdout, "started\n");
-//! assert_eq!(capture.outcome, pipewright::Outcome::TimedOut);
+//! assert_eq!(capture.outcome, Outcome::TimedOut);
 //! # Ok::<(), pipewright::Error>(())
 //! ```
 //!
 //! # Which call to use
 //!
-//! | you want | call |
+//! | I want to … | use |
 //! |---|---|
-//! | the exit status | [`status`](Command::status) |
-//! | stdout as a string, and an error unless the command succeeded | [`read`](Command::read) |
-//! | nothing but an error unless the command succeeded | [`run`](Command::run) |
-//! | both streams and all facts about the run | [`capture`](Command::capture) as text, [`output`](Command::output) as bytes |
-//! | output while the command runs | [`lines`](Command::lines); [`events`](Command::events) for chunks of bytes, with the start and the end |
-//! | to write to the command, read from it and signal it yourself | [`spawn`](Command::spawn): a [`Child`] with std's fields and methods |
-//! | to read all that a spawned child writes | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
-//! | to stop a spawned child, or wait with a limit | [`Child::stop`], [`try_wait_for`](Child::try_wait_for) |
-//! | an error out of a result that is no success | [`Captured::check`] |
-//! | to wait for a process or kill it, without its streams | [`start`](Command::start): a [`ProcessHandle`]; [`ProcessHandle::open`] for the pid of any process |
-//! | to start a command and forget it | [`start_and_forget`](Command::start_and_forget): its pid; it does not become a zombie |
-//! | commands joined by pipes | `a \| b`, [`pipe`](Command::pipe): a [`Pipeline`], with the same verbs |
-//! | many commands, some of them at once | [`run_all`]; [`Runner`] where a result decides what runs next: retries, graphs, queues |
-//! | to replace this process | [`exec`](Command::exec) |
-//! | code that has to compile with `std::process` as well | the module [`process`] |
+//! | run a command and fail unless it succeeds | [`run`](Command::run) |
+//! | the same, and get its stdout as a string | [`read`](Command::read) |
+//! | get only the exit status | [`status`](Command::status) |
+//! | get both streams and all facts about the run | [`capture`](Command::capture) for text, [`output`](Command::output) for bytes |
+//! | turn such a result into an error unless it is a success | [`Captured::check`] |
+//! | read output while the command runs | [`lines`](Command::lines), or [`events`](Command::events) for bytes, the start and the end |
+//! | write to the command, read from it and signal it myself | [`spawn`](Command::spawn), which returns a [`Child`] with std's fields and methods |
+//! | read all output of a spawned child | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
+//! | wait for a spawned child with a limit, or stop it | [`Child::try_wait_for`], [`Child::stop`] |
+//! | connect commands by pipes | `a \| b` or [`pipe`](Command::pipe): a [`Pipeline`] with the same verbs |
+//! | run many commands, some at the same time | [`run_all`]; [`Runner`] if a result decides what runs next (retries, graphs, queues) |
+//! | wait for a process or kill it, without its streams | [`start`](Command::start), which returns a [`ProcessHandle`] |
+//! | do that with any process, by pid | [`ProcessHandle::open`] |
+//! | start a command and forget it | [`start_and_forget`](Command::start_and_forget), which returns the pid; no zombie remains |
+//! | replace this process | [`exec`](Command::exec) |
+//! | compile the same code with `std::process` | the module [`process`] |
 //!
-//! `lines` and `events` read only when they are asked to. A child that writes faster waits, so memory stays
-//! bounded, and a timeout that passes between two calls takes effect at the next one. If your code takes long between the
-//! calls, set [`enforce_in_background`](Command::enforce_in_background). `capture` and its kin read on the calling
-//! thread until the end, so no timeout is late.
+//! All of them keep these promises:
 //!
-//! All of them promise the following. Both streams are read while input is fed, on the calling thread, so nothing
-//! deadlocks. The child inherits its stdio and no other handle. A descendant that keeps a pipe open does not make the
-//! call hang. A start costs the same however large this program is. After an error no child, no handle and no zombie
-//! is left.
+//! * Nothing deadlocks: both streams are read while input is fed, on the calling thread.
+//! * The child inherits its stdio and no other handle.
+//! * A descendant that keeps a pipe open does not make the call hang.
+//! * A start costs the same however large this program is.
+//! * After an error, no child, handle or zombie is left.
+//!
+//! `lines` and `events` read only when you call them. A child that writes faster blocks, so memory stays bounded. A
+//! timeout that expires between two calls takes effect at the next call. If your code takes long between the calls,
+//! set [`enforce_in_background`](Command::enforce_in_background). `capture` and the other verbs that run to the end
+//! wait all the time, so no timeout is late.
 //!
 //! # How long a child lives
 //!
 //! | setter | kills | when |
 //! |---|---|---|
 //! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
-//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child has started | the child has ended, or its handle is dropped |
-//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or everything that it has started ([`Scope::Tree`]) | this process ends in any way, by SIGKILL too |
+//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | the child has ended, or its handle is dropped |
+//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
 //! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
 //! | [`detached`](Command::detached) | nothing | the child outlives this process and its terminal |
 //!
-//! `contain` and `kill_on_parent_exit` answer two questions. `contain` says which processes a stop reaches, and what
-//! becomes of those that a child leaves behind: it works while this process lives. `kill_on_parent_exit` says what happens
-//! when this process dies. A job runner usually wants both: `kill_on_parent_exit(Scope::Tree)` includes
-//! `contain(Contain::Tree)`. Both need support from the system; [`Child::containment`] and
-//! [`Captured::containment`] say which one was used.
+//! `contain` and `kill_on_parent_exit` do different things. While this process lives, `contain` decides which
+//! processes a stop reaches, and kills those that a child leaves behind. `kill_on_parent_exit` acts when this process
+//! dies. A job runner usually needs both: `kill_on_parent_exit(Scope::Tree)` includes `contain(Contain::Tree)`. Both
+//! need support from the system; [`Child::containment`] and [`Captured::containment`] report the mechanism that was
+//! used.
 //!
-//! Ctrl-C and other signals: [`CancelToken::cancel_on`], and the page `docs/stopping.md` of the repository.
+//! For Ctrl-C and other signals, see [`CancelToken::cancel_on`] and `docs/stopping.md` in the repository.
 //!
 //! # Features
 //!
@@ -74,32 +79,38 @@
 //!
 //! | feature | adds | depends on |
 //! |---|---|---|
-//! | `tokio` | `_async` twins of the verbs that wait | tokio, futures-core |
+//! | `tokio` | an `_async` version of each verb that waits | tokio, futures-core |
 //! | `encoding` | `Command::encoding`: text that is not UTF-8 | encoding_rs |
 //! | `tracing` | a span for each process; its start, stop, end and leftovers as events | tracing |
+//!
+//! # Platforms
+//!
+//! Linux 5.10 and later, Windows 10 and later (tested under Wine), macOS (type-checked, never run). The section
+//! "Platform" of a method names its system calls; `docs/platforms.md` in the repository lists them by feature. An
+//! option that a system does not have is an [`Unsupported`](ErrorKind::Unsupported) error.
 //!
 //! # Related crates
 //!
 //! * `pipewright-ipc`: messages and calls between this program and worker processes, through shared memory.
-//! * `pipewright-disk`: asynchronous file I/O that says whether it was asynchronous.
+//! * `pipewright-disk`: file I/O that reports if it was asynchronous.
 //! * `pipewright-cli`: the command `pipewright`, with these verbs for a shell.
 //!
-//! # Threads and tasks, side by side
+//! # Async
 //!
-//! With the feature `tokio` each verb that waits has a twin with `_async`: the same command, the same
-//! rules and the same results. It blocks no thread on any system, and needs no thread of its own.
+//! With the feature `tokio`, each verb that waits also has an `_async` version with the same rules and results. It
+//! blocks no thread on any system, and needs no thread of its own.
 //!
-//! | on a thread | in a task | dropped before its end |
+//! | blocking | async | if the future is dropped |
 //! |---|---|---|
-//! | `status`, `output`, `capture`, `run`, `read` | `status_async` and so on | kills the child |
-//! | `lines`, `events` | `lines_async`, `events_async`: a `Stream`, or `next().await` | goes on where it was |
-//! | [`Child::wait`], `try_wait_for`, `stop` | `wait_async` and so on | leaves the child alone |
-//! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | drops the child |
-//! | [`ProcessHandle::wait`] and its kin | `wait_async` and so on | leaves the process alone |
-//! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | kills those that run; goes on where it was |
-//! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | goes on where it was |
-//! | `Read` and `Write` of a [`ChildStdout`], a [`ChildStdin`] | `into_async`: tokio's `AsyncRead` and `AsyncWrite` | loses no byte |
-//! | `std::io::stdin` and its kin | `stdin_async`, `stdout_async`, `stderr_async` | loses no byte |
+//! | `status`, `output`, `capture`, `run`, `read` | `status_async` and so on | the child is killed |
+//! | `lines`, `events` | `lines_async`, `events_async`: a `Stream`, or `next().await` | the next call continues |
+//! | [`Child::wait`], `try_wait_for`, `stop` | `wait_async` and so on | the child is not affected |
+//! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | the child is dropped |
+//! | [`ProcessHandle::wait`] and the like | `wait_async` and so on | the process is not affected |
+//! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | running commands are killed; `as_they_end_async`: the next call continues |
+//! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | the next call continues |
+//! | `Read` and `Write` of a [`ChildStdout`], a [`ChildStdin`] | `into_async`: tokio's `AsyncRead` and `AsyncWrite` | no byte is lost |
+//! | `std::io::stdin` and the like | `stdin_async`, `stdout_async`, `stderr_async` | no byte is lost |
 //!
 #![cfg_attr(feature = "tokio", doc = "```")]
 #![cfg_attr(not(feature = "tokio"), doc = "```ignore")]
@@ -116,8 +127,8 @@
 //! # Ok::<(), pipewright::Error>(())
 //! ```
 //!
-//! A task starts its child in place, which takes about a tenth of a millisecond. Windows: one thread of this crate
-//! waits on behalf of all tasks of the process.
+//! The start itself blocks the task for about a tenth of a millisecond. Windows: one thread of this crate waits on
+//! behalf of all tasks of the process.
 
 #![forbid(unsafe_code)]
 
@@ -194,10 +205,10 @@ pub type ChildStdout = PipeReader;
 /// The parent's end of a child's stderr.
 pub type ChildStderr = PipeReader;
 
-/// What this machine offers.
+/// The capabilities of this machine.
 pub mod machine {
     pub use pipewright_os::process::capabilities::{Facility, State, facilities};
 }
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,6 +1,6 @@
-//! The answer of a wait that has a limit.
+//! The result of a wait with a limit.
 
-/// What a wait with a limit brought: the next item, nothing yet, or the end.
+/// The result of a wait with a limit: an item, nothing yet, or the end.
 ///
 /// ```
 /// use pipewright::{Command, Next};
@@ -22,14 +22,14 @@
 pub enum Next<T> {
     /// The next item.
     Item(T),
-    /// The limit has passed, and there is no item yet.
+    /// The limit passed without an item.
     Pending,
-    /// No item is left to wait for.
+    /// The end: no items are left.
     Done,
 }
 
 impl<T> Next<T> {
-    /// Returns the item; `None` where there is none yet, or none is left.
+    /// Returns the item, or `None` if there is none yet or none is left.
     #[must_use]
     pub fn item(self) -> Option<T> {
         match self {

@@ -1,4 +1,4 @@
-//! The reason why a run ended, and the stream or limit that it was about: plain data that errors and results share.
+//! The reason why a run ended, and the stream or limit concerned: plain data that errors and results share.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,28 +18,28 @@ pub enum Source {
 pub enum Outcome {
     /// The child exited by itself, with any code.
     Exited,
-    /// A signal that we did not send ended it.
+    /// A signal that this crate did not send killed the child.
     Signaled,
-    /// Its time was up, and we stopped it.
+    /// The timeout or the deadline expired, and the child was stopped.
     TimedOut,
-    /// It said nothing for too long, and we stopped it.
+    /// The child wrote nothing for too long, and was stopped.
     IdleTimedOut,
-    /// The run was cancelled, and we stopped it.
+    /// The run was cancelled, and the child was stopped.
     Cancelled,
-    /// It said more than [`Limit::fail`](crate::Limit::fail) allows, and we stopped it.
+    /// A stream exceeded [`Limit::fail`](crate::Limit::fail), and the child was stopped.
     LimitExceeded,
 }
 
-/// The limit that a run exceeded, and was stopped for.
+/// The limit that a run exceeded, so that it was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Exceeded {
-    /// Its time, from its start: [`Command::timeout`](crate::Command::timeout), or what was left until the
+    /// The time from the start: [`Command::timeout`](crate::Command::timeout), or the time that was left until the
     /// [`deadline`](crate::Command::deadline).
     Time(Duration),
     /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
     Silence(Duration),
-    /// The bytes that a stream may carry: [`Limit::fail`](crate::Limit::fail).
+    /// The most bytes of a stream: [`Limit::fail`](crate::Limit::fail).
     Bytes(usize),
 }
 

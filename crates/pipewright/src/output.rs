@@ -1,4 +1,4 @@
-//! What a run gives.
+//! The result of a run.
 
 mod check;
 mod show;
@@ -12,58 +12,58 @@ use pipewright_os::process::child::Containment;
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::Usage;
 
-pub(crate) use check::{CapturedStream, TAIL_BYTES, check_tee, judge};
+pub(crate) use check::{CapturedStream, TAIL_BYTES, check_success, check_tee};
 
 use crate::outcome::{Exceeded, Outcome, Source};
 
-/// What a child wrote, as bytes ([`Output`]) or as text ([`Capture`]), and everything else there
-/// is to know about its run.
+/// The output of a child, as bytes ([`Output`]) or as text ([`Capture`]), and all other facts about its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Captured<T> {
-    /// How the child ended.
+    /// The child's exit status.
     #[doc(alias = "exit_code")]
     pub status: ExitStatus,
-    /// What it wrote to stdout, where that was captured.
+    /// The child's stdout, if it was captured.
     pub stdout: T,
-    /// What it wrote to stderr, where that was captured.
+    /// The child's stderr, if it was captured.
     pub stderr: T,
-    /// Why the run ended.
+    /// The reason why the run ended.
     #[doc(alias = "timed_out")]
     pub outcome: Outcome,
-    /// The limit that it exceeded; `None` where the outcome is none of a limit.
+    /// The limit that the run exceeded; `None` if the outcome is not about a limit.
     pub exceeded: Option<Exceeded>,
-    /// The program, as it was given. Of a pipeline: that of the stage that decided, or of all where all were stopped.
+    /// The program, as it was given. For a pipeline, the program of the stage whose status counts, or of all stages if
+    /// all were stopped.
     pub program: OsString,
-    /// The process id that it had.
+    /// The child's former process id.
     pub pid: u32,
-    /// The time from the start to the end of the child and of its output.
+    /// The time from the start until the child and its output had ended.
     #[doc(alias = "duration")]
     pub elapsed: Duration,
-    /// CPU time and memory; `None` where other code of this program reaped the child.
+    /// CPU time and memory; `None` if other code in this program reaped the child.
     pub usage: Option<Usage>,
-    /// The child had ended and something else still held one of its streams open: there may be
+    /// True if something else still held one of the child's streams open after the child had ended: there may be
     /// output that came too late. See [`Linger`](crate::Linger).
     pub held_open: bool,
-    /// A [`Limit`](crate::Limit) left part of a stream out.
+    /// True if a [`Limit`](crate::Limit) dropped part of a stream.
     pub truncated: bool,
-    /// Our own stream did not take what [`Stdio::tee`](crate::Stdio::tee) passed on to it. What is
-    /// captured is whole all the same.
+    /// The error of a [`Stdio::tee`](crate::Stdio::tee) that could not write to this process's own stream. The capture
+    /// is complete all the same.
     pub tee_failed: Option<TeeFailed>,
-    /// How many bytes of the input the child did not take.
+    /// The number of input bytes that the child did not read.
     pub stdin_unread: u64,
-    /// How the child was held.
+    /// The containment that the child had.
     pub containment: Containment,
-    /// How many processes the child had started and left running were killed; none where its tree
-    /// is not held ([`Contain::Tree`](crate::Contain::Tree)).
+    /// The number of processes that the child had left running and that were killed; 0 if its tree is not held
+    /// ([`Contain::Tree`](crate::Contain::Tree)).
     pub leftovers_killed: u32,
-    /// How many bytes stdout carried, kept or not; `None` where it did not pass through us.
+    /// The number of bytes written to stdout, kept or not; `None` if stdout did not pass through this process.
     pub stdout_bytes: Option<u64>,
-    /// How many bytes stderr carried, kept or not; `None` where it did not pass through us.
+    /// The number of bytes written to stderr, kept or not; `None` if stderr did not pass through this process.
     pub stderr_bytes: Option<u64>,
 }
 
-/// Why one of our own streams did not take what was passed on to it.
+/// The error of a tee that could not write to one of this process's own streams.
 ///
 /// ```
 /// let done = pipewright::Command::new("echo").stdout(pipewright::Stdio::tee()).output()?;
@@ -75,10 +75,9 @@ pub struct Captured<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TeeFailed {
-    /// Our stream.
+    /// The stream of this process.
     pub source: Source,
-    /// What kind of error; `TimedOut` where the run was stopped and the stream did not take what
-    /// was left.
+    /// The kind of error; `TimedOut` if the run was stopped and the stream did not accept the rest in time.
     pub kind: io::ErrorKind,
     /// The system's error number, if the system reported one.
     pub os_error: Option<i32>,
@@ -89,7 +88,8 @@ impl TeeFailed {
         TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error() }
     }
 
-    /// Whether whoever read our stream has gone, as `head` does: tools just stop writing then.
+    /// Returns true if the reader of this process's stream is gone, as `head` is after its last line. Tools usually just
+    /// stop writing then.
     #[must_use]
     pub fn is_reader_gone(&self) -> bool {
         self.kind == io::ErrorKind::BrokenPipe
@@ -109,23 +109,23 @@ impl fmt::Display for TeeFailed {
     }
 }
 
-/// Both streams as bytes. It has the fields of [`std::process::Output`], and more.
+/// Both streams as bytes, with the fields of [`std::process::Output`] and more.
 pub type Output = Captured<Vec<u8>>;
 
 /// Both streams as text.
 pub type Capture = Captured<String>;
 
-/// How a child ended whose streams went elsewhere.
+/// The result of a run whose streams were not captured.
 pub type Ending = Captured<()>;
 
 impl<T> Captured<T> {
-    /// Whether the child exited by itself with code 0, and was not stopped by us.
+    /// Returns true if the child exited by itself with code 0 and this crate did not stop it.
     #[must_use]
     pub fn success(&self) -> bool {
         self.outcome == Outcome::Exited && self.status.success()
     }
 
-    /// The same without what was captured.
+    /// Drops the captured streams.
     pub(crate) fn without_streams(self) -> Ending {
         match self.try_map(|_, _| Ok::<(), std::convert::Infallible>(())) {
             Ok(ending) => ending,
@@ -133,14 +133,14 @@ impl<T> Captured<T> {
         }
     }
 
-    /// The same with its streams turned into something else.
+    /// Converts the streams.
     pub(crate) fn try_map<U, E>(
         self,
-        mut turn: impl FnMut(Source, T) -> Result<U, E>,
+        mut convert: impl FnMut(Source, T) -> Result<U, E>,
     ) -> Result<Captured<U>, E> {
         Ok(Captured {
-            stdout: turn(Source::Stdout, self.stdout)?,
-            stderr: turn(Source::Stderr, self.stderr)?,
+            stdout: convert(Source::Stdout, self.stdout)?,
+            stderr: convert(Source::Stderr, self.stderr)?,
             status: self.status,
             outcome: self.outcome,
             exceeded: self.exceeded,

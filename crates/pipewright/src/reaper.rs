@@ -1,8 +1,8 @@
 //! Reaps children that nobody waits for, drains streams that nobody reads, and runs tasks such as feeding a child, on one
 //! thread.
 //!
-//! The thread starts with the first of them and ends when there have been none for a while. It
-//! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
+//! The thread starts with the first of these jobs and ends after a second without any. It waits for exactly the
+//! processes that it was given: a `waitpid(-1)` would reap the children of other code.
 
 use std::io;
 use std::mem;
@@ -18,78 +18,78 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::child::ChildHandle;
 
-/// A task for the thread. No call of it blocks.
+/// A task for the thread. Its methods must not block.
 pub(crate) trait BackgroundTask: Send {
-    /// Returns the next wait.
+    /// Returns the events to wait for next.
     fn slots(&mut self) -> [Slot<'static>; TASK_SLOTS];
 
-    /// Does what the wait brought. Returns false when the task is over.
+    /// Handles the result of the wait. Returns false when the task is done.
     fn resume(&mut self, slots: &mut [Slot<'_>]) -> bool;
 }
 
 /// The number of slots of one task.
 pub(crate) const TASK_SLOTS: usize = 2;
 
-/// The time that the thread stays when it has nothing to do.
+/// The time that the idle thread waits before it ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The pause of the thread when it cannot wait.
+/// The pause of the thread after a wait that failed.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-/// The size of the buffer that a drained stream is read into, over and over.
+/// The size of the buffer that a drained stream is read into, again and again.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// A fork has one of its own: it has neither the thread nor the children.
+/// The inbox of this process. A fork gets an empty one: it has neither the thread nor the children.
 static INBOX: PerProcess<Mutex<Inbox>> = PerProcess::new(Mutex::default);
 
-/// Something is in the inbox and no thread could be started for it.
+/// True if the inbox is not empty and no thread could be started for it.
 static SWEEP: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
 struct Inbox {
     children: Vec<ChildHandle>,
     tasks: Vec<Box<dyn BackgroundTask>>,
-    /// Wakes the thread, while there is one.
+    /// Wakes the thread; `None` if there is no thread.
     thread: Option<Arc<Wake>>,
 }
 
-/// Sees to it that the child is reaped when it ends.
-pub(crate) fn adopt(child: ChildHandle) {
+/// Reaps the child when it ends.
+pub(crate) fn reap(child: ChildHandle) {
     let mut inbox = inbox();
     inbox.children.push(child);
     wake_or_start(&mut inbox);
 }
 
-/// Reads a stream to its end and throws away what comes.
+/// Reads a stream to its end and discards the bytes.
 pub(crate) fn drain(pipe: PipeReader) {
     let mut inbox = inbox();
-    // Also if there is no thread: the stream stays open until there is one.
+    // Pushed even without a thread: the stream then stays open until there is one.
     inbox.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
     wake_or_start(&mut inbox);
 }
 
-/// Runs a task on the thread, which is made if there is one to run it.
+/// Runs a task on the thread. The task is created only if there is a thread to run it.
 ///
-/// A trait object, so that only programs with such tasks contain them.
+/// The task is a trait object, so that only programs with such tasks contain their code.
 pub(crate) fn run(task: impl FnOnce() -> Box<dyn BackgroundTask>) {
     let mut inbox = inbox();
-    // The thread looks at the inbox when it has the lock.
+    // Not too late: the thread needs the lock to look at the inbox.
     if wake_or_start(&mut inbox) {
         inbox.tasks.push(task());
     }
 }
 
-/// Makes the thread look at its tasks.
+/// Wakes the thread, so that it polls its tasks.
 pub(crate) fn wake() {
     wake_or_start(&mut inbox());
 }
 
 fn inbox() -> MutexGuard<'static, Inbox> {
-    // Vectors are whole between calls, so a panic elsewhere cannot have broken them.
+    // The vectors are consistent between calls, so a panic elsewhere cannot have broken them.
     INBOX.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `false`: there is no thread.
+/// Wakes the thread, or starts it. Returns false if there is no thread.
 fn wake_or_start(inbox: &mut Inbox) -> bool {
     if let Some(wake) = &inbox.thread {
         wake.raise();
@@ -97,14 +97,14 @@ fn wake_or_start(inbox: &mut Inbox) -> bool {
     }
     match start() {
         Ok(wake) => inbox.thread = Some(wake),
-        // No room for a thread or a handle, or a sandbox without threads: `sweep` sees to it.
+        // No room for a thread or a handle, or a sandbox without threads: `sweep` reaps instead.
         Err(_) => SWEEP.store(true, Ordering::Relaxed),
     }
     inbox.thread.is_some()
 }
 
-/// Without a thread: reaps, on the caller's, what has ended by now. Called by every start, so that
-/// there are never more zombies than were dropped since the last one.
+/// Reaps ended children on the caller's thread, if there is no reaper thread. Every start calls it, so there are never
+/// more zombies than children dropped since the last start.
 pub(crate) fn sweep() {
     if SWEEP.load(Ordering::Relaxed) {
         let mut inbox = inbox();
@@ -117,11 +117,12 @@ pub(crate) fn sweep() {
 fn start() -> io::Result<Arc<Wake>> {
     let wake = Arc::new(Wake::new()?);
     let for_thread = Arc::clone(&wake);
-    service_thread::start(c"pipewright-reap", move || tend(&for_thread))?;
+    service_thread::start(c"pipewright-reap", move || serve(&for_thread))?;
     Ok(wake)
 }
 
-fn tend(wake: &Wake) {
+/// Runs the thread until it has been idle for [`IDLE`].
+fn serve(wake: &Wake) {
     let mut children: Vec<ChildHandle> = Vec::new();
     let mut tasks: Vec<Box<dyn BackgroundTask>> = Vec::new();
     let mut was_idle = false;
@@ -132,7 +133,7 @@ fn tend(wake: &Wake) {
             children.append(&mut inbox.children);
             tasks.append(&mut inbox.tasks);
             if was_idle && children.is_empty() && tasks.is_empty() {
-                // Under the lock: whoever comes next starts a new thread.
+                // Under the lock, so that the next caller starts a new thread.
                 inbox.thread = None;
                 return;
             }
@@ -145,22 +146,22 @@ fn tend(wake: &Wake) {
         let until = idle.then(|| Instant::now() + IDLE);
         let waited = wait::any(&mut slots, until);
         if waited.is_err() {
-            // No memory, or no handle, for the wait: there is nothing better than to try again.
+            // No memory or no handle for the wait: try again after a pause.
             thread::park_timeout(AFTER_ERROR);
         }
         was_idle = idle && matches!(waited, Ok(0));
         let mut lent = slots.chunks_mut(TASK_SLOTS);
-        // In their order, so that each gets its own back.
+        // In order, so that each task gets its own slots back.
         tasks.retain_mut(|task| task.resume(lent.next().unwrap_or_default()));
     }
 }
 
 fn still_runs(child: &ChildHandle) -> bool {
-    // An error means that somebody else has reaped it: it is no concern of ours any more.
+    // An error means that other code has reaped it.
     matches!(child.try_wait(), Ok(None))
 }
 
-/// A stream that is read to its end, and a buffer that is overwritten. Taken by a wait, and by the end.
+/// A stream that is read to its end, and a buffer that is overwritten. `None` during a wait and after the end.
 struct DrainedStream(Option<(PipeReader, Vec<u8>)>);
 
 impl BackgroundTask for DrainedStream {

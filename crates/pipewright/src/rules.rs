@@ -1,4 +1,4 @@
-//! The rules of a run as plain data: what a command or a pipeline says about it before it starts.
+//! The rules of a run as plain data, set on a command or a pipeline before the start.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     pub(crate) kill_grace: Duration,
     pub(crate) stop_signal: Signal,
     pub(crate) linger: Linger,
-    /// Reads on a stream that was given up.
+    /// Drains a stream that the run has given up.
     pub(crate) linger_drain: Option<fn(PipeReader)>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns the stop signal: that of the cancel, if it came with one.
+    /// Returns the stop signal of the cancel, if it came with one, and otherwise that of the command.
     pub(crate) fn effective_stop_signal(&self) -> Signal {
         self.cancel.as_ref().and_then(CancelToken::signal).unwrap_or(self.stop_signal)
     }
@@ -53,14 +53,14 @@ impl Rules {
 
 /// Limits how much of each stream is kept.
 ///
-/// Past the limit the pipes are still drained, so the child never blocks on them, and memory stays
-/// bounded: by the limit for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice
-/// the limit for [`keep_tail`](Limit::keep_tail), and 64 KiB.
+/// Beyond the limit the pipes are still drained, so the child never blocks on them. Memory stays bounded: by the limit
+/// plus 64 KiB for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice the limit plus 64 KiB for
+/// [`keep_tail`](Limit::keep_tail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit {
     pub(crate) bytes: usize,
     pub(crate) on_exceed: OnExceed,
-    /// Nothing is kept: the stream is counted, and passed on where it is a tee.
+    /// Keeps nothing. The stream is counted, and copied to its tee if it has one.
     pub(crate) only_counts: bool,
 }
 
@@ -73,28 +73,28 @@ pub(crate) enum OnExceed {
 }
 
 impl Limit {
-    /// Stops the child as soon as a stream carries more than that many bytes; the outcome is then
-    /// [`LimitExceeded`](crate::Outcome::LimitExceeded), and what was kept is there.
+    /// Stops the child as soon as a stream exceeds this many bytes. The outcome is then
+    /// [`LimitExceeded`](crate::Outcome::LimitExceeded), and the result contains the bytes up to the limit.
     #[must_use]
     pub const fn fail(bytes: usize) -> Limit {
         Limit { bytes, on_exceed: OnExceed::Fail, only_counts: false }
     }
 
-    /// Keeps the first so many bytes of each stream.
+    /// Keeps the first `bytes` bytes of each stream.
     #[must_use]
     pub const fn keep_head(bytes: usize) -> Limit {
         Limit { bytes, on_exceed: OnExceed::KeepHead, only_counts: false }
     }
 
-    /// Keeps the last so many bytes of each stream.
+    /// Keeps the last `bytes` bytes of each stream.
     #[must_use]
     pub const fn keep_tail(bytes: usize) -> Limit {
         Limit { bytes, on_exceed: OnExceed::KeepTail, only_counts: false }
     }
 
-    /// The same where nothing is to be kept of what passes through: it only counts. Where a tee's reader has gone
-    /// then, nobody wants the stream any more, and it is closed: the child gets the SIGPIPE that it would have got
-    /// from that reader.
+    /// Returns the same limit, which counts the bytes that pass through and keeps none. If the reader of a tee is gone,
+    /// nobody wants the stream any more, so it is closed: the child gets the SIGPIPE that it would have got from that
+    /// reader.
     #[doc(hidden)]
     #[must_use]
     pub const fn that_only_counts(self) -> Limit {
@@ -102,23 +102,23 @@ impl Limit {
     }
 }
 
-/// The wait for streams after the end of the child, if something else still holds one of its streams open:
-/// a daemon that it started, a build server, a shell's background job.
+/// The rule for reading on after the child has ended, if something else still holds one of its streams open: a daemon
+/// that it started, a build server, a shell's background job.
 ///
-/// Bytes that are in the pipe already are always read. `held_open` in the result says that it happened.
+/// Bytes that are already in the pipe are always read. The result then has `held_open` set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Linger {
-    /// Reads until the last holder closes the stream, or the command's timeout.
+    /// Reads until the last holder closes the stream, or until the command's timeout.
     UntilEof,
-    /// Reads until nothing has come for `quiet`, which starts anew with every chunk, but not
-    /// longer than `cap`. The default, with 250 ms and 5 s.
+    /// Reads until nothing has arrived for `quiet`, but no longer than `cap`. Every chunk restarts `quiet`. This is the
+    /// default, with 250 ms and 5 s.
     Settle {
         /// The time without output after which reading ends.
         quiet: Duration,
         /// The time after which reading ends in any case.
         cap: Duration,
     },
-    /// Reads what is there when the child ends, and no more.
+    /// Reads the bytes that are in the pipe when the child ends, and no more.
     StopAtExit,
 }
 
@@ -128,7 +128,7 @@ impl Default for Linger {
     }
 }
 
-/// Returns the earlier of two times, if there is one.
+/// Returns the earlier of two times. `None` means never.
 pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

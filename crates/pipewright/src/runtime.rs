@@ -1,4 +1,4 @@
-//! The tokio runtime that a call with `_async` needs: feature `tokio`.
+//! The tokio runtime that an `_async` call needs: feature `tokio`.
 
 use std::ffi::OsStr;
 use std::task::{Context, Poll, ready};
@@ -6,21 +6,21 @@ use std::task::{Context, Poll, ready};
 use pipewright_os::base::wait;
 use tokio::task::coop;
 
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 
-/// Refuses a call that no tokio runtime drives, before it has done anything.
-pub(crate) fn check_runtime(program: &OsStr, doing: Doing) -> Result<(), Error> {
+/// Fails if no tokio runtime drives the call. Called before anything else is done.
+pub(crate) fn check_runtime(program: &OsStr, operation: Operation) -> Result<(), Error> {
     wait::check_runtime()
-        .map_err(|error| Error::new(program, doing, ErrorKind::Unsupported, Some(error)))
+        .map_err(|error| Error::new(program, operation, ErrorKind::Unsupported, Some(error)))
 }
 
-/// The same for a call that waits for a child that runs.
+/// Fails if no tokio runtime drives a call that waits for a running child.
 pub(crate) fn check_runtime_to_wait(program: &OsStr) -> Result<(), Error> {
-    check_runtime(program, Doing::Talk("wait for"))
+    check_runtime(program, Operation::Child("wait for"))
 }
 
-/// Polls within the budget of the task, so that other tasks have their turn: a batch has thousands of lines, each of
-/// which is ready at once.
+/// Polls within the task's budget, so that other tasks get their turn: a batch may have thousands of lines that are all
+/// ready at once.
 pub(crate) fn poll_within_budget<T>(
     cx: &mut Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,

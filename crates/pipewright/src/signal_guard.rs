@@ -1,4 +1,4 @@
-//! Signals that cancel tokens.
+//! Cancelling tokens by signals.
 
 use std::io;
 use std::sync::Arc;
@@ -8,50 +8,49 @@ use pipewright_os::base::signal::Signal;
 
 use crate::cancel::CancelToken;
 
-/// Signals that cancel a token while this lives: from
+/// A guard that lets signals cancel a token until it is dropped, from
 /// [`CancelToken::cancel_on`](CancelToken::cancel_on).
 ///
-/// Several guards for one signal all see it, and it has its usual effect again when none of them has
-/// a token left. Signals that come within a tenth of a second count
-/// once: a supervisor may send to this process and to its group as well.
+/// Several guards for one signal all receive it. The signal has its usual effect again once none of them has a
+/// token left. Signals within a tenth of a second count as one, because a supervisor may signal both this process
+/// and its group.
 ///
 /// # Drop
-/// Gives the signals the effect that they had before. The token stays as it is.
+/// Restores the previous effect of the signals. The token stays as it is.
 #[derive(Debug)]
 #[must_use = "the signals have their usual effect again when this is dropped"]
 pub struct SignalGuard(SignalLatches);
 
-/// Cancels by signals.
+/// Cancelling by signals.
 impl CancelToken {
-    /// Lets signals cancel the token, for as long as the guard lives: the first of them, as
-    /// [`cancel`](Self::cancel) does. The next one has its usual effect, as if there were no guard
-    /// (Ctrl-C ends this process), so that a user is never stuck; [`SignalGuard::then`] comes before
-    /// that. [`SignalGuard::received`] tells which signal it was.
+    /// Cancels the token when the first of these signals arrives, as [`cancel`](Self::cancel) does, until the guard
+    /// is dropped. The next signal has its usual effect, as without a guard (Ctrl-C ends this process), so a user
+    /// is never stuck; tokens added by [`SignalGuard::then`] come first. [`SignalGuard::received`] returns the
+    /// signal.
     ///
-    /// It takes no thread, and threads that run already need not care. Signals that are ignored at
-    /// the moment (`nohup`, a job in the background) stay ignored. The recipes of docs/stopping.md
-    /// use it.
+    /// No thread is started, and threads that are already running need no preparation. Signals that are currently
+    /// ignored (`nohup`, a background job) stay ignored. docs/stopping.md has recipes.
     ///
     /// ```
     /// use pipewright::{CancelToken, Command, Signal};
     ///
     /// let token = CancelToken::new();
     /// let guard = token.cancel_on(&[Signal::INT, Signal::TERM])?;
-    /// // From here on Ctrl-C stops this command, and this process goes on.
+    /// // From here on, Ctrl-C stops this command, and this process continues.
     /// let capture = Command::new("echo").arg("hi").cancel(&token).capture()?;
     /// assert_eq!((capture.stdout.as_str(), guard.received()), ("hi\n", None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Platform
-    /// Unix: a handler (`sigaction` with `SA_RESTART`), in place of any other until the guard is
-    /// dropped; system calls of other code may return `EINTR` when a signal comes. It does not see a signal that is blocked in all threads, as
-    /// [`CaughtSignals`](crate::CaughtSignals) blocks it. Windows: `SetConsoleCtrlHandler`; Ctrl-C is
-    /// `INT`, Ctrl-Break `QUIT`, and the end of the console or the session `TERM`, after which there
-    /// are some seconds (5 as a rule). No other comes.
+    /// Unix: a handler (`sigaction` with `SA_RESTART`) replaces any other until the guard is dropped. System calls
+    /// of other code may return `EINTR` when a signal arrives. A signal that is blocked in all threads, as
+    /// [`CaughtSignals`](crate::CaughtSignals) does, is not received. Windows: `SetConsoleCtrlHandler`. Ctrl-C is
+    /// `INT`, Ctrl-Break is `QUIT`, and closing the console or the session is `TERM`, after which the system allows
+    /// some seconds (usually 5). Other signals never arrive.
     ///
     /// # Errors
-    /// One of them cannot be handled (`KILL`, `STOP`): `InvalidInput`.
+    /// `InvalidInput`: one of the signals cannot be handled (`KILL`, `STOP`).
     #[doc(alias = "ctrl_c")]
     #[doc(alias = "sigint")]
     pub fn cancel_on(&self, signals: &[Signal]) -> io::Result<SignalGuard> {
@@ -60,8 +59,8 @@ impl CancelToken {
 }
 
 impl SignalGuard {
-    /// Lets one more signal cancel another token, after those that come before it. The signal after
-    /// the last token has its usual effect.
+    /// Adds a token, which the next signal cancels after those before it. The signal after the last token has its
+    /// usual effect.
     ///
     /// ```
     /// use pipewright::{CancelToken, Signal};
@@ -76,16 +75,16 @@ impl SignalGuard {
         self
     }
 
-    /// Returns the signal that came first, if one has come.
+    /// Returns the first signal that arrived, if any.
     ///
-    /// After tidying up, drop the guard and end as that signal would have ended this process:
-    /// [`Signal::raise`].
+    /// After cleaning up, drop the guard and call [`Signal::raise`], to end as that signal would have ended this
+    /// process.
     #[must_use]
     pub fn received(&self) -> Option<Signal> {
         self.0.first()
     }
 
-    /// Returns how many signals have come.
+    /// Returns the number of signals that arrived.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.count()

@@ -1,14 +1,14 @@
-//! Bytes into text.
+//! The conversion of bytes to text.
 
 use std::ffi::OsStr;
 #[cfg(feature = "encoding")]
 use std::io;
 
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::outcome::Source;
 use crate::output::{Capture, Output};
 
-/// How a stream becomes text.
+/// The rules by which a stream is decoded.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decoding {
     strict: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Decoding {
     encoding: Option<&'static encoding_rs::Encoding>,
 }
 
-/// A stream that is not UTF-8: which, and where.
+/// A stream that is not valid UTF-8, and the offset of its first invalid byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotUtf8 {
     pub(crate) source: Source,
@@ -33,7 +33,7 @@ impl Decoding {
         self.encoding = Some(encoding);
     }
 
-    /// Whether anything but the default was asked for.
+    /// Returns true if anything but the default is set.
     pub(crate) fn is_set(self) -> bool {
         #[cfg(feature = "encoding")]
         if self.encoding.is_some() {
@@ -42,20 +42,25 @@ impl Decoding {
         self.strict
     }
 
-    /// In an encoding where a byte 10 can be half of something else, lines cannot be found before
-    /// they are decoded.
+    /// Fails if lines cannot be found before they are decoded: in some encodings a byte 10 can be part of another
+    /// character.
     pub(crate) fn check_splits_at_line_feeds(self, program: &OsStr) -> Result<(), Error> {
         #[cfg(feature = "encoding")]
         if self.encoding.is_some_and(|encoding| !encoding.is_ascii_compatible()) {
-            let words = "lines need an encoding that contains ASCII";
-            let source = io::Error::new(io::ErrorKind::InvalidInput, words);
-            return Err(Error::new(program, Doing::Start, ErrorKind::InvalidInput, Some(source)));
+            let message = "lines need an encoding that is compatible with ASCII";
+            let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+            return Err(Error::new(
+                program,
+                Operation::Start,
+                ErrorKind::InvalidInput,
+                Some(source),
+            ));
         }
         let _ = program;
         Ok(())
     }
 
-    /// Whether what is UTF-8 is text as it is.
+    /// Returns true if UTF-8 needs no conversion.
     pub(crate) fn is_utf8(self) -> bool {
         #[cfg(feature = "encoding")]
         return self.encoding.is_none();
@@ -63,7 +68,7 @@ impl Decoding {
         true
     }
 
-    /// Bytes that were cut off somewhere, without the half of a character at their end.
+    /// Drops an incomplete character at the end of bytes that were cut off.
     pub(crate) fn without_half_a_character(self, bytes: &[u8]) -> &[u8] {
         let is_first = |byte: &u8| *byte & 0xc0 != 0x80;
         // A character has at most four bytes.
@@ -80,7 +85,7 @@ impl Decoding {
         if self.is_utf8() && last.len() < length { whole } else { bytes }
     }
 
-    /// Decodes a whole stream. UTF-8 keeps its allocation.
+    /// Decodes a whole stream. Valid UTF-8 keeps its allocation.
     pub(crate) fn decode(self, source: Source, bytes: Vec<u8>) -> Result<String, NotUtf8> {
         #[cfg(feature = "encoding")]
         if let Some(encoding) = self.encoding {
@@ -95,8 +100,8 @@ impl Decoding {
         }
     }
 
-    /// Decodes what a limit has left of a stream. The limit may have cut a character in two, at either edge, which
-    /// says nothing of the stream: strict text does without the half.
+    /// Decodes the part of a stream that a limit kept. The limit may have cut a character at either edge. That is not
+    /// an error of the stream, so strict text drops the incomplete character.
     pub(crate) fn decode_cut(self, source: Source, bytes: Vec<u8>) -> Result<String, NotUtf8> {
         if !self.strict || !self.is_utf8() {
             return self.decode(source, bytes);
@@ -123,7 +128,7 @@ impl Decoding {
     }
 }
 
-/// Decodes a captured output.
+/// Decodes a captured output of this program.
 pub(crate) fn into_text(
     program: &OsStr,
     decoding: Decoding,
@@ -136,11 +141,11 @@ pub(crate) fn into_text(
     };
     output.try_map(decode).map_err(|bad| {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(program, Doing::Talk("decode the output of"), kind, None)
+        Error::new(program, Operation::Child("decode the output of"), kind, None)
     })
 }
 
-/// Where the first byte stands that the encoding does not have.
+/// Returns the offset of the first byte that is invalid in the encoding.
 #[cfg(feature = "encoding")]
 fn valid_up_to(encoding: &'static encoding_rs::Encoding, bytes: &[u8]) -> usize {
     let mut decoder = encoding.new_decoder_without_bom_handling();
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_half_of_a_character_at_a_cut_is_left_out_of_strict_text() {
+    fn strict_text_drops_an_incomplete_character_at_a_cut() {
         let mut strict = Decoding::default();
         strict.make_strict();
         let cut = |bytes: &[u8]| strict.decode_cut(Source::Stdout, bytes.to_owned());
@@ -189,7 +194,7 @@ mod tests {
 
     #[cfg(feature = "encoding")]
     #[test]
-    fn another_encoding_is_decoded_and_its_errors_are_found() {
+    fn another_encoding_is_decoded_and_its_errors_have_offsets() {
         let mut decoding = Decoding::default();
         decoding.use_encoding(encoding_rs::SHIFT_JIS);
         let decode =

@@ -1,8 +1,8 @@
-//! Starts, stops and ends of processes as spans and events of `tracing`: feature `tracing`. Without it
-//! nothing of this costs anything.
+//! Starts, stops and ends of processes as spans and events of `tracing`: feature `tracing`. Without the feature, none of
+//! this has a cost.
 //!
-//! Each process has a span `process`, from its start until its handle is dropped; the events are inside it.
-//! Arguments and variables are never recorded: they may be secret.
+//! Each process has a span `process`, from its start until its handle is dropped. The events are inside the span.
+//! Arguments and environment variables are never recorded: they may be secret.
 //!
 //! | level | span or event | fields |
 //! |---|---|---|
@@ -37,14 +37,14 @@ mod on {
     use crate::outcome::Outcome;
     use crate::output::Output;
 
-    /// The spans of the processes that one handle or one run is about.
+    /// The spans of the processes of one handle or one run.
     #[derive(Debug, Clone, Default)]
     pub(crate) struct Trace(Vec<Arc<Process>>);
 
     #[derive(Debug)]
     struct Process {
         span: Span,
-        /// The end has been recorded: a child can be waited for again and again.
+        /// True once the end has been recorded: a child can be waited for again and again.
         has_ended: AtomicBool,
     }
 
@@ -79,7 +79,7 @@ mod on {
             self.0.iter().for_each(|process| process.ended(status));
         }
 
-        /// Records the end of a run, and of the processes that it was about.
+        /// Records the end of a run and of its processes.
         pub(crate) fn run_ended(&self, children: &[ChildHandle], output: &Output) {
             for (process, child) in self.0.iter().zip(children) {
                 if let Ok(Some(ended)) = child.try_wait() {
@@ -99,19 +99,19 @@ mod on {
             }
         }
 
-        /// Records the drop of a handle: of one whose process has ended, that end, if nobody has waited for it.
+        /// Records the drop of a handle. If its process has ended and nothing has waited for it, records that end instead.
         pub(crate) fn dropped(&self, child: &ChildHandle) {
             for process in &self.0 {
                 match child.try_wait() {
                     Ok(Some(ended)) => process.ended(ended.status),
                     Ok(None) => debug!(parent: &process.span, "dropped while running"),
-                    // Somebody else has reaped it.
+                    // Other code has reaped it.
                     Err(_) => {}
                 }
             }
         }
 
-        /// Takes the first span out: the one that belongs to the first process.
+        /// Removes the first span, which belongs to the first process, and returns it.
         pub(crate) fn take_first(&mut self) -> Trace {
             Trace(self.0.drain(..self.0.len().min(1)).collect())
         }
@@ -142,7 +142,7 @@ mod off {
     use crate::outcome::Outcome;
     use crate::output::Output;
 
-    /// Nothing. It is cloned and made like the other one, so it is neither `Copy` nor a unit.
+    /// A stand-in that records nothing. Callers clone and create it like the real one, so it is neither `Copy` nor a unit.
     #[derive(Debug, Clone, Default)]
     pub(crate) struct Trace(());
 

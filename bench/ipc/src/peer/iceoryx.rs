@@ -10,10 +10,10 @@ use pipewright::Child;
 use super::Side;
 use crate::Result;
 
-/// How many messages may be on their way.
+/// The most messages in flight.
 const MESSAGES: usize = 16;
-/// Looks before the processor is given to somebody else for a moment.
-const LOOKS: u32 = 512;
+/// Polls between two yields of the processor.
+const POLLS: u32 = 512;
 
 type Service = PortFactory<ipc::Service, [u8], ()>;
 
@@ -47,7 +47,7 @@ pub(super) fn worker(name: &str, size: usize) -> Result<Box<dyn Side>> {
     ports(node, &back, &there, size)
 }
 
-/// From the host to the worker, and back.
+/// Opens the services from the host to the worker, and back.
 fn services(name: &str) -> Result<(Node<ipc::Service>, Service, Service)> {
     set_log_level(LogLevel::Error);
     let node = NodeBuilder::new().create::<ipc::Service>()?;
@@ -88,14 +88,14 @@ impl Side for Ports {
         Ok(())
     }
 
-    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut looks = 0;
+    fn receive(&mut self, with_message: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut polls = 0;
         loop {
             if let Some(sample) = self.subscriber.receive()? {
-                return see(sample.payload());
+                return with_message(sample.payload());
             }
-            looks += 1;
-            match looks % LOOKS {
+            polls += 1;
+            match polls % POLLS {
                 0 => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }

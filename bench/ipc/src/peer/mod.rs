@@ -14,25 +14,25 @@ use crate::cell::{check, pin, stamp, sum_of};
 /// One side of a connection.
 trait Side {
     fn send(&mut self, body: &[u8]) -> Result<()>;
-    /// Shows the next message where the library has it.
-    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+    /// Receives the next message and passes it to the function, in the library's own memory.
+    fn receive(&mut self, with_message: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }
 
-/// What a cell does: `LIBRARY MODE WAY SIZE COUNT`.
+/// The arguments of a cell: `LIBRARY MODE VARIANT SIZE COUNT`.
 struct Cell<'a> {
     library: &'a str,
     mode: &'a str,
-    way: &'a str,
+    variant: &'a str,
     size: usize,
     count: u64,
 }
 
 impl Cell<'_> {
     fn parse(arguments: &[String]) -> Result<Cell<'_>> {
-        let [library, mode, way, size, count] = arguments else {
-            return Err("LIBRARY MODE WAY SIZE COUNT".into());
+        let [library, mode, variant, size, count] = arguments else {
+            return Err("usage: LIBRARY MODE VARIANT SIZE COUNT".into());
         };
-        Ok(Cell { library, mode, way, size: size.parse()?, count: count.parse()? })
+        Ok(Cell { library, mode, variant, size: size.parse()?, count: count.parse()? })
     }
 
     fn warm_up(&self) -> u64 {
@@ -53,7 +53,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
         "iceoryx2" => iceoryx::host(cell.size, start)?,
         "ipc-channel" => servo::bytes_host(start)?,
         "ipc-channel-memory" => servo::memory_host(start)?,
-        other => return Err(format!("no library is called {other}").into()),
+        other => return Err(format!("unknown library {other}").into()),
     };
     let mut body = vec![7; cell.size];
     let mut samples = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
         stamp(&mut body, number);
         side.send(&body)?;
         if cell.mode == "round" {
-            side.receive(&mut |came| check(came, number, cell.size))?;
+            side.receive(&mut |received| check(received, number, cell.size))?;
             samples.push(start.elapsed().as_nanos() as f64);
         }
     }
@@ -70,16 +70,16 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
         let measured = samples.get(cell.warm_up() as usize..).unwrap_or_default();
         println!("{:.1}", median(measured).ok_or("nothing was measured")?);
     }
-    // In the other modes it is the worker that says how long it took.
+    // In the other modes the worker prints the time.
     match worker.wait()?.success() {
         true => Ok(()),
         false => Err("the worker failed".into()),
     }
 }
 
-/// The other side of a cell.
+/// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
-    let [name, arguments @ ..] = arguments else { return Err("NAME CELL...".into()) };
+    let [name, arguments @ ..] = arguments else { return Err("usage: NAME CELL...".into()) };
     let cell = Cell::parse(arguments)?;
     pin(1)?;
     let mut side: Box<dyn Side> = match cell.library {
@@ -90,9 +90,9 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
     let mut own = Vec::with_capacity(cell.size);
     if cell.mode == "round" {
         for _ in 0..cell.count {
-            side.receive(&mut |came| {
+            side.receive(&mut |received| {
                 own.clear();
-                own.extend_from_slice(came);
+                own.extend_from_slice(received);
                 Ok(())
             })?;
             side.send(&own)?;
@@ -105,17 +105,17 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
         if number == cell.warm_up() {
             start = Instant::now();
         }
-        side.receive(&mut |came| match (cell.mode, cell.way) {
+        side.receive(&mut |received| match (cell.mode, cell.variant) {
             ("sum", _) => {
-                sum = sum.wrapping_add(sum_of(came));
+                sum = sum.wrapping_add(sum_of(received));
                 Ok(())
             }
             (_, "copied") => {
                 own.clear();
-                own.extend_from_slice(came);
+                own.extend_from_slice(received);
                 check(&own, number, cell.size)
             }
-            _ => check(came, number, cell.size),
+            _ => check(received, number, cell.size),
         })?;
     }
     if cell.mode == "sum" && sum == 0 {

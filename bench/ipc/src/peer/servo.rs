@@ -51,8 +51,8 @@ impl Side for Bytes {
         Ok(self.0.send(body)?)
     }
 
-    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        see(&self.1.recv()?)
+    fn receive(&mut self, with_message: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        with_message(&self.1.recv()?)
     }
 }
 
@@ -61,7 +61,7 @@ impl Side for Memory {
         Ok(self.0.send(IpcSharedMemory::from_bytes(body))?)
     }
 
-    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        see(&self.1.recv()?)
+    fn receive(&mut self, with_message: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        with_message(&self.1.recv()?)
     }
 }

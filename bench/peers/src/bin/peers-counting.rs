@@ -1,4 +1,4 @@
-//! The same as `peers` with an allocator that counts, which is too slow for the other cases.
+//! `peers` with a counting allocator, which is too slow for the other cases.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
@@ -14,23 +14,23 @@ static COUNTING: Counting = Counting;
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
+        count(layout.size());
         // SAFETY: the caller keeps the rules of the trait.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
+        count(layout.size());
         // SAFETY: the caller keeps the rules of the trait.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        // What it grows by: the rest was counted when it was allocated.
-        note(new_bytes.saturating_sub(layout.size()));
+        // Counts only the growth: the rest was counted when it was allocated.
+        count(new_bytes.saturating_sub(layout.size()));
         // SAFETY: the caller keeps the rules of the trait.
         unsafe { System.realloc(pointer, layout, new_bytes) }
     }
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-fn note(bytes: usize) {
+fn count(bytes: usize) {
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
 }

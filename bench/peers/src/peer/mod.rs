@@ -1,4 +1,4 @@
-//! The peers by their names.
+//! The peers, by name.
 
 mod with_duct;
 mod with_pipewright;
@@ -13,10 +13,10 @@ use std::io::{self, Read};
 use crate::request::{ChildCommand, Operation};
 use crate::{Result, Work};
 
-/// The buffer of those who read a stream.
+/// The size of the buffer for reading a stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// The operation as that peer does it.
+/// Returns the peer's implementation of the operation.
 pub(crate) fn prepare(peer: &str, operation: Operation, child: ChildCommand) -> Result<Work> {
     let work = match peer {
         "std" => Some(with_std::prepare(operation, child)?),
@@ -32,12 +32,12 @@ pub(crate) fn prepare(peer: &str, operation: Operation, child: ChildCommand) -> 
         "pipewright_options_same_thread" => {
             with_pipewright::prepare_with_options(operation, child, false)?
         }
-        _ => return Err(format!("no such peer: {peer}").into()),
+        _ => return Err(format!("unknown peer: {peer}").into()),
     };
-    work.ok_or_else(|| format!("{peer} does not do {operation:?}").into())
+    work.ok_or_else(|| format!("{peer} does not support {operation:?}").into())
 }
 
-/// Reads to the end and tells how much came.
+/// Reads to the end and returns the number of bytes.
 fn count(mut reader: impl Read, buffer: &mut [u8]) -> io::Result<u64> {
     let mut total = 0;
     loop {

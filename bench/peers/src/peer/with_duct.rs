@@ -1,25 +1,25 @@
-//! duct.
+//! The crate duct.
 
 use duct::Expression;
 
 use super::{READ_BYTES, count};
 use crate::Work;
+use crate::outcome::Outcome;
 use crate::request::{ChildCommand, Operation};
-use crate::seen::Seen;
 
 fn expression(child: &ChildCommand) -> Expression {
     duct::cmd(&child.program, &child.arguments)
 }
 
-/// `None` for lines: it leaves them to std's `BufRead`.
+/// Returns `None` for lines, which duct leaves to std's `BufRead`.
 pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work> {
     Some(match operation {
         Operation::Status => {
-            Box::new(move || Ok(Seen::ended(expression(&child).run()?.status.success())))
+            Box::new(move || Ok(Outcome::exited(expression(&child).run()?.status.success())))
         }
         Operation::Capture | Operation::Collect => Box::new(move || {
             let output = expression(&child).stdin_null().stdout_capture().stderr_capture().run()?;
-            Ok(Seen::kept(output.status.success(), output.stdout))
+            Ok(Outcome::kept(output.status.success(), output.stdout))
         }),
         Operation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
@@ -27,7 +27,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 let reader = expression(&child).reader()?;
                 let bytes = count(&reader, &mut buffer)?;
                 let success = reader.try_wait()?.is_some_and(|output| output.status.success());
-                Ok(Seen::counted(success, bytes))
+                Ok(Outcome::counted(success, bytes))
             })
         }
         Operation::Pipe => {
@@ -38,7 +38,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 let pipeline = expressions.reduce(|left, right| left.pipe(right));
                 let pipeline = pipeline.ok_or("no stages")?.stdin_null();
                 let output = pipeline.stdout_capture().stderr_capture().run()?;
-                Seen::told(output.status.success(), &output.stdout)
+                Outcome::from_printed_count(output.status.success(), &output.stdout)
             })
         }
         Operation::TextLines | Operation::WatchedLine | Operation::Many { .. } => return None,

@@ -1,11 +1,11 @@
-//! pipewright's verbs for tasks, on a current-thread runtime.
+//! The async verbs of the crate pipewright, on a current-thread runtime.
 
 use pipewright::run_all;
 
 use super::with_pipewright::command;
 use super::with_tokio::runtime;
+use crate::outcome::Outcome;
 use crate::request::{ChildCommand, Operation};
-use crate::seen::Seen;
 use crate::{Result, Work};
 
 pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Option<Work>> {
@@ -13,26 +13,26 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Optio
     Ok(Some(match operation {
         Operation::Status => Box::new(move || {
             let exit = runtime.block_on(command(&child).status_async())?;
-            Ok(Seen::ended(exit.success()))
+            Ok(Outcome::exited(exit.success()))
         }),
         Operation::Capture => Box::new(move || {
             let capture = runtime.block_on(command(&child).capture_async())?;
-            Ok(Seen::kept(capture.status.success(), capture.stdout.into_bytes()))
+            Ok(Outcome::kept(capture.status.success(), capture.stdout.into_bytes()))
         }),
         Operation::Collect => Box::new(move || {
             let output = runtime.block_on(command(&child).output_async())?;
-            Ok(Seen::kept(output.status.success(), output.stdout))
+            Ok(Outcome::kept(output.status.success(), output.stdout))
         }),
         Operation::Many { children, at_once } => Box::new(move || {
             runtime.block_on(async {
                 let commands = (0..children).map(|_| command(&child));
                 let mut ends = run_all(commands).concurrency(at_once).as_they_end_async();
-                let mut seen = Seen::counted(true, 0);
+                let mut outcome = Outcome::counted(true, 0);
                 while let Some((_, capture)) = ends.next().await {
                     let capture = capture?;
-                    seen.add(capture.success(), capture.stdout.len());
+                    outcome.add(capture.success(), capture.stdout.len());
                 }
-                Ok(seen)
+                Ok(outcome)
             })
         }),
         _ => return Ok(None),

@@ -1,4 +1,4 @@
-//! The standard library: what everybody is compared to.
+//! The standard library, with which all others are compared.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use super::{READ_BYTES, count};
+use crate::outcome::Outcome;
 use crate::request::{ChildCommand, Operation};
-use crate::seen::Seen;
 use crate::{Result, Work};
 
 fn command(child: &ChildCommand) -> Command {
@@ -21,10 +21,12 @@ fn command(child: &ChildCommand) -> Command {
 
 pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
     Ok(match operation {
-        Operation::Status => Box::new(move || Ok(Seen::ended(command(&child).status()?.success()))),
+        Operation::Status => {
+            Box::new(move || Ok(Outcome::exited(command(&child).status()?.success())))
+        }
         Operation::Capture | Operation::Collect => Box::new(move || {
             let output = command(&child).output()?;
-            Ok(Seen::kept(output.status.success(), output.stdout))
+            Ok(Outcome::kept(output.status.success(), output.stdout))
         }),
         Operation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
@@ -32,14 +34,14 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
                 let mut running = command(&child).stdout(Stdio::piped()).spawn()?;
                 let stdout = running.stdout.take().ok_or("stdout is not piped")?;
                 let bytes = count(stdout, &mut buffer)?;
-                Ok(Seen::counted(running.wait()?.success(), bytes))
+                Ok(Outcome::counted(running.wait()?.success(), bytes))
             })
         }
         Operation::Pipe => {
             let script = script(&child);
             Box::new(move || {
                 let output = Command::new("/bin/sh").args(["-c", &script]).output()?;
-                Seen::told(output.status.success(), &output.stdout)
+                Outcome::from_printed_count(output.status.success(), &output.stdout)
             })
         }
         Operation::TextLines => Box::new(move || {
@@ -48,18 +50,18 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             for line in lines {
                 bytes += line?.len() as u64 + 1;
             }
-            Ok(Seen::counted(running.wait()?.success(), bytes))
+            Ok(Outcome::counted(running.wait()?.success(), bytes))
         }),
         Operation::WatchedLine => {
             let (_running, mut lines) = start_lines(&child)?;
-            Box::new(move || Seen::stamp(&lines.next().ok_or("the lines have ended")??))
+            Box::new(move || Outcome::from_timestamp(&lines.next().ok_or("the lines have ended")??))
         }
         Operation::Many { children, at_once } => Box::new(move || many(&child, children, at_once)),
     })
 }
 
-/// With a thread for each that runs.
-fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Seen> {
+/// Runs many children with a thread for each running child.
+fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Outcome> {
     let (next, success, bytes) = (AtomicUsize::new(0), AtomicBool::new(true), AtomicU64::new(0));
     let run = || {
         while next.fetch_add(1, Ordering::Relaxed) < children {
@@ -75,7 +77,7 @@ fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Seen> {
             thread.join().map_err(|_| "a thread panicked")?.map_err(Box::<dyn Error>::from)
         })
     })?;
-    Ok(Seen::counted(success.into_inner(), bytes.into_inner()))
+    Ok(Outcome::counted(success.into_inner(), bytes.into_inner()))
 }
 
 fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
@@ -84,7 +86,7 @@ fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdo
     Ok((running, BufReader::new(stdout).lines()))
 }
 
-/// A pipeline for a shell: how it is made where there is nothing else.
+/// Returns a pipeline as a shell script, because std has no pipelines.
 fn script(child: &ChildCommand) -> String {
     let quoted = |words: &Vec<OsString>| {
         let words = words.iter().map(|word| format!("'{}'", word.to_string_lossy()));
@@ -93,7 +95,7 @@ fn script(child: &ChildCommand) -> String {
     child.stages().iter().map(quoted).collect::<Vec<_>>().join(" | ")
 }
 
-/// With a hook that does nothing: whoever needs one has std fork instead of calling `posix_spawn`.
+/// Starts the child with an empty hook: with any hook, std forks instead of calling `posix_spawn`.
 pub(super) fn prepare_with_pre_exec(operation: Operation, child: ChildCommand) -> Option<Work> {
     if operation != Operation::Status {
         return None;
@@ -102,6 +104,6 @@ pub(super) fn prepare_with_pre_exec(operation: Operation, child: ChildCommand) -
         let mut command = command(&child);
         // SAFETY: the hook does nothing.
         unsafe { command.pre_exec(|| Ok(())) };
-        Ok(Seen::ended(command.status()?.success()))
+        Ok(Outcome::exited(command.status()?.success()))
     }))
 }

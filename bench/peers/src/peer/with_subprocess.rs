@@ -1,27 +1,27 @@
-//! subprocess.
+//! The crate subprocess.
 
 use subprocess::{Exec, Pipeline, Redirection};
 
 use super::{READ_BYTES, count};
 use crate::Work;
+use crate::outcome::Outcome;
 use crate::request::{ChildCommand, Operation};
-use crate::seen::Seen;
 
 fn exec(child: &ChildCommand) -> Exec {
     Exec::cmd(&child.program).args(&child.arguments)
 }
 
-/// `None` for lines: it leaves them to std's `BufRead`.
+/// Returns `None` for lines, which subprocess leaves to std's `BufRead`.
 pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work> {
     Some(match operation {
-        Operation::Status => Box::new(move || Ok(Seen::ended(exec(&child).join()?.success()))),
+        Operation::Status => Box::new(move || Ok(Outcome::exited(exec(&child).join()?.success()))),
         Operation::Capture | Operation::Collect => Box::new(move || {
             let capture = exec(&child)
                 .stdin(Redirection::Null)
                 .stdout(Redirection::Pipe)
                 .stderr(Redirection::Pipe)
                 .capture()?;
-            Ok(Seen::kept(capture.success(), capture.stdout))
+            Ok(Outcome::kept(capture.success(), capture.stdout))
         }),
         Operation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
@@ -29,7 +29,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 let mut job = exec(&child).stdout(Redirection::Pipe).start()?;
                 let stdout = job.stdout.take().ok_or("stdout is not piped")?;
                 let bytes = count(stdout, &mut buffer)?;
-                Ok(Seen::counted(job.wait()?.success(), bytes))
+                Ok(Outcome::counted(job.wait()?.success(), bytes))
             })
         }
         Operation::Pipe => {
@@ -39,7 +39,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 let execs = execs.map(|(program, rest)| Exec::cmd(program).args(rest));
                 let pipeline: Pipeline = execs.collect();
                 let capture = pipeline.stdin(Redirection::Null).capture()?;
-                Seen::told(capture.success(), &capture.stdout)
+                Outcome::from_printed_count(capture.success(), &capture.stdout)
             })
         }
         Operation::TextLines | Operation::WatchedLine | Operation::Many { .. } => return None,

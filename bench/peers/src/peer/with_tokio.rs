@@ -1,4 +1,4 @@
-//! tokio on a current-thread runtime, which is made before anything is measured.
+//! The crate tokio on a current-thread runtime, which exists before the first measurement.
 
 use std::process::{Output, Stdio};
 
@@ -8,8 +8,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::READ_BYTES;
+use crate::outcome::Outcome;
 use crate::request::{ChildCommand, Operation};
-use crate::seen::Seen;
 use crate::{Result, Work};
 
 pub(super) fn runtime() -> Result<Runtime> {
@@ -27,11 +27,11 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
     Ok(match operation {
         Operation::Status => Box::new(move || {
             let status = runtime.block_on(async { command(&child).status().await })?;
-            Ok(Seen::ended(status.success()))
+            Ok(Outcome::exited(status.success()))
         }),
         Operation::Capture | Operation::Collect => Box::new(move || {
             let output = runtime.block_on(async { command(&child).output().await })?;
-            Ok(Seen::kept(output.status.success(), output.stdout))
+            Ok(Outcome::kept(output.status.success(), output.stdout))
         }),
         Operation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
@@ -45,7 +45,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
                 while let Some(line) = lines.next_line().await? {
                     bytes += line.len() as u64 + 1;
                 }
-                Ok(Seen::counted(running.wait().await?.success(), bytes))
+                Ok(Outcome::counted(running.wait().await?.success(), bytes))
             })
         }),
         Operation::WatchedLine => {
@@ -53,7 +53,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             Box::new(move || {
                 let _running = &running;
                 let line = runtime.block_on(lines.next_line())?;
-                Seen::stamp(&line.ok_or("the lines have ended")?)
+                Outcome::from_timestamp(&line.ok_or("the lines have ended")?)
             })
         }
         Operation::Many { children, at_once } => {
@@ -62,7 +62,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
     })
 }
 
-/// On as many threads as there are processors.
+/// Runs many children on a runtime with one thread per processor.
 pub(super) fn prepare_multi_thread(
     operation: Operation,
     child: ChildCommand,
@@ -74,22 +74,22 @@ pub(super) fn prepare_multi_thread(
     Ok(Some(Box::new(move || runtime.block_on(many(&child, children, at_once)))))
 }
 
-async fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Seen> {
+async fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Outcome> {
     let mut tasks = JoinSet::new();
-    let mut seen = Seen::counted(true, 0);
+    let mut outcome = Outcome::counted(true, 0);
     for started in 0..children + at_once {
         if started >= at_once
             && let Some(output) = tasks.join_next().await
         {
             let output: Output = output??;
-            seen.add(output.status.success(), output.stdout.len());
+            outcome.add(output.status.success(), output.stdout.len());
         }
         if started < children {
             let mut command = command(child);
             tasks.spawn(async move { command.output().await });
         }
     }
-    Ok(seen)
+    Ok(outcome)
 }
 
 fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
@@ -98,7 +98,7 @@ fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdo
     Ok((running, BufReader::new(stdout).lines()))
 }
 
-async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Seen> {
+async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Outcome> {
     let mut running = command(child).stdout(Stdio::piped()).spawn()?;
     let mut stdout = running.stdout.take().ok_or("stdout is not piped")?;
     let mut bytes = 0;
@@ -108,5 +108,5 @@ async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Seen> {
             count => bytes += count as u64,
         }
     }
-    Ok(Seen::counted(running.wait().await?.success(), bytes))
+    Ok(Outcome::counted(running.wait().await?.success(), bytes))
 }

@@ -100,8 +100,8 @@ struct CommonOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 --topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
-The ones left out are then threads, pipe, default and other. Without any of them the preset
-decides what to measure.
+Omitted ones then default to threads, pipe, default and other. Without any of them, the preset
+selects the measurements.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
@@ -238,9 +238,9 @@ struct DiskOptions {
 }
 
 const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
-    (PipesPreset::Quick, "The common ways at a dozen sizes: less than half a minute"),
+    (PipesPreset::Quick, "Common combinations at a dozen sizes: less than half a minute"),
     (PipesPreset::Ibm2001, "Sizes of IBM's article of 2001, with one thread and with two"),
-    (PipesPreset::Full, "Every way at every power of two, five times: about seven minutes"),
+    (PipesPreset::Full, "Every combination at every power of two, five times: about seven minutes"),
 ];
 
 const DISK_PRESETS: [(DiskPreset, &str); 3] = [

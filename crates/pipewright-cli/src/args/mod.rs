@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Disk(Deferred<DiskOptions>),
     /// List the open handles (file descriptors) that this process inherited
     Handles(HandlesOptions),
-    /// List the system features pipewright uses, and the loss where one is missing
+    /// List the system features that pipewright uses, and the effect of missing ones
     Doctor(DoctorOptions),
     /// Print a shell completion script
     #[command(after_help = "\

@@ -1,4 +1,4 @@
-//! `bench`: what it measures is there, whole and as data; how fast anything is is nobody's business here.
+//! `bench`: its measurements are complete, as text and as data. No test here judges speed.
 
 use std::fs;
 use std::process::Output;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{err, out, pipewright};
 
-/// So little that a cell takes a moment.
+/// Options for cells that take a moment.
 pub(super) const TINY: [&str; 5] = ["--quiet", "--time", "1ms", "--seed", "7"];
 
 pub(super) fn bench(args: &[&str]) -> Output {
@@ -35,7 +35,7 @@ fn cells(report: &Value) -> Vec<&Value> {
     cells
 }
 
-/// Those that have no figure because this system has no such thing.
+/// Returns true, and reports it, if a cell has no figure because this system lacks the facility.
 fn is_left_out(cell: &Value) -> bool {
     let why = cell["skipped"].as_str();
     if let Some(why) = why {
@@ -52,7 +52,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
     let other = other.to_str().unwrap();
     let missing = dir.path().join("missing").join("file");
     let missing = missing.to_str().unwrap();
-    for (args, said) in [
+    for (args, stderr) in [
         (&["pipes", "--blocks", "0"][..], "a block has at least one byte"),
         (&["pipes", "--blocks", "1G"], "at most 256 MiB"),
         (&["pipes", "--blocks", "many"], "\"many\" is not a size"),
@@ -70,7 +70,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
     ] {
         let output = bench(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}", err(&output));
-        assert!(err(&output).contains(said), "{args:?}: {}", err(&output));
+        assert!(err(&output).contains(stderr), "{args:?}: {}", err(&output));
         assert_eq!(err(&output).lines().count(), 1, "{args:?}: {}", err(&output));
         assert_eq!(out(&output), "", "{args:?}");
     }
@@ -78,7 +78,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
 }
 
 #[test]
-fn every_way_of_a_pipe_is_measured_and_what_goes_in_comes_out() {
+fn every_pipe_variant_is_measured_and_loses_no_byte() {
     let topologies = "thread,threads,processes,library";
     let report = json(&bench(&[
         "pipes",
@@ -104,7 +104,7 @@ fn every_way_of_a_pipe_is_measured_and_what_goes_in_comes_out() {
     assert!(!report["machine"]["system"].as_str().unwrap().is_empty());
     assert_eq!(report["machine"]["yardstick_bytes_per_second"].as_array().unwrap().len(), 2);
     let cells = cells(&report);
-    // The library has its own pipe, and so one way; the others have three.
+    // The library creates its own pipe, and so has one variant; the others have three.
     assert_eq!(cells.len(), (3 * 3 + 1) * 3);
     let mut measured = 0;
     for cell in cells {
@@ -123,7 +123,7 @@ fn every_way_of_a_pipe_is_measured_and_what_goes_in_comes_out() {
 }
 
 #[test]
-fn the_quick_preset_has_a_figure_for_whatever_this_system_has() {
+fn the_quick_preset_measures_all_that_this_system_supports() {
     let report = json(&bench(&["pipes", "--preset", "quick", "--series", "1", "--json"]));
     assert_eq!((&report["preset"], &report["complete"]), (&"quick".into(), &true.into()));
     assert!(cfg!(windows) || report["machine"]["imitation"] == false, "{report}");
@@ -173,7 +173,7 @@ fn one_report_in_every_shape_and_compared_with_itself() {
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let output = bench(&all);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    // And shown as well; on what is no terminal without colours.
+    // It is also printed; without colours, as the output is not a terminal.
     assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
     assert!(!out(&output).contains('\x1b'));
     let text = |name: &str| fs::read_to_string(path(name)).unwrap();
@@ -207,11 +207,11 @@ fn spawn_and_capture_have_all_of_their_cases() {
         let cells = cells(&report);
         assert!(cells.len() >= least, "{report}");
         for cell in cells {
-            // Limits, groups and trees are not everywhere.
+            // Not every system has limits, groups and trees.
             if !is_left_out(cell) {
                 assert_eq!(cell["samples"].as_array().unwrap().len(), 1, "{cell}");
                 assert!(cell["median"].as_f64().unwrap() > 0.0, "{cell}");
-                // Each of these is a start or more, and goes beside bare ones.
+                // Each of these is one start or more, measured beside bare starts.
                 assert_eq!(cell["in_bare_starts"].as_array().unwrap().len(), 1, "{cell}");
             }
         }
@@ -261,7 +261,7 @@ fn a_file_is_read_and_written_and_nothing_is_left_of_it() {
         "--json",
     ]));
     let cells = cells(&report);
-    // Reads in three ways, writes in four, and depths with threads and what else there is.
+    // Three kinds of reads, four of writes, and depths with threads and every other backend.
     assert!(cells.len() >= 3 * 2 + 4 * 2 + 2, "{report}");
     let cached = &report["charts"][0]["curves"][0];
     assert_eq!(cached["name"], "through the cache");
@@ -281,22 +281,22 @@ fn a_file_is_read_and_written_and_nothing_is_left_of_it() {
 }
 
 #[test]
-fn where_no_file_can_be_made_it_says_so() {
+fn bench_disk_reports_that_it_cannot_create_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let output = bench(&["disk", missing.to_str().unwrap(), "--series", "1"]);
     assert_eq!(output.status.code(), Some(125));
-    let said = err(&output);
+    let stderr = err(&output);
     assert!(
-        said.starts_with("pipewright: nothing was measured: cannot create a file of"),
-        "{said}"
+        stderr.starts_with("pipewright: nothing was measured: cannot create a file of"),
+        "{stderr}"
     );
-    assert!(said.contains("missing"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(stderr.contains("missing"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 #[test]
-fn a_child_that_is_told_nonsense_says_so_and_fails() {
+fn a_benchmark_child_with_bad_arguments_fails_with_one_line() {
     for args in [&["__bench-peer"][..], &["__bench-peer", "write", "x", "-", "true"]] {
         let output = pipewright(args).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{args:?}");
@@ -306,7 +306,7 @@ fn a_child_that_is_told_nonsense_says_so_and_fails() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_leaves_what_was_measured_so_far() {
+fn a_signal_keeps_the_results_so_far() {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
@@ -316,7 +316,7 @@ fn a_signal_leaves_what_was_measured_so_far() {
         ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
     let mut command = pipewright(&args);
     command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
-    // What there is of it. While it is written there may be a part.
+    // Returns the part that exists. The file may be incomplete while it is written.
     let saved = || {
         let text = fs::read_to_string(&path).unwrap_or_default();
         serde_json::from_str::<Value>(&text).ok()
@@ -328,14 +328,14 @@ fn a_signal_leaves_what_was_measured_so_far() {
         assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
     let report = saved().unwrap();
     assert_eq!(report["complete"], false);
     assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
     assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
-    // And shown.
+    // It is also printed.
     assert!(out(&output).contains("interrupted"), "{}", out(&output));
 }

@@ -1,4 +1,4 @@
-//! `bench` where threads cannot be pinned: on one processor, and where a filter refuses the call.
+//! `bench` if threads cannot be pinned: on one processor, and below a filter that refuses the call.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::bench::TINY;
 use super::{err, out, pipewright};
 
-/// Has the call of this process and its children refused, and becomes what it is told to.
+/// A script that makes the kernel refuse the call to it and its children, and then executes the given program.
 const REFUSE: &str = "
 import ctypes, os, struct, sys
 number = {'x86_64': 203, 'aarch64': 122, 'riscv64': 122}[os.uname().machine]
@@ -23,7 +23,7 @@ if library.prctl(22, 2, ctypes.byref(filter), 0, 0) != 0: sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])
 ";
 
-/// `bench` below that; `None`: it is not there, which is said.
+/// Returns the output of `bench`, started by that program; `None`, with a report, if the program cannot do that here.
 fn below(program: &str, words: &[&str], args: &[&str]) -> Option<Output> {
     let mut command = Command::new(program);
     command.args(words).arg(pipewright(&[]).get_program()).arg("bench").args(args).args(TINY);
@@ -62,7 +62,7 @@ fn warning<'a>(report: &'a Value, kind: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {kind}: {warnings:?}"))["message"].as_str().unwrap()
 }
 
-/// Of the first cell of each curve: how it is pinned, and whether it was measured.
+/// Returns the pinning of each curve's first cell, and true if that cell was measured.
 fn pins(report: &Value) -> Vec<(&str, bool)> {
     let charts = report["charts"].as_array().unwrap();
     let curves = charts.iter().flat_map(|chart| chart["curves"].as_array().unwrap());
@@ -79,33 +79,36 @@ fn is_refused(output: &Output, words: &str) {
 }
 
 #[test]
-fn one_processor_is_said_and_measured() {
+fn one_processor_is_reported_and_measured() {
     let Some(output) = on_one_processor(&[&PIPES[..], &["--json"]].concat()) else { return };
-    let said = report(&output);
-    assert_eq!(said["machine"]["processors"], 1);
-    assert!(warning(&said, "one_processor").contains("take turns"));
-    assert_eq!(pins(&said), [("none", true); 2]);
-    // What was asked for and cannot be had: alone it is an error, beside others it is left out.
+    let measured = report(&output);
+    assert_eq!(measured["machine"]["processors"], 1);
+    assert!(warning(&measured, "one_processor").contains("take turns"));
+    assert_eq!(pins(&measured), [("none", true); 2]);
+    // A requested series that is not possible is an error by itself, and left out beside others.
     let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
     is_refused(&output, "--pin other: only one processor is available");
     let pins_wanted = ["--pin", "other,same", "--json"];
-    let said = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
-    assert_eq!(pins(&said), [("other", false), ("other", false), ("same", true), ("same", true)]);
-    assert!(warning(&said, "skipped").contains("only one processor is available"));
+    let measured = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
+    assert_eq!(
+        pins(&measured),
+        [("other", false), ("other", false), ("same", true), ("same", true)]
+    );
+    assert!(warning(&measured, "skipped").contains("only one processor is available"));
 }
 
 #[test]
-fn a_refusal_is_said_and_it_goes_on() {
+fn a_refused_call_is_reported_and_bench_continues() {
     let Some(output) = refused(&[&PIPES[..], &["--json"]].concat()) else { return };
-    let said = report(&output);
-    assert_eq!(pins(&said), [("none", true); 2]);
-    if said["machine"]["processors"] == 1 {
-        eprintln!("SKIPPED: on one processor nobody asks for another one");
+    let report = report(&output);
+    assert_eq!(pins(&report), [("none", true); 2]);
+    if report["machine"]["processors"] == 1 {
+        eprintln!("SKIPPED: with one processor no other one can be requested");
         return;
     }
-    let words = warning(&said, "not_pinned");
+    let words = warning(&report, "not_pinned");
     assert!(words.contains("not pinned to processors: "), "{words}");
-    for part in [words, said["machine"]["not_pinned"].as_str().unwrap()] {
+    for part in [words, report["machine"]["not_pinned"].as_str().unwrap()] {
         assert!(part.contains("cannot pin a thread to processor "), "{part}");
         assert!(part.contains("Operation not permitted"), "{part}");
     }

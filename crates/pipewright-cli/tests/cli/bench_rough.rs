@@ -1,4 +1,4 @@
-//! `bench`, handled roughly: disks and pipes that are full or gone, and what is left of one that is killed.
+//! `bench` under bad conditions: full or closed disks and pipes, and the results and processes left after a kill.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use super::trees::{MARK, mark, marked};
 use super::{err, out, pipewright};
 
 #[test]
-fn a_disk_without_room_for_the_file_is_said() {
-    // A mount of its own, which is gone with the process.
+fn bench_disk_reports_a_disk_without_room_for_its_file() {
+    // A private mount, which disappears with the process.
     let script = "mount -t tmpfs -o size=1m pipewright /mnt || exit 77; \
                   \"$0\" bench disk /mnt --series 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
     let mut command = Command::new("unshare");
@@ -21,16 +21,16 @@ fn a_disk_without_room_for_the_file_is_said() {
         return;
     }
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
-    let said = err(&output);
-    assert!(said.contains("cannot create a file of 64 MiB in \"/mnt\": "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    // What was written of it is gone.
+    let stderr = err(&output);
+    assert!(stderr.contains("cannot create a file of 64 MiB in \"/mnt\": "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    // The incomplete file was removed.
     let is_left = out(&output).lines().any(|line| line.starts_with(".pipewright-bench"));
     assert!(!is_left, "{}", out(&output));
 }
 
 #[test]
-fn a_disk_that_is_full_takes_nothing_from_the_screen() {
+fn a_full_disk_for_the_report_suppresses_no_output() {
     let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("cannot write \"/dev/full\": "), "{}", err(&output));
@@ -39,7 +39,7 @@ fn a_disk_that_is_full_takes_nothing_from_the_screen() {
 }
 
 #[test]
-fn a_stdout_that_takes_nothing_is_said_and_one_that_is_gone_is_no_failure() {
+fn a_full_stdout_is_an_error_and_a_closed_one_is_not() {
     let args = ["bench", "pipes", "--blocks", "64", "--pin", "none", "--series", "1"];
     for shape in [&[][..], &["--json"]] {
         let mut full = pipewright(&args);
@@ -58,7 +58,7 @@ fn a_stdout_that_takes_nothing_is_said_and_one_that_is_gone_is_no_failure() {
 }
 
 #[test]
-fn nothing_is_left_of_one_that_is_killed() {
+fn a_killed_bench_leaves_no_file_and_no_process() {
     use std::os::unix::process::ExitStatusExt as _;
     let dir = tempfile::tempdir().unwrap();
     for args in [&["disk", "."][..], &["ipc"], &["pipes", "--topology", "processes"]] {
@@ -70,7 +70,7 @@ fn nothing_is_left_of_one_that_is_killed() {
         command.env(MARK, mark(&name));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begin = Instant::now();
-        // From the first series on everything is there that there will be.
+        // Every file and process exists from the first series on.
         while fs::metadata(&saved).map_or(0, |file| file.len()) == 0 {
             assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: nothing is saved");
             std::thread::park_timeout(Duration::from_millis(2));
@@ -79,9 +79,9 @@ fn nothing_is_left_of_one_that_is_killed() {
         assert_eq!(child.wait().unwrap().signal(), Some(9), "{args:?}");
         fs::remove_file(&saved).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{args:?}");
-        // Its children end with it.
+        // Its children exit with it.
         while !marked(&name).is_empty() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: somebody is left");
+            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: a process is left");
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }

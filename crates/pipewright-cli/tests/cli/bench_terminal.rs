@@ -27,7 +27,7 @@ fn nothing_is_wider_than_a_narrow_terminal() {
     }
 }
 
-/// The shared memory that has a name, of whoever.
+/// Returns the names of the tool's shared memory objects, of any process.
 fn named_memory() -> Vec<String> {
     let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -39,9 +39,9 @@ fn saved(path: &Path) -> Option<Value> {
 }
 
 #[test]
-fn ctrl_c_saves_what_there_is_and_leaves_nothing() {
+fn ctrl_c_saves_the_results_and_leaves_nothing() {
     let Some(mut shell) = Shell::start() else { return };
-    // Without cells that take seconds by themselves: the one that is under way is finished.
+    // Leaves out cells that take seconds, because the current one is finished first.
     let all = "all --only ipc-round-trip,disk-depth,spawn,capture-lines";
     for args in ["disk . --blocks 4k", "ipc --blocks 4k", all] {
         let dir = tempfile::tempdir().unwrap();
@@ -53,23 +53,23 @@ fn ctrl_c_saves_what_there_is_and_leaves_nothing() {
             "{MARK}={} TMPDIR=. $PW bench {args} --series 1000 --time 2ms --json report.json\n",
             mark(&name)
         ));
-        // Said from the second cell on.
+        // Printed from the second cell on.
         for _ in 0..3 {
             shell.shows(" s left ");
         }
-        assert!(!marked(&name).is_empty(), "{args}: nobody bears the mark");
+        assert!(!marked(&name).is_empty(), "{args}: no process has the mark");
         shell.types(CTRL_C);
         shell.shows("interrupted: these are the results so far");
         shell.ended_with(130);
         let saved = saved(&report).unwrap();
         assert_eq!(saved["complete"], false);
-        // What was not measured has a median too, which is null.
+        // A cell that was not measured has the median null.
         let charts = saved["charts"].to_string().replace("\"median\":null", "");
         assert!(charts.contains("\"median\":"), "{args}: {saved}");
         let left: Vec<_> = fs::read_dir(&dir).unwrap().flatten().map(|it| it.file_name()).collect();
         assert_eq!(left, ["report.json"], "{args}");
         let begin = Instant::now();
-        // Others may make such memory, and take it away, while we look.
+        // Other processes may create and remove such memory meanwhile.
         let is_new = |name: &String| !before.contains(name);
         while !marked(&name).is_empty() || named_memory().iter().any(is_new) {
             assert!(begin.elapsed() < Duration::from_secs(60), "{args}: something is left");

@@ -1,4 +1,4 @@
-//! Completions, as the shells themselves complete: signals, and the command after the options.
+//! Completions in the shells themselves: signals, and the command after the options.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::process::Command;
 use super::terminal::Shell;
 use super::{out, pipewright};
 
-/// A program that no machine has, in a folder of its own, which tells how it was called.
+/// The name of a program that no machine has. It prints its arguments.
 const PROGRAM: &str = "pw-sample-program";
 
 fn folder() -> tempfile::TempDir {
@@ -33,10 +33,10 @@ fn has(shell: &str) -> bool {
     is_there
 }
 
-/// Types lines with TAB in them, and looks at what the completed line does.
-fn completes_what_is_typed(shell: &mut Shell) {
-    for (typed, said) in [
-        // Not complete, this is no signal.
+/// Types lines with TAB in them, and checks the effect of the completed line.
+fn check_completions(shell: &mut Shell) {
+    for (typed, output) in [
+        // Without the completion this is not a signal.
         ("pipewright run --stop-sig\tTER\t -- pw-samp\tone two\n", "called with <one two>"),
         ("pipewright run --timeout 60s pw-samp\tthree\n", "called with <three>"),
         ("pipewright pipe -- echo hi '|' pw-samp\tfour\n", "called with <four>"),
@@ -47,7 +47,7 @@ fn completes_what_is_typed(shell: &mut Shell) {
         ("pipewright han\t--js\t\n", "pipewright.handles/1"),
     ] {
         shell.types(typed);
-        shell.shows(said);
+        shell.shows(output);
     }
 }
 
@@ -62,7 +62,7 @@ fn bash_completes_signals_and_the_command_after_the_options() {
     let path = folder.path().display();
     shell.types(&format!("cd {path}; PATH={path}:$PATH; source ./bash; echo rea''dy\n"));
     shell.shows("ready");
-    completes_what_is_typed(&mut shell);
+    check_completions(&mut shell);
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn zsh_completes_signals_and_the_command_after_the_options() {
     let load = format!("cd {path}; path=({path} $path); autoload -U compinit; compinit -u -D");
     shell.types(&format!("{load}; source ./zsh; echo rea''dy\n"));
     shell.shows("ready");
-    completes_what_is_typed(&mut shell);
+    check_completions(&mut shell);
 }
 
-/// Returns what a function of the script of bash offers for words, the last of which is at the cursor.
+/// Returns the completions that the bash script offers for words, of which the last is at the cursor.
 fn bash_offers(script: &Path, before: &str, words: &[&str]) -> Vec<String> {
     let driver = format!(
         r#"{before}
@@ -120,7 +120,7 @@ fn bash_tells_options_from_the_command() {
         assert_eq!(offers(words), program, "{words:?}");
     }
     for words in [
-        // An option of the command, a value, and files: not for us.
+        // An option of the command, a value, and files: the tool completes none of these.
         &["run", "--", "ls", "--kill-g"][..],
         &["run", "--timeout", "pw-samp"],
         &["pipe", "--", "cat", "'>'", "pw-samp"],

@@ -17,13 +17,13 @@ fn the_output_is_a_summary_and_each_test_in_words() {
     let output =
         pipewright(&["disk", &name, "--requests", "30", "--block", "16k"]).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
-    let said = out(&output);
-    let first = said.lines().next().unwrap();
+    let text = out(&output);
+    let first = text.lines().next().unwrap();
     assert!(first.starts_with(&format!("{name}: ")) && first.ends_with('.'), "{first}");
-    assert_eq!(said.matches("\nTest ").count(), 4, "{said}");
-    assert!(said.contains("30 requests issued and completed in "), "{said}");
-    assert!(said.contains("Operations completed "), "{said}");
-    assert!(said.contains("SYNCHRONOUS, AS REQUESTED"), "{said}");
+    assert_eq!(text.matches("\nTest ").count(), 4, "{text}");
+    assert!(text.contains("30 requests issued and completed in "), "{text}");
+    assert!(text.contains("Operations completed "), "{text}");
+    assert!(text.contains("SYNCHRONOUS, AS REQUESTED"), "{text}");
 
     let only = ["disk", &name, "--requests", "30", "--block", "16k", "--sync", "--unbuffered"];
     let output = pipewright(&only).output().unwrap();
@@ -85,8 +85,8 @@ fn the_json_has_every_documented_field() {
     );
     let classes = measured["classes"].as_object().unwrap();
     assert_eq!(classes.len(), 6);
-    let told: u64 = classes.values().map(|count| count.as_u64().unwrap()).sum();
-    assert!(told <= 20);
+    let classified: u64 = classes.values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(classified <= 20);
     let reasons = tests.iter().filter_map(|test| test["reasons"].as_array()).flatten();
     for reason in reasons {
         assert_eq!(

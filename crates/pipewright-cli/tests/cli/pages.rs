@@ -62,7 +62,7 @@ fn man_pages_and_completions_are_made() {
     }
 }
 
-/// `ci/pages.sh` has mandoc look at them as well.
+/// Checks the pages; `ci/pages.sh` also checks them with mandoc.
 #[test]
 fn man_pages_have_the_sections_that_readers_look_for() {
     let page = |command: &str| {

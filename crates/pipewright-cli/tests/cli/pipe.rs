@@ -30,10 +30,10 @@ fn commands_are_joined_and_files_are_opened() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (input, output) = (path("in"), path("out"));
     fs::write(&input, "b\na\nb\n").unwrap();
-    let said = pipe(&[], &["<", &input, "sort", "|", "uniq", "-c", "|", "tr", "-d", " "]);
-    assert_eq!((out(&said), err(&said), said.status.code()), ("1a\n2b\n", "", Some(0)));
-    let said = pipe(&[], &["<", &input, "cat", "|", "head", "-n", "1", ">", &output]);
-    assert_eq!((out(&said), said.status.code()), ("", Some(0)));
+    let result = pipe(&[], &["<", &input, "sort", "|", "uniq", "-c", "|", "tr", "-d", " "]);
+    assert_eq!((out(&result), err(&result), result.status.code()), ("1a\n2b\n", "", Some(0)));
+    let result = pipe(&[], &["<", &input, "cat", "|", "head", "-n", "1", ">", &output]);
+    assert_eq!((out(&result), result.status.code()), ("", Some(0)));
     assert!(pipe(&[], &["echo", "more", "|", "cat", ">>", &output]).status.success());
     assert_eq!(fs::read_to_string(&output).unwrap(), "b\nmore\n");
     assert_eq!(out(&pipe(&[], &["echo", r"\|", r"\>", r"\>>", "|", "cat"])), "| > >>\n");
@@ -70,7 +70,7 @@ fn exit_codes_are_those_of_the_pipeline() {
 
 #[test]
 fn wrong_usage_is_125_and_one_line() {
-    for (words, said) in [
+    for (words, message) in [
         (&["cat", "|"][..], "stage 2 of 2 has no command"),
         (&["|", "cat"], "stage 1 of 2 has no command"),
         (&["a", "|", "|", "b"], "stage 2 of 3 has no command"),
@@ -82,7 +82,7 @@ fn wrong_usage_is_125_and_one_line() {
         let output = pipe(&[], words);
         assert_eq!(output.status.code(), Some(125), "{words:?}");
         assert!(err(&output).starts_with("pipewright: "), "{words:?}: {}", err(&output));
-        assert!(err(&output).contains(said), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(message), "{words:?}: {}", err(&output));
         assert_eq!(err(&output).lines().count(), 1, "{words:?}: {}", err(&output));
     }
     assert_eq!(pipewright(&["pipe"]).output().unwrap().status.code(), Some(125));
@@ -95,8 +95,8 @@ fn timeouts_and_limits_stop_every_stage() {
     let output = pipe(&["--timeout", "300ms"], &words);
     assert!(start.elapsed().as_millis() >= 300);
     assert_eq!(output.status.code(), Some(124));
-    let (first, said) = err(&output).split_once('\n').unwrap();
-    assert_eq!(said, "pipewright: \"sh | sh\" timed out after 300ms\n");
+    let (first, message) = err(&output).split_once('\n').unwrap();
+    assert_eq!(message, "pipewright: \"sh | sh\" timed out after 300ms\n");
     assert!(!is_running(first) && !is_running(out(&output)), "{output:?}");
     let output = pipe(&["--idle-timeout", "200ms"], &["sh", "-c", "echo hi; sleep 60", "|", "cat"]);
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));

@@ -111,7 +111,7 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
             return;
         }
         kill(ours[index]);
-        until("nobody is left", || marked("kill-one").is_empty());
+        until("no process is left", || marked("kill-one").is_empty());
         child.wait().unwrap();
         index += 1;
     }
@@ -122,13 +122,13 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
 fn no_descendant_survives_a_timeout_or_the_end_of_the_command() {
     let mut child = started_tree("timeout", &["--timeout", "300ms", "--quiet"]);
     assert_eq!(child.wait().unwrap().code(), Some(124));
-    until("nobody is left", || marked("timeout").is_empty());
+    until("no process is left", || marked("timeout").is_empty());
 
     let script =
         format!("export {MARK}={}; (setsid sleep 300 &) ; setsid sleep 300 & exit 5", mark("end"));
     let output = run_sh(&["--report", "-"], &format!("exec > /dev/null; {script}"));
     assert_eq!(output.status.code(), Some(5));
-    until("nobody is left", || marked("end").is_empty());
+    until("no process is left", || marked("end").is_empty());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     if report["containment"] != "group" {
         assert_eq!(report["leftovers_killed"], 2, "{report}");
@@ -184,5 +184,5 @@ fn a_pipeline_is_contained() {
     ]);
     let status = command.env(MARK, mark("pipeline")).stderr(Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(124));
-    until("nobody is left", || marked("pipeline").is_empty());
+    until("no process is left", || marked("pipeline").is_empty());
 }

@@ -79,7 +79,7 @@ fn the_command_ends_with_the_tool() {
     assert!(!is_free(), "it has the file open");
     tool.kill().unwrap();
     tool.wait().unwrap();
-    until("nobody has the file open", &is_free);
+    until("no process has the file open", &is_free);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use pipewright::ExitStatus;
+use pipewright_os::base::error::OneLine;
 
-use crate::peer_text::{OneLine, summary};
+use crate::peer_text::summary;
 pub use kind::{ErrorKind, Peer, Side};
 
 /// An error of a channel or a pool.
@@ -107,6 +108,16 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Returns the kind of the `io::Error` that this error is converted to.
+    fn io_kind(&self) -> io::ErrorKind {
+        match self.kind() {
+            _ if self.is_timeout() => io::ErrorKind::TimedOut,
+            _ if self.is_disconnect() => io::ErrorKind::BrokenPipe,
+            ErrorKind::Protocol { .. } | ErrorKind::Codec => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        }
+    }
 }
 
 impl From<io::Error> for Error {
@@ -156,7 +167,10 @@ impl fmt::Display for Error {
             (ErrorKind::Cancelled, _) => f.write_str("cancelled"),
             (ErrorKind::Refused { by, field, host, worker }, _) => write!(
                 f,
-                "the {by} refused the connection: {field} differs (host {host:?}, worker {worker:?})"
+                "the {by} refused the connection: {} differs (host \"{}\", worker \"{}\")",
+                OneLine(field),
+                OneLine(host),
+                OneLine(worker)
             ),
             (ErrorKind::Protocol { what }, _) => {
                 write!(f, "the other side violated the protocol: {what}")
@@ -221,34 +235,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("message", &format_args!("{self}"))
-            .field("kind", &self.0.kind)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source.as_ref() as _)
-    }
-}
-
-impl From<Error> for io::Error {
-    /// Wraps the whole error.
-    fn from(error: Error) -> io::Error {
-        let kind = match error.kind() {
-            _ if error.is_timeout() => io::ErrorKind::TimedOut,
-            _ if error.is_disconnect() => io::ErrorKind::BrokenPipe,
-            ErrorKind::Protocol { .. } | ErrorKind::Codec => io::ErrorKind::InvalidData,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}
+pipewright_os::impl_error!(Error);
 
 #[cfg(test)]
 mod tests {
@@ -257,7 +244,7 @@ mod tests {
     #[test]
     fn text_of_other_processes_is_one_line_without_control_characters() {
         let said = "\u{1b}[31mno\tdisk\r\nat all\n".to_owned();
-        let words = r"\u{1b}[31mno disk\r\nat all";
+        let words = r"\u{1b}[31mno\tdisk\r\nat all";
         let failed = Error::failed(said.as_bytes());
         assert_eq!(failed.to_string(), format!("the worker failed: {words}"));
         // The error keeps the whole text.
@@ -274,5 +261,20 @@ mod tests {
         // The line is bounded.
         let long = Error::failed("x".repeat(10_000).as_bytes()).to_string();
         assert_eq!(long, format!("the worker failed: {}...", "x".repeat(500)));
+    }
+
+    #[test]
+    fn fields_of_a_rejection_are_bounded_and_without_control_characters() {
+        // A rejection is written by the other side, which may be hostile.
+        let refused = |field: &str, host: &str| {
+            let (field, host, worker) = (field.to_owned(), host.to_owned(), "\u{7}".to_owned());
+            Error::new(ErrorKind::Refused { by: Side::Worker, field, host, worker }).to_string()
+        };
+        assert_eq!(
+            refused("\u{1b}[31mapp", "a\rb"),
+            r#"the worker refused the connection: \u{1b}[31mapp differs (host "a\rb", worker "\u{7}")"#
+        );
+        let long = "x".repeat(2_000);
+        assert!(refused(&long, &long).len() < 1_200);
     }
 }

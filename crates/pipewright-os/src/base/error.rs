@@ -48,7 +48,7 @@ impl fmt::Display for Quoted<'_> {
 
 fn write_escaped(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     text.chars().try_for_each(|character| match character.is_control() {
-        true => write!(f, "{}", character.escape_debug()),
+        true => write!(f, "{}", character.escape_default()),
         false => fmt::Write::write_char(f, character),
     })
 }
@@ -111,7 +111,7 @@ macro_rules! impl_error {
         }
 
         impl From<$error> for ::std::io::Error {
-            /// Keeps the kind of the system's error. The whole error is inside.
+            /// Wraps the whole error, under the kind of std that is closest.
             fn from(error: $error) -> ::std::io::Error {
                 ::std::io::Error::new(error.io_kind(), error)
             }
@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_name_with_control_characters_stays_on_one_line() {
-        let name = OsStr::new("a\nb\x1b[31m\u{e9}\"");
-        assert_eq!(Quoted(name).to_string(), "\"a\\nb\\u{1b}[31m\u{e9}\"\"");
+        let name = OsStr::new("a\nb\0\x1b[31m\u{e9}\"");
+        assert_eq!(Quoted(name).to_string(), "\"a\\nb\\u{0}\\u{1b}[31m\u{e9}\"\"");
     }
 
     #[test]

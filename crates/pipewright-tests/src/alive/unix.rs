@@ -15,7 +15,7 @@ pub fn is_zombie(pid: u32) -> bool {
 /// Returns the state letter of `/proc/PID/stat` (proc(5)).
 pub fn state(pid: u32) -> Option<char> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in it is any bytes.
+    // The process's name in it may be any bytes.
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.trim_start().chars().next()
 }
 

@@ -17,12 +17,12 @@ pub fn is_zombie(_: u32) -> bool {
     false
 }
 
-/// `R`: it runs.
+/// Returns `R` if the process runs.
 pub fn state(pid: u32) -> Option<char> {
     is_running(pid).then_some('R')
 }
 
-/// Each puppet holds a file that nobody else can open while it runs ([`hold_marks`]).
+/// Each puppet holds a file that no other process can open while it runs ([`hold_marks`]).
 pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     let marks = fs::read_dir(directory(variable, value)).into_iter().flatten().flatten();
     let is_held = |mark: &fs::DirEntry| fs::remove_file(mark.path()).is_err();

@@ -12,7 +12,7 @@ pub fn handles() -> usize {
 /// Returns the same once no thread of ours is about to close one more: without pidfds, the thread that waited
 /// for a child still holds a handle when that child's run has returned.
 pub fn handles_at_rest() -> usize {
-    watchdog::until("nobody waits for a child", || !has_thread("pipewright-exit"));
+    watchdog::until("no thread waits for a child", || !has_thread("pipewright-exit"));
     handles()
 }
 

@@ -15,7 +15,7 @@ pub fn handles() -> usize {
     pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
 }
 
-/// Returns nothing: Windows has no zombies. An ended process stays while somebody holds it.
+/// Returns nothing: Windows has no zombies. An exited process remains while a handle to it is open.
 pub fn zombies() -> Vec<u32> {
     Vec::new()
 }
@@ -30,7 +30,7 @@ pub fn threads() -> usize {
     // SAFETY: numbers.
     let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0) };
     assert_ne!(snapshot, INVALID_HANDLE_VALUE, "threads can be listed");
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: the call above made it, and nothing else owns it.
     let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
     let size = mem::size_of::<THREADENTRY32>() as u32;
     let mut entry = THREADENTRY32 { dwSize: size, ..Default::default() };
@@ -50,11 +50,11 @@ pub fn threads() -> usize {
 pub fn rss_bytes() -> usize {
     let size = mem::size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
     let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..Default::default() };
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; returns a pseudo handle, which needs no close.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: our own process and live counters of that size.
-    let told = unsafe { K32GetProcessMemoryInfo(own, &raw mut counters, size) };
-    assert_ne!(told, 0, "memory can be measured");
+    let succeeded = unsafe { K32GetProcessMemoryInfo(own, &raw mut counters, size) };
+    assert_ne!(succeeded, 0, "memory can be measured");
     counters.WorkingSetSize
 }
 

@@ -10,19 +10,19 @@ use pipewright::{CancelToken, Signal};
 
 use crate::{started, system, worker};
 
-/// Does one thing.
+/// Performs one act.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
         // Output.
-        "out" => say(io::stdout(), value.as_bytes()),
-        "err" => say(io::stderr(), value.as_bytes()),
-        "out-hex" => say(io::stdout(), &bytes_of_hex(value)?),
-        "out-xs" => say(io::stdout(), "x".repeat(number(value)?).as_bytes()),
+        "out" => write_and_flush(io::stdout(), value.as_bytes()),
+        "err" => write_and_flush(io::stderr(), value.as_bytes()),
+        "out-hex" => write_and_flush(io::stdout(), &bytes_of_hex(value)?),
+        "out-xs" => write_and_flush(io::stdout(), "x".repeat(number(value)?).as_bytes()),
         "out-bytes" => flood(&mut io::stdout(), number(value)?),
         "err-bytes" => flood(&mut io::stderr(), number(value)?),
         "alternate" => alternate(number(value)?),
         "lines" => lines(number(value)?),
-        "out-pid" => say(io::stdout(), format!("{}\n", std::process::id()).as_bytes()),
+        "out-pid" => write_and_flush(io::stdout(), format!("{}\n", std::process::id()).as_bytes()),
         // Input.
         "cat" => cat(&mut [&mut io::stdout()]),
         "cat-both" => cat(&mut [&mut io::stdout(), &mut io::stderr()]),
@@ -30,10 +30,10 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "eat-all" => io::copy(&mut io::stdin(), &mut io::sink()).map(drop),
         "sort" => sort(),
         "count" => count(),
-        // Time and ends.
+        // Time and exit.
         "wait" => wait(value),
         "exit" => exit(number(value)? as i32),
-        // Others.
+        // Other processes and files.
         "spawn" => spawn(value).map(drop),
         "leave" => leave(value),
         "spawn-and-reap" => spawn_and_reap(value),
@@ -44,16 +44,18 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "guard" => guard(value),
         "touch" => fs::write(value, b""),
         // Its own state.
-        "args" => {
-            std::env::args().try_for_each(|arg| say(io::stdout(), format!("{arg}\n").as_bytes()))
-        }
-        "env" => say(io::stdout(), std::env::var(value).unwrap_or_default().as_bytes()),
+        "args" => std::env::args()
+            .try_for_each(|arg| write_and_flush(io::stdout(), format!("{arg}\n").as_bytes())),
+        "env" => write_and_flush(io::stdout(), std::env::var(value).unwrap_or_default().as_bytes()),
         "expect-env" => expect_env(value),
-        "env-all" => std::env::vars()
-            .try_for_each(|(key, value)| say(io::stdout(), format!("{key}={value}\n").as_bytes())),
-        "cwd" => say(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes()),
+        "env-all" => std::env::vars().try_for_each(|(key, value)| {
+            write_and_flush(io::stdout(), format!("{key}={value}\n").as_bytes())
+        }),
+        "cwd" => {
+            write_and_flush(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes())
+        }
         "handles" => handles(),
-        // Of a worker.
+        // Workers.
         "ipc" => worker::perform(value),
         "is-worker" => started::is_worker(value),
         "forgets" => started::forgets(value),
@@ -62,10 +64,10 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
 }
 
 fn number(text: &str) -> io::Result<usize> {
-    text.parse().map_err(|_| io::Error::other(format!("{text} is no number")))
+    text.parse().map_err(|_| io::Error::other(format!("{text} is not a number")))
 }
 
-fn say(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
+fn write_and_flush(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes)?;
     to.flush()
 }
@@ -91,7 +93,7 @@ fn flood(to: &mut impl Write, count: usize) -> io::Result<()> {
     to.flush()
 }
 
-/// Writes to both streams in turn, with pieces that grow: 1, 2, 4 ... bytes.
+/// Writes to both streams alternately, in growing pieces: 1, 2, 4 ... bytes.
 fn alternate(count: usize) -> io::Result<()> {
     let mut done = 0;
     let mut piece = 1;
@@ -107,12 +109,12 @@ fn alternate(count: usize) -> io::Result<()> {
 
 fn lines(count: usize) -> io::Result<()> {
     for line in 0..count {
-        say(io::stdout(), format!("line {line}\n").as_bytes())?;
+        write_and_flush(io::stdout(), format!("line {line}\n").as_bytes())?;
     }
     Ok(())
 }
 
-/// Passes on each piece as it comes.
+/// Copies stdin to all targets, each piece as it arrives.
 fn cat(to: &mut [&mut dyn Write]) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -120,13 +122,13 @@ fn cat(to: &mut [&mut dyn Write]) -> io::Result<()> {
         if count == 0 {
             return Ok(());
         }
-        to.iter_mut().try_for_each(|to| say(to, &buffer[..count]))?;
+        to.iter_mut().try_for_each(|to| write_and_flush(to, &buffer[..count]))?;
     }
 }
 
 fn eat(count: usize) -> io::Result<()> {
     let mut buffer = vec![0; count];
-    // Unbuffered: std's stdin would take more than it is asked for.
+    // Unbuffered: std's stdin would read more than requested.
     system::unbuffered_stdin()?.read_exact(&mut buffer)
 }
 
@@ -135,13 +137,15 @@ fn sort() -> io::Result<()> {
     let input = io::read_to_string(io::stdin())?;
     let mut lines: Vec<_> = input.lines().collect();
     lines.sort_unstable();
-    lines.into_iter().try_for_each(|line| say(io::stdout(), format!("{line}\n").as_bytes()))
+    lines
+        .into_iter()
+        .try_for_each(|line| write_and_flush(io::stdout(), format!("{line}\n").as_bytes()))
 }
 
 /// Prints the number of bytes of stdin.
 fn count() -> io::Result<()> {
     let bytes = io::copy(&mut io::stdin(), &mut io::sink())?;
-    say(io::stdout(), format!("{bytes}\n").as_bytes())
+    write_and_flush(io::stdout(), format!("{bytes}\n").as_bytes())
 }
 
 fn wait(seconds: &str) -> io::Result<()> {
@@ -167,16 +171,16 @@ fn spawn(acts: &str) -> io::Result<Child> {
     command.args(acts.split(';'));
     command.stdin(Stdio::null());
     let child = command.spawn()?;
-    say(io::stderr(), format!("{}\n", child.id()).as_bytes())?;
+    write_and_flush(io::stderr(), format!("{}\n", child.id()).as_bytes())?;
     Ok(child)
 }
 
-/// Does the same as `spawn`, without any of our streams.
+/// Does the same as `spawn`, without passing on any of our streams.
 fn leave(acts: &str) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn()?;
-    say(io::stderr(), format!("{}\n", child.id()).as_bytes())
+    write_and_flush(io::stderr(), format!("{}\n", child.id()).as_bytes())
 }
 
 /// Does the same as `spawn`, and reaps the grandchild only when stdin ends.
@@ -191,7 +195,7 @@ fn host(acts: &str) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
     let child = command.spawn()?;
-    say(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
+    write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
     child.wait()?;
     Ok(())
 }
@@ -200,7 +204,7 @@ fn host(acts: &str) -> io::Result<()> {
 fn detach(acts: &str) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     let pid = command.args(acts.split(';')).detached().start_and_forget()?;
-    say(io::stderr(), format!("{pid}\n").as_bytes())
+    write_and_flush(io::stderr(), format!("{pid}\n").as_bytes())
 }
 
 /// Fails unless a variable has that value: `NAME=VALUE`.
@@ -212,8 +216,8 @@ fn expect_env(expected: &str) -> io::Result<()> {
     }
 }
 
-/// `INT+TERM,2`: lets these signals cancel so many tokens, one after the other, and says so. After the last one it
-/// waits; with `,raise` it ends by the signal that came first.
+/// Lets signals cancel a number of tokens, one after the other, and prints each: `INT+TERM,2`. After the last one it
+/// waits; with `,raise` it exits by the first signal instead.
 fn guard(value: &str) -> io::Result<()> {
     let mut parts = value.split(',');
     let names = parts.next().unwrap_or_default().split('+');
@@ -226,10 +230,10 @@ fn guard(value: &str) -> io::Result<()> {
     for token in tokens.clone() {
         guard = guard.then(token);
     }
-    say(io::stdout(), b"guarded\n")?;
+    write_and_flush(io::stdout(), b"guarded\n")?;
     for token in std::iter::once(first).chain(tokens) {
         while !token.wait_for(Duration::from_secs(600)) {}
-        say(io::stdout(), format!("cancelled {:?}\n", guard.received()).as_bytes())?;
+        write_and_flush(io::stdout(), format!("cancelled {:?}\n", guard.received()).as_bytes())?;
     }
     if let (Some("raise"), Some(signal)) = (parts.next(), guard.received()) {
         drop(guard);
@@ -238,10 +242,10 @@ fn guard(value: &str) -> io::Result<()> {
     wait("600")
 }
 
-/// Prints number, kind and inheritability of every handle, a line each.
+/// Prints the number and kind of every handle, a line each.
 fn handles() -> io::Result<()> {
     for handle in pipewright_os::base::handle::open_handles()? {
-        say(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;
+        write_and_flush(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;
     }
     Ok(())
 }

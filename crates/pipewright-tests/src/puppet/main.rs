@@ -1,11 +1,11 @@
-//! The one program that test children are: it does what its arguments say, one after the other.
+//! The program of all test children: it performs the acts in its arguments, one after the other.
 //!
 //! ```text
 //! puppet out=hello err-bytes=100000 wait=0.5 exit=3
 //! ```
 //!
-//! Where an act has several parts they are separated by commas; `spawn=` takes the acts of a
-//! grandchild, separated by semicolons, and does not wait for it.
+//! Commas separate the parts of an act. `spawn=` takes the acts of a grandchild, separated by
+//! semicolons, and does not wait for it.
 
 mod acts;
 mod started;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pipewright::Command;
 use pipewright_ipc::{Channel, Error, Options, Pool, PoolOptions, Request, SharedMemory, worker};
 
-/// Says on stdout if it is a worker; or a child of that kind does.
+/// Prints if this process is a worker; with an argument, a child of that kind prints it.
 pub(crate) fn is_worker(whose: &str) -> io::Result<()> {
     let answer = match whose {
         "" => format!("{}\n", worker::is_worker()),
@@ -28,11 +28,11 @@ pub(crate) fn child_is_worker(kind: &str) -> io::Result<String> {
             let output = std::process::Command::new(puppet).arg("is-worker").output()?;
             String::from_utf8(output.stdout).map_err(io::Error::other)
         }
-        other => Err(io::Error::other(format!("no child is started by {other}"))),
+        other => Err(io::Error::other(format!("unknown kind of child: {other}"))),
     }
 }
 
-/// The depth at which no process starts another one, so that a run that fails ends too.
+/// The depth at which no process starts another one, so that a failing run ends too.
 const DEEPEST: u32 = 3;
 
 /// Appends its depth to the file, and starts workers of its own.
@@ -57,7 +57,7 @@ pub(crate) fn forgets(value: &str) -> io::Result<()> {
             // Polled once: the call has to fail before it waits.
             let _ = start.poll(&mut Context::from_waker(Waker::noop())).map_ok(drop)?;
         }
-        other => return Err(io::Error::other(format!("nothing is forgotten by {other}"))),
+        other => return Err(io::Error::other(format!("unknown kind of host: {other}"))),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 /// Prepares the process before the first act.
 pub(crate) fn begin() {}
 
-/// Does one thing.
+/// Performs one act.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
         "raise" => raise(value),
@@ -22,7 +22,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "limits" => {
             io::copy(&mut fs::File::open("/proc/self/limits")?, &mut io::stdout()).map(drop)
         }
-        other => Err(io::Error::other(format!("no act is called {other}"))),
+        other => Err(io::Error::other(format!("unknown act: {other}"))),
     }
 }
 
@@ -38,9 +38,9 @@ fn signal_number(name: &str) -> io::Result<i32> {
 
 fn raise(name: &str) -> io::Result<()> {
     let number = signal_number(name)?;
-    // SAFETY: a signal to this process. Rust's own handlers stand aside first.
+    // SAFETY: sets the default action, which replaces Rust's own handlers.
     unsafe { libc::signal(number, libc::SIG_DFL) };
-    // SAFETY: a number.
+    // SAFETY: takes a number.
     match unsafe { libc::raise(number) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -48,16 +48,16 @@ fn raise(name: &str) -> io::Result<()> {
 }
 
 fn ignore(name: &str) -> io::Result<()> {
-    // SAFETY: SIG_IGN is no function of ours.
+    // SAFETY: SIG_IGN runs no code of this program.
     match unsafe { libc::signal(signal_number(name)?, libc::SIG_IGN) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Makes our stdin, a terminal, that of our session.
+/// Makes stdin, a terminal, the controlling terminal of this session.
 fn own_terminal() -> io::Result<()> {
-    // SAFETY: numbers; 0 takes it from nobody.
+    // SAFETY: takes numbers; 0 does not take the terminal from another session.
     match unsafe { libc::ioctl(0, libc::TIOCSCTTY as _, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -16,14 +16,14 @@ pub(crate) fn begin() {
     pipewright_tests::alive::hold_marks();
 }
 
-/// Does one thing.
+/// Performs one act.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
         "ignore" => ignore(value),
         // There are no sessions: an orphan belongs to no process, and has escaped.
         "session" => Ok(()),
         "modes" => modes(),
-        other => Err(io::Error::other(format!("no act is called {other}"))),
+        other => Err(io::Error::other(format!("unknown act: {other}"))),
     }
 }
 
@@ -46,8 +46,8 @@ fn modes() -> io::Result<()> {
     for handle in handles {
         let (mut block, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);
         let (to, size) = ((&raw mut mode).cast(), 4);
-        // SAFETY: a handle that is open for as long as std lives, a live block, and a number, which
-        // is what this class tells.
+        // SAFETY: the handle stays open as long as std uses it, the block is live, and this class
+        // writes one number.
         let status = unsafe {
             NtQueryInformationFile(handle, &raw mut block, to, size, FileModeInformation)
         };

@@ -38,7 +38,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             "spin" => options.spin = Duration::from_micros(number()?),
             "count" => count = number()?,
             "length" => length = number()? as usize,
-            other => return Err(io::Error::other(format!("no option is called {other}"))),
+            other => return Err(io::Error::other(format!("unknown option: {other}"))),
         }
     }
     match mode {
@@ -81,7 +81,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         "typed" => typed(&options)?,
         "handles" => handles(&options)?,
         "gives" => gives(&options)?,
-        other => return Err(io::Error::other(format!("no worker is called {other}"))),
+        other => return Err(io::Error::other(format!("unknown worker: {other}"))),
     }
     Ok(())
 }
@@ -101,17 +101,17 @@ fn park() -> ! {
     }
 }
 
-/// Sends so many messages, and only then receives as many; then says whether they were right.
+/// Sends a number of messages, then receives as many, and reports that all were right.
 fn both(options: &Options, count: u64) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
-    let (mut body, mut came) = (Vec::new(), Vec::new());
+    let (mut body, mut received) = (Vec::new(), Vec::new());
     for number in 0..count {
         bodies::body(number, bodies::length(number), &mut body);
         channel.send_bytes(&body)?;
     }
     for number in 0..count {
-        channel.recv()?.read_into(&mut came)?;
-        bodies::check(number, bodies::length(number), &came, &mut body);
+        channel.recv()?.read_into(&mut received)?;
+        bodies::check(number, bodies::length(number), &received, &mut body);
     }
     channel.send_bytes(b"right")?;
     channel.close().map(drop)
@@ -132,7 +132,7 @@ fn source(options: &Options) -> Result<(), pipewright_ipc::Error> {
     Ok(())
 }
 
-/// Sends so many messages of that length, and never reads.
+/// Sends a number of messages of that length, and never reads.
 fn deaf(options: &Options, count: u64, length: usize) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
     let mut body = Vec::new();
@@ -156,7 +156,7 @@ fn typed(options: &Options) -> Result<(), pipewright_ipc::Error> {
     }
 }
 
-/// Writes a line into every handle that it is sent, and says how many there were.
+/// Writes a line into every received handle, and returns their number.
 fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
     loop {
@@ -177,7 +177,7 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
     }
 }
 
-/// The calls of a worker, each of which says in words what to do.
+/// A worker whose requests name the act to perform.
 #[derive(Default)]
 struct Calls {
     count: u64,
@@ -253,7 +253,7 @@ impl worker::Serve for Calls {
                 bodies::body(number, bodies::length(number), &mut body);
                 return Ok(body);
             }
-            _ => return Err("nobody knows that word".into()),
+            _ => return Err("unknown request".into()),
         }
         Ok(b"done".to_vec())
     }
@@ -267,7 +267,7 @@ impl worker::Serve for Calls {
     }
 }
 
-/// Runs as a host itself: calls a worker of its own, and a second one through a channel.
+/// Runs as a host: calls its own worker, and a second one through a channel.
 fn pool_of_its_own() -> worker::Answer {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.arg("ipc=calls,ring=65536");
@@ -282,8 +282,8 @@ fn pool_of_its_own() -> worker::Answer {
     Ok(answer)
 }
 
-/// Greets as a worker without shared memory, and answers whatever it is asked by frames of that kind and call,
-/// `KIND,CALL,KIND,CALL...`; `none`: does not know of calls.
+/// Acts as a worker without shared memory that answers a request by frames of these kinds and calls,
+/// `KIND,CALL,KIND,CALL...`. With `none` it does not support calls.
 fn lie(answer: &str) -> io::Result<()> {
     let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
     let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
@@ -292,7 +292,7 @@ fn lie(answer: &str) -> io::Result<()> {
     let body = lines.join("\n") + "\n";
     send(&mut end, 1, 0, body.as_bytes())?;
     let _ready = frame(&mut end)?;
-    let _question = frame(&mut end)?;
+    let _request = frame(&mut end)?;
     let numbers: Vec<u8> = answer.split(',').map(|number| number.parse().unwrap_or(0)).collect();
     for pair in numbers.chunks_exact(2) {
         send(&mut end, pair[0], pair[1], &[])?;

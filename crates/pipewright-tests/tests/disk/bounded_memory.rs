@@ -32,7 +32,7 @@ fn memory_is_bounded_by_the_depth_not_by_the_queue() {
                 queued += 1;
             }
             if queued < OPERATIONS {
-                // One more than the depth is given back, with its buffer.
+                // An operation beyond the depth is returned with its buffer.
                 let extra = Operation::read_at(&file, file.buffer(BLOCK).unwrap(), 0);
                 assert_eq!(engine.queue(extra).unwrap_err().into_buffer().len(), BLOCK);
             }

@@ -20,7 +20,7 @@ enum Act {
     Sync,
 }
 
-/// Places up to that many granules; lengths of files in bytes.
+/// Returns scripts with offsets below that many granules, and file lengths below that many bytes.
 fn acts(granules: u64, bytes: u64) -> impl Strategy<Value = Vec<Act>> {
     let (at, count) = (0..granules, 0..granules as usize / 2);
     let act = prop_oneof![
@@ -258,7 +258,7 @@ fn run_reads_the_same_bytes_as_queue_and_next() {
                     assert_eq!(others, under_way, "{backend}: those of others stay theirs");
                 }
             }
-            // Errors are returned as always.
+            // Errors are returned as in any other call.
             let writer = DiskFile::options().write(true).open(file.path()).unwrap();
             let done = engine.read_at(&writer, writer.buffer(16).unwrap(), 0);
             let error = done.result.unwrap_err();

@@ -130,10 +130,15 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
             workers.insert(done.id.number());
         }
     }
-    let told: BTreeSet<u64> = oracle.handed_over().into_iter().collect();
+    let handed_over: BTreeSet<u64> = oracle.handed_over().into_iter().collect();
     println!("{name:<8} {case:<18} {counts:?}", case = format!("{case:?}"));
     assert!(!counts.contains_key("unknown"), "{name}: {case:?}: {counts:?}");
-    assert_eq!(workers, told, "{name}: {case:?}: {counts:?}, and the kernel says {}", told.len());
+    assert_eq!(
+        workers,
+        handed_over,
+        "{name}: {case:?}: {counts:?}, and the kernel says {}",
+        handed_over.len()
+    );
 }
 
 fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[Case]) {

@@ -54,7 +54,7 @@ fn a_file_is_read_and_never_written_to() {
 }
 
 #[watched_test]
-fn a_file_that_may_be_written_over_is_what_it_was() {
+fn a_file_that_may_be_overwritten_is_unchanged() {
     let folder = folder();
     let path = folder.path().join("data");
     // Not a multiple of the block, and fewer blocks than requests.
@@ -103,7 +103,7 @@ fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     }
     if pipewright_os::host::host_info::free_memory_bytes().is_some() {
-        // Nothing of it is tried: it would fill the disk.
+        // No test of it runs, because it would fill the disk.
         let options = DiagnoseOptions { requests: 30_000, block_bytes: 1 << 30, ..FEW };
         let error = diagnose(folder.path(), &options).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
@@ -118,7 +118,7 @@ fn if_no_test_can_run_the_first_error_is_returned() {
         let error = diagnose(endless, &FEW).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
     }
-    // A file of no length, even if bytes can be read from it.
+    // A file of length 0, even if it has bytes to read.
     let error = diagnose("/proc/self/status", &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
     // No file can be created there.
@@ -128,7 +128,7 @@ fn if_no_test_can_run_the_first_error_is_returned() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn a_read_of_a_hole_is_told_apart_from_a_cached_read() {
+fn a_read_of_a_hole_is_distinct_from_a_cached_read() {
     let folder = folder();
     let path = folder.path().join("sparse");
     std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -146,7 +146,7 @@ fn a_read_of_a_hole_is_told_apart_from_a_cached_read() {
 fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
     let folder = folder();
     let path = folder.path().join("fresh");
-    // So much that the writeback of its first part does not cover all of it.
+    // Large enough that the writeback of its first part does not cover all of it.
     std::fs::write(&path, vec![7; 32 << 20]).unwrap();
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let report = diagnose(&path, &FEW).unwrap();
@@ -180,9 +180,9 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
     };
     let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let told = format!("/sys/dev/block/{major}:{minor}/uevent");
-    let told = std::fs::read_to_string(told).unwrap();
-    let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
+    let uevent = format!("/sys/dev/block/{major}:{minor}/uevent");
+    let uevent = std::fs::read_to_string(uevent).unwrap();
+    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
     let disk = std::path::Path::new("/dev").join(name);
     let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
     for direct in [true, false] {
@@ -208,7 +208,7 @@ fn requests_of_an_odd_length_are_misaligned() {
     }
     // Later calls of io_uring are refused, where it exists.
     let finding = measured.findings.iter().find(|finding| finding.reason == Reason::Misaligned);
-    let finding = finding.expect("it is told");
+    let finding = finding.expect("it is found");
     assert!(finding.evidence.contains("multiple of"), "{finding:?}");
 }
 
@@ -250,7 +250,7 @@ fn a_refused_io_uring_is_the_first_finding() {
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let finding = &report.measured(read).unwrap().findings[0];
     assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));
-    // Linux AIO does direct reads all the same.
+    // Linux AIO still does direct reads.
     assert_eq!(report.backend, Some(BackendKind::Aio));
 }
 

@@ -44,7 +44,7 @@ fn in_pieces(folder: &Path) -> PathBuf {
 }
 
 #[track_caller]
-fn told(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
+fn finding_of(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
     assert_eq!(measured.verdict, Verdict::Workers, "{measured:?}");
     let finding = measured.findings[0].clone();
     assert_eq!((finding.reason, finding.remedy), (reason, remedy), "{measured:?}");
@@ -129,7 +129,7 @@ fn on(disk: &Path, kind: &str) {
     let written = of(Work::Overwrite);
     match written.evidence.split {
         Some(BLOCKS) => {
-            let finding = told(written, Reason::Split, Remedy::AioOrDefragment);
+            let finding = finding_of(written, Reason::Split, Remedy::AioOrDefragment);
             let words = "60 of 60 by kernel threads; 60 of the writes span more than one extent";
             assert_eq!(finding.evidence, words);
         }
@@ -146,7 +146,7 @@ fn on(disk: &Path, kind: &str) {
     let read = of(Work::Read);
     match (kind, read.evidence.nowait_reads) {
         ("btrfs", Some(NowaitReads::OfOnePage)) => {
-            told(read, Reason::ManyPages, Remedy::AioOrOnePage);
+            finding_of(read, Reason::ManyPages, Remedy::AioOrOnePage);
         }
         ("btrfs", other) => skipped(&format!("Btrfs has them done otherwise: {other:?}")),
         _ => assert!(!read.findings.iter().any(|it| it.reason == Reason::ManyPages), "{read:?}"),

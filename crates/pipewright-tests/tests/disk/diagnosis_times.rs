@@ -20,7 +20,7 @@ fn writes(report: &Report, direct: bool, works: &[Work]) -> Vec<Measured> {
     works.iter().map(|work| report.measured(test(*work)).expect("it was made").clone()).collect()
 }
 
-/// XFS refuses a write that must not wait and changes the times (from Linux 6.0 on).
+/// Checks XFS: it refuses a write that must not wait and changes the times (from Linux 6.0 on).
 fn check_xfs(report: &Report) -> Result<(), String> {
     let in_place = &WORKS[..2];
     for (direct, works, remedy) in
@@ -49,7 +49,7 @@ fn check_xfs(report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Ext4 changes them inside the call, past the cache; and through it has no such writes.
+/// Checks ext4: a direct write that must not wait changes the times inside the call, and a buffered one is refused.
 fn check_ext4(report: &Report) {
     for direct in [true, false] {
         let nowait = if direct { NowaitWrites::Taken } else { NowaitWrites::Refused };
@@ -78,7 +78,7 @@ fn writes_that_change_the_times_are_judged_alike_in_every_run() {
                 continue;
             }
         };
-        // So few that they fit between two ticks, and so many that some do not; yet fewer than the
+        // Few enough to fit between two ticks, and many enough that some do not; both are fewer than the
         // queue of the disk takes.
         for requests in [20, 60, 120] {
             let options = DiagnoseOptions { requests, block_bytes: 16 << 10, ..Default::default() };

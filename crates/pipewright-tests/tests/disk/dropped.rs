@@ -174,10 +174,10 @@ fn the_last_waker_of_a_task_is_woken() {
         if pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             continue;
         }
-        let (told, tell) = std::sync::mpsc::channel();
-        let waker = Waker::from(std::sync::Arc::new(Tell(std::sync::Mutex::new(told))));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waker = Waker::from(std::sync::Arc::new(Tell(std::sync::Mutex::new(sender))));
         while pending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            tell.recv().expect("it is woken");
+            receiver.recv().expect("it is woken");
         }
     }
 }

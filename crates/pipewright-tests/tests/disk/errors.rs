@@ -71,7 +71,7 @@ fn an_operation_without_access_returns_its_buffer() {
         let done = doer.run(Operation::read_at(&writer, done.buffer, 0));
         let error = done.result.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NotOpenedFor { what: "reading" });
-        // Beyond what any file can have.
+        // Beyond the length of any file.
         let done = doer.run(Operation::read_at(&reader, reader.buffer(10).unwrap(), u64::MAX - 4));
         assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::InvalidInput);
         assert!(std::fs::read(&path).unwrap() == pattern(1000));
@@ -79,7 +79,7 @@ fn an_operation_without_access_returns_its_buffer() {
 }
 
 #[watched_test]
-fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
+fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
@@ -87,7 +87,7 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
         if alignment.offset == 1 {
             return pipewright_tests::skip::skipped("nothing has to be aligned here");
         }
-        let (needed, told) = (alignment.offset, alignment.reported);
+        let (needed, reported) = (alignment.offset, alignment.reported);
         let mut misaligned = |bytes: usize, offset: u64| {
             let buffer = file.buffer(bytes).unwrap();
             let done = doer.run(Operation::read_at(&file, buffer, offset));
@@ -95,7 +95,7 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
             done.result.unwrap_err().kind().clone()
         };
         let expected =
-            |part, given| ErrorKind::Misaligned(Misaligned { part, needed, given, reported: told });
+            |part, given| ErrorKind::Misaligned(Misaligned { part, needed, given, reported });
         assert_eq!(misaligned(needed, 1), expected(Part::Offset, 1));
         assert_eq!(misaligned(needed - 1, 0), expected(Part::Length, needed as u64 - 1));
         // One byte is at a multiple of 1; that of more than 1 is a matter of luck.
@@ -168,7 +168,7 @@ fn preallocating_zero_bytes_succeeds() {
 #[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_file_size_limit_reports_the_bytes_already_written() {
-    // Else the signal ends the process (setrlimit(2)). SAFETY: a signal, and what is to become of it.
+    // Otherwise the signal ends the process (setrlimit(2)). SAFETY: takes a signal and SIG_IGN.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };
     let folder = folder();

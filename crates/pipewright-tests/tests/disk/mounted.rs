@@ -55,7 +55,7 @@ fn a_failed_sync_is_never_retried_to_success() {
     let is_wanted = |name: &str| name.ends_with("false") || name == "threads, cached first: true";
     let doers = doers().into_iter().filter(|(name, _)| is_wanted(name));
     for (name, mut doer) in doers {
-        // A disk that promised more than it holds: an image in a tmpfs that is too small.
+        // A disk smaller than its stated size: an image in a tmpfs that is too small.
         let memory =
             mounts::mount(folder.path(), "memory", &["-t", "tmpfs", "-o", "size=12m", "none"]);
         let memory = memory.unwrap();
@@ -72,7 +72,7 @@ fn a_failed_sync_is_never_retried_to_success() {
         let error = doer.run(Operation::sync_all(&file)).result.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Device | ErrorKind::NoSpace), "{name}: {error}");
         // The kernel has reported the error once, and would report success now.
-        file_says_that_all_is_well(&path);
+        print_sync_error_of_another_handle(&path);
         assert!(file.is_poisoned());
         for operation in [
             Operation::sync_all(&file),
@@ -135,7 +135,7 @@ fn a_failing_disk_reports_the_bytes_already_written() {
             }
             let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
-            file_says_that_all_is_well(&path);
+            print_sync_error_of_another_handle(&path);
             let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}: {error}");
         }
@@ -145,10 +145,10 @@ fn a_failing_disk_reports_the_bytes_already_written() {
 
 /// Prints the error, if any, of a sync by another handle. The kernel usually reports success there, which is the
 /// reason for the rule; so nothing is asserted.
-fn file_says_that_all_is_well(path: &std::path::Path) {
+fn print_sync_error_of_another_handle(path: &std::path::Path) {
     let other = std::fs::File::open(path).unwrap();
     if let Err(error) = other.sync_all() {
-        eprintln!("another handle's sync said: {error}");
+        eprintln!("another handle's sync returned: {error}");
     }
 }
 

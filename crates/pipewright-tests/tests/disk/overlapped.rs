@@ -68,7 +68,7 @@ fn overlapped_calls_are_classified_by_their_return() {
     let Some(mut engine) = engine(options) else {
         panic!("every Windows has overlapped calls");
     };
-    let file = file_with(&folder, "told", &pattern(64 * BLOCK), false);
+    let file = file_with(&folder, "reported", &pattern(64 * BLOCK), false);
     for block in 0..64 {
         let buffer = file.buffer(BLOCK).unwrap();
         engine.queue(Operation::read_exact_at(&file, buffer, block * BLOCK as u64)).unwrap();

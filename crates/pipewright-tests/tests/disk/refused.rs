@@ -12,7 +12,7 @@ use super::{file_with, folder, pattern};
 
 const BYTES: usize = 1 << 20;
 
-/// Runs a little of everything on the backend that the ladder chooses.
+/// Runs operations of every kind on the backend that the ladder chooses.
 fn everything_works() -> (BackendKind, Vec<UnavailableBackend>) {
     let folder = folder();
     let content = pattern(BYTES);
@@ -54,18 +54,18 @@ fn where_refused(
 ) {
     refuse(calls, errno);
     let (backend, steps) = everything_works();
-    let told: Vec<_> = steps.iter().map(|step| (step.backend, step.reason)).collect();
+    let reported: Vec<_> = steps.iter().map(|step| (step.backend, step.reason)).collect();
     if is_forced_off("io_uring") {
-        assert_eq!(told[0], (BackendKind::Uring, UnavailableReason::LeftOut));
+        assert_eq!(reported[0], (BackendKind::Uring, UnavailableReason::LeftOut));
     } else {
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
         assert_eq!(backend, next);
     }
     // A request for it by name returns the reason.
     let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
     let error = Engine::new(asked).unwrap_err();
-    let reason = told[0].1;
+    let reason = reported[0].1;
     assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
     assert_eq!(error.to_string(), format!("cannot create an engine: {reason}"));
 }
@@ -80,7 +80,7 @@ fn everything_works_without_io_uring() {
 }
 
 #[isolated_test]
-fn a_seccomp_filter_with_enosys_is_told_apart_from_an_old_kernel() {
+fn a_seccomp_filter_with_enosys_is_distinct_from_an_old_kernel() {
     where_refused(
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
@@ -175,7 +175,7 @@ fn a_ring_that_stops_working_returns_an_error() {
     engine.queue(Operation::read_at(&file, buffer(), 0)).unwrap();
     assert_eq!(engine.submit().unwrap_err().kind(), &ErrorKind::PermissionDenied);
     assert_eq!(engine.next().unwrap_err().kind(), &ErrorKind::PermissionDenied);
-    // A driver thread shares it, whose wait began before: a new operation wakes it.
+    // A driver thread shares it and already waits: a new operation wakes that thread.
     let late = shared.read_at(&file, buffer(), 0).wait();
     if let Err(error) = late.result {
         assert_eq!(error.kind(), &ErrorKind::PermissionDenied);

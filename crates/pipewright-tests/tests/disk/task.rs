@@ -14,13 +14,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
 
-/// A runtime without a thread of its own, and one with some. Neither knows of files: it need not.
+/// Returns a current-thread runtime and a multi-thread one. Neither has a driver enabled, because files need none.
 fn runtimes() -> [Runtime; 2] {
     let many = Builder::new_multi_thread().worker_threads(2).build().unwrap();
     [Builder::new_current_thread().build().unwrap(), many]
 }
 
-/// Engines that have nothing done on the caller, so that everything is waited for; and the usual one.
+/// Returns engines that complete nothing on the caller, so that each operation is awaited, and the default engine.
 fn engines() -> Vec<(BackendKind, SharedEngine)> {
     let mut engines = vec![(BackendKind::Auto, SharedEngine::new(Default::default()).unwrap())];
     for backend in BACKENDS {
@@ -63,7 +63,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..12)
 }
 
-/// Plays a script on the file and on a `Vec` that has to stay the same.
+/// Runs a script on the file and on a `Vec`, whose content must stay equal.
 async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
     let mut place = 0;
     for act in acts {
@@ -100,13 +100,13 @@ async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
                     SeekFrom::Current(distance) => (place as u64, distance),
                     SeekFrom::End(distance) => (model.len() as u64, distance),
                 };
-                let told = stream.seek(*to).await;
+                let position = stream.seek(*to).await;
                 match base.checked_add_signed(distance) {
                     Some(expected) => {
-                        assert_eq!(told.unwrap(), expected);
+                        assert_eq!(position.unwrap(), expected);
                         place = expected as usize;
                     }
-                    None => assert_eq!(told.unwrap_err().kind(), ErrorKind::InvalidInput),
+                    None => assert_eq!(position.unwrap_err().kind(), ErrorKind::InvalidInput),
                 }
             }
         }

@@ -84,7 +84,7 @@ fn a_dropped_receive_loses_nothing() {
             for round in 0..20_u8 {
                 // No request was sent, so no reply can come.
                 assert!(timeout(Duration::ZERO, channel.recv_async()).await.is_err());
-                // It answers after so many milliseconds.
+                // The worker answers after that number of milliseconds.
                 channel.send_bytes_async(&[5, round]).await.unwrap();
                 let answer = loop {
                     let message = timeout(Duration::from_millis(1), channel.recv_async()).await;
@@ -107,7 +107,7 @@ fn blocking_recv_after_a_dropped_future_gets_its_message() {
             let dropped =
                 run(async { timeout(Duration::ZERO, channel.recv_async()).await.is_err() });
             assert!(dropped, "nothing was asked");
-            // The worker answers after so many milliseconds: the blocking call sleeps as the future did.
+            // The worker answers after that number of milliseconds: the blocking call sleeps as the future did.
             channel.send_bytes(&[5, round]).unwrap();
             assert_eq!(channel.recv().unwrap().bytes().unwrap(), [5, round]);
         }
@@ -178,8 +178,8 @@ fn exit_silence_and_refusal_of_a_worker_are_errors() {
     for options in both_ways() {
         run(async {
             let mut channel = start("die", &options).await;
-            let said = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
-            assert_eq!(said, b"last words");
+            let message = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
+            assert_eq!(message, b"last words");
             let error = channel.recv_async().await.unwrap_err();
             let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
             assert_eq!(status.code(), Some(7));

@@ -49,7 +49,7 @@ fn an_echoing_worker_and_a_host_that_does_not_receive_do_not_deadlock() {
 
 #[watched_test]
 fn messages_kept_while_sending_are_bounded() {
-    // What the worker sends before it looks away: more than the ring and what we keep, less than the ring and a
+    // The worker's messages before it stops reading: more than the ring and our queue hold, less than the ring and a
     // socket hold.
     const SENT: u64 = 16;
     const BYTES: usize = 8 << 10;

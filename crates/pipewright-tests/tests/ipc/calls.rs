@@ -291,10 +291,10 @@ fn stdout_of_a_worker_is_not_read_as_messages() {
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
     channel.send_bytes(b"question").unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"question");
-    let mut said = vec![0; 31];
+    let mut line = vec![0; 31];
     let child = channel.worker_mut().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    assert_eq!(said, b"a line on stdout of the worker\n");
+    child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(line, b"a line on stdout of the worker\n");
     channel.close().unwrap();
 }
 

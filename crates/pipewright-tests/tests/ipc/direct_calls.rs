@@ -151,7 +151,7 @@ fn a_call_ends_at_its_deadline_or_cancel() {
         let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
         let error = pool.call(request).unwrap_err();
         assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
-        // It ends the call by itself, and is kept.
+        // The worker ends the call itself, and is kept.
         assert_eq!(number(&pool, "pid"), pid);
     }
     for _ in 0..3 {

@@ -191,7 +191,7 @@ fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
             seed = seed
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            // Headers that change under the host's eyes, among right ones.
+            // Headers that change while the host reads them, between valid ones.
             let length = (seed >> 40) as u32 % 9_000;
             let bytes = (u64::from(length) + 32).next_multiple_of(64);
             let at = (head % (64 << 10)) as usize;

@@ -61,7 +61,7 @@ fn exit_words(code: i32) -> String {
     format!("exit {}: {code}", if cfg!(windows) { "code" } else { "status" })
 }
 
-/// Returns a command that is no worker, writes to stderr and exits.
+/// Returns a command that is not a worker, writes to stderr and exits.
 fn complains_and_ends() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(["err=no disk", "exit=4"]);

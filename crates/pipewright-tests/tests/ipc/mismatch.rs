@@ -37,14 +37,14 @@ fn another_application_build_or_salt_is_named_on_both_sides() {
         let mut command = worker(&format!("echo,{kind}"));
         command.stderr(Stdio::piped());
         // The worker's output, through a pipe of ours.
-        let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
+        let (mut reader, writer) = pipewright::pipe(Default::default()).unwrap();
         command.stderr(writer);
         let started: Result<Channel, _> = Channel::start(&mut command, &options());
         let error = started.unwrap_err();
         assert_eq!(refused(&error), (Side::Worker, field, ours, theirs));
         drop(command);
         let mut text = String::new();
-        said.read_to_string(&mut text).unwrap();
+        reader.read_to_string(&mut text).unwrap();
         let words = format!("{field} differs (host {ours:?}, worker {theirs:?})");
         assert!(text.contains(&words) && error.to_string().contains(&words), "{text} / {error}");
     }
@@ -57,7 +57,7 @@ fn another_user_is_named() {
         return skip::skipped("only root can start a worker of another user");
     }
     let mut command = worker("echo,app=app,build=1,salt=s");
-    // The puppet has to be readable for that user, and is not in every place.
+    // The puppet must be readable for that user, which is not the case in every folder.
     command.uid(65534).stderr(Stdio::null());
     let started: Result<Channel, _> = Channel::start(&mut command, &options());
     let error = started.unwrap_err();
@@ -99,9 +99,9 @@ fn a_host_that_finds_a_mismatch_reports_it() {
         let connected: Result<Channel, _> = Channel::as_host(link, &options());
         let error = connected.unwrap_err();
         assert_eq!(refused(&error), (Side::Host, field, ours.as_str(), "another"));
-        let told = thread.join().unwrap();
+        let body = thread.join().unwrap();
         let expected = format!("rejected\nby=host\nfield={field}\nhost={ours}\nworker=another\n");
-        assert_eq!(told, expected);
+        assert_eq!(body, expected);
     }
 }
 

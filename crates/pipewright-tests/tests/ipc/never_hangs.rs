@@ -39,7 +39,7 @@ fn waiting_for_a_silent_worker_times_out_and_reports_it_running() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stopped_worker_is_told_apart_from_a_silent_one() {
+fn a_stopped_worker_is_distinct_from_a_silent_one() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         let child = channel.worker().unwrap();
@@ -95,7 +95,7 @@ fn a_kill_ends_waits_for_messages_and_for_room() {
     }
 }
 
-/// Returns a program that is no worker.
+/// Returns a program that is not a worker.
 fn no_worker(act: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.arg(act);
@@ -105,14 +105,14 @@ fn no_worker(act: &str) -> Command {
 #[watched_test]
 fn a_handshake_ends_at_worker_exit_or_at_the_deadline() {
     let options = Options { handshake_timeout: SHORT, ..Options::default() };
-    // Is no worker, and ends.
+    // Not a worker, and exits.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("exit=0"), &Options::default());
     let error = started.unwrap_err();
     let ErrorKind::NoHandshake { status: Some(status), .. } = error.kind() else {
         panic!("{error}")
     };
     assert!(status.success());
-    // Is no worker, and does not end.
+    // Not a worker, and does not exit.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("wait=60"), &options);
     let error = started.unwrap_err();
     let ErrorKind::NoHandshake { pid, status: None, .. } = error.kind() else { panic!("{error}") };

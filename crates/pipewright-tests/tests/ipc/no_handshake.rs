@@ -12,7 +12,7 @@ use super::async_calls::run;
 use super::exit_words;
 use super::pool::options;
 
-/// Returns the puppet as a program that is no worker.
+/// Returns the puppet as a program that is not a worker.
 fn program(acts: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(acts);
@@ -101,7 +101,7 @@ fn a_killed_program_is_reported_with_its_signal() {
     for (error, _) in start_in_every_way(&|| program(&["raise=KILL"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         super::was_killed(status.unwrap());
-        // That says nothing about the program.
+        // A kill does not show if the program is a worker, so the error does not mention that.
         let words = format!("worker {pid} ended before the handshake: {}", status.unwrap());
         assert_eq!(text, words);
     }

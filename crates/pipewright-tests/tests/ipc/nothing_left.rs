@@ -78,13 +78,13 @@ fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
     let [on, off] = both_ways();
     let settled = || {
         watchdog::until("workers are reaped", || count::children().is_empty());
-        // The reaper, and the thread that starts what ends with us.
+        // The reaper, and the thread that starts children which end with us.
         watchdog::until("threads have gone", || count::threads() <= 5);
         (count::handles(), count::kept_bytes())
     };
     let named = names();
     (0..50).for_each(|round| drop(connect(round, &on)));
-    // The first use allocates what stays.
+    // The first use allocates permanent resources.
     (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
     let (handles, memory) = settled();
     for round in 0..CONNECTIONS {

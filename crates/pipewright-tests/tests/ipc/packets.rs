@@ -6,10 +6,10 @@ use pipewright_tests::skip;
 
 use super::{both_ways, worker};
 
-#[expect(dead_code, reason = "what only the example itself calls")]
+#[expect(dead_code, reason = "only the example itself calls it")]
 #[path = "../../../pipewright-ipc/examples/build.rs"]
 mod build;
-#[expect(dead_code, reason = "what only the example itself calls")]
+#[expect(dead_code, reason = "only the example itself calls it")]
 #[path = "../../../pipewright-ipc/examples/pool.rs"]
 mod pool;
 

@@ -164,9 +164,9 @@ fn worker_output_is_not_a_reply_and_is_bounded() {
     pool.shut_down();
     let lines = lines.lock().unwrap();
     assert!(lines.iter().all(|(whose, _, text)| *whose == pid && text.len() <= 3 * (16 << 10)));
-    let said = |words: &str| lines.iter().filter(|(_, _, text)| text.ends_with(words)).count();
-    assert_eq!(said("line 19 on stdout"), 10);
-    assert_eq!(said("line 19 on stderr"), 10);
+    let count = |words: &str| lines.iter().filter(|(_, _, text)| text.ends_with(words)).count();
+    assert_eq!(count("line 19 on stdout"), 10);
+    assert_eq!(count("line 19 on stderr"), 10);
     assert!(lines.iter().any(|(_, during_call, _)| *during_call));
 }
 
@@ -321,7 +321,7 @@ fn ten_thousand_calls_lose_no_reply_while_workers_are_killed() {
 /// Kills one of the pool's workers. Returns false if none is certainly running.
 pub(super) fn kill_one(pool: &Pool) -> bool {
     let stats = pool.stats();
-    // Wine's server does not survive it when a process is killed that has just begun.
+    // Wine's server crashes if a process is killed right after its start.
     let has_begun = |it: &&WorkerStatus| it.state != WorkerState::Starting;
     let Some(pid) = stats.workers.iter().find(has_begun).map(|it| it.pid) else { return false };
     // The pid could have passed to another process since.
@@ -332,7 +332,7 @@ pub(super) fn kill_one(pool: &Pool) -> bool {
     let is_ours = || true;
     match ProcessHandle::open(pid) {
         Ok(process) => is_ours() && process.kill().unwrap_or(false),
-        // Where there are no pidfds.
+        // Without pidfds.
         Err(_) => {
             let is_ours = is_ours();
             is_ours.then(|| alive::kill(pid));

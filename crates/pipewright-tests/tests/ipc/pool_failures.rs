@@ -32,7 +32,7 @@ fn a_pool_that_cannot_wait_fails_its_calls() {
     let errors = [
         waiting.unwrap_or_else(|error| error),
         open.wait().unwrap_err(),
-        // Later ones too, one way and the other.
+        // Later calls fail too, begun or blocking.
         pool.begin("pid").unwrap_err(),
         pool.call("pid").unwrap_err(),
     ];
@@ -78,7 +78,7 @@ fn a_pool_reports_the_shared_memory_of_its_workers() {
     let memory = |kind| {
         let pool = Pool::new(worker(kind), options()).unwrap();
         number(&pool, "pid");
-        // It is reported when the pool's thread waits next.
+        // The failure is reported at the next wait of the pool's thread.
         watchdog::until("it serves", || {
             pool.stats().workers.iter().any(|it| it.shared_memory || it.fallback.is_some())
         });
@@ -104,21 +104,21 @@ fn a_forked_process_can_drop_its_parents_pool() {
     let mut line = channel("echo,ring=65536", &options().channel);
     for is_polite in [false, true] {
         // SAFETY: the child calls nothing that another thread could have locked: they rest.
-        #[expect(clippy::disallowed_methods, reason = "what other code does is the point")]
+        #[expect(clippy::disallowed_methods, reason = "tests a fork by other code")]
         let forked = unsafe { libc::fork() };
         if forked == 0 {
-            // SAFETY: a number; ends this copy should it hang, as nobody else would.
+            // SAFETY: takes a number. Ends this copy if it hangs, because nothing else would.
             unsafe { libc::alarm(30) };
             match is_polite {
                 true => pool.shut_down(),
                 false => drop(pool),
             }
             drop(line);
-            // SAFETY: ends the copy without running what the test harness has set up.
+            // SAFETY: ends the copy without running the test harness's exit handlers.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;
-        #[expect(clippy::disallowed_methods, reason = "a child that is no command's")]
+        #[expect(clippy::disallowed_methods, reason = "this child belongs to no command")]
         // SAFETY: a live number.
         let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
         assert_eq!((waited, status), (forked, 0));

@@ -85,11 +85,11 @@ fn calls_dropped_as_their_reply_arrives_affect_no_other_call() {
                         1 => call.cancel(),
                         2 => {
                             call.cancel();
-                            let said = call.wait();
+                            let result = call.wait();
                             let is_cancelled = |error: &pipewright_ipc::Error| {
                                 error.kind() == &ErrorKind::Cancelled
                             };
-                            assert!(said.as_ref().err().is_none_or(is_cancelled), "{said:?}");
+                            assert!(result.as_ref().err().is_none_or(is_cancelled), "{result:?}");
                         }
                         _ => assert_eq!(*call.wait().unwrap(), *round.to_string().as_bytes()),
                     }

@@ -63,8 +63,8 @@ fn shared_memory_is_used_if_available() {
 #[cfg(unix)]
 #[watched_test]
 fn a_worker_without_shared_memory_works() {
-    // A file may have no more than 4096 bytes there: the object cannot be made, and whoever tries to
-    // is ended by a signal.
+    // A file may have no more than 4096 bytes there: the object cannot be created, and a signal ends the
+    // process that tries to.
     let mut command = worker("echo");
     command.rlimit(Resource::FileSize, Some(4096), None);
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
@@ -103,7 +103,7 @@ fn no_space_or_no_permission_falls_back_to_the_socket() {
     }
 }
 
-/// Takes all handles that this process may open, but so many.
+/// Opens all handles that this process may open, except that many.
 #[cfg(target_os = "linux")]
 fn leave_room_for(free: usize) -> Vec<std::fs::File> {
     let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
@@ -126,7 +126,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
     rustix::process::setrlimit(files, few).unwrap();
     let pair = || UnixStream::pair().unwrap();
     let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
-    // A host, whose object is the first, and the worker's the second.
+    // Tests a host: the first step creates its own object, the second receives the worker's.
     let steps = [Some("memfd_create"), Some("cannot receive a handle"), None];
     for (free, step) in steps.into_iter().enumerate() {
         let [ours, theirs] = handles(pair());
@@ -141,7 +141,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
         let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
         assert_eq!(why, expected);
     }
-    // Its worker, here in the same process: there is room for the host's handles only.
+    // Tests its worker, which here runs in the same process: only the host's handles have room.
     let [ours, theirs] = handles(pair());
     let all = leave_room_for(1);
     let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
@@ -152,7 +152,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
     assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
     host.send_bytes(b"a question").unwrap();
     assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
-    // Later it is an error of ours.
+    // After the handshake it is an I/O error of the receiver.
     let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
     let all = leave_room_for(0);
     host.send_with_handles(b"with a handle", &one).unwrap();

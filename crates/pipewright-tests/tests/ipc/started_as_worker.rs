@@ -74,8 +74,8 @@ fn a_program_without_the_worker_check_does_not_start_itself_forever() {
 }
 
 /// Returns the output of a worker that does these acts before it claims its channel. It still answers as a worker.
-fn says_before_it_claims(acts: &[&str]) -> String {
-    let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
+fn output_before_it_claims(acts: &[&str]) -> String {
+    let (mut reader, writer) = pipewright::pipe(Default::default()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(acts).arg("ipc=echo").stdout(writer);
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
@@ -84,7 +84,7 @@ fn says_before_it_claims(acts: &[&str]) -> String {
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"echo");
     channel.close().unwrap();
     let mut text = String::new();
-    said.read_to_string(&mut text).unwrap();
+    reader.read_to_string(&mut text).unwrap();
     text
 }
 
@@ -92,7 +92,7 @@ fn says_before_it_claims(acts: &[&str]) -> String {
 fn a_worker_knows_its_role_before_and_after_claiming_its_channel() {
     assert!(!worker::is_worker());
     // Asking changes nothing.
-    assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
+    assert_eq!(output_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for _ in 0..2 {
         assert_eq!(*pool.call("is-worker").unwrap(), *b"true\n");
@@ -106,7 +106,7 @@ fn a_child_of_a_worker_is_no_worker() {
         assert_eq!(*pool.call(format!("child {kind}")).unwrap(), *b"false\n", "{kind}");
     }
     // Before the channel is claimed, a child that inherits nothing is no worker either.
-    assert_eq!(says_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
+    assert_eq!(output_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
 }
 
 #[watched_test]
@@ -125,10 +125,10 @@ fn a_shell_may_stand_between_a_host_and_its_worker() {
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
     channel.send_bytes(b"echo").unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"echo");
-    let mut said = channel.worker_mut().unwrap().stderr.take().unwrap();
+    let mut stderr = channel.worker_mut().unwrap().stderr.take().unwrap();
     assert_eq!(channel.close().unwrap().unwrap().code(), Some(3));
     let mut text = String::new();
-    said.read_to_string(&mut text).unwrap();
+    stderr.read_to_string(&mut text).unwrap();
     assert_eq!(text, "true\n");
 }
 

@@ -73,7 +73,7 @@ fn messages_before_a_kill_arrive_whole_and_in_order() {
     while Instant::now() < until || rounds < 6 {
         let [on, off] = both_ways();
         let options = if rounds % 3 == 2 { off } else { on };
-        // Another number of messages every time: a kill before anything came, in the middle, later.
+        // A different number of messages each time: a kill before the first message, in the middle, later.
         let kill_at = rounds * 17 % 101;
         let mut channel = start("source,ring=65536", &options);
         let (count, error) = take_all(&mut channel, |number, channel| {
@@ -104,8 +104,8 @@ fn a_stopped_and_continued_worker_loses_nothing() {
             if number % 5 == 0 {
                 assert!(worker.signal(Signal::STOP).unwrap());
             }
-            // What is sent to somebody who is stopped waits, in the ring and in the socket; who sends
-            // more than that waits too, so somebody else lets it go on a moment later.
+            // Messages to a stopped process wait in the ring and in the socket. A sender of more than
+            // that waits too, so another thread continues the process a moment later.
             let pid = rustix::process::Pid::from_raw(worker.id() as i32).unwrap();
             let pause = Duration::from_millis(1 + number % 7);
             let go_on = std::thread::spawn(move || {

@@ -81,7 +81,7 @@ fn workers_of_a_changed_program_are_replaced() {
     let pid = number(&pool, "pid");
     let again = folder.path().join("again");
     std::fs::copy(env!("CARGO_BIN_EXE_puppet"), &again).unwrap();
-    // A copy has the time of the original on Windows, a program that was built anew has not.
+    // On Windows a copy has the time of the original; a rebuilt program does not.
     let file = std::fs::File::options().write(true).open(&again).unwrap();
     file.set_modified(std::time::SystemTime::now()).unwrap();
     drop(file);
@@ -105,7 +105,7 @@ fn a_worker_that_does_not_acknowledge_a_reset_is_replaced() {
     let pool = Pool::new(command, options.clone()).unwrap();
     let workers: Vec<u64> = (0..3).map(|_| pool.call("x").unwrap().worker()).collect();
     assert_eq!(workers, [1, 2, 3]);
-    // A worker that does not get to it.
+    // A worker that does not get to its reset.
     let reset_timeout = Some(Duration::from_millis(50));
     let pool = start(PoolOptions { reset_timeout, ..options });
     let workers: Vec<u64> = (0..2).map(|_| pool.call("deaf").unwrap().worker()).collect();

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{flood, puppet};
 
-/// Time enough for a write that has room.
+/// A time in which a write that has room completes.
 const A_WHILE: Duration = Duration::from_millis(100);
 
 fn one_thread() -> Runtime {
@@ -119,8 +119,8 @@ fn a_drop_closes_stdin_after_all_accepted_bytes() {
             assert!(taken > if cfg!(windows) { 64 << 10 } else { 60_000 });
             drop(stdin);
             std::fs::write(&go, "").unwrap();
-            let said = child.read_all_text_async().await.unwrap().stdout;
-            assert_eq!(said, format!("{taken}\n"));
+            let text = child.read_all_text_async().await.unwrap().stdout;
+            assert_eq!(text, format!("{taken}\n"));
         });
     }
 }
@@ -155,7 +155,7 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
         let (expected, mut read, mut written) = (flood(BYTES), Vec::new(), 0);
         while read.len() < BYTES {
             let mut piece = [0; 3000];
-            // Each is polled once and dropped; only what is ready has happened.
+            // Each is polled once and dropped; only ready operations have taken effect.
             if let Poll::Ready(count) = poll_once(writer.write(&expected[written..])) {
                 written += count.unwrap();
             }
@@ -166,7 +166,7 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
         }
         assert_eq!(written, BYTES);
         assert!(read == expected);
-        // A waiting read is dropped, and the next one finds the bytes that came meanwhile.
+        // A waiting read is dropped, and the next one returns the bytes that arrived meanwhile.
         assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
         writer.write_all(b"late").await.unwrap();
         let mut late = [0; 8];
@@ -254,12 +254,12 @@ fn async_pipes_leave_nothing_and_take_no_thread() {
             threads
         })
     };
-    // Makes what stays: on Windows the thread that starts writes.
+    // Creates resources that stay: on Windows, the thread that starts writes.
     round();
     let first = round();
     let before = count::handles();
     for _ in 0..5 {
-        // Bytes that were accepted and are never read go as well.
+        // Accepted bytes that are never read are discarded too.
         assert!(round() <= first);
     }
     watchdog::until("every handle is closed", || count::handles() <= before);
@@ -299,7 +299,7 @@ fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
             let mut rest = [0; 3];
             let task_has_it = timeout(A_WHILE, stdout.read_exact(&mut rest)).await.is_ok();
             if task_has_it {
-                // The thread gets the next one then.
+                // Then the thread gets the next bytes.
                 into.write_all(b"two").unwrap();
             }
             let (taken, from) = taking.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A runner of a task: it behaves as the sync one.
+//! The async runner: it behaves as the sync one.
 
 use std::time::Duration;
 
@@ -119,10 +119,10 @@ fn a_dropped_async_runner_leaves_no_process() {
         runner.push(1, marked("drop") | marked("drop"));
         assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
         drop(runner);
-        watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
+        watchdog::until("no process is left", || alive::marked(MARK, "drop").is_empty());
     });
     drop(runtime);
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
 }
 
 #[watched_test]

@@ -133,7 +133,7 @@ fn a_task_finds_the_end_of_null_and_of_a_closed_stdin() {
     });
     // Before: its own descriptors would take the number.
     let runtime = one_thread();
-    // SAFETY: nothing here uses the number before it is opened anew below.
+    // SAFETY: nothing here uses the number before it is reopened below.
     unsafe { rustix::io::close(0) };
     runtime.block_on(async {
         assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);

@@ -72,14 +72,14 @@ fn timeouts_cancels_and_limits_hold() {
 
         let token = CancelToken::new();
         let dir = tempfile::tempdir().unwrap();
-        let said = dir.path().join("said");
+        let file = dir.path().join("file");
         let mut command = puppet([
             "out=so far".to_owned(),
-            format!("touch={}", said.display()),
+            format!("touch={}", file.display()),
             "wait=600".into(),
         ]);
         let (capture, ()) = tokio::join!(command.cancel(&token).capture_async(), async {
-            until(|| said.exists()).await;
+            until(|| file.exists()).await;
             token.cancel();
         });
         let capture = capture.unwrap();
@@ -113,17 +113,17 @@ fn lines_and_events_come_as_they_are_written() {
         assert_eq!((count, lines.finish().await.unwrap().status.code()), (10_000, Some(3)));
 
         let mut events = puppet(["out=a", "err=b", "exit=7"]).events_async().unwrap();
-        let mut said = [Vec::new(), Vec::new()];
+        let mut output = [Vec::new(), Vec::new()];
         let mut code = None;
         while let Some(event) = events.next().await {
             match event.unwrap() {
-                Event::Stdout(bytes) => said[0].extend(bytes),
-                Event::Stderr(bytes) => said[1].extend(bytes),
+                Event::Stdout(bytes) => output[0].extend(bytes),
+                Event::Stderr(bytes) => output[1].extend(bytes),
                 Event::Exited(ending) => code = ending.status.code(),
                 _ => {}
             }
         }
-        assert_eq!((said, code), ([b"a".to_vec(), b"b".to_vec()], Some(7)));
+        assert_eq!((output, code), ([b"a".to_vec(), b"b".to_vec()], Some(7)));
 
         // Left in the middle; the rest is read and dropped.
         let mut lines = puppet(["lines=100000"]).lines_async().unwrap();
@@ -318,7 +318,7 @@ fn a_stream_that_is_always_ready_yields_to_other_tasks() {
         });
         let mut row = Row { turns, ..Row::default() };
 
-        // All of it is there before the first line is taken.
+        // All output is there before the first line is taken.
         let acts = [&format!("out={}", "x\n".repeat(5000)), &format!("touch={written}")];
         let mut lines = puppet(acts).lines_async().unwrap();
         until(|| std::path::Path::new(&written).exists()).await;

@@ -44,8 +44,8 @@ fn the_parents_handles_are_nonblocking_only_for_us() {
     let [stdout, stderr] = [&child.stdout, &child.stderr].map(|end| end.as_ref().unwrap());
     let stdin = child.stdin.as_ref().unwrap();
     for end in [stdout, stderr] {
-        let mut said = Vec::with_capacity(16);
-        let error = end.try_read_spare(&mut said).unwrap_err();
+        let mut buffer = Vec::with_capacity(16);
+        let error = end.try_read_spare(&mut buffer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
     assert!(!is_nonblocking(stdout) && !is_nonblocking(stderr) && !is_nonblocking(stdin));

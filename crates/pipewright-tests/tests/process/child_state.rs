@@ -93,9 +93,9 @@ fn a_parent_with_closed_stdio_works() {
             .stdin(Stdio::bytes("through"))
             .capture()
             .map_err(|error| error.to_string())?;
-        let said = (capture.stdout.as_str(), capture.stderr.as_str());
-        if said != ("through", "oops") {
-            return Err(format!("{said:?}"));
+        let output = (capture.stdout.as_str(), capture.stderr.as_str());
+        if output != ("through", "oops") {
+            return Err(format!("{output:?}"));
         }
         let status = puppet(["exit=7"]).status().map_err(|error| error.to_string())?;
         if status.code() != Some(7) {
@@ -146,7 +146,7 @@ fn inherited_handles_can_swap_numbers() {
     let (at_a, at_b) = (a.as_raw_fd(), b.as_raw_fd());
     let mut command = Command::new("sh");
     command.args(["-c", &format!("readlink /proc/self/fd/{at_a} /proc/self/fd/{at_b}")]);
-    // The shell's child has them as well, because they are not close-on-exec there.
+    // The shell's child has them too, because they are not close-on-exec there.
     let text = command.inherit_fd_as(a, at_b).inherit_fd_as(b, at_a).read().unwrap();
     let names: Vec<&str> = text.lines().map(|line| &line[line.len() - 1..]).collect();
     assert_eq!(names, ["b", "a"]);

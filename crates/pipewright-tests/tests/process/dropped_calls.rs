@@ -56,8 +56,8 @@ fn leaves_nothing(calls: impl AsyncFn(&str)) {
         count::handles()
     });
     runtime.block_on(calls("left"));
-    watchdog::until("nobody is left", || alive::marked(MARK, "left").is_empty());
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("no process is left", || alive::marked(MARK, "left").is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
 }
 
@@ -137,7 +137,7 @@ fn a_dropped_wait_keeps_the_child() {
         at_every_point(|| process.wait_or_kill_on_timeout_async(LONG)).await;
         at_every_point(|| process.wait_or_kill_on_cancel_async(&token)).await;
         assert_eq!(process.try_wait().unwrap(), None);
-        // One that has sent a kill has sent it.
+        // A dropped call does not undo a kill that it has sent.
         poll_times(1, process.wait_or_kill_on_timeout_async(Duration::ZERO)).await;
         process.wait_async().await.unwrap();
 
@@ -240,7 +240,7 @@ fn a_dropped_next_loses_nothing() {
 #[isolated_test(limit = Duration::from_secs(300))]
 fn a_dropped_finish_ends_its_run() {
     leaves_nothing(async |mark| {
-        // They end when nobody reads them any more.
+        // They exit once their pipe has no reader.
         let endless = || marked(&["lines=100000000"], mark);
         at_every_point(|| endless().lines_async().unwrap().finish()).await;
         at_every_point(|| endless().events_async().unwrap().finish()).await;

@@ -27,8 +27,8 @@ fn while_variables_change<T>(body: impl FnOnce() -> T) -> T {
             while !is_over.load(Ordering::Relaxed) {
                 let names: Vec<String> = (0..64).map(|at| format!("CHANGES_{at}")).collect();
                 for name in &names {
-                    // SAFETY: the others read the environment through `std::env`, if the library
-                    // does what this test holds it to.
+                    // SAFETY: the other threads read the environment through `std::env`, if the library behaves
+                    // as this test requires.
                     unsafe { std::env::set_var(name, CHANGING) };
                 }
                 for name in &names {
@@ -37,7 +37,7 @@ fn while_variables_change<T>(body: impl FnOnce() -> T) -> T {
                 }
             }
         });
-        // Also where `body` panics: the scope waits for the other thread.
+        // Set even if `body` panics, because the scope waits for the other thread.
         let _over = Over(&is_over);
         body()
     })
@@ -124,7 +124,7 @@ fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
             "--nocapture",
             "--ignored",
         ]);
-        // The code of a test that has failed is another one.
+        // A failed test exits with a different code.
         command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap().status.code() != Some(42)
     };
     assert_eq!((0..25).filter(wrong).count(), 0);
@@ -142,7 +142,7 @@ fn execs_an_environment_check() {
     });
 }
 
-/// The environment of the test below: entries as only a C program makes them are among them.
+/// The environment of the test below. Some of its entries can only be made by a C program.
 #[cfg(target_os = "linux")]
 const STRANGE: [&std::ffi::CStr; 9] = [
     c"Z=1",
@@ -174,8 +174,8 @@ fn an_inherited_environment_keeps_order_and_duplicates_and_loses_malformed_entri
     };
     // SAFETY: one system call.
     let output = unsafe { command.pre_exec(become_it) }.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
 }
 
 /// The array that execve(2) takes. Does not allocate: it is made in a forked child.

@@ -112,7 +112,7 @@ fn a_child_waits_until_its_events_are_read() {
     events.next().unwrap().unwrap();
     let pid = events.pid();
     watchdog::until("the pipe is full", || alive::state(pid) == Some('S'));
-    assert!(!done.exists(), "it has written everything, and nobody has taken it");
+    assert!(!done.exists(), "it has written everything although no output was read");
     let ending = events.finish().unwrap();
     assert_eq!(ending.stdout_bytes, Some(5_000_000));
     assert!(done.exists());
@@ -137,5 +137,5 @@ fn the_exit_is_reported_once() {
     assert!(matches!(events.next(), Some(Ok(Event::Exited(ending))) if !ending.success()));
     assert!(events.next().is_none());
     let error = events.finish().unwrap_err();
-    assert!(error.to_string().contains("has been told already"), "{error}");
+    assert!(error.to_string().contains("has already been returned"), "{error}");
 }

@@ -10,7 +10,7 @@ use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::{count, watchdog};
 
 use super::tee::terminal;
-use super::{pid_said_by, puppet};
+use super::{printed_pid, puppet};
 
 #[isolated_test]
 fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
@@ -69,7 +69,7 @@ fn look_at_stdio() {
     let ours = fs::read_link("/proc/self/fd/2").unwrap().to_string_lossy().into_owned();
     let log_name = log.to_string_lossy().into_owned();
     assert_eq!(stdio_of(process.0), ["/dev/null".to_owned(), log_name, ours]);
-    watchdog::until("it has said it", || fs::read_to_string(&log).unwrap() == "said");
+    watchdog::until("it has written it", || fs::read_to_string(&log).unwrap() == "said");
 
     // Verbs that capture go on capturing.
     assert_eq!(puppet(["out=x"]).detached().read().unwrap(), "x");
@@ -84,13 +84,19 @@ fn contradicting_options_are_refused() {
         error.to_string()
     };
     let said = words(|command| command.detached().kill_on_parent_exit(Scope::Child));
-    assert!(said.ends_with("it is detached, so it cannot be killed when we end"), "{said}");
+    assert!(said.ends_with("`detached` and `kill_on_parent_exit` contradict each other"), "{said}");
     let said = words(|command| command.detached().process_group(1));
-    assert!(said.ends_with("it is detached, so it cannot be in another group"), "{said}");
+    assert!(
+        said.ends_with("`detached` starts a session, so no process group can be set"),
+        "{said}"
+    );
     let said = words(|command| command.kill_on_drop());
-    assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
+    assert!(said.ends_with("returns no handle, so `kill_on_drop` has no effect"), "{said}");
     let said = words(|command| command.own_group().foreground());
-    assert!(said.ends_with("terminal, and nobody is left to take that back"), "{said}");
+    assert!(
+        said.ends_with("`foreground` needs a call that waits: use `spawn` or `status`"),
+        "{said}"
+    );
     // A group of its own comes with the session.
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
@@ -102,22 +108,22 @@ fn a_detached_child_survives_the_end_of_the_terminal() {
     command.own_session().stdin(terminal).stderr(Stdio::piped());
     let mut parent = command.spawn().unwrap();
     drop(command);
-    let said = read_lines(&mut parent, 2);
-    let (detached, other) = (KillOnDrop(said[0]), KillOnDrop(said[1]));
+    let pids = read_lines(&mut parent, 2);
+    let (detached, other) = (KillOnDrop(pids[0]), KillOnDrop(pids[1]));
     drop(holder);
     assert_eq!(parent.wait().unwrap().terminating_signal(), Some(Signal::HUP));
-    watchdog::until("who was not detached is gone", || !alive::is_running(other.0));
+    watchdog::until("the other child is gone", || !alive::is_running(other.0));
     assert!(alive::is_running(detached.0));
 }
 
 /// Returns the numbers that a child writes to stderr, a line each.
 fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
-    let mut said = Vec::with_capacity(256);
-    while said.iter().filter(|byte| **byte == b'\n').count() < count {
-        assert_ne!(child.stderr.as_ref().unwrap().read_spare(&mut said).unwrap(), 0);
+    let mut text = Vec::with_capacity(256);
+    while text.iter().filter(|byte| **byte == b'\n').count() < count {
+        assert_ne!(child.stderr.as_ref().unwrap().read_spare(&mut text).unwrap(), 0);
     }
-    let said = String::from_utf8(said).unwrap();
-    said.lines().map(|line| line.parse().unwrap()).collect()
+    let text = String::from_utf8(text).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
 #[watched_test]
@@ -125,7 +131,7 @@ fn a_detached_child_survives_the_death_of_its_parent_and_a_signal_to_its_group()
     for signal in [Signal::KILL, Signal::INT] {
         let mut command = puppet(["detach=wait=600", "wait=600"]);
         let mut parent = command.own_session().stderr(Stdio::piped()).spawn().unwrap();
-        let detached = KillOnDrop(pid_said_by(&mut parent));
+        let detached = KillOnDrop(printed_pid(&mut parent));
         let group = rustix::process::Pid::from_raw(parent.id() as i32).unwrap();
         // The parent is not reaped, so the group is still its own.
         let by_number = rustix::process::Signal::from_named_raw(signal.number()).unwrap();

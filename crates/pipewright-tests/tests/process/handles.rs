@@ -90,13 +90,13 @@ fn null_is_empty_and_swallows_everything() {
 }
 
 #[watched_test]
-fn a_pipe_holds_at_least_what_was_asked_for() {
+fn a_pipe_has_at_least_the_requested_capacity() {
     for capacity in [1, 4096, 100_000, 1 << 20] {
         let options =
             PipeOptions { write: Mode::Async, capacity: Some(capacity), ..PipeOptions::default() };
         let (mut reader, writer) = match pipewright::pipe(options) {
             Ok(pipe) => pipe,
-            // pipe(7): a user past the soft limit of all pipes together is given none that large.
+            // pipe(7): a user above the soft limit for all pipes gets no pipe of that size.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 skipped("this user may not have larger pipes");
                 continue;
@@ -116,7 +116,7 @@ fn a_pipe_holds_at_least_what_was_asked_for() {
         assert_eq!(reader.available().unwrap(), held);
         match writer.unread() {
             Ok(unread) => assert_eq!(unread, held),
-            // Windows counts what a reader waits for as taken, and macOS does not count.
+            // Windows counts bytes that a reader waits for as read, and macOS does not count.
             Err(error) if !cfg!(target_os = "linux") => {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported);
             }
@@ -149,7 +149,7 @@ fn the_mode_of_an_end_is_private_and_try_calls_never_block() {
 }
 
 #[watched_test]
-fn an_async_end_says_would_block_where_a_sync_end_waits() {
+fn an_async_end_returns_would_block_and_a_sync_end_waits() {
     let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     let mut buffer = Vec::with_capacity(16);
@@ -200,7 +200,7 @@ fn the_consoles_are_our_own_standard_handles() {
         assert!(console.number() > 2, "a copy");
         assert_eq!(target(console.number()), target(number as i64));
     }
-    // Closed ones are errors and no panic.
+    // Closed handles cause errors, not panics.
     drop(fs::File::from(pipewright::null().unwrap()));
     // SAFETY: this process runs nothing but this test.
     assert_eq!(unsafe { libc::close(0) }, 0);

@@ -26,7 +26,7 @@ fn capture_returns_when_a_grandchild_holds_the_pipe() {
     assert_eq!(capture.outcome, Outcome::Exited);
     assert_eq!(capture.stdout_bytes, Some(200_010));
     assert!(capture.stdout.ends_with("last words"));
-    assert!(alive::is_running(holder.0), "it was none of our business");
+    assert!(alive::is_running(holder.0), "the holder keeps running");
 }
 
 #[watched_test]

@@ -11,7 +11,7 @@ use pipewright_tests::watchdog;
 
 use super::{LATER, SHORT, puppet};
 
-/// Starts a child that has exactly that pid. `None`: that pid cannot be had.
+/// Starts a child with exactly that pid. Returns `None` if the pid is not available.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     for _ in 0..200 {
         // proc_sys_kernel(5): the next process gets the number after this one.
@@ -34,14 +34,14 @@ fn the_children_of_a_stranger_with_a_reused_pid_are_left_alone() {
     let Some(mut stranger) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"]) else {
         return skipped("the next pid can only be chosen by root, on a quiet machine");
     };
-    let mut said = Vec::with_capacity(64);
-    stranger.stderr.take().unwrap().read_spare(&mut said).unwrap();
-    let worker: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
+    let mut text = Vec::with_capacity(64);
+    stranger.stderr.take().unwrap().read_spare(&mut text).unwrap();
+    let worker: u32 = String::from_utf8(text).unwrap().trim().parse().unwrap();
     let worker = KillOnDrop(worker);
     ended.kill().unwrap();
     // A kill would have been delivered before our later signal.
     assert!(stranger.signal(Signal::CONT).unwrap());
-    assert!(alive::is_running(worker.0), "it is none of ours");
+    assert!(alive::is_running(worker.0), "it is not a child of ours");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }
@@ -99,7 +99,7 @@ fn a_bounded_fork_bomb_is_killed() {
     let capture = command.own_group().capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     let group = capture.pid.to_string();
-    watchdog::until("nobody of the group is left", || {
+    watchdog::until("no process of the group is left", || {
         let all = fs::read_dir("/proc").unwrap().flatten();
         let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
         let mut fields = stats.filter_map(|stat| Some(stat.rsplit_once(')')?.1.to_owned()));
@@ -200,7 +200,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
     let error = command.status().unwrap_err();
     assert!(error.to_string().contains("cannot pass it inherit[0]"), "{error}");
     assert!(!std::thread::panicking());
-    // The highest number there is, while another source has to be moved away.
+    // The highest possible number, while another source has to be moved away.
     // SAFETY: all zeroes is a limit.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
     // SAFETY: a live struct.
@@ -246,12 +246,12 @@ fn a_forked_process_has_helpers_of_its_own() {
     assert!(run().unwrap());
     drop(puppet(["wait=0.05"]).spawn().unwrap());
     // SAFETY: the child below calls nothing that another thread could have locked: the
-    // other threads of this process rest by then.
-    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    // other threads of this process are idle by then.
+    #[expect(clippy::disallowed_methods, reason = "tests a fork, as a daemon makes it")]
     let forked = unsafe { libc::fork() };
     if forked == 0 {
         let fine = run().is_ok_and(|success| success);
-        // SAFETY: ends the copy without running what the test harness has set up.
+        // SAFETY: ends the copy without running the test harness's exit handlers.
         unsafe { libc::_exit(if fine { 0 } else { 1 }) };
     }
     let mut status = 0;

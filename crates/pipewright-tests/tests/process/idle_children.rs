@@ -46,7 +46,7 @@ fn idle_children_take_no_thread() {
         }
         handles
     });
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() < with_one);
 }
 
@@ -62,7 +62,7 @@ async fn a_peer_with_idle_children(crowd: usize) {
             tokio::spawn(async move { command.output().await })
         })
         .collect();
-    // Whoever has started its child has begun to read as well, in the same turn.
+    // A task that has started its child has begun to read too, in the same poll.
     until(|| alive::marked(MARK, "peer").len() == crowd).await;
     let taken = count::threads() - before;
     counted(&format!("{crowd} idle children of tokio::process: {taken} threads more"));

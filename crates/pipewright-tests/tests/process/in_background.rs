@@ -27,7 +27,7 @@ fn talks() -> Command {
 /// Does something else until the child has exited.
 #[track_caller]
 fn away(pid: u32) {
-    watchdog::until("it is stopped, though nobody waits", || !alive::is_running(pid));
+    watchdog::until("it is stopped without a wait", || !alive::is_running(pid));
 }
 
 /// Does something else for that long.
@@ -150,7 +150,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
-    // Nor for a task that polls late, whichever thread keeps its deadline.
+    // The same for a task that polls late, whichever thread keeps its deadline.
     let token = CancelToken::new();
     one_thread().block_on(async {
         let with_background = command.stdout(Stdio::piped()).owned();
@@ -184,7 +184,7 @@ fn unread_output_is_not_idle() {
     assert_eq!(lines.finish().unwrap().outcome, Outcome::IdleTimedOut);
 }
 
-/// A shell that notes each signal and goes on.
+/// Returns a shell that records each signal and continues.
 #[cfg(unix)]
 fn stubborn(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
@@ -241,9 +241,9 @@ fn a_blocking_wait_enforces_its_own_timeout() {
 
 #[isolated_test]
 fn one_background_thread_serves_all_runs_and_ends() {
-    // The other thread of ours, the one that reaps, and whatever std keeps.
+    // Starts our other thread, which reaps, and allocates the permanent resources of std.
     drop(puppet(["exit=0"]).spawn().unwrap());
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("it has ended", || count::threads() <= 3);
     let (threads, handles) = (count::threads(), count::handles());
     let token = CancelToken::new();
@@ -266,7 +266,7 @@ fn one_background_thread_serves_all_runs_and_ends() {
         }
     }
     drop(token);
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("no thread is left", || count::threads() <= threads);
     watchdog::until("every handle is closed", || count::handles() <= handles);
 }
@@ -293,8 +293,8 @@ fn a_forked_process_enforces_only_its_own_timeouts() {
         return skipped("the fork is waited for by a pidfd");
     }
     let mut ours = talks().timeout(LONG).spawn().unwrap();
-    // SAFETY: the child uses what this thread has, and ends by `_exit`.
-    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    // SAFETY: the child only uses data of this thread, and ends by `_exit`.
+    #[expect(clippy::disallowed_methods, reason = "tests a fork, as a daemon makes it")]
     let forked = unsafe { libc::fork() };
     if forked == 0 {
         let mut theirs = talks().timeout(SHORT).spawn().unwrap();
@@ -310,7 +310,7 @@ fn a_forked_process_enforces_only_its_own_timeouts() {
     ours.wait().unwrap();
 }
 
-/// Returns a command that writes to both streams and then does not end by itself, and the reader of its stderr.
+/// Returns a command that writes to both streams and then does not exit, and the reader of its stderr.
 fn holds_a_pipe() -> (Command, PipeReader) {
     let (reader, writer) = pipe(PipeOptions::default()).unwrap();
     let mut command = puppet(["out=said\n", "err=up", "wait=600"]);
@@ -336,11 +336,11 @@ fn a_cancel_comes_between_two_results_of_a_runner() {
     let (mut slow, mut end) = holds_a_pipe();
     let mut runner = Runner::new(2);
     runner.push("slow", slow.cancel(&token).owned());
-    // Dropped with its copy of the pipe.
+    // Drops the command's copy of the pipe.
     drop(slow);
     runner.push("quick", puppet(["exit=0"]));
     assert_eq!(runner.next().unwrap().0, "quick");
-    // It has written by now: on a busy machine it may start later than the quick one ends.
+    // Waits until the slow one has written: on a busy machine it may start after the quick one has exited.
     end.read_exact(&mut [0; 2]).unwrap();
     token.cancel();
     end.read_to_end(&mut Vec::new()).unwrap();

@@ -17,7 +17,7 @@ fn inheritable() -> OwnedFd {
     // SAFETY: numbers.
     let copy = unsafe { libc::dup(file.as_raw_fd()) };
     assert!(copy >= 0);
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: the call above made it, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(copy) }
 }
 
@@ -176,7 +176,7 @@ fn a_listed_pipe_has_the_reported_number_in_the_child() {
     let writer = Handle::from(writer);
     assert_eq!(writer.kind().unwrap(), HandleKind::Pipe);
     let mut command = Command::new("sh");
-    // By its path: behind `>&` some shells take a single digit, and whether it is one is luck.
+    // Uses the path, because after `>&` some shells accept only a single digit, and the number may have more.
     command.args(["-c", "echo through the list > \"/dev/fd/$1\"", "sh"]);
     command.arg(writer.number().to_string());
     command.inherit(writer);

@@ -79,5 +79,5 @@ fn a_listed_handle_is_held_and_not_inheritable_afterwards() {
     let look = reader.try_read_spare(&mut Vec::with_capacity(1));
     assert_eq!(look.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the child holds it");
     drop(child);
-    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "and nobody else: {}", other.id());
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "no other process holds it: {}", other.id());
 }

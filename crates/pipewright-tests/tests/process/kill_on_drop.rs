@@ -6,7 +6,7 @@ use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{count, watchdog};
 
-use super::{pid_said_by, puppet};
+use super::{printed_pid, puppet};
 
 /// Waits until all of these processes are killed.
 #[track_caller]
@@ -35,7 +35,7 @@ fn the_kill_reaches_below_the_child() {
     }
     let mut command = puppet(["spawn=wait=600", "wait=600"]);
     let mut child = command.stderr(Stdio::piped()).kill_on_drop().spawn().unwrap();
-    let pids = [child.id(), pid_said_by(&mut child)];
+    let pids = [child.id(), printed_pid(&mut child)];
     let _clean = KillOnDrop(pids[1]);
     drop(child);
     all_are_killed(&pids);
@@ -50,7 +50,7 @@ fn the_kill_reaches_the_group() {
     let mut command = Command::new("sh");
     command.args(["-c", &script]).stderr(Stdio::piped()).own_group().kill_on_drop();
     let mut child = command.spawn().unwrap();
-    let pids = [child.id(), pid_said_by(&mut child)];
+    let pids = [child.id(), printed_pid(&mut child)];
     let _clean = KillOnDrop(pids[1]);
     drop(child);
     all_are_killed(&pids);
@@ -83,7 +83,7 @@ fn dropped_lines_and_handles_kill_too() {
 fn a_child_that_exited_keeps_its_daemons() {
     let mut command = puppet(["spawn=wait=600", "exit=3"]);
     let mut child = command.stderr(Stdio::piped()).kill_on_drop().spawn().unwrap();
-    let daemon = KillOnDrop(pid_said_by(&mut child));
+    let daemon = KillOnDrop(printed_pid(&mut child));
     assert_eq!(child.wait().unwrap().code(), Some(3));
     drop(child);
     assert!(alive::is_running(daemon.0));

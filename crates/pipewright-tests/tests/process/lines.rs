@@ -114,7 +114,7 @@ fn a_break_ends_the_child_by_sigpipe_and_leaves_nothing() {
     for line in lines.take(3) {
         assert_eq!(line.unwrap().text, "y");
     }
-    watchdog::until("the shell has told", || status.exists());
+    watchdog::until("the shell has written it", || status.exists());
     assert_eq!(std::fs::read_to_string(&status).unwrap(), "141\n");
     watchdog::until("no child is left", || count::children().is_empty());
     watchdog::until("no handle is left", || count::handles() == before);
@@ -131,7 +131,7 @@ fn a_child_that_writes_too_fast_waits() {
     assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
     let pid = lines.pid();
     watchdog::until("the pipe is full", || alive::state(pid) == Some('S'));
-    assert!(!done.exists(), "it has written everything, and nobody has taken it");
+    assert!(!done.exists(), "it has written everything although no output was read");
     assert_eq!(lines.count(), 499_999);
     assert!(done.exists());
 }

@@ -134,13 +134,13 @@ fn cannot_supervise() -> bool {
 }
 
 /// Returns the pid of the grandchild, which a puppet with a piped stderr writes there.
-fn pid_said_by(child: &mut Child) -> u32 {
-    let mut said = Vec::with_capacity(64);
+fn printed_pid(child: &mut Child) -> u32 {
+    let mut text = Vec::with_capacity(64);
     let stderr = child.stderr.as_ref().expect("its stderr is piped");
-    while !said.contains(&b'\n') {
-        assert_ne!(stderr.read_spare(&mut said).unwrap(), 0, "it has said nothing");
+    while !text.contains(&b'\n') {
+        assert_ne!(stderr.read_spare(&mut text).unwrap(), 0, "it has printed nothing");
     }
-    String::from_utf8(said).unwrap().trim().parse().unwrap()
+    String::from_utf8(text).unwrap().trim().parse().unwrap()
 }
 
 /// Returns the bytes of the puppet's floods.
@@ -148,7 +148,7 @@ fn flood(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
 }
 
-/// Returns the bytes of a flood in pieces of 1, 2, 4 ... bytes: every piece starts anew.
+/// Returns the bytes of a flood in pieces of 1, 2, 4 ... bytes: every piece starts from the first byte.
 fn alternating(count: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count);
     let mut piece = 1;

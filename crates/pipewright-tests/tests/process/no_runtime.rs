@@ -51,8 +51,8 @@ fn a_verb_without_a_runtime_starts_nothing() {
     for capture in outside(run_all([touch(), touch()]).captures_async()) {
         refused(capture);
     }
-    // One that had run would have been waited for by whoever dropped it.
-    watchdog::until("nobody is left", || count::children().is_empty());
+    // If one had run, its drop would have waited for it.
+    watchdog::until("no process is left", || count::children().is_empty());
     assert!(!ran.exists(), "something was started");
 }
 
@@ -102,7 +102,7 @@ fn a_process_handle_stays_usable() {
     assert!(alive::is_running(process.pid()));
     process.kill().unwrap();
     one_thread().block_on(process.wait_async()).unwrap();
-    // Also where it has ended: a wait for the status of somebody else's child takes a timer.
+    // Also if it has exited: a wait for the status of another process's child needs a timer.
     refused(outside(process.wait_async()));
 }
 
@@ -150,7 +150,7 @@ fn lines_and_events_continue_in_a_runtime() {
         refused(outside(of_child.next()).unwrap());
         refused(outside(events.next()).unwrap());
     }
-    // It has begun in a runtime, so there is somebody to leave alone.
+    // It began in a runtime, so its child runs and must not be touched.
     runtime.block_on(async { assert!(super::async_pipes::poll_once(ends.next()).is_pending()) });
     let (index, end) = outside(ends.next()).unwrap();
     assert_eq!(index, 0);
@@ -192,7 +192,7 @@ fn a_future_polled_outside_its_runtime_is_an_error_and_keeps_the_child() {
     assert_eq!(child.try_wait().unwrap(), None);
     child.kill().unwrap();
     child.wait().unwrap();
-    // One that has started its child kills it: nobody else has it.
+    // A call that has started its child kills it, because no one else has a handle.
     let mut command: Command = puppet(["wait=600"]);
     command.env(MARK, alive::mark("moved"));
     let mut status = Box::pin(command.status_async());

@@ -114,7 +114,7 @@ fn one_other_run(round: usize, supervised: bool) {
     }
 }
 
-/// Runs some to allocate what stays (a stack, a thread for dropped children), then the others.
+/// Runs some rounds first, which allocate permanent resources (a stack, a thread for dropped children), then the others.
 fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     (0..if cfg!(windows) { 40 } else { 100 }).for_each(&run);
     let settled = || {

@@ -13,7 +13,7 @@ use pipewright_tests::{count, watchdog};
 
 #[cfg(unix)]
 use super::hostile::child_with_pid;
-use super::{ended_by, pid_said_by, puppet};
+use super::{ended_by, printed_pid, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -42,7 +42,7 @@ fn parent_of(acts: &str) -> (Child, u32) {
     command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::piped());
     command.own_group().kill_on_drop();
     let mut parent = command.spawn().unwrap();
-    let pid = pid_said_by(&mut parent);
+    let pid = printed_pid(&mut parent);
     (parent, pid)
 }
 
@@ -107,7 +107,7 @@ fn an_unreaped_zombie_is_reported_without_a_status() {
     }
     let mut command = puppet(["spawn=exit=5", "eat-all"]);
     let mut parent = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let pid = pid_said_by(&mut parent);
+    let pid = printed_pid(&mut parent);
     watchdog::until("it is a zombie", || alive::is_zombie(pid));
     let process = ProcessHandle::open(pid).unwrap();
     for end in [process.wait().unwrap(), process.try_wait().unwrap().unwrap()] {
@@ -132,14 +132,14 @@ fn a_later_reap_can_be_waited_for() {
     let mut command = puppet(["spawn-and-reap=exit=5"]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut parent = command.kill_on_drop().spawn().unwrap();
-    let pid = pid_said_by(&mut parent);
+    let pid = printed_pid(&mut parent);
     watchdog::until("it is a zombie", || alive::is_zombie(pid));
     let opened = Opened::open(pid).unwrap();
     assert_eq!(opened.state().unwrap(), ProcessState::StatusUnknown);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| opened.wait_for_reap(Duration::MAX));
         std::thread::park_timeout(SHORT);
-        assert!(!waiting.is_finished(), "nobody has reaped it so far");
+        assert!(!waiting.is_finished(), "it is not reaped yet");
         drop(parent.stdin.take());
         waiting.join().unwrap();
     });
@@ -157,7 +157,7 @@ fn our_own_child_is_reaped_and_its_status_returned() {
     if !can_open() {
         return;
     }
-    // Somebody else's child object: of the standard library.
+    // A child object of other code: of the standard library.
     let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
     let mut theirs = theirs.arg("exit=6").spawn().unwrap();
     let process = ProcessHandle::open(theirs.id()).unwrap();
@@ -167,7 +167,7 @@ fn our_own_child_is_reaped_and_its_status_returned() {
     assert_eq!(process.wait().unwrap(), end);
     assert!(theirs.wait().is_err(), "it was waited for");
 
-    // Our own: two handles, and either finds out.
+    // A child of ours, with two handles: either may get its status.
     let child = puppet(["wait=600"]).spawn().unwrap();
     let process = ProcessHandle::open(child.id()).unwrap();
     assert!(process.kill().unwrap());
@@ -195,7 +195,7 @@ fn an_opened_pid_that_is_reused_is_never_signalled() {
         let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
             return skipped("the next pid can only be chosen by root, on a quiet machine");
         };
-        assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
+        assert!(!handle.kill().unwrap(), "it is gone, and the call reports that");
         assert!(!handle.signal(Signal::TERM).unwrap());
         let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
         assert!(!end.was_killed());
@@ -272,7 +272,7 @@ fn a_process_of_another_user_can_be_waited_for_but_not_signalled() {
     assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
 }
 
-/// Only in a build without pidfds; `refused` takes them away from other builds.
+/// Runs only in a build without pidfds; `refused` disables them in other builds.
 #[cfg(any(pipewright_force_fallback, pipewright_force_fallback = "pidfd"))]
 #[watched_test]
 fn without_pidfds_open_is_unsupported_and_children_still_work() {

@@ -21,7 +21,7 @@ fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
 fn a_child_inherits_its_stdio_and_the_listed_handles_only() {
     // Not close-on-exec, as careless code leaves it.
     let open = std::fs::File::open("/dev/null").unwrap();
-    // SAFETY: numbers; what comes of it is closed below.
+    // SAFETY: takes numbers; the new handle is closed below.
     let careless = unsafe { libc::dup(open.as_raw_fd()) };
     assert_eq!(child_handles(|_| {}), [0, 1, 2]);
 
@@ -119,7 +119,7 @@ fn the_root_directory_is_applied() {
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("bin")).unwrap();
-    // Something that runs without any library of this system.
+    // A program that runs without any library of this system.
     let puppet_path = env!("CARGO_BIN_EXE_puppet");
     std::fs::copy(puppet_path, dir.path().join("bin/puppet")).unwrap();
     let error = Command::new("/bin/no-such").chroot(dir.path()).status().unwrap_err();
@@ -173,8 +173,8 @@ fn of_each_thread(names: &[&str]) -> Vec<String> {
     // A thread that has been joined may be listed a moment longer.
     let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).ok();
     let is_asked = |line: &&str| names.iter().any(|name| line.starts_with(name));
-    let said = |status: String| status.lines().filter(is_asked).collect::<Vec<_>>().join(" ");
-    tasks.filter_map(|task| status(task.unwrap()).map(said)).collect()
+    let joined = |status: String| status.lines().filter(is_asked).collect::<Vec<_>>().join(" ");
+    tasks.filter_map(|task| status(task.unwrap()).map(joined)).collect()
 }
 
 #[isolated_test]

@@ -42,15 +42,15 @@ fn both_supervisors(child: &Child) -> Vec<u32> {
 }
 
 #[track_caller]
-fn nobody_is_left(mark: &str) {
-    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+fn no_process_is_left(mark: &str) {
+    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 #[watched_test]
 fn a_tree_ends_when_its_host_is_killed() {
     let Some((host, supervisors)) = host("host", |_| ()) else { return };
     host.signal(Signal::KILL).unwrap();
-    nobody_is_left("host");
+    no_process_is_left("host");
     for pid in supervisors {
         watchdog::until("its supervisors end too", || !alive::is_running(pid));
     }
@@ -65,7 +65,7 @@ fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
     };
     let group = format!("-{}", host.id());
     assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
-    nobody_is_left("group");
+    no_process_is_left("group");
     for pid in supervisors {
         watchdog::until("its supervisors end too", || !alive::is_running(pid));
     }
@@ -80,7 +80,7 @@ fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
         alive::kill(supervisors[index]);
         // The host waits for the command, and so ends with it.
         assert!(host.wait().unwrap().code().is_some());
-        nobody_is_left("supervisor");
+        no_process_is_left("supervisor");
         for pid in supervisors {
             watchdog::until("its supervisors end too", || !alive::is_running(pid));
         }
@@ -94,7 +94,7 @@ fn a_stopped_supervisor_is_continued_or_replaced() {
     let inner = supervisors.iter().copied().max().unwrap();
     assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
     host.signal(Signal::KILL).unwrap();
-    nobody_is_left("stopped");
+    no_process_is_left("stopped");
     host.wait().unwrap();
 }
 
@@ -110,7 +110,7 @@ fn an_unprivileged_user_can_supervise_a_tree() {
         return;
     };
     host.signal(Signal::KILL).unwrap();
-    nobody_is_left("nobody");
+    no_process_is_left("nobody");
     host.wait().unwrap();
 }
 
@@ -131,7 +131,7 @@ fn a_killed_supervisor_does_not_hang_its_host() {
     // The guard has adopted and killed it, and reports it.
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
-    nobody_is_left("waiting");
+    no_process_is_left("waiting");
 }
 
 #[watched_test]

@@ -1,7 +1,7 @@
 //! Promise 6: the same spawn time from a 4 GiB parent as from a small one, for every option.
 //!
-//! Times are measured in `bench/`. Here stands the fact behind them: a start copies nothing of the
-//! parent. Had it (fork), every page that the parent writes afterwards would fault once more.
+//! Times are measured in `bench/`. This test checks the fact behind them: a start copies no memory of the parent. After
+//! a copy (fork), every page that the parent writes would fault once more.
 
 use super::cannot_supervise;
 use pipewright::{Command, Resource};

@@ -1,4 +1,4 @@
-//! Random pipelines give what a shell gives: the same bytes, and the same status.
+//! Random pipelines behave as in a shell: the same bytes, and the same status.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn stage() -> impl Strategy<Value = Words> {
     ]);
     let counted = (prop::sample::select(vec!["head", "tail"]), prop::bool::ANY, 0_u32..300_000)
         .prop_map(|(program, by_lines, count)| {
-            // Lines are few; bytes go past what a pipe holds.
+            // Few lines; more bytes than a pipe holds.
             let (option, count) = if by_lines { ("-n", count % 50) } else { ("-c", count) };
             words(&[program, option, &count.to_string()])
         });
@@ -105,18 +105,18 @@ fn random_pipelines_match_a_shell() {
         };
         let theirs = shell("sh", &script);
         prop_assert!(ours.stdout == theirs.stdout, "stdout of {script}");
-        let told = shell("bash", &format!("{script} >/dev/null; echo ${{PIPESTATUS[@]}}")).stdout;
-        let told: Vec<i32> = String::from_utf8(told)
+        let statuses =
+            shell("bash", &format!("{script} >/dev/null; echo ${{PIPESTATUS[@]}}")).stdout;
+        let statuses: Vec<i32> = String::from_utf8(statuses)
             .unwrap()
             .split_whitespace()
             .map(|status| status.parse().unwrap())
             .collect();
         let stages: Vec<i32> = ours.stages.iter().map(|stage| as_shell(stage.status)).collect();
-        // A writer may have been done before its reader had enough, or not: that is a race, in a
-        // shell as here.
+        // A writer may finish before its reader stops reading, or not: a race, in a shell as here.
         let same = |(ours, theirs): (&i32, &i32)| ours == theirs || [*ours, *theirs].contains(&141);
-        let all_same = stages.iter().zip(&told).all(same) && stages.len() == told.len();
-        prop_assert!(all_same, "{script}: {stages:?}, and in bash {told:?}");
+        let all_same = stages.iter().zip(&statuses).all(same) && stages.len() == statuses.len();
+        prop_assert!(all_same, "{script}: {stages:?}, and in bash {statuses:?}");
         prop_assert_eq!(as_shell(ours.status), attributed(&stages, pipefail), "{}", script);
         Ok(())
     });

@@ -41,7 +41,7 @@ fn the_reader_is_stopped_before_its_writer() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     for _ in 0..20 {
-        // A reader takes the end of its input for the whole.
+        // A reader cannot tell a cut input from a complete one.
         let load = format!("cat >/dev/null; echo loaded >{}", done.display());
         let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
             .timeout(Duration::from_millis(20))
@@ -134,10 +134,10 @@ fn a_held_last_stream_does_not_hang_the_pipeline() {
 #[cfg(unix)]
 #[isolated_test]
 fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
-    // Descendants can only be held by pidfds.
+    // Descendants can only be tracked by pidfds.
     let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
     let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
-    // The first start allocates what stays.
+    // The first start allocates permanent resources.
     assert!(Command::new("true").status().unwrap().success());
     let handles = count::handles_at_rest();
     // Without pidfds a thread holds a handle for a moment longer than its child exists.
@@ -179,16 +179,14 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
         assert!(!started.exists(), "{error}");
     };
     refused(Pipeline::new(Vec::<Command>::new()), r#"cannot start "": the pipeline has no stages"#);
-    let words = r#"cannot start "": a stage of the pipeline names no program"#;
+    let words = r#"cannot start "": the command of a pipeline stage is empty"#;
     refused(touch() | Command::new(""), words);
-    let words = r#"cannot start "cat": its stdin is the stage before it, and cannot be set"#;
+    let words = r#"cannot start "cat": its stdin comes from the previous stage and cannot be set"#;
     refused(touch() | Command::new("cat").stdin(Stdio::null()), words);
-    let words = r#"cannot start "cat": its stdout is the stage after it, and cannot be set"#;
+    let words = r#"cannot start "cat": its stdout goes to the next stage and cannot be set"#;
     refused(touch() | Command::new("cat").stdout(Stdio::null()) | Command::new("wc"), words);
     let whole = |name: &str| {
-        format!(
-            r#"cannot start "cat": its `{name}` would be that of one stage: set it on the pipeline"#
-        )
+        format!(r#"cannot start "cat": `{name}` applies to the whole run: set it on the pipeline"#)
     };
     refused(touch() | Command::new("cat").timeout(SHORT), &whole("timeout"));
     refused(touch() | Command::new("cat").kill_grace(SHORT), &whole("kill_grace"));
@@ -197,10 +195,9 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
     refused(touch() | Command::new("cat").strict_utf8(), &whole("strict_utf8"));
     let mut teed = touch();
     teed.stderr(Stdio::tee());
-    let words =
-        "cannot start \"cat\": its stderr is piped and another stage's is teed: they are one pipe";
+    let words = "cannot start \"cat\": its stderr is piped and another stage's is teed: all stages share one stderr pipe";
     refused(teed | Command::new("cat").stderr(Stdio::piped()), words);
-    // Piped is what a joint is.
+    // A joint is a pipe anyway.
     let read = (Command::new("echo").arg("fine").stdout(Stdio::piped())
         | Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()))
     .read();
@@ -270,7 +267,7 @@ fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stage_keeps_what_is_its_own() {
+fn a_stage_keeps_its_own_options() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
     let mut first = Command::new("sh");

@@ -50,9 +50,9 @@ fn stages_are_joined_by_a_kernel_pipe_that_we_close() {
     last.stdout(Stdio::piped());
     stages = stages.pipe(last);
     let mut child = stages.spawn().unwrap();
-    let mut said = Vec::with_capacity(4);
-    while said.len() < 4 {
-        child.stdout.as_mut().unwrap().read_spare(&mut said).unwrap();
+    let mut output = Vec::with_capacity(4);
+    while output.len() < 4 {
+        child.stdout.as_mut().unwrap().read_spare(&mut output).unwrap();
     }
     let ids = child.ids();
     let joints: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
@@ -237,13 +237,13 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"2\n1\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"1\n2\n");
-    // Input that came with the command is fed by the verb that waits.
+    // The verb that waits feeds the command's own input.
     let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::bytes(flood(500_000)));
     let child = (cat | puppet(["eat-all", "exit=4"])).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(4), "again and again");
-    assert!(!child.signal(pipewright::Signal::TERM).unwrap(), "nobody is left");
+    assert!(!child.signal(pipewright::Signal::TERM).unwrap(), "no stage is left");
     child.kill().unwrap();
     // A piped stdin is closed first, so that a stage which reads to its end finds one.
     let mut cat = puppet(["cat"]);

@@ -128,11 +128,11 @@ fn a_child_becomes_a_handle() {
     let (pid, stdout) = (child.id(), child.stdout.take().unwrap());
     let process = ProcessHandle::from(child);
     assert_eq!(process.pid(), pid);
-    let mut said = Vec::with_capacity(64);
-    while said.len() < 5 {
-        assert_ne!(stdout.read_spare(&mut said).unwrap(), 0);
+    let mut output = Vec::with_capacity(64);
+    while output.len() < 5 {
+        assert_ne!(stdout.read_spare(&mut output).unwrap(), 0);
     }
-    assert_eq!((said.as_slice(), process.try_wait().unwrap()), (&b"hello"[..], None));
+    assert_eq!((output.as_slice(), process.try_wait().unwrap()), (&b"hello"[..], None));
     assert!(process.kill().unwrap());
     ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
 }
@@ -154,7 +154,7 @@ fn options_that_need_our_streams_are_refused() {
         assert_eq!(start, forget);
         start
     };
-    let through = " would pass through us, and nobody is left for that";
+    let through = " would pass through this process: use a file, a handle, null or inherit";
     let said = words(&|command| command.stdin(Stdio::piped()));
     assert!(said.ends_with(&format!("\": its stdin{through}")), "{said}");
     assert!(words(&|command| command.stdin(Stdio::bytes("x"))).ends_with(through));
@@ -164,7 +164,7 @@ fn options_that_need_our_streams_are_refused() {
     assert!(said.ends_with(&format!("\": its stdout{through}")), "{said}");
     let said = words(&|command| command.stderr(Stdio::tee()));
     assert!(said.ends_with(&format!("\": its stderr{through}")), "{said}");
-    let alone = "it has a timeout or a cancel token, and nobody to heed it";
+    let alone = "a timeout or cancel token needs a call that waits: use `spawn` or `status`";
     assert!(words(&|command| command.timeout(SHORT)).ends_with(alone));
     assert!(words(&|command| command.cancel(&CancelToken::new())).ends_with(alone));
     assert!(!mark.exists(), "it was started");
@@ -197,28 +197,28 @@ fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
 fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
     let reap_all = || {
         loop {
-            #[expect(clippy::disallowed_methods, reason = "what careless code does")]
+            #[expect(clippy::disallowed_methods, reason = "imitates careless code")]
             // SAFETY: no place for the status.
             let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
             if pid < 0 {
-                // Not started yet, or gone: polled again.
+                // The child has not started yet or is reaped: polls again.
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         }
     };
     std::thread::spawn(reap_all);
-    let told = |result: pipewright::Result<pipewright::ProcessEnd>, code| match result {
+    let check = |result: pipewright::Result<pipewright::ProcessEnd>, code| match result {
         Ok(end) => assert_eq!(end.status.unwrap().code(), code, "the kernel kept it"),
         Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost, "{error}"),
     };
     for _ in 0..20 {
         let process = puppet(["wait=0.01", "exit=42"]).start().unwrap();
-        told(process.wait(), Some(42));
+        check(process.wait(), Some(42));
         assert!(!process.kill().unwrap(), "it is gone");
         let process = puppet(["exit=43"]).start().unwrap();
         let limit = Duration::from_secs(60);
-        told(process.wait_or_kill_on_timeout(limit), Some(43));
+        check(process.wait_or_kill_on_timeout(limit), Some(43));
         let process = puppet(["wait=600"]).start().unwrap();
-        told(process.wait_or_kill_on_timeout(Duration::from_millis(1)), None);
+        check(process.wait_or_kill_on_timeout(Duration::from_millis(1)), None);
     }
 }

@@ -9,7 +9,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::puppet;
 
-/// Runs a little of everything.
+/// Runs calls of every kind.
 fn everything_works() {
     let capture = puppet(["out=a", "err=b", "exit=3"]).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("a", "b"));

@@ -16,7 +16,7 @@ fn a_reused_pid_is_never_signalled() {
         return skipped("the next pid can only be chosen by root, on a quiet machine");
     };
     assert_eq!(stranger.id(), ended.id());
-    assert!(!ended.signal(Signal::KILL).unwrap(), "it is gone, and that is what we are told");
+    assert!(!ended.signal(Signal::KILL).unwrap(), "it is gone, and the call reports that");
     ended.kill().unwrap();
     drop(ended);
     // A wrong signal would have been delivered before this later one.

@@ -60,7 +60,7 @@ fn no_more_than_the_concurrency_limit_run_at_once() {
                 format!("{}{}", acts[1], go.display()),
             ])
         });
-        // A fourth would have been counted, and the others would wait forever.
+        // A fourth would be counted, and the others would wait forever.
         let captures = run_all(commands).concurrency(3).captures();
         assert!(captures.into_iter().all(|capture| capture.unwrap().success()));
     });
@@ -179,8 +179,8 @@ fn a_dropped_iterator_leaves_no_process() {
     let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
     assert_eq!(ends.next().unwrap().0, 5);
     drop(ends);
-    watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("no process is left", || alive::marked(MARK, "drop").is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before + 1);
 }
 
@@ -217,7 +217,7 @@ fn a_crowd_of_idle_children_takes_one_thread() {
         token.cancel();
         assert_eq!(crowd.join().unwrap().len(), CROWD);
     });
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
 }
 
 #[cfg(unix)]
@@ -226,8 +226,8 @@ fn concurrency_is_bounded_by_the_handle_limit() {
     if is_forced_async() {
         return skipped("tasks wait by another call, and with a handle more for each");
     }
-    // Each has three handles: of its end and of its streams. What can be waited for is twice as much: its input, the
-    // one token of all, and more.
+    // Each has three handles, for its exit and its two streams, but up to twice as many things to wait for: also its input,
+    // the shared token, and more.
     const CROWD: usize = 100;
     let token = CancelToken::new();
     let room = (count::handles() + 3 * CROWD + 32) as u64;

@@ -1,4 +1,4 @@
-//! A runner: commands that come while others run.
+//! A runner: commands that are pushed while others run.
 
 use std::path::Path;
 use std::thread;
@@ -20,7 +20,7 @@ fn marked(acts: &[&str], mark: &str) -> Command {
     puppet(acts).env(MARK, alive::mark(mark)).owned()
 }
 
-/// Returns a command that creates a file when it has started, and exits when it is told to.
+/// Returns a command that creates the file `NAME.started`, and exits when the file `NAME` exists.
 fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));
@@ -93,7 +93,7 @@ fn runner_counts_what_is_queued_and_what_runs() {
     assert_eq!(counts(&runner), (4, 2, 2));
     watchdog::until("two have started", || started("0") && started("1"));
 
-    // From here on three, and then one.
+    // From here on three run at once, and then one.
     runner.set_concurrency(3);
     assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
     assert_eq!(counts(&runner), (4, 3, 1));
@@ -169,7 +169,7 @@ fn cancel_by_key_stops_one_that_runs_and_never_starts_one_that_is_queued() {
     let (key, result) = runner.next().unwrap();
     assert!(key == "queued" && is_cancelled(&result));
     let error = result.unwrap_err().to_string();
-    assert!(error.ends_with(": cancelled before its start"), "{error}");
+    assert!(error.ends_with(": cancelled before it started"), "{error}");
     assert!(!started("queued"));
     let (key, result) = runner.next().unwrap();
     assert_eq!(key, "stopped");
@@ -343,7 +343,7 @@ fn a_dropped_runner_leaves_no_process() {
     assert_eq!(runner.next().unwrap().0, 0);
     assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
     drop((runner, token));
-    watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("no process is left", || alive::marked(MARK, "drop").is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before + 1);
 }

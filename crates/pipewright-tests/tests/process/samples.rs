@@ -66,7 +66,7 @@ fn every_sample_runs_to_its_end_and_leaves_nothing_behind() {
     watchdog::until("every handle is closed", || count::handles() == before);
 }
 
-/// Returns a command that creates a file when it has started, and exits when it is told to.
+/// Returns a command that creates the file `NAME.started`, and exits when the file `NAME` exists.
 fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));

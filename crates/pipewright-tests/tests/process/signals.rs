@@ -97,18 +97,18 @@ fn the_signal_after_the_last_token_ends_the_process() {
 #[watched_test]
 fn each_signal_cancels_the_next_token() {
     let (child, lines) = guarded("guard=INT,3");
-    let (say, said) = mpsc::channel();
-    let reader = thread::spawn(move || lines.for_each(|line| say.send(line).unwrap()));
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || lines.for_each(|line| sender.send(line).unwrap()));
     for _ in 0..3 {
         // Sent again if it arrived together with the one before.
         watchdog::until("the next token is cancelled", || {
             child.signal(Signal::INT).unwrap();
-            said.recv_timeout(Duration::from_secs(1)).is_ok()
+            receiver.recv_timeout(Duration::from_secs(1)).is_ok()
         });
     }
     send_until(Signal::INT, &child, || child.try_wait().unwrap().is_some());
     ended_by(child.wait().unwrap(), Signal::INT);
-    assert!(said.recv().is_err());
+    assert!(receiver.recv().is_err());
     reader.join().unwrap();
 }
 
@@ -174,7 +174,7 @@ fn every_guard_of_a_signal_sees_it() {
     assert!(first.wait_for(minute) && second.wait_for(minute));
     assert_eq!((one.received(), other.received()), (Some(Signal::HUP), Some(Signal::HUP)));
 
-    // One guard has no token left, the other has one.
+    // One guard has no token left; the other has one.
     let (third, send_here) = (CancelToken::new(), sender());
     let _other = other.then(&third);
     watchdog::until("the third is cancelled", || {
@@ -204,7 +204,7 @@ fn signals_that_come_together_count_once() {
 
 #[isolated_test]
 fn an_ignored_signal_stays_ignored() {
-    // SAFETY: SIG_IGN is no function of ours.
+    // SAFETY: SIG_IGN runs no code of this program.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let token = CancelToken::new();
     let guard = token.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
@@ -304,8 +304,8 @@ fn send_to_group(signal: Signal) {
     assert_eq!(unsafe { libc::kill(0, signal.number()) }, 0);
 }
 
-/// Returns a command that creates a file when it has started, and exits when it is told to.
-fn until_told(dir: &Path) -> Command {
+/// Returns a command that creates the file `started`, and exits when the file `go` exists.
+fn until_file_exists(dir: &Path) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     puppet([format!("touch={}", path("started")), format!("wait-for-file={}", path("go"))])
 }
@@ -315,7 +315,7 @@ fn a_child_that_shares_the_group_gets_ctrl_c_itself_and_was_signaled_not_cancell
     let dir = tempfile::tempdir().unwrap();
     let token = CancelToken::new();
     let guard = token.cancel_on(&[Signal::INT]).unwrap();
-    let mut command = until_told(dir.path());
+    let mut command = until_file_exists(dir.path());
     let run = thread::spawn(move || command.capture());
     watchdog::until("it has started", || dir.path().join("started").exists());
     send_to_group(Signal::INT);
@@ -331,7 +331,7 @@ fn a_child_in_its_own_group_gets_no_terminal_signal() {
     let dir = tempfile::tempdir().unwrap();
     let token = CancelToken::new();
     let _guard = token.cancel_on(&[Signal::INT]).unwrap();
-    let mut command = until_told(dir.path()).own_group().owned();
+    let mut command = until_file_exists(dir.path()).own_group().owned();
     let run = thread::spawn(move || command.capture());
     watchdog::until("it has started", || dir.path().join("started").exists());
     send_to_group(Signal::INT);

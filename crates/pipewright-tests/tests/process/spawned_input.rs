@@ -82,13 +82,14 @@ fn unread_input_is_counted_by_waits() {
 #[watched_test]
 fn a_child_that_is_dropped_is_fed_to_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let said = dir.path().join("said");
-    let is_told = || std::fs::read_to_string(&said).is_ok_and(|text| text == format!("{MUCH}\n"));
+    let file = dir.path().join("file");
+    let is_counted =
+        || std::fs::read_to_string(&file).is_ok_and(|text| text == format!("{MUCH}\n"));
     for ends in [|child| drop::<Child>(child), |child| drop(ProcessHandle::from(child))] {
         for stdin in inputs(&flood(MUCH)) {
-            ends(puppet(["count"]).stdin(stdin).stdout(Stdio::create(&said)).spawn().unwrap());
-            watchdog::until("it has counted all of it", is_told);
-            std::fs::remove_file(&said).unwrap();
+            ends(puppet(["count"]).stdin(stdin).stdout(Stdio::create(&file)).spawn().unwrap());
+            watchdog::until("it has counted all of it", is_counted);
+            std::fs::remove_file(&file).unwrap();
         }
     }
 }
@@ -113,7 +114,7 @@ fn input_that_is_never_read_leaves_nothing() {
     let nothing = |before: usize| {
         watchdog::until("every handle is closed", || count::handles() <= before);
         watchdog::until("no thread is left", || count::threads() <= threads);
-        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every child is reaped", || count::children().is_empty());
     };
     let before = count::handles();
     for stdin in inputs(&flood(MUCH)) {
@@ -169,13 +170,13 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     // A caller that reads the streams itself is not left waiting.
     all_of(child.stdout.take().unwrap());
     check(child.wait().unwrap_err());
-    assert!(!child.wait().unwrap().success(), "it is told once");
+    assert!(!child.wait().unwrap().success(), "it is reported once");
     // The same if more than its exit is waited for.
     let mut command = puppet(["cat", "wait=600"]);
     command.stdin(Stdio::reader(Failing(false))).timeout(std::time::Duration::from_secs(600));
     let child = command.spawn().unwrap();
     check(child.wait().unwrap_err());
-    assert!(!child.wait().unwrap().success(), "it is told once");
+    assert!(!child.wait().unwrap().success(), "it is reported once");
     check(failing().wait_with_output().unwrap_err());
     check(failing().read_all_lines().unwrap().finish().unwrap_err());
     one_thread().block_on(async {
@@ -230,12 +231,12 @@ fn the_default_sigpipe_action_does_not_kill_us() {
         let mut command = Command::new("sh");
         command.args(["-c", "exec < /dev/null; echo closed; exec sleep 600"]).kill_on_drop();
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = [0; 7];
-        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"closed\n");
+        let mut text = [0; 7];
+        child.stdout.take().unwrap().read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"closed\n");
         drop(child);
     }
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
 }
 
 /// The thread that feeds does not exist in a forked process, and its children belong to the other process.
@@ -246,8 +247,8 @@ fn a_forked_process_feeds_only_its_own_children() {
         return skipped("the fork is waited for by a pidfd");
     }
     let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
-    // SAFETY: the child uses what this thread has, and ends by `_exit`.
-    #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+    // SAFETY: the child only uses data of this thread, and ends by `_exit`.
+    #[expect(clippy::disallowed_methods, reason = "tests a fork, as a daemon makes it")]
     let forked = unsafe { libc::fork() };
     if forked == 0 {
         let mut theirs = spawn(&["cat"], Stdio::bytes(flood(MUCH)));

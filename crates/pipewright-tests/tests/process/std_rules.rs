@@ -15,15 +15,15 @@ macro_rules! program {
             use $($library)*::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
             pub(super) fn run() -> io::Result<Vec<String>> {
-                let mut said = Vec::new();
+                let mut results = Vec::new();
 
                 let status: ExitStatus = Command::new("sh").arg("-c").arg("exit 3").status()?;
-                said.push(format!("{status} {:?} {}", status.code(), status.success()));
+                results.push(format!("{status} {:?} {}", status.code(), status.success()));
 
                 let output: Output = Command::new("sh")
                     .args(["-c", "echo out; echo err >&2; kill -9 $$"])
                     .output()?;
-                said.push(format!("{:?} {:?} {:?}", output.stdout, output.stderr, output.status.signal()));
+                results.push(format!("{:?} {:?} {:?}", output.stdout, output.stderr, output.status.signal()));
 
                 let mut command = Command::new("cat");
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -33,13 +33,13 @@ macro_rules! program {
                 let mut text = String::new();
                 let mut stdout: ChildStdout = child.stdout.take().unwrap();
                 stdout.read_to_string(&mut text)?;
-                said.push(format!("{text} {}", child.wait()?));
-                said.push(format!("{:?}", child.try_wait()?.map(|status| status.success())));
+                results.push(format!("{text} {}", child.wait()?));
+                results.push(format!("{:?}", child.try_wait()?.map(|status| status.success())));
 
                 let mut killed = Command::new("sleep").arg("60").spawn()?;
                 assert!(killed.id() > 0 && killed.try_wait()?.is_none());
                 killed.kill()?;
-                said.push(format!("{:?}", killed.wait()?.signal()));
+                results.push(format!("{:?}", killed.wait()?.signal()));
 
                 let mut first = Command::new("echo").arg("piped").stdout(Stdio::piped()).spawn()?;
                 let second = Command::new("tr")
@@ -47,40 +47,40 @@ macro_rules! program {
                     .stdin(first.stdout.take().unwrap())
                     .output()?;
                 first.wait()?;
-                said.push(String::from_utf8_lossy(&second.stdout).into_owned());
+                results.push(String::from_utf8_lossy(&second.stdout).into_owned());
 
                 let mut shown = Command::new("program");
                 shown.args(["a b", "c"]).env("KEY", "value").env_remove("OTHER").current_dir("/");
                 let args: Vec<&OsStr> = shown.get_args().collect();
                 let envs: Vec<_> = shown.get_envs().collect();
-                said.push(format!("{:?} {args:?} {envs:?} {:?}", shown.get_program(), shown.get_current_dir()));
-                said.push(format!("{:?}", Command::new("x").args(["a b", "c"])));
+                results.push(format!("{:?} {args:?} {envs:?} {:?}", shown.get_program(), shown.get_current_dir()));
+                results.push(format!("{:?}", Command::new("x").args(["a b", "c"])));
 
                 let mut environment = Command::new("env");
                 environment.env_clear().env("B", "2").env("A", "1").envs([("C", "3")]);
                 environment.env("PATH", "/usr/bin:/bin").arg0("env");
-                said.push(String::from_utf8_lossy(&environment.output()?.stdout).into_owned());
+                results.push(String::from_utf8_lossy(&environment.output()?.stdout).into_owned());
 
                 let file = std::fs::File::open("/dev/null")?;
                 let from_file = Command::new("cat").stdin(file).output()?;
-                said.push(format!("{:?}", from_file.stdout));
+                results.push(format!("{:?}", from_file.stdout));
 
                 let error = Command::new("no-such-program").spawn().unwrap_err();
-                said.push(format!("{}", error.kind() == io::ErrorKind::NotFound));
+                results.push(format!("{}", error.kind() == io::ErrorKind::NotFound));
                 let start = || -> io::Result<Child> {
                     let child = Command::new("/no/such").spawn()?;
                     Ok(child)
                 };
                 let missing = start();
-                said.push(format!("{:?}", missing.unwrap_err().kind()));
+                results.push(format!("{:?}", missing.unwrap_err().kind()));
                 let group = Command::new("sh").args(["-c", "ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ >/dev/null"]).process_group(0).status()?;
-                said.push(format!("{group}"));
+                results.push(format!("{group}"));
                 let raw = ExitStatus::from_raw(256);
-                said.push(format!("{raw} {}", raw.into_raw()));
+                results.push(format!("{raw} {}", raw.into_raw()));
                 let child = Command::new("sh").args(["-c", "echo all; exit 2"]).stdout(Stdio::piped()).spawn()?;
                 let all = child.wait_with_output()?;
-                said.push(format!("{:?} {:?}", all.stdout, all.status.code()));
-                Ok(said)
+                results.push(format!("{:?} {:?}", all.stdout, all.status.code()));
+                Ok(results)
             }
         }
     };
@@ -90,7 +90,7 @@ program!(with_std, std::process);
 program!(with_pipewright, pipewright);
 
 #[watched_test]
-fn a_program_written_for_std_says_the_same() {
+fn a_program_written_for_std_behaves_the_same() {
     let (theirs, ours) = (with_std::run().unwrap(), with_pipewright::run().unwrap());
     assert_eq!(theirs.len(), ours.len());
     for (theirs, ours) in theirs.iter().zip(&ours) {
@@ -122,7 +122,7 @@ fn statuses_convert_both_ways() {
 }
 
 #[watched_test]
-fn the_command_differs_from_std_where_it_says_so() {
+fn the_command_differs_from_std_as_documented() {
     use pipewright::{Command, Linger};
     let kind = |command: &mut Command| std::io::Error::from(command.spawn().unwrap_err()).kind();
     for name in ["", "A=B"] {

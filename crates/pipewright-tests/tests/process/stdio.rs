@@ -81,7 +81,7 @@ fn a_tee_is_captured_and_passed_through() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_tee_whose_watcher_has_gone_still_captures() {
+fn a_tee_captures_after_its_reader_has_gone() {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     // SAFETY: as above.
     let saved = unsafe { libc::dup(1) };

@@ -9,7 +9,7 @@ use pipewright_tests::{alive, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{SHORT, ended_by, pid_said_by, puppet};
+use super::{SHORT, ended_by, printed_pid, puppet};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -54,7 +54,7 @@ fn a_stop_reaches_descendants() {
     }
     let mut command = puppet(["spawn=wait=600", "wait=600"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let grandchild = pid_said_by(&mut child);
+    let grandchild = printed_pid(&mut child);
     assert!(alive::is_running(grandchild));
     child.stop().unwrap();
     watchdog::until("it has ended too", || !alive::is_running(grandchild));
@@ -118,7 +118,7 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
         while !waits(&child) {}
         assert!(start.elapsed() >= SHORT * 2);
         ended_by(child.wait().unwrap(), Signal::KILL);
-        assert_eq!(heard(dir.path()), 1, "how often it was asked");
+        assert_eq!(heard(dir.path()), 1, "the number of stop requests");
     };
     check(&|child| child.try_wait_for(soon).unwrap().is_some());
     let runtime = one_thread();
@@ -173,7 +173,7 @@ fn one_thread_stops_while_another_waits() {
 }
 
 #[watched_test]
-fn a_stop_without_a_runtime_signals_nobody() {
+fn a_stop_without_a_runtime_sends_no_signal() {
     let child = idle();
     let std::task::Poll::Ready(Err(error)) = poll_once(child.stop_async()) else { panic!() };
     assert_eq!(error.kind(), &pipewright::ErrorKind::Unsupported);

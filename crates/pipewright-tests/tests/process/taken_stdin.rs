@@ -18,9 +18,9 @@ fn a_dialogue_works_while_stdin_is_open() {
     let mut lines = cat().lines().unwrap();
     let mut stdin = lines.take_stdin().unwrap();
     assert!(lines.take_stdin().is_none());
-    for said in ["one", "two"] {
-        writeln!(stdin, "{said}").unwrap();
-        assert_eq!(lines.next().unwrap().unwrap().text, said);
+    for text in ["one", "two"] {
+        writeln!(stdin, "{text}").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap().text, text);
     }
     drop(stdin);
     assert!(lines.next().is_none());
@@ -29,9 +29,9 @@ fn a_dialogue_works_while_stdin_is_open() {
     let mut events = cat().events().unwrap();
     let Event::Started(_) = events.next().unwrap().unwrap() else { panic!("the start") };
     let mut stdin = events.take_stdin().unwrap();
-    for said in ["one", "two"] {
-        stdin.write_all(said.as_bytes()).unwrap();
-        assert_eq!(events.next().unwrap().unwrap(), Event::Stdout(said.into()));
+    for text in ["one", "two"] {
+        stdin.write_all(text.as_bytes()).unwrap();
+        assert_eq!(events.next().unwrap().unwrap(), Event::Stdout(text.into()));
     }
     drop(stdin);
     let Some(Ok(Event::Exited(ending))) = events.next() else { panic!("the end") };
@@ -94,13 +94,13 @@ fn stdin_of_a_pipeline_is_that_of_its_first_stage() {
     assert!(lines.next().is_none());
     let mut events = pipeline.events().unwrap();
     events.take_stdin().unwrap().write_all(b"said").unwrap();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     for event in events {
         if let Event::Stdout(bytes) = event.unwrap() {
-            said.extend(bytes);
+            output.extend(bytes);
         }
     }
-    assert_eq!(said, b"said");
+    assert_eq!(output, b"said");
 }
 
 #[watched_test]
@@ -138,8 +138,8 @@ fn a_spawned_child_gives_its_events() {
     let events = child.read_all_events();
     stdin.write_all(b"x").unwrap();
     drop(stdin);
-    let mut said = String::new();
-    stdout.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "x");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "x");
     assert_eq!(events.finish().unwrap().status.code(), Some(3));
 }

@@ -1,4 +1,4 @@
-//! A tee passes on what it captures, and a slow reader of our stream delays only the child.
+//! A tee passes on the captured output, and a slow reader of our stream delays only the child.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,7 +81,7 @@ fn a_stuck_pipe_delays_no_timeout_or_cancel() {
 
 #[isolated_test]
 fn a_stuck_socket_delays_no_timeout_or_cancel() {
-    // Cannot be opened anew: the fallback.
+    // Cannot be reopened, so the fallback is used.
     let (_reader, stdout) = UnixStream::pair().unwrap();
     is_stopped_in_time(&stdout.into());
 }
@@ -101,7 +101,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     // SAFETY: two places for numbers, and nothing else.
     let made = unsafe { libc::openpty(&mut screen, &mut inside, name, settings, size) };
     assert_eq!(made, 0, "{}", io::Error::last_os_error());
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: the call above made it, and nothing else owns it.
     let screen = unsafe { OwnedFd::from_raw_fd(screen) };
     // SAFETY: as above.
     (screen, unsafe { OwnedFd::from_raw_fd(inside) })
@@ -194,7 +194,7 @@ fn a_tee_to_a_full_disk_is_reported_and_the_capture_is_whole() {
     let mut command = puppet(["out=x"]);
     command.stdout(Stdio::tee());
     let error = with_stdout(&full, || command.run()).unwrap_err();
-    let words = "cannot pass on the output of";
+    let words = "cannot forward the output of";
     assert!(error.to_string().starts_with(words), "{error}");
     assert!(with_stdout(&full, || command.read()).is_err());
 }
@@ -270,11 +270,11 @@ fn a_tee_that_cannot_be_written_is_reported() {
     }
     let refused = |stdio| puppet(["out=x"]).stdout(stdio).output().unwrap_err().to_string();
     let words = refused(Stdio::tee_to(Stdio::piped()));
-    assert!(words.ends_with("a tee cannot be passed on to what passes through us"), "{words}");
+    assert!(words.ends_with("a tee target must be a file, a handle, null or inherit"), "{words}");
     assert!(refused(Stdio::tee_to(Stdio::open("/dev/null"))).contains("read from"));
     let nobody = refused(Stdio::tee_to(Stdio::create("/no/such/file")));
     assert!(nobody.contains("/no/such/file"), "{nobody}");
     let stage = puppet(["out=x"]).stderr(Stdio::tee_to(Stdio::null())).owned();
     let words = (stage | puppet(["cat"])).output().unwrap_err().to_string();
-    assert!(words.contains("its stderr is one pipe"), "{words}");
+    assert!(words.contains("all stages share one stderr pipe"), "{words}");
 }

@@ -103,7 +103,7 @@ fn lines_wait_for_their_reader() {
 fn the_end_of_the_lines_is_the_end_of_the_child() {
     let mut lines = puppet(["out=a\nb", "exit=3"]).lines().unwrap();
     assert_eq!(texts(lines.by_ref()), ["a", "b"]);
-    assert!(lines.next().is_none(), "and it stays the end");
+    assert!(lines.next().is_none(), "the end is returned again");
     let ending = lines.finish().unwrap();
     assert_eq!((ending.status.code(), ending.outcome), (Some(3), Outcome::Exited));
     assert_eq!(ending.stdout_bytes, Some(3));

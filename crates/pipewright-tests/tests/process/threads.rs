@@ -52,7 +52,7 @@ fn a_child_that_ends_with_us_has_the_privileges_of_its_thread() {
         let without = status_seen_by_a_child(give_up_a_capability);
         assert_ne!(line(&without, "CapBnd:"), line(&plain, "CapBnd:"));
     }
-    // And others are as they were.
+    // Other threads are unchanged.
     assert_eq!(of(&status_seen_by_a_child(|| ())), of(&plain));
 }
 
@@ -64,7 +64,7 @@ fn hanging(change: fn(&mut Command) -> &mut Command) -> Command {
 }
 
 #[track_caller]
-fn one_that_hangs_holds_up_nobody(change: fn(&mut Command) -> &mut Command) {
+fn check_a_hanging_start_delays_no_other(change: fn(&mut Command) -> &mut Command) {
     let Some(held) = hold(libc::SYS_chdir) else {
         return skipped("no call can be held here");
     };
@@ -85,7 +85,7 @@ fn one_that_hangs_holds_up_nobody(change: fn(&mut Command) -> &mut Command) {
 
 #[isolated_test]
 fn a_hanging_start_delays_no_child_that_ends_with_us() {
-    one_that_hangs_holds_up_nobody(|command| command.kill_on_parent_exit(Scope::Child));
+    check_a_hanging_start_delays_no_other(|command| command.kill_on_parent_exit(Scope::Child));
 }
 
 #[isolated_test]
@@ -95,7 +95,7 @@ fn a_hanging_start_delays_no_child_of_another_user() {
     }
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
-    one_that_hangs_holds_up_nobody(|command| command.uid(65534));
+    check_a_hanging_start_delays_no_other(|command| command.uid(65534));
     // SAFETY: asks only.
     assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
 }

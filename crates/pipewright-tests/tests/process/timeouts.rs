@@ -18,7 +18,7 @@ fn pids(text: &str) -> Vec<u32> {
 fn none_is_left(capture: &Capture, at_least: usize) {
     let mut all = pids(&capture.stderr);
     all.push(capture.pid);
-    assert!(all.len() > at_least, "the puppet told us of too few: {all:?}");
+    assert!(all.len() > at_least, "the puppet printed too few: {all:?}");
     for pid in all {
         assert!(!alive::is_running(pid), "{pid} is left");
     }

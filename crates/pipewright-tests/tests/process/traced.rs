@@ -14,7 +14,7 @@ fn listening(body: impl FnOnce(&Lines)) {
     body(&Lines::listen("pipewright"));
 }
 
-/// The span of that process, as it stands at the end of each of its lines.
+/// The span of that process, as at the end of each of its lines.
 fn span(pid: u32) -> String {
     format!("[process pid={pid} program=")
 }

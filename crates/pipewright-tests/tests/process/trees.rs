@@ -25,8 +25,8 @@ fn shell(mark: &str, script: &str) -> Command {
 }
 
 #[track_caller]
-fn nobody_is_left(mark: &str) {
-    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+fn no_process_is_left(mark: &str) {
+    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 /// Returns true, and reports it, if a group is the only containment here.
@@ -34,7 +34,7 @@ fn only_a_group() -> bool {
     let only = puppet(["exit=0"]).contain(Contain::Tree).capture().unwrap().containment
         == Containment::Group;
     if only {
-        skipped("neither a cgroup nor a supervisor is to be had here");
+        skipped("this machine has neither a cgroup nor a supervisor");
     }
     only
 }
@@ -49,7 +49,7 @@ fn the_best_available_containment_is_used_and_reported() {
         Containment::Supervisor => assert!(!no_supervisor),
         other => {
             assert_eq!(other, Containment::Group);
-            assert!(no_supervisor || cannot_supervise(), "no hold, and no reason why");
+            assert!(no_supervisor || cannot_supervise(), "not contained, without a reason");
         }
     }
     assert_eq!(puppet(["out=x"]).capture().unwrap().containment, Containment::None);
@@ -75,8 +75,8 @@ fn leftovers_of_the_command_are_killed_and_counted() {
     let capture = command.stderr(Stdio::null()).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.outcome), ("done", Outcome::Exited));
     assert!(capture.status.success());
-    nobody_is_left("leftovers");
-    // The middle one of the second may or may not have ended by itself.
+    no_process_is_left("leftovers");
+    // The middle process of the second tree may or may not have exited.
     assert!((3..=4).contains(&capture.leftovers_killed), "{}", capture.leftovers_killed);
     let capture = held("nothing", ["spawn=exit=0", "wait=0.05"]).capture().unwrap();
     assert_eq!(capture.leftovers_killed, 0);
@@ -92,7 +92,7 @@ fn a_timeout_reaches_detached_descendants() {
     command.stderr(Stdio::null()).timeout(Duration::from_millis(400));
     let capture = command.kill_grace(Duration::from_millis(100)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    nobody_is_left("timeout");
+    no_process_is_left("timeout");
 }
 
 #[cfg(unix)]
@@ -102,7 +102,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
         return;
     }
     if is_forced_off("pidfd") {
-        return skipped("whom a cgroup lists can be asked through pidfds only");
+        return skipped("the processes of a cgroup can only be checked through pidfds");
     }
     let dir = tempfile::tempdir().unwrap();
     let (ready, asked) = (dir.path().join("ready"), dir.path().join("asked"));
@@ -118,7 +118,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
     child.wait().unwrap();
     assert!(asked.exists(), "it was not asked");
     drop(child);
-    nobody_is_left("asked");
+    no_process_is_left("asked");
 }
 
 #[watched_test]
@@ -136,7 +136,7 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
             ended_by(child.wait().unwrap(), Signal::KILL);
         }
         drop(child);
-        nobody_is_left("kill");
+        no_process_is_left("kill");
         watchdog::until("it is reaped", || alive::state(pid).is_none());
     }
 }
@@ -161,7 +161,7 @@ fn a_grandchild_cannot_escape() {
         let mut command = shell(what, &script);
         let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
         assert!(capture.status.success() && capture.leftovers_killed >= 1, "{what}: {capture:?}");
-        nobody_is_left(what);
+        no_process_is_left(what);
     }
 }
 
@@ -178,7 +178,7 @@ fn a_traced_grandchild_does_not_escape() {
     let mut command = shell("traced", script);
     let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
     assert!(capture.leftovers_killed >= 2, "{capture:?}");
-    nobody_is_left("traced");
+    no_process_is_left("traced");
 }
 
 #[cfg(unix)]
@@ -195,7 +195,7 @@ fn a_fork_bomb_is_contained() {
     command.timeout(Duration::from_millis(150)).kill_grace(Duration::ZERO);
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    nobody_is_left("storm");
+    no_process_is_left("storm");
 }
 
 #[cfg(unix)]
@@ -263,9 +263,9 @@ fn contained_trees_leave_nothing_behind() {
     watchdog::until("the first are reaped", || count::children().is_empty());
     let before = count::handles();
     (0..160).for_each(run);
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
-    nobody_is_left("leak");
+    no_process_is_left("leak");
     let own = format!("pipewright-{}-", std::process::id());
     let cgroups = walk("/sys/fs/cgroup".as_ref());
     assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
@@ -310,5 +310,5 @@ fn many_threads_hold_trees_at_once() {
             });
         }
     });
-    nobody_is_left("threads");
+    no_process_is_left("threads");
 }

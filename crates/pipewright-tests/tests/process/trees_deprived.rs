@@ -14,8 +14,8 @@ use super::{cannot_supervise, puppet};
 const MARK: &str = "PIPEWRIGHT_TREES_DEPRIVED_TEST";
 
 #[track_caller]
-fn nobody_is_left(mark: &str) {
-    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+fn no_process_is_left(mark: &str) {
+    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 #[watched_test]
@@ -44,10 +44,10 @@ fn a_tree_ends_with_its_host_under_hidepid() {
     });
     if let Some(ended) = ended {
         assert!(matches!(ended.code(), Some(1 | 77 | 127)), "{ended}");
-        return skipped("no mount namespace, or no /proc of its own, is to be had here");
+        return skipped("this machine allows no mount namespace, or no private /proc");
     }
     host.signal(Signal::KILL).unwrap();
-    nobody_is_left("hidepid");
+    no_process_is_left("hidepid");
     host.wait().unwrap();
 }
 
@@ -55,7 +55,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
 fn a_host_without_stdio_can_contain_trees() {
     // The first use allocates the handles that stay.
     puppet(["exit=0"]).contain(Contain::Tree).status().unwrap();
-    // Ignored: it may be refused, below as well.
+    // Ignored, here and below: it may be refused.
     let _ = puppet(["exit=0"]).kill_on_parent_exit(Scope::Tree).status();
     // Above the three, or the copies would take their numbers.
     // SAFETY: numbers.
@@ -79,7 +79,7 @@ fn a_host_without_stdio_can_contain_trees() {
     watchdog::until("every handle is closed", || count::handles() <= before - 3);
     let open = count::handles();
     for (fd, kept) in kept.into_iter().enumerate() {
-        // SAFETY: nobody else has that number.
+        // SAFETY: nothing else owns that number.
         unsafe { libc::dup2(kept, fd as i32) };
     }
     assert_eq!(open, before - 3, "of the three none is open, and no other was left");
@@ -95,7 +95,7 @@ fn a_host_without_stdio_can_contain_trees() {
         // The daemon has left the cgroup.
         alive::marked(MARK, "closed").into_iter().for_each(alive::kill);
     }
-    nobody_is_left("closed");
+    no_process_is_left("closed");
 }
 
 #[watched_test]
@@ -103,13 +103,13 @@ fn a_removed_cgroup_does_not_kill_the_command() {
     let mut command = puppet(["daemon=600", "out=x", "wait=600"]);
     command.env(MARK, alive::mark("vanished")).contain(Contain::Tree);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = Vec::with_capacity(1);
-    child.stdout.take().unwrap().read_spare(&mut said).unwrap();
+    let mut byte = Vec::with_capacity(1);
+    child.stdout.take().unwrap().read_spare(&mut byte).unwrap();
     if child.containment() != Containment::Cgroup {
         child.kill().unwrap();
         child.wait().unwrap();
         alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     }
     let cgroup = cgroup_of(child.id()).unwrap();
     let parent = cgroup.parent().unwrap();
@@ -122,7 +122,7 @@ fn a_removed_cgroup_does_not_kill_the_command() {
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
     alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
-    nobody_is_left("vanished");
+    no_process_is_left("vanished");
 }
 
 #[isolated_test]
@@ -131,7 +131,7 @@ fn cgroups_left_by_a_killed_tree_are_removed_by_the_next() {
     let name = format!("pipewright-{}-{}", u32::MAX, std::process::id());
     let left = cgroup_of(std::process::id()).map(|own| own.join(name));
     let Some(left) = left.filter(|left| fs::create_dir(left).is_ok()) else {
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     };
     fs::create_dir_all(left.join("pipewright-1-0/own")).unwrap();
     let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
@@ -143,7 +143,7 @@ fn cgroups_left_by_a_killed_tree_are_removed_by_the_next() {
         let _ = fs::remove_dir(left.join(dir));
     }
     if done.containment != Containment::Cgroup {
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     }
     assert!(!is_left, "{left:?}");
 }
@@ -156,11 +156,11 @@ fn trees_of_a_moved_process_are_made_in_its_current_cgroup() {
         (child.containment(), cgroup_of(child.id()))
     };
     let Some(before) = cgroup_of(std::process::id()) else {
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     };
     let (containment, cgroup) = held();
     if containment != Containment::Cgroup {
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     }
     assert_eq!(cgroup.unwrap().parent(), Some(before.as_path()));
     let other = before.join(format!("moved-{}", std::process::id()));

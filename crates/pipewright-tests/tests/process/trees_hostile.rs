@@ -17,14 +17,14 @@ fn supervised<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> 
 }
 
 #[track_caller]
-fn nobody_is_left(mark: &str) {
-    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
-    watchdog::until("everyone is reaped", || count::children().is_empty());
+fn no_process_is_left(mark: &str) {
+    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
+    watchdog::until("every child is reaped", || count::children().is_empty());
 }
 
 #[isolated_test]
 fn a_host_that_ignores_sigchld_still_gets_exit_statuses() {
-    // SAFETY: SIG_IGN is no function; this process runs nothing but this test.
+    // SAFETY: SIG_IGN runs no code; this process runs only this test.
     let ignore = || unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     if cannot_supervise() {
         return;
@@ -35,7 +35,7 @@ fn a_host_that_ignores_sigchld_still_gets_exit_statuses() {
     let mut command = supervised("ignores", ["daemon=600", "exit=7"]);
     let output = command.stderr(Stdio::null()).output().unwrap();
     assert_eq!((output.status.code(), output.leftovers_killed), (Some(7), 1));
-    nobody_is_left("ignores");
+    no_process_is_left("ignores");
 }
 
 #[watched_test]
@@ -78,7 +78,7 @@ fn a_start_without_free_handles_leaves_nothing() {
     let error = supervised("room", ["spawn=daemon=600", "exit=3"]).status().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
     set_limit(old);
-    nobody_is_left("room");
+    no_process_is_left("room");
     // No gap is left below that.
     let old = set_limit(highest + 1);
     let fill = || std::fs::File::open("/dev/null");
@@ -104,7 +104,7 @@ fn a_start_without_free_handles_leaves_nothing() {
                 assert_eq!(raw, Some(libc::EMFILE), "{error}, with room for {room}");
             }
         }
-        nobody_is_left("room");
+        no_process_is_left("room");
         watchdog::until("every handle is closed", || count::handles() <= before);
     }
     assert!(started > 0);
@@ -117,7 +117,7 @@ fn a_process_limit_is_an_error_and_leaves_nothing() {
         return;
     }
     if !is_root() {
-        return skipped("only root can become a user who has no other processes");
+        return skipped("only root can become a user without other processes");
     }
     // Only this thread; no other process has that user.
     let user = 3_000_000 + std::process::id();
@@ -135,7 +135,7 @@ fn a_process_limit_is_an_error_and_leaves_nothing() {
                 assert_eq!(raw, Some(libc::EAGAIN), "{error}, with room for {room}");
             }
         }
-        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every child is reaped", || count::children().is_empty());
     }
 }
 
@@ -146,7 +146,7 @@ fn killing_both_supervisors_at_once_does_not_free_the_command() {
     }
     let child = supervised("both", ["wait=600"]).spawn().unwrap();
     let (mut inner, mut outer) = (0, 0);
-    watchdog::until("the supervisors are what they are to be", || {
+    watchdog::until("the supervisors are as expected", || {
         let all = alive::supervisors(std::process::id());
         let parent_of = |child| all.iter().copied().find(|pid| alive::is_child_of(child, *pid));
         inner = parent_of(child.id()).unwrap_or(0);
@@ -173,20 +173,20 @@ fn the_exit_of_a_command_sends_no_sighup_to_its_host() {
     if cannot_supervise() {
         return;
     }
-    // Somebody of the group is stopped while the last one ends whose parent is in another group: then the
-    // kernel ends a group that nobody in its session waits for.
+    // A process of the group is stopped while the last one exits whose parent is in another group of the session: the
+    // kernel then ends the group, which is orphaned (setpgid(2)).
     let stopped = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
     stopped.signal(Signal::STOP).unwrap();
     watchdog::until("it is stopped", || alive::state(stopped.id()) == Some('T'));
     assert_eq!(supervised("hangup", ["exit=7"]).status().unwrap().code(), Some(7));
-    nobody_supervises();
+    no_supervisor_is_left();
     assert_eq!(alive::state(stopped.id()), Some('T'));
 }
 
 #[track_caller]
-fn nobody_supervises() {
+fn no_supervisor_is_left() {
     let host = std::process::id();
-    watchdog::until("nobody supervises", || alive::supervisors(host).is_empty());
+    watchdog::until("no supervisor is left", || alive::supervisors(host).is_empty());
 }
 
 #[watched_test]
@@ -203,10 +203,10 @@ fn nested_cgroups_are_part_of_the_tree() {
     if capture.containment != Containment::Cgroup {
         // It may have left a group.
         alive::marked(MARK, "below").into_iter().for_each(alive::kill);
-        return skipped("no cgroup is to be had here");
+        return skipped("this machine has no cgroup");
     }
     assert_eq!((capture.status.code(), capture.leftovers_killed), (Some(5), 1));
-    watchdog::until("nobody is left", || alive::marked(MARK, "below").is_empty());
+    watchdog::until("no process is left", || alive::marked(MARK, "below").is_empty());
 }
 
 #[isolated_test]
@@ -215,7 +215,7 @@ fn too_many_handles_in_flight_is_an_error() {
         return;
     }
     if !is_root() {
-        return skipped("only root can become a user who has no other handles");
+        return skipped("only root can become a user without other handles");
     }
     let user = 3_000_000 + std::process::id();
     // SAFETY: numbers; only this thread becomes that user.
@@ -236,5 +236,5 @@ fn too_many_handles_in_flight_is_an_error() {
     }
     let error = supervised("rights", ["wait=600"]).spawn().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ETOOMANYREFS), "{error}");
-    nobody_is_left("rights");
+    no_process_is_left("rights");
 }

@@ -35,24 +35,24 @@ const CALLS: [(&str, libc::c_long); 17] = [
 ];
 
 /// Checks containment, and panics if it fails.
-fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
+fn trees_are_contained_or_the_start_reports_that_they_are_not(mark: &str) {
     let tree = |acts: &[&str]| {
         let mut command = puppet(acts);
         command.env(MARK, alive::mark(mark)).stderr(Stdio::null()).contain(Contain::Tree);
         command
     };
-    let said = tempfile::tempfile().unwrap();
+    let output = tempfile::tempfile().unwrap();
     let mut command = tree(&["out=x", "daemon=600", "exit=3"]);
-    command.kill_on_parent_exit(Scope::Tree).stdout(said.try_clone().unwrap());
+    command.kill_on_parent_exit(Scope::Tree).stdout(output.try_clone().unwrap());
     match command.output() {
         Ok(output) => assert_eq!((output.status.code(), output.leftovers_killed), (Some(3), 1)),
         Err(error) => {
             assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
-            assert_eq!(said.metadata().unwrap().len(), 0, "nothing has run that was not held");
+            assert_eq!(output.metadata().unwrap().len(), 0, "nothing ran without containment");
         }
     }
     let held = tree(&["exit=0"]).output().unwrap().containment;
-    // A process that leaves its group is out of reach, and ends by itself.
+    // A process that leaves its group is out of reach, and exits on its own.
     let (daemon, killed) =
         if held == Containment::Group { ("daemon=0.5", 0) } else { ("daemon=600", 1) };
     let output = tree(&[daemon, "exit=3"]).output().unwrap();
@@ -62,7 +62,7 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
     let output =
         command.timeout(Duration::from_millis(200)).kill_grace(Duration::ZERO).output().unwrap();
     assert_eq!(output.outcome, Outcome::TimedOut);
-    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 const REFUSED: &str = "PIPEWRIGHT_REFUSED_CALL";
@@ -72,7 +72,9 @@ fn everywhere(errno: i32) {
     if let Ok(name) = std::env::var(REFUSED) {
         let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
         refuse(&[call], errno);
-        return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+        return trees_are_contained_or_the_start_reports_that_they_are_not(&format!(
+            "{name}-{errno}"
+        ));
     }
     let whole = puppet(["exit=0"]).contain(Contain::Tree).output().unwrap();
     let mut failed = Vec::new();

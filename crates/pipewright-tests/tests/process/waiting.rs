@@ -71,7 +71,7 @@ fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
     let memory = vec![1_u8; 100 << 20];
     let capture = Command::new("true").capture().unwrap();
     let peak = capture.usage.unwrap().peak_rss_bytes;
-    assert_eq!(peak, None, "true(1) uses less than we do, and that is all that can be known");
+    assert_eq!(peak, None, "true(1) uses less than this process, so its peak is unknown");
     assert_eq!(memory[memory.len() / 2], 1);
 }
 
@@ -89,9 +89,9 @@ fn a_signal_reaches_only_the_child() {
     let mut command = puppet(["spawn=wait=0.3;out=grandchild", "out=child ", "wait=600"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let mut said = Vec::with_capacity(6);
-    while said.len() < 6 {
-        child.stdout.as_ref().unwrap().read_spare(&mut said).unwrap();
+    let mut text = Vec::with_capacity(6);
+    while text.len() < 6 {
+        child.stdout.as_ref().unwrap().read_spare(&mut text).unwrap();
     }
     assert!(child.signal(Signal::TERM).unwrap());
     let mut rest = String::new();
@@ -125,7 +125,7 @@ fn a_grandchild_can_write_after_the_parents_exec() {
 #[cfg(unix)]
 #[watched_test]
 fn exec_refuses_options_that_need_a_parent() {
-    // Of a program that is not there: one that is would replace this.
+    // Uses a program that does not exist, because an existing one would replace this process.
     let words = |change: fn(&mut Command) -> &mut Command| {
         let error = change(&mut Command::new("/no/such/program")).exec();
         assert_eq!(error.kind(), &pipewright::ErrorKind::InvalidInput);
@@ -133,13 +133,22 @@ fn exec_refuses_options_that_need_a_parent() {
     };
     let said = words(|command| command.stdin(Stdio::bytes("input")));
     assert!(
-        said.ends_with("its stdin would pass through us, and nobody is left for that"),
+        said.ends_with(
+            "its stdin would pass through this process: use a file, a handle, null or inherit"
+        ),
         "{said}"
     );
     let said = words(|command| command.stdout(Stdio::tee()));
-    assert!(said.ends_with("its stdout would pass through us, and nobody is left for that"));
+    assert!(said.ends_with(
+        "its stdout would pass through this process: use a file, a handle, null or inherit"
+    ));
     let said = words(|command| command.timeout(Duration::from_secs(1)));
-    assert!(said.ends_with("it has a timeout or a cancel token, and nobody to heed it"), "{said}");
+    assert!(
+        said.ends_with(
+            "a timeout or cancel token needs a call that waits: use `spawn` or `status`"
+        ),
+        "{said}"
+    );
 }
 
 /// Runs in the process that the test above starts.

@@ -43,7 +43,7 @@ fn arrows(name: &str, depth: usize) -> Arrows {
     let modules: HashSet<Path> = files.iter().map(|file| file.module.clone()).collect();
     let is_module = |path: &[String]| modules.contains(path);
     let named: Vec<_> = files.iter().map(|file| (file, file.named(&is_module))).collect();
-    // What stands above that depth only re-exports: a name of it means what it stands for.
+    // Modules above that depth only re-export: a name of theirs means the exported item.
     let outer = named.iter().filter(|(file, _)| file.module.len() < depth);
     let exports: HashMap<Path, Path> = outer
         .flat_map(|(file, named)| {
@@ -66,7 +66,7 @@ fn arrows(name: &str, depth: usize) -> Arrows {
     arrows
 }
 
-/// Returns the module that a path leads into; `None`: into none of that depth.
+/// Returns the module that a path leads into, or `None` if there is none of that depth.
 fn target(
     path: &[String],
     depth: usize,

@@ -1,16 +1,20 @@
-//! References in the documents: the suites that they name exist.
+//! References in the documents: the suites and the tests that they name exist.
 
 use std::fs;
 
 use super::{none, root, sources};
 
-/// The suites by the name that documents call them, and their folders.
+/// The suites by the names that documents use, and their folders.
 const SUITES: [(&str, &str); 4] = [
     ("process", "crates/pipewright-tests/tests/process"),
     ("disk", "crates/pipewright-tests/tests/disk"),
     ("ipc", "crates/pipewright-tests/tests/ipc"),
     ("cli", "crates/pipewright-cli/tests/cli"),
 ];
+
+/// The documents whose references are checked.
+const DOCUMENTS: [&str; 4] =
+    ["docs/platforms.md", "docs/gotchas.md", "docs/disk.md", "CONTRIBUTING.md"];
 
 fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
@@ -21,72 +25,106 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns true if that suite has a module of this name.
-fn suite_has(suite: &str, module: &str) -> bool {
-    let folder = SUITES.iter().find(|(name, _)| *name == suite).map(|(_, folder)| *folder);
-    let is_there = |folder: &str| {
-        let folder = root().join(folder);
-        folder.join(format!("{module}.rs")).exists() || folder.join(module).is_dir()
-    };
-    folder.is_some_and(is_there)
+/// A module or a test that a document names: `process::held_pipes`, `pipewright-os::shm::tests::others_cannot_write_it`.
+struct Reference<'a> {
+    folder: String,
+    /// The path may begin in any folder of the crate.
+    is_of_a_crate: bool,
+    path: &'a str,
 }
 
-/// Returns true if a file of that crate is a module whose path ends so, as in `ring::model`.
-fn crate_has(name: &str, module: &str) -> bool {
-    let path = module.replace("::", "/");
-    let ends = [format!("/{path}.rs"), format!("/{path}/mod.rs")];
-    let mut files = sources(&format!("crates/{name}")).into_iter();
-    files.any(|(file, _)| ends.iter().any(|end| file.replace('\\', "/").ends_with(end)))
-}
-
-/// Returns false if a part of a table's last column names a suite or a module that does not exist.
-///
-/// The parts are `` `name`, `name` (Linux) `` for the suite of processes, `` ipc: `name` `` for another one, and
-/// `` `pipewright-os`: `module::path` `` for the tests of a crate.
-fn part_is_right(part: &str) -> bool {
-    let mut names = quoted(part).peekable();
-    let prefix = part.split('`').next().unwrap_or_default().trim();
-    let of_a_crate = names.next_if(|name| name.starts_with("pipewright-") && part.contains("`: "));
-    names.all(|name| match (of_a_crate, prefix) {
-        _ if name.contains('/') => root().join(name).exists(),
-        (Some(owner), _) => crate_has(owner, name),
-        (None, "") => suite_has("process", name),
-        (None, "the tool's") => suite_has("cli", name),
-        (None, other) => suite_has(other.trim_end_matches(':'), name),
-    })
-}
-
-#[test]
-fn every_row_of_the_platform_tables_names_a_suite_that_exists() {
-    let (mut wrong, mut named) = (Vec::new(), 0);
-    let text = document("docs/platforms.md");
-    let mut is_of_suites = false;
-    for line in text.lines() {
-        let last = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
-        is_of_suites &= line.starts_with('|');
-        if is_of_suites && !line.starts_with("|---") {
-            named += 1;
-            wrong.extend(last.split(';').filter(|part| !part_is_right(part)).map(str::to_owned));
-        }
-        is_of_suites |= line.starts_with('|') && last == "suite";
+impl<'a> Reference<'a> {
+    /// Returns `None` for the path of something else, as in `Scope::Tree`.
+    fn parse(word: &'a str) -> Option<Reference<'a>> {
+        let (owner, path) = word.split_once("::").filter(|(_, path)| !path.is_empty())?;
+        let suite = SUITES.iter().find(|(name, _)| *name == owner).map(|(_, folder)| *folder);
+        let is_of_a_crate = owner.starts_with("pipewright-");
+        let folder = match suite {
+            Some(folder) => folder.to_owned(),
+            None if is_of_a_crate => format!("crates/{owner}/src"),
+            None => return None,
+        };
+        Some(Reference { folder, is_of_a_crate, path })
     }
-    none("suites that do not exist", wrong);
-    assert!(named > 40, "{named}");
+
+    fn is_module(&self, module: &str, path: &str) -> bool {
+        let is_end = || module.strip_suffix(path).is_some_and(|front| front.ends_with("::"));
+        module == path || self.is_of_a_crate && is_end()
+    }
+
+    /// Returns true if there is such a module, or such a function in one.
+    fn exists(&self) -> bool {
+        sources(&self.folder).into_iter().any(|(file, text)| {
+            let file = file.replace('\\', "/");
+            let file = file.strip_prefix(&self.folder).unwrap_or(&file);
+            let module = file.trim_start_matches('/').trim_end_matches(".rs").replace('/', "::");
+            let module = module.trim_end_matches("::mod");
+            let is_test = |(front, name)| {
+                self.is_module(module, front) && text.contains(&format!("fn {name}("))
+            };
+            self.is_module(module, self.path) || self.path.rsplit_once("::").is_some_and(is_test)
+        })
+    }
+}
+
+fn names_a_test(text: &str) -> bool {
+    let is_reference = |word| Reference::parse(word).is_some();
+    quoted(text).any(|word| is_reference(word) || word.ends_with(".rs") || word.ends_with(".sh"))
 }
 
 #[test]
-fn every_suite_that_a_document_names_exists() {
+fn every_test_that_a_document_names_exists() {
     let (mut wrong, mut named) = (Vec::new(), 0);
-    for name in ["docs/gotchas.md", "docs/disk.md"] {
+    for name in DOCUMENTS {
         let text = document(name);
-        let modules = quoted(&text).filter_map(|word| word.split_once("::"));
-        for (suite, module) in modules.filter(|(suite, _)| SUITES.iter().any(|it| it.0 == *suite)) {
+        for word in quoted(&text) {
+            let Some(reference) = Reference::parse(word) else { continue };
             named += 1;
-            if !suite_has(suite, module) {
-                wrong.push(format!("{name}: {suite}::{module}"));
+            if !reference.exists() {
+                wrong.push(format!("{name}: {word}"));
             }
         }
     }
-    none("suites that do not exist", wrong);
-    assert!(named > 40, "{named}");
+    none("neither a module nor a test", wrong);
+    assert!(named > 120, "{named}");
+}
+
+#[test]
+fn every_row_of_the_platform_tables_names_a_test() {
+    let (mut without, mut rows) = (Vec::new(), 0);
+    let text = document("docs/platforms.md");
+    let mut is_of_tests = false;
+    for line in text.lines() {
+        let last = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
+        is_of_tests &= line.starts_with('|');
+        if is_of_tests && !line.starts_with("|---") {
+            rows += 1;
+            without.extend((!names_a_test(last)).then(|| line.to_owned()));
+        }
+        is_of_tests |= line.starts_with('|') && last == "tests";
+    }
+    none("rows without a test", without);
+    assert!(rows > 40, "{rows}");
+}
+
+#[test]
+fn every_surprise_names_a_test_or_says_that_there_is_none() {
+    let text = document("docs/gotchas.md");
+    let sections = text.split("\n## ").filter(|section| !section.contains("nothing was run"));
+    let entries = sections.flat_map(|section| section.split("\n* ").skip(1));
+    let excuses = ["No test", "Not tried", "`bench/`"];
+    let is_bare =
+        |entry: &&str| !names_a_test(entry) && !excuses.iter().any(|excuse| entry.contains(excuse));
+    none("entries without a test", entries.filter(is_bare).map(str::to_owned).collect());
+}
+
+#[test]
+fn references_are_told_from_other_paths() {
+    let exists = |word| Reference::parse(word).map(|reference| reference.exists());
+    assert_eq!(exists("process::main::flood"), Some(true));
+    assert_eq!(exists("process::main::no_such_test"), Some(false));
+    assert_eq!(exists("process::no_such_suite"), Some(false));
+    assert_eq!(exists("pipewright-os::shm::tests"), Some(true));
+    assert_eq!(exists("pipewright-os::hm::tests"), Some(false));
+    assert_eq!(exists("Scope::Tree"), None);
 }

@@ -1,21 +1,10 @@
 //! The language of doc comments: each opens with a verb or a noun.
 
-use super::{none, sources};
+use std::fs;
 
-/// The crates whose doc comments are clean. Add a crate here when its last offender is reworded.
-const CLEAN: [&str; 9] = [
-    "pipewright",
-    "pipewright-bench",
-    "pipewright-cli",
-    "pipewright-disk",
-    "pipewright-ipc",
-    "pipewright-os",
-    "pipewright-test-macros",
-    "pipewright-tests",
-    "../bench",
-];
+use super::{none, root, sources};
 
-/// First words of a clause without a noun, which a reader has to parse twice.
+/// The first words of a clause without a noun, which a reader has to parse twice.
 const REFUSED: [&str; 9] = ["What", "Whether", "Who", "Whom", "How", "Where", "That", "Of", "Why"];
 
 /// Returns the first lines of the doc comments, with their numbers from 1.
@@ -39,11 +28,28 @@ fn is_refused(comment: &str) -> bool {
 #[test]
 fn doc_comments_open_with_a_verb_or_a_noun() {
     let mut offenders = Vec::new();
-    for (name, text) in CLEAN.iter().flat_map(|name| sources(&format!("crates/{name}"))) {
+    for (name, text) in sources("") {
         let refused = first_lines(&text).filter(|(_, comment)| is_refused(comment));
         offenders.extend(refused.map(|(line, comment)| format!("{name}:{line}: {comment}")));
     }
     none("open with a verb (`Returns`, `Waits`) or a noun", offenders);
+}
+
+#[test]
+fn every_package_of_the_repository_is_checked() {
+    let files = sources("");
+    let crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    let crates = crates.filter(|entry| entry.path().join("Cargo.toml").exists());
+    let mut packages: Vec<String> =
+        crates.map(|entry| format!("crates/{}/", entry.file_name().to_string_lossy())).collect();
+    packages.extend(["bench/driver/", "bench/ipc/src/peer/", "fuzz/targets/"].map(str::to_owned));
+    let is_checked = |package: &String| {
+        files.iter().any(|(name, _)| name.replace('\\', "/").starts_with(package.as_str()))
+    };
+    none(
+        "packages without a checked file",
+        packages.into_iter().filter(|it| !is_checked(it)).collect(),
+    );
 }
 
 #[test]

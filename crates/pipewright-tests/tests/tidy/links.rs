@@ -15,7 +15,7 @@ const ABBREVIATED: [(&str, &str); 5] = [
     ("supervisor/", "crates/pipewright-os/supervisor/"),
 ];
 
-/// Folders of the root: a word that begins with one is a path, whatever its end.
+/// Folders of the root: a word that begins with one is a path, with any ending.
 const ROOTS: [&str; 6] = ["crates/", "docs/", "ci/", ".ci/", "bench/", "fuzz/"];
 
 const EXTENSIONS: [&str; 5] = [".rs", ".sh", ".md", ".toml", ".svg"];

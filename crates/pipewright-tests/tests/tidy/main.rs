@@ -13,14 +13,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every Rust file below that folder, with its text.
+/// Returns every Rust file below that folder, with its text, except build output and hidden folders.
 fn sources(below: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(below)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().flatten() {
-            let path = entry.path();
-            if path.is_dir() && !path.ends_with("target") {
+            let (path, name) = (entry.path(), entry.file_name());
+            let is_left_out = name == "target" || name.to_string_lossy().starts_with('.');
+            if path.is_dir() && !is_left_out {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -52,8 +53,8 @@ fn a_file_starts_with_a_module_comment() {
     none("without a first line", sources("crates").into_iter().filter_map(silent).collect());
 }
 
-/// A fork that was made while another thread held it, or was making its value, would wait for ever.
-/// `PerProcess` is for that.
+/// A forked child would wait forever for a lock that another thread held, or whose value it was making, at the fork. Use
+/// `PerProcess` instead.
 #[test]
 fn no_lock_of_a_library_outlives_a_fork() {
     let libraries = ["pipewright-os", "pipewright", "pipewright-ipc", "pipewright-disk"];
@@ -193,6 +194,6 @@ fn every_async_call_documents_its_cancellation() {
             }
         }
     }
-    none("without a word on its cancellation", silent);
+    none("without documented cancellation", silent);
     assert!(count > 25, "{count}");
 }

@@ -84,7 +84,7 @@ fn joined(front: &[String], back: &[String]) -> Path {
     [front, back].concat()
 }
 
-/// Returns the tree of each `use`: the module that it stands in, each path, and the name that it gives.
+/// Returns the tree of each `use`: its module, each path, and the name that it imports.
 fn imports(tokens: &[String], module: &[String]) -> Vec<(Path, Path, Option<String>)> {
     let mut found = Vec::new();
     walk_all(tokens, module, &mut |module, rest| {
@@ -135,7 +135,7 @@ fn branches(tokens: &[String]) -> Vec<&[String]> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Calls back at the beginning of each path that stands in code.
+/// Calls back at the beginning of each path in code.
 fn walk(tokens: &[String], module: &[String], found: &mut dyn FnMut(&[String], &[String])) {
     let mut import_ends = 0;
     walk_all(tokens, module, &mut |module, rest| {
@@ -152,7 +152,7 @@ fn walk(tokens: &[String], module: &[String], found: &mut dyn FnMut(&[String], &
     });
 }
 
-/// Calls back at each token, with the module that it stands in.
+/// Calls back at each token, with its module.
 fn walk_all(tokens: &[String], module: &[String], found: &mut dyn FnMut(&[String], &[String])) {
     let mut module = module.to_vec();
     let (mut depth, mut inner) = (0, Vec::new());
@@ -181,7 +181,7 @@ fn path_at(tokens: &[String]) -> Path {
     path
 }
 
-/// Leaves out what is compiled for tests only, and collects the names of modules among that.
+/// Leaves out code that is compiled for tests only, and collects the names of its modules.
 fn without_tests(tokens: Vec<String>, test_modules: &mut Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut rest = tokens.as_slice();
@@ -193,7 +193,7 @@ fn without_tests(tokens: Vec<String>, test_modules: &mut Vec<String>) -> Vec<Str
                 let length = item_length(item);
                 let names = item[..length].windows(2).find(|pair| pair[0] == "mod");
                 test_modules.extend(names.map(|pair| pair[1].clone()));
-                // Attributes in front of this one belong to the item as well, and name nothing.
+                // Attributes in front of this one belong to the item too, and name no paths.
                 rest = &item[length..];
             }
             None => {

@@ -17,24 +17,24 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_waits;
 
-/// A child that runs, or has run.
+/// A running child, or one that has ended.
 ///
 /// `wait`, `try_wait`, `kill` and `signal` take `&self`: one thread can wait while another kills.
 ///
 /// # Drop
-/// As in std, the child goes on running. Unlike in std it does not become a zombie: a background
-/// thread, started for the first such child, reaps it when it ends.
+/// As in std, the child keeps running. Unlike in std, it does not become a zombie: a background thread, started for
+/// the first such child, reaps it when it ends.
 ///
-/// A child whose tree is held ([`Contain::Tree`](crate::Contain::Tree)) is killed, with its tree,
-/// and waited for as long as that can be expected to take.
-/// [`kill_on_drop`](crate::Command::kill_on_drop) ends it instead.
+/// If the child's tree is held ([`Contain::Tree`](crate::Contain::Tree)), the drop kills the child and its tree,
+/// and waits for them, but not longer than a kill should take. With [`kill_on_drop`](crate::Command::kill_on_drop),
+/// the drop kills the child.
 #[derive(Debug)]
 pub struct Child {
-    /// Our end of its stdin, where that is piped. Dropping it ends the child's input.
+    /// The parent's end of the child's stdin, if piped. Dropping it closes the child's input.
     pub stdin: Option<ChildStdin>,
-    /// Our end of its stdout, where that is piped.
+    /// The parent's end of the child's stdout, if piped.
     pub stdout: Option<ChildStdout>,
-    /// Our end of its stderr, where that is piped.
+    /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
     run: SpawnedRun<Process>,
 }
@@ -47,47 +47,47 @@ impl Child {
         Child { stdin, stdout, stderr, run }
     }
 
-    /// The process id. The name is std's.
+    /// Returns the process id. The name is std's.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process().pid()
     }
 
-    /// The process id: as [`id`](Self::id).
+    /// Returns the process id, like [`id`](Self::id).
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process().pid()
     }
 
-    /// What other crates of the family wait for together with their own sources.
+    /// Returns the handle that the other crates of this project wait for, together with their own sources.
     #[doc(hidden)]
     #[must_use]
     pub fn child_handle(&self) -> &ChildHandle {
         self.process()
     }
 
-    /// Kills the child, the group it leads and the descendants that can be found. A child that has
-    /// ended is no error. The child still has to be waited for, or dropped.
+    /// Kills the child, the process group that it leads, if any, and the descendants that can be found. A child
+    /// that has already ended is not an error. The child still has to be waited for, or dropped.
     ///
     /// # Errors
-    /// The child may not be signalled by us: it has become another user's.
+    /// The child changed its user, so this process may not signal it.
     #[doc(alias = "terminate")]
     pub fn kill(&self) -> Result<(), Error> {
         self.run.kill()
     }
 
-    /// How the child is held: what [`kill`](Self::kill), a timeout and a cancel reach.
+    /// Returns how the child is contained, which decides what [`kill`](Self::kill), a timeout and a cancel reach.
     #[must_use]
     pub fn containment(&self) -> Containment {
         self.process().containment()
     }
 
-    /// Sends the child a signal, and only the child. `false`: it has ended already.
+    /// Sends a signal to the child alone. Returns `false` if it has already ended.
     ///
-    /// Never reaches another process that was given the same number since.
+    /// A later process with the same pid never gets the signal.
     ///
     /// # Errors
-    /// The child has become another user's.
+    /// The child changed its user, so this process may not signal it.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
     }
@@ -98,8 +98,8 @@ impl Child {
 }
 
 impl From<Child> for ProcessHandle {
-    /// Keeps the process and nothing else of the child: streams that were not taken are closed, and
-    /// its timeouts are forgotten. Input that came with the command goes on being fed.
+    /// Keeps the process and drops the rest: streams that were not taken are closed, and timeouts no longer apply.
+    /// Input that was given to the command is still fed.
     fn from(child: Child) -> ProcessHandle {
         let (process, program) = child.run.into_parts();
         ProcessHandle::started(process, &program)

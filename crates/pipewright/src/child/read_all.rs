@@ -1,4 +1,4 @@
-//! Reads everything that a spawned child writes.
+//! Reading everything that a spawned child writes.
 
 use super::Child;
 use crate::error::Error;
@@ -8,13 +8,12 @@ use crate::output::{Capture, Output};
 use crate::run::{ActiveRun, Collect, Options};
 use crate::text::into_text;
 
-/// Reads both streams while the child's input is fed, so that nothing deadlocks, and waits for it.
+/// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
 ///
-/// Its piped stdin is closed first. A stream that is not piped, or was taken out of the child, is
-/// empty, and its length is `None`. The command's timeouts, limits and its cancel token hold; its
-/// timeout counts from the start.
+/// They close a piped stdin first. A stream that is not piped, or was taken from the child, is empty, and its
+/// length is `None`. The command's timeouts, limits and cancel token apply; the timeout counts from the start.
 impl Child {
-    /// Reads both streams to their ends, waits for the child, and gives what it wrote as bytes.
+    /// Reads both streams to the end, waits for the child, and returns its output as bytes.
     ///
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
@@ -35,20 +34,19 @@ impl Child {
         self.into_run(Collect::All).finish()
     }
 
-    /// The same under the name that std has for it.
+    /// Same as [`read_all_bytes`](Self::read_all_bytes), under std's name.
     ///
     /// # Errors
-    /// As [`read_all_bytes`](Self::read_all_bytes).
+    /// Those of [`read_all_bytes`](Self::read_all_bytes).
     pub fn wait_with_output(self) -> Result<Output, Error> {
         self.read_all_bytes()
     }
 
-    /// Reads both streams to their ends, waits for the child, and gives what it wrote as text,
-    /// decoded as [`Command::capture`](crate::Command::capture) does.
+    /// Reads both streams to the end, waits for the child, and returns its output as text, decoded as by
+    /// [`Command::capture`](crate::Command::capture).
     ///
     /// # Errors
-    /// As [`read_all_bytes`](Self::read_all_bytes); and text that is not UTF-8 where strict text was
-    /// asked for.
+    /// Those of [`read_all_bytes`](Self::read_all_bytes), and output that is not UTF-8 with `strict_utf8`.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -62,12 +60,12 @@ impl Child {
         into_text(&program, decoding, self.read_all_bytes()?)
     }
 
-    /// Gives the lines of both streams as they arrive, as [`Command::lines`](crate::Command::lines)
-    /// does. [`Lines::finish`] waits for the child.
+    /// Returns an iterator over the lines of both streams as they arrive, like
+    /// [`Command::lines`](crate::Command::lines). [`Lines::finish`] waits for the child.
     ///
     /// # Errors
-    /// The command's encoding does not contain ASCII, so that lines cannot be found. The child is
-    /// then dropped. What goes wrong later is an item.
+    /// The command's encoding is not ASCII-compatible, so line ends cannot be found. The child is then dropped.
+    /// Later errors are items.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -82,8 +80,8 @@ impl Child {
         Ok(Lines::new(self.into_run(Collect::Chunks).into_steps(), decoding, max_line_bytes))
     }
 
-    /// Gives what happens to the child from now on, as [`Command::events`](crate::Command::events) does: that it
-    /// was started, what it writes to either piped stream, and how it ended.
+    /// Returns an iterator over the child's events from now on, like [`Command::events`](crate::Command::events):
+    /// the start, output of either piped stream, and the end.
     ///
     /// ```
     /// use pipewright::{Command, Event, Stdio};

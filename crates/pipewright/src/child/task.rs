@@ -1,4 +1,4 @@
-//! Waiting for a child, and reading what it writes, by a task.
+//! Waiting for a child and reading its output, for tasks.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use crate::run::{Collect, StopRequest};
 use crate::runtime::check_runtime_to_wait;
 use crate::text::into_text;
 
-/// Writes the waits with `_async` of a [`Child`] and of a [`PipelineChild`](crate::PipelineChild), which differ in
-/// `wait_until_async` and `stop_as_async` alone.
+/// Writes the `_async` waits of [`Child`] and [`PipelineChild`](crate::PipelineChild), which differ only in
+/// `wait_until_async` and `stop_as_async`.
 macro_rules! async_waits {
     ($child:ty) => {
-        /// For tasks of a tokio runtime: feature `tokio`.
+        /// Async waits for tokio tasks, with the feature `tokio`.
         impl $child {
-            /// As [`wait`](Self::wait), without blocking the thread.
+            /// Like [`wait`](Self::wait), without blocking the thread.
             ///
             /// # Cancellation
-            /// Dropping the future leaves the processes running. Input that came with the command goes on being fed.
+            /// Dropping the future leaves the processes running. Input that was given to the command is still fed.
             ///
             /// # Errors
-            /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`. The processes then go on running, and
-            /// the input stays open.
+            /// Those of [`wait`](Self::wait); `Unsupported` outside a tokio runtime. The processes then keep
+            /// running, and their stdin stays open.
             ///
             /// ```
             /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -45,13 +45,13 @@ macro_rules! async_waits {
                 }
             }
 
-            /// As [`try_wait_for`](Self::try_wait_for), without blocking the thread.
+            /// Like [`try_wait_for`](Self::try_wait_for), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`wait_async`](Self::wait_async).
+            /// As for [`wait_async`](Self::wait_async).
             ///
             /// # Errors
-            /// As [`wait_async`](Self::wait_async).
+            /// Those of [`wait_async`](Self::wait_async).
             #[doc(alias = "wait_timeout")]
             pub async fn try_wait_for_async(
                 &self,
@@ -60,15 +60,15 @@ macro_rules! async_waits {
                 self.wait_until_async(Instant::now().checked_add(limit)).await
             }
 
-            /// As [`stop`](Self::stop), without blocking the thread.
+            /// Like [`stop`](Self::stop), without blocking the thread.
             ///
             /// # Cancellation
-            /// Dropping the future leaves the processes as they are. A stop that has begun goes on with the next call that
-            /// waits, and with no other: without one, nobody kills a process that ignores the signal, unless
+            /// Dropping the future leaves the processes as they are. The next call that waits continues a stop that
+            /// has begun. Without such a call, a process that ignores the signal is never killed, unless
             /// `enforce_in_background` was set.
             ///
             /// # Errors
-            /// As [`stop`](Self::stop); outside of a tokio runtime, `Unsupported`, and no signal is sent.
+            /// Those of [`stop`](Self::stop); `Unsupported` outside a tokio runtime, and then no signal is sent.
             ///
             /// ```
             /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -82,13 +82,13 @@ macro_rules! async_waits {
                 self.stop_as_async(self.run.stop_request()).await
             }
 
-            /// As [`stop_with`](Self::stop_with), without blocking the thread.
+            /// Like [`stop_with`](Self::stop_with), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`stop_async`](Self::stop_async).
+            /// As for [`stop_async`](Self::stop_async).
             ///
             /// # Errors
-            /// As [`stop_async`](Self::stop_async).
+            /// Those of [`stop_async`](Self::stop_async).
             pub async fn stop_with_async(
                 &self,
                 signal: Signal,
@@ -103,7 +103,7 @@ pub(crate) use async_waits;
 
 async_waits!(Child);
 
-/// For tasks of a tokio runtime: feature `tokio`.
+/// Async reads for tokio tasks, with the feature `tokio`.
 impl Child {
     async fn wait_until_async(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
         check_runtime_to_wait(self.run.program())?;
@@ -119,58 +119,58 @@ impl Child {
         self.status()
     }
 
-    /// As [`read_all_bytes`](Self::read_all_bytes), and blocks no thread.
+    /// Like [`read_all_bytes`](Self::read_all_bytes), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the child.
+    /// Dropping the future drops the child.
     ///
     /// # Errors
-    /// As [`read_all_bytes`](Self::read_all_bytes); outside of a tokio runtime, `Unsupported`: the child is
-    /// dropped then, and not killed.
+    /// Those of [`read_all_bytes`](Self::read_all_bytes); `Unsupported` outside a tokio runtime. The child is then
+    /// dropped, not killed.
     pub async fn read_all_bytes_async(self) -> Result<Output, Error> {
         check_runtime_to_wait(self.run.program())?;
         self.into_run(Collect::All).finish_async().await
     }
 
-    /// The same under the name that std and tokio have for it.
+    /// Same as [`read_all_bytes_async`](Self::read_all_bytes_async), under the name in std and tokio.
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the child.
+    /// Dropping the future drops the child.
     ///
     /// # Errors
-    /// As [`read_all_bytes_async`](Self::read_all_bytes_async).
+    /// Those of [`read_all_bytes_async`](Self::read_all_bytes_async).
     pub async fn wait_with_output_async(self) -> Result<Output, Error> {
         self.read_all_bytes_async().await
     }
 
-    /// As [`read_all_text`](Self::read_all_text), and blocks no thread.
+    /// Like [`read_all_text`](Self::read_all_text), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the child.
+    /// Dropping the future drops the child.
     ///
     /// # Errors
-    /// As [`read_all_text`](Self::read_all_text); outside of a tokio runtime, `Unsupported`: the child is
-    /// dropped then, and not killed.
+    /// Those of [`read_all_text`](Self::read_all_text); `Unsupported` outside a tokio runtime. The child is then
+    /// dropped, not killed.
     pub async fn read_all_text_async(self) -> Result<Capture, Error> {
         let (program, decoding) = (self.run.program().clone(), self.run.options().decoding);
         into_text(&program, decoding, self.read_all_bytes_async().await?)
     }
 
-    /// As [`read_all_lines`](Self::read_all_lines), for a task.
+    /// Like [`read_all_lines`](Self::read_all_lines), for a task.
     ///
     /// # Cancellation
     /// Not async: returns at once. See [`AsyncLines::next`].
     ///
     /// # Errors
-    /// As [`read_all_lines`](Self::read_all_lines).
+    /// Those of [`read_all_lines`](Self::read_all_lines).
     pub fn read_all_lines_async(self) -> Result<AsyncLines, Error> {
         self.read_all_lines().map(AsyncLines::new)
     }
 
-    /// As [`read_all_events`](Self::read_all_events), for a task.
+    /// Like [`read_all_events`](Self::read_all_events), for a task.
     ///
     /// # Cancellation
-    /// Not a future: see [`AsyncEvents::next`].
+    /// Not async: returns at once. See [`AsyncEvents::next`].
     #[must_use = "the child waits when its pipes are full"]
     pub fn read_all_events_async(self) -> AsyncEvents {
         AsyncEvents::new(self.read_all_events())

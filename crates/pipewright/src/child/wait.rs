@@ -1,4 +1,4 @@
-//! Waiting for a child, and stopping it.
+//! Waiting for a child and stopping it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use super::Child;
 use crate::error::Error;
 use crate::run::StopRequest;
 
-/// Waits of one thread, or of several at once.
+/// Waits, which several threads may call at once.
 impl Child {
-    /// Waits until the child has ended. Its piped stdin, if it has not been taken, is closed first,
-    /// so that a child which reads to the end of its input finds one.
+    /// Waits until the child has ended. First closes its piped stdin, if it was not taken, so that a child that
+    /// reads to the end of its input ends.
     ///
-    /// The command's timeouts and its cancel token hold. Streams that are piped are not read: use
+    /// The command's timeouts and cancel token apply. Piped streams are not read: use
     /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
     ///
     /// # Errors
-    /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost). Or the wait itself failed, and
-    /// the child is as it was. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had the
-    /// child killed, and this tells why.
+    /// The status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed,
+    /// which does not affect the child. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, the
+    /// child was killed, and this returns the reader's error.
     pub fn wait(&self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.wait_async());
         match self.wait_until(None)? {
@@ -32,22 +32,22 @@ impl Child {
         }
     }
 
-    /// Returns how the child ended, or `None` while it runs. Never blocks, and enforces no timeout.
+    /// Returns the exit status, or `None` while the child runs. Never blocks, and enforces no timeout.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let ended =
             self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
         Ok(ended.map(|ended| ended.status))
     }
 
-    /// Waits until the child has ended, but not longer than that; then it is `None`, and the child goes
-    /// on running. Otherwise as [`wait`](Self::wait): its piped stdin is closed first, and the command's
-    /// timeouts and its cancel token hold while this waits.
+    /// Waits until the child has ended, for at most `limit`. Returns `None` if it is still running then; it keeps
+    /// running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and the command's timeouts and
+    /// cancel token apply meanwhile.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     ///
     /// ```
     /// use pipewright::Command;
@@ -61,23 +61,23 @@ impl Child {
     #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
         run_async_for_test!(self.try_wait_for_async(limit));
-        // A limit so long that the clock cannot hold its end is none.
+        // A limit too long for the clock means no limit.
         self.wait_until(Instant::now().checked_add(limit))
     }
 
-    /// Stops the child, as a timeout does: sends the command's
-    /// [`stop_signal`](crate::Command::stop_signal) to everyone whom a [`kill`](Self::kill) reaches, kills
-    /// whoever is left after its [`kill_grace`](crate::Command::kill_grace), and waits for the end. A
-    /// child that has ended is no error, and nobody is signalled.
+    /// Stops the child as a timeout does, and waits for its end. Sends the command's
+    /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, and
+    /// after its [`kill_grace`](crate::Command::kill_grace) kills those that remain. If the child has already
+    /// ended, that is not an error, and nothing is signalled.
     ///
-    /// Streams that are piped are not read meanwhile, and its stdin is not closed.
+    /// Meanwhile, piped streams are not read and stdin is not closed.
     ///
     /// # Platform
-    /// Windows: a child that cannot hear a stop signal (see [`own_group`](crate::Command::own_group)) is
-    /// killed at once.
+    /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is killed
+    /// at once.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait) and [`kill`](Self::kill).
+    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
     ///
     /// ```
     /// use pipewright::{Command, Signal};
@@ -91,10 +91,10 @@ impl Child {
         self.stop_as(self.run.stop_request())
     }
 
-    /// The same with that signal and that grace, in place of the command's. Zero kills at once.
+    /// Like [`stop`](Self::stop), with this signal and grace instead of the command's. A zero grace kills at once.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop).
+    /// Those of [`stop`](Self::stop).
     pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.stop_with_async(signal, grace));
         self.stop_as(StopRequest { signal, grace })
@@ -113,7 +113,7 @@ impl Child {
             }
         } else {
             let waited = match until {
-                // Without pidfds a wait for several things would take a thread.
+                // Without pidfds, waiting for several things at once would need a thread.
                 None => self.process().wait().map(drop),
                 until => wait::any(&mut [Slot::Event(&**self.process())], until).map(drop),
             };

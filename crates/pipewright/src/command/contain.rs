@@ -1,60 +1,59 @@
-//! How far a child is held, and by whom it is outlived.
+//! Containment: which processes a stop reaches, and which end with this process.
 
 use pipewright_os::process::spawn::{Group, parent_exit};
 
 use super::Command;
 use crate::run::on_demand;
 
-/// What a stop of a child reaches, for [`Command::contain`].
+/// The processes that a stop of a child reaches, for [`Command::contain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Contain {
-    /// The child, and those of its descendants that can be found when it is stopped. Nothing about
-    /// the child is changed: it keeps our process group, session and terminal.
+    /// The child and the descendants still linked to it by parentage when it is stopped. The child itself is
+    /// unchanged: it keeps the parent's process group, session and terminal.
     #[default]
     None,
-    /// As well everyone in a process group of its own: [`Command::own_group`]. Ctrl-C at the terminal no longer reaches it.
+    /// Gives the child its own process group ([`Command::own_group`]); stops reach all of it too. Ctrl-C at the
+    /// terminal no longer reaches the child.
     Group,
-    /// Whatever the child has ever started, and however that tried to get away: by ending its
-    /// parent, by a session of its own. When the handle on the child goes, what is left of the tree
-    /// is killed.
+    /// Everything that the child ever started, even if it tried to escape by ending its parent or starting a
+    /// session. Leftovers are killed when the handle of the child is dropped.
     Tree,
 }
 
-/// What ends when this process does, for [`Command::kill_on_parent_exit`].
+/// The processes that end with this process, for [`Command::kill_on_parent_exit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scope {
-    /// The child, and not what it has started.
+    /// The child, but not its descendants.
     Child,
-    /// The child and whatever it has ever started.
+    /// The child and everything that it ever started.
     Tree,
 }
 
-/// How far the child is held.
+/// Containment.
 impl Command {
-    /// What a kill, a timeout and a cancel reach; [`Contain::None`] where it is not set.
+    /// Sets which processes a kill, a timeout and a cancel reach. The default is [`Contain::None`].
     ///
-    /// With [`Contain::Tree`], what the child leaves behind when it has ended is killed and counted
-    /// (see [`leftovers_killed`](crate::Captured::leftovers_killed)): by the verbs that wait when
-    /// they return, by a [`Child`](crate::Child) when it is dropped.
-    /// [`Child::containment`](crate::Child::containment) tells how the child is really held.
+    /// With [`Contain::Tree`], processes that outlive the child are killed and counted (see
+    /// [`leftovers_killed`](crate::Captured::leftovers_killed)): by waiting verbs before they return, by a
+    /// [`Child`](crate::Child) when it is dropped. [`Child::containment`](crate::Child::containment) returns the
+    /// mechanism that was used.
     ///
     /// # Platform
-    /// Linux, for a tree, best first:
-    /// * a control group of its own, where cgroup v2 lets this process make one: not a process
-    ///   gets away that may not itself move to another cgroup (root may, and whoever asks systemd
-    ///   or a container engine to start something), and one write kills them all;
-    /// * a supervisor, where not: two processes of a few pages between us and the child, which are
-    ///   subreapers and so become the parent of whoever loses its own. The child's parent is then
-    ///   the supervisor and not this process;
-    /// * a process group, where memory cannot be executed either, one of the calls that this takes
-    ///   is refused, or `/proc` is not that of our pid namespace.
+    /// Linux, for a tree, the first of these that works:
+    /// * A cgroup of its own, if cgroup v2 lets this process make one. One write kills all of its processes. None
+    ///   can escape, except one that may move itself to another cgroup (root may) or that asks systemd or a
+    ///   container engine to start something.
+    /// * A supervisor: two processes of a few pages between this process and the child. Both are subreapers, so
+    ///   they adopt orphans. The child's parent is then the supervisor, not this process.
+    /// * A process group, if memory cannot be executed either, a system call that the supervisor needs is refused,
+    ///   or `/proc` belongs to another pid namespace.
     ///
     /// macOS: a process group.
     ///
-    /// Windows: a job that the child is born in. It always ends with this process, and lets nobody out
-    /// but by [`allow_breakaway`](Self::allow_breakaway).
+    /// Windows: a job, which the child is in from its start. It always ends with this process; a process can leave
+    /// it only with [`allow_breakaway`](Self::allow_breakaway).
     ///
     /// ```
     /// use pipewright::{Command, Contain};
@@ -67,60 +66,56 @@ impl Command {
     /// ```
     pub fn contain(&mut self, contain: Contain) -> &mut Command {
         if self.contain == Contain::Group && self.unix.group == Group::Own {
-            // It came with that, and goes with it.
+            // `Contain::Group` made the group, so replacing it removes the group.
             self.unix.group = Group::Same;
         }
         self.contain = contain;
         if contain == Contain::Group {
             self.own_group();
         }
-        self.hold_if_asked()
+        self.update_hold_tree()
     }
 
-    /// Kills the child when this process ends, however it ends. [`Scope::Tree`] kills whatever the
-    /// child has started too, and holds the tree as [`Contain::Tree`] does.
+    /// Kills the child when this process ends, however it ends. [`Scope::Tree`] also kills everything that the
+    /// child started, and holds the tree as [`Contain::Tree`] does.
     ///
     /// # Platform
-    /// Linux, for the child: `PR_SET_PDEATHSIG`, set after the change of user and checked against a
-    /// parent that has ended meanwhile. Where it is not the main thread that starts them, such children
-    /// are started from a thread that never ends, because the kernel means the thread when it says
-    /// parent. That thread has the users, groups, capabilities, `no_new_privs`, number of seccomp filters,
-    /// security label and session keyring of the calling one, and there is one for each kind of caller.
-    /// It may have another Landlock domain, other filters of the same number, another niceness, affinity,
-    /// working directory or namespace, if the calling thread has one of its own: start from the main
-    /// thread then, or change all threads.
+    /// Linux, [`Scope::Child`]: `PR_SET_PDEATHSIG`, set after the change of user; the child then checks that its
+    /// parent has not ended meanwhile. The kernel sends the signal when the parent *thread* ends. So only the main
+    /// thread starts such children directly; other threads have them started by a thread that never ends. That
+    /// thread has the calling thread's users, groups, capabilities, `no_new_privs`, number of seccomp filters,
+    /// security label and session keyring; there is one such thread for each combination. If the calling thread has
+    /// its own Landlock domain, other filters of the same number, niceness, affinity, working directory or
+    /// namespace, the child may not get them. In that case start from the main thread, or change all threads.
     ///
-    /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
-    /// of this process, and a second process that does the work if the first is killed. So no one
-    /// process can be killed that the tree outlives. A command of the same user that is out to get away
-    /// can stop the second one and then kill the first.
+    /// Linux, [`Scope::Tree`]: a supervisor (see [`contain`](Self::contain)) that the kernel notifies when this
+    /// process ends, and a second process that takes over if the first is killed. So the tree ends whichever single
+    /// process is killed. A hostile command of the same user can stop the second process and then kill the first.
     ///
-    /// macOS: a guard process, `/bin/sh`, waits for the end of a pipe, which the kernel closes when
-    /// this process ends, and kills the child, or the process group that it leads and that is its
-    /// tree there. It is in place before the child runs. Who has left the group goes on, and so does
-    /// all of it where somebody kills the guard, or where a fork of this process that has not become
-    /// another program goes on.
+    /// macOS: a guard process, `/bin/sh`, waits for the end of a pipe, which the kernel closes when this process
+    /// ends. It then kills the child, or for the tree the process group that the child leads. The guard is ready
+    /// before the child runs. Processes that left the group survive. The whole group survives if the guard is
+    /// killed, or while a fork of this process that has not called exec keeps running.
     ///
-    /// Windows: a job with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`, which the kernel closes with this
-    /// process. For the child alone, one that its own children are not in
-    /// (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
+    /// Windows: a job with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`, which the kernel closes when this process ends.
+    /// For [`Scope::Child`], the child's own children are not in the job (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree
-    /// cannot be held so: there is no second best.
+    /// The start fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the tree cannot be held
+    /// this way. There is no weaker fallback.
     pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
-        self.ends_with_us = scope == Scope::Tree;
+        self.kill_tree_on_parent_exit = scope == Scope::Tree;
         self.unix.kill_on_parent_exit = (scope == Scope::Child).then(parent_exit);
-        self.hold_if_asked()
+        self.update_hold_tree()
     }
 
-    /// Returns true if a tree of processes is held.
+    /// Returns true if the process tree is held.
     pub(super) fn holds_tree(&self) -> bool {
         self.hold_tree.is_some()
     }
 
-    fn hold_if_asked(&mut self) -> &mut Command {
-        let asked = self.contain == Contain::Tree || self.ends_with_us;
+    fn update_hold_tree(&mut self) -> &mut Command {
+        let asked = self.contain == Contain::Tree || self.kill_tree_on_parent_exit;
         self.hold_tree = asked.then_some(on_demand::HOLD_TREE);
         self
     }

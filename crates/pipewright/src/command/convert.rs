@@ -1,4 +1,4 @@
-//! Conversions from and to std's command, and the options that the extension traits set.
+//! Conversions to and from std's command, and the options that the extension traits set.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +14,7 @@ use super::{Command, Stdio};
 use crate::rules::Linger;
 
 impl Command {
-    /// A command with the rules of std where those of this crate differ.
+    /// Makes a command that follows std's rules where this crate's rules differ.
     pub(crate) fn with_std_rules(program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.inherit_all = true;
@@ -23,15 +23,15 @@ impl Command {
         command
     }
 
-    /// Takes over what std lets others see of its command.
-    pub(crate) fn take_over(&mut self, seen: Command) {
-        self.args = seen.args;
-        self.env = seen.env;
-        self.current_dir = seen.current_dir;
+    /// Copies the settings that std's command exposes.
+    pub(crate) fn copy_visible(&mut self, visible: Command) {
+        self.args = visible.args;
+        self.env = visible.env;
+        self.current_dir = visible.current_dir;
     }
 
-    /// Std's command with everything that std has setters for but the closures. Handles are copied; a stream whose
-    /// handle cannot be copied, or that std does not have, is left as it is without a setter.
+    /// Makes a std command with everything that std has setters for, except closures. Handles are copied. A stream
+    /// that std does not have, or whose handle cannot be copied, stays unset.
     pub(crate) fn to_std(&self, with_secrets: bool, with_stdio: bool) -> std::process::Command {
         let mut theirs = std::process::Command::new(&self.program);
         for (index, arg) in self.args.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Command {
 }
 
 impl Stdio {
-    /// The same for std; `None` where std has no such thing.
+    /// Returns std's equivalent, or `None` if there is none.
     fn to_std(&self) -> Option<std::process::Stdio> {
         Some(match &self.0 {
             Choice::Inherit => std::process::Stdio::inherit(),
@@ -81,9 +81,9 @@ impl Stdio {
 }
 
 impl From<std::process::Command> for Command {
-    /// Takes over what std lets others see: program, arguments, changes of the environment and the
-    /// working directory. Stdio, `env_clear` and what the extension traits set cannot be seen and
-    /// have to be set again.
+    /// Copies the settings that std's command exposes: program, arguments, environment changes and working
+    /// directory. Stdio, `env_clear` and the settings of the extension traits are not exposed and have to be set
+    /// again.
     fn from(command: std::process::Command) -> Command {
         let mut ours = Command::new(command.get_program());
         ours.args(command.get_args());
@@ -101,8 +101,8 @@ impl From<std::process::Command> for Command {
 }
 
 impl From<Command> for std::process::Command {
-    /// Hands over what std has stable setters for: program, arguments, environment, working directory,
-    /// stdio that is inherited, null, piped or a handle, and what std's extension traits set.
+    /// Copies the settings that std has stable setters for: program, arguments, environment, working directory, the
+    /// settings of std's extension traits, and stdio that is inherited, null, piped or a handle.
     fn from(mut command: Command) -> std::process::Command {
         let mut theirs = command.to_std(true, true);
         command.unix.move_closures_to_std(&mut theirs);

@@ -1,4 +1,4 @@
-//! Changes of the environment, with std's rules.
+//! Environment changes, with std's rules.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,11 +6,11 @@ use std::slice;
 
 use pipewright_os::process::spawn::{Env, EnvSnapshot, REQUIRED_VARIABLES, Search, compare_names};
 
-/// What a command changes about the environment that its child inherits.
+/// The changes that a command makes to the environment of its child.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EnvChanges {
     clear: bool,
-    /// In the order of their names, each once: few enough for a vector to be the quicker map.
+    /// Sorted by name, each name once. For so few entries a vector is faster than a map.
     variables: Vec<(OsString, Option<OsString>)>,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct EnvChanges {
 #[derive(Clone)]
 pub struct CommandEnvs<'a>(slice::Iter<'a, (OsString, Option<OsString>)>);
 
-/// The environment of one child, complete.
+/// The complete environment of one child.
 #[derive(Debug)]
 pub(super) enum ChildEnv {
-    /// Ours, unchanged.
+    /// This process's environment, unchanged.
     Inherited(EnvSnapshot),
-    /// In the order of the names.
+    /// The changed environment, sorted by name.
     Changed(Vec<(OsString, OsString)>),
 }
 
@@ -36,7 +36,7 @@ impl ChildEnv {
         }
     }
 
-    /// Returns where a bare name is searched for: in the child's `PATH`, as std has it.
+    /// Returns the search path for a program name without a separator: the child's `PATH`, as in std.
     pub(super) fn search(&self) -> Search<'_> {
         let path = match self {
             ChildEnv::Inherited(own) => own.search_path(),
@@ -55,7 +55,7 @@ impl EnvChanges {
     }
 
     pub(super) fn remove(&mut self, key: &OsStr) {
-        if !self.clear || is_lasting(key) {
+        if !self.clear || survives_clear(key) {
             put(&mut self.variables, key, None);
         } else if let Ok(at) = find(&self.variables, key) {
             self.variables.remove(at);
@@ -75,8 +75,8 @@ impl EnvChanges {
         CommandEnvs(self.variables.iter())
     }
 
-    /// Makes the child's environment. It reads ours once, through `std::env` only: std's lock
-    /// around it is private, and whoever reads without it may read freed memory.
+    /// Builds the child's environment. It reads this process's environment once, and only through `std::env`: std's
+    /// lock is private, and reading without it may read freed memory.
     pub(super) fn apply(&self) -> ChildEnv {
         if !self.clear && self.variables.is_empty() {
             return ChildEnv::Inherited(EnvSnapshot::take());
@@ -107,8 +107,8 @@ fn find<T>(variables: &[(OsString, T)], key: &OsStr) -> Result<usize, usize> {
     variables.binary_search_by(|(name, _)| compare_names(name, key))
 }
 
-/// Whether the variable stays where the environment is cleared, unless it is removed by name.
-fn is_lasting(key: &OsStr) -> bool {
+/// Returns true if `env_clear` keeps this variable; only `env_remove` by name removes it.
+fn survives_clear(key: &OsStr) -> bool {
     REQUIRED_VARIABLES.iter().any(|name| compare_names(OsStr::new(name), key).is_eq())
 }
 
@@ -135,7 +135,7 @@ impl ExactSizeIterator for CommandEnvs<'_> {}
 
 impl fmt::Debug for CommandEnvs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As std's derived one.
+        // Like std's derived one.
         let changes: Vec<_> = self.clone().collect();
         f.debug_struct("CommandEnvs").field("iter", &changes).finish()
     }

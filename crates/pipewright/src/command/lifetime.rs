@@ -1,4 +1,4 @@
-//! Children that outlive us, or end with their handle; and the verbs that keep none of them.
+//! Lifetimes of children: detached, foreground or killed on drop; and verbs that start without keeping a `Child`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::process_handle::ProcessHandle;
 use crate::run::{OpenForeground, Started, on_demand};
 
-/// The lifetime of a child.
+/// The lifetime settings of a child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lifetime {
     pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
@@ -26,27 +26,26 @@ const NULL: StdioDefaults = StdioDefaults {
 };
 
 impl Command {
-    /// Lets the child outlive us: it has a session of its own, without a terminal, so that neither
-    /// our end, nor a signal to our group (Ctrl-C), nor the end of the terminal reaches it. Where no
-    /// stdio is set it is null instead of ours.
+    /// Lets the child outlive this process. It gets its own session without a terminal, so it survives the end of
+    /// this process, signals to this process's group (Ctrl-C) and the end of the terminal. Streams that are not set
+    /// are null instead of inherited.
     ///
-    /// A stop (a timeout, [`Child::kill`](crate::Child::kill)) reaches its whole group.
+    /// A stop (a timeout, [`Child::kill`](crate::Child::kill)) reaches the child's whole group.
     ///
     /// # Platform
-    /// Unix: `setsid`. A service manager that ends all of a service's processes (systemd's
-    /// `KillMode=control-group`) ends this one too. Windows: `CREATE_NO_WINDOW |
-    /// CREATE_NEW_PROCESS_GROUP`, a console of its own without a window, so that console programs which it starts
-    /// open none. Where this process is in a job that ends with it, so does the child:
-    /// see [`breakaway_from_job`](Self::breakaway_from_job).
+    /// Unix: `setsid`. A service manager that kills all processes of a service (systemd's `KillMode=control-group`)
+    /// also kills this one. Windows: `CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP`. The child has a console without
+    /// a window, so console programs that it starts open no window either. If this process is in a job that ends
+    /// with it, the child ends too: see [`breakaway_from_job`](Self::breakaway_from_job).
     ///
     /// # Errors
-    /// Of the verb: together with [`kill_on_parent_exit`](Self::kill_on_parent_exit), or with the
-    /// group of somebody else, it is a contradiction.
+    /// The verb fails if [`kill_on_parent_exit`](Self::kill_on_parent_exit),
+    /// [`contain(Contain::Tree)`](Self::contain) or another process group is set too: they contradict `detached`.
     ///
     /// ```
     /// use pipewright::{Command, ProcessHandle};
     /// let pid = Command::new("sleep").arg("60").detached().start_and_forget()?;
-    /// // Later, perhaps from another program:
+    /// // Later, perhaps in another program:
     /// # let shown = pid;
     /// ProcessHandle::open(pid)?.kill()?;
     /// # Ok::<(), pipewright::Error>(())
@@ -57,19 +56,18 @@ impl Command {
         self
     }
 
-    /// Makes the child the terminal's foreground job for as long as it runs, as a shell does.
+    /// Makes the child the terminal's foreground job while it runs, as a shell does.
     ///
-    /// A child with a group of its own ([`own_group`](Self::own_group)) is given the terminal, and
-    /// so gets what is typed there, Ctrl-C and Ctrl-Z included; the verbs that wait, and
-    /// [`Child::wait`](crate::Child::wait), take it back at the end. While one of them waits, a stop
-    /// of the child (Ctrl-Z) stops this process too, and its continuation (`fg`, `bg`) continues
-    /// the child: whoever has started us sees one job. Without a terminal, or where another job has
-    /// it, nothing is done. The verbs that keep no [`Child`](crate::Child) and do not wait
-    /// ([`start`](Self::start), [`start_and_forget`](Self::start_and_forget), [`exec`](Self::exec)) refuse it.
+    /// A child with its own group ([`own_group`](Self::own_group)) gets the terminal, and with it typed input,
+    /// Ctrl-C and Ctrl-Z. Waiting verbs and [`Child::wait`](crate::Child::wait) take the terminal back at the end.
+    /// While one of them waits, stopping the child (Ctrl-Z) also stops this process, and continuing this process
+    /// (`fg`, `bg`) continues the child, so the parent shell sees one job. Without a terminal, or if another job
+    /// has it, nothing changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
+    /// [`exec`](Self::exec), which return no [`Child`](crate::Child) and do not wait, refuse this setting.
     ///
     /// # Platform
-    /// Unix: `tcsetpgrp` in the child, before it is loaded (macOS: here, before the child runs);
-    /// `SIGTSTP` to this process, which does nothing where nobody could continue it.
+    /// Unix: `tcsetpgrp` in the child, before the program is loaded (macOS: in this process, before the child
+    /// runs); `SIGTSTP` to this process, which has no effect if no shell could continue it.
     ///
     /// ```no_run
     /// # use pipewright::Command;
@@ -81,15 +79,13 @@ impl Command {
         self
     }
 
-    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines),
-    /// [`Events`](crate::Events), [`ProcessHandle`] or [`PipelineChild`](crate::PipelineChild) is
-    /// dropped before it has ended.
+    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines), [`Events`](crate::Events),
+    /// [`ProcessHandle`] or [`PipelineChild`](crate::PipelineChild) is dropped before it has ended.
     ///
-    /// The kill reaches whom [`Child::kill`](crate::Child::kill) reaches. The drop then waits for
-    /// the child for at most 100 ms, which is longer than a kill takes; one that is stuck in the
-    /// kernel is reaped in the background. A child that has become another user's, and that we may
-    /// therefore not kill, goes on running. When this process is itself killed nothing is dropped:
-    /// see [`kill_on_parent_exit`](Self::kill_on_parent_exit).
+    /// Kills what [`Child::kill`](crate::Child::kill) kills. The drop then waits for the child for at most 100 ms,
+    /// longer than a kill takes; a child that is stuck in the kernel is reaped in the background. A child that
+    /// changed its user, so that this process may not kill it, keeps running. Nothing is dropped if this process
+    /// itself is killed: see [`kill_on_parent_exit`](Self::kill_on_parent_exit).
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -97,7 +93,7 @@ impl Command {
     /// command.args(["-c", "echo ready; sleep 60"]).kill_on_drop();
     /// let first = command.lines()?.next().unwrap()?;
     /// assert_eq!(first.text, "ready");
-    /// // Nobody sleeps any more.
+    /// // The shell and its sleep are killed.
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn kill_on_drop(&mut self) -> &mut Command {
@@ -105,18 +101,17 @@ impl Command {
         self
     }
 
-    /// Starts the command and keeps nothing of it but its number. stdio is null where nothing else
-    /// is set.
+    /// Starts the command and returns only its pid. Streams that are not set are null.
     ///
-    /// The child goes on running when this process ends; [`detached`](Self::detached) keeps
-    /// Ctrl-C and the end of the terminal from it as well. It does not become a zombie: a background
-    /// thread reaps it. The number is its own until then, and afterwards may be anybody's.
+    /// The child keeps running when this process ends; [`detached`](Self::detached) also protects it from Ctrl-C
+    /// and the end of the terminal. It does not become a zombie: a background thread reaps it. After that, another
+    /// process may get the pid.
     ///
     /// # Errors
-    /// The child could not be started; there is then none.
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): a stream that would pass through us (piped,
-    /// tee, bytes, a reader), a timeout, a cancel token, [`foreground`](Self::foreground) or
-    /// [`kill_on_drop`](Self::kill_on_drop) is set, and there would be nobody to see to it.
+    /// The child could not be started; none is running. [`InvalidInput`](crate::ErrorKind::InvalidInput): the
+    /// command has a setting that needs this process after the start: a stream that passes through it (piped, tee,
+    /// bytes, a reader), a timeout, a cancel token, [`foreground`](Self::foreground),
+    /// [`kill_on_drop`](Self::kill_on_drop) or a held tree.
     ///
     /// ```
     /// let pid = pipewright::Command::new("true").start_and_forget()?;
@@ -125,80 +120,88 @@ impl Command {
     /// ```
     pub fn start_and_forget(&mut self) -> Result<u32, Error> {
         if self.lifetime.kill_on_drop.is_some() {
-            return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
+            return Err(self
+                .misuse("`start_and_forget` returns no handle, so `kill_on_drop` has no effect"));
         }
         if self.holds_tree() {
-            return Err(self.misuse("nothing is kept of it, so its tree cannot be held"));
+            return Err(
+                self.misuse("`start_and_forget` returns no handle, so the tree cannot be held")
+            );
         }
         let Started { process, .. } = self.start_unattended(NULL)?;
         Ok(process.pid())
     }
 
-    /// Starts the command and gives a light handle on the process, without streams: see
-    /// [`ProcessHandle::start`].
+    /// Starts the command and returns a light handle to the process, without streams: see [`ProcessHandle::start`].
     ///
     /// # Errors
-    /// As [`ProcessHandle::start`].
+    /// Those of [`ProcessHandle::start`].
     pub fn start(&mut self) -> Result<ProcessHandle, Error> {
-        let Started { process, .. } = self.start_unattended(super::verbs::OURS)?;
+        let Started { process, .. } = self.start_unattended(super::verbs::INHERITED)?;
         Ok(ProcessHandle::started(Arc::new(process), &self.program))
     }
 
-    /// Starts a child that gets no help from us while it runs.
+    /// Starts a child that needs nothing from this process while it runs.
     fn start_unattended(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         self.check_unattended()?;
         self.start_child(defaults)
     }
 
-    /// Refuses what takes somebody on our side while the command runs.
+    /// Refuses settings that need this process while the command runs.
     pub(super) fn check_unattended(&self) -> Result<(), Error> {
         let streams = [&self.stdin, &self.stdout, &self.stderr];
         for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
-            if stream.as_ref().is_some_and(Stdio::passes_through_us) {
-                let words =
-                    format!("its {name} would pass through us, and nobody is left for that");
+            if stream.as_ref().is_some_and(Stdio::passes_through_parent) {
+                let words = format!(
+                    "its {name} would pass through this process: use a file, a handle, null or inherit"
+                );
                 return Err(self.misuse(&words));
             }
         }
         if self.options.rules.can_stop() {
-            return Err(self.misuse("it has a timeout or a cancel token, and nobody to heed it"));
+            return Err(self.misuse(
+                "a timeout or cancel token needs a call that waits: use `spawn` or `status`",
+            ));
         }
         if self.lifetime.foreground.is_some() {
-            let words =
-                "it would be in front of the terminal, and nobody is left to take that back";
+            let words = "`foreground` needs a call that waits: use `spawn` or `status`";
             return Err(self.misuse(words));
         }
         Ok(())
     }
 
-    /// Refuses options that contradict each other, and returns the defaults for the streams of a detached child.
+    /// Refuses contradicting options, and returns the stream defaults of a detached child.
     pub(super) fn detached_defaults(
         &self,
         defaults: StdioDefaults,
     ) -> Result<StdioDefaults, Error> {
-        if self.unix.kill_on_parent_exit.is_some() || self.ends_with_us {
-            return Err(self.misuse("it is detached, so it cannot be killed when we end"));
+        if self.unix.kill_on_parent_exit.is_some() || self.kill_tree_on_parent_exit {
+            return Err(self.misuse("`detached` and `kill_on_parent_exit` contradict each other"));
         }
         if self.holds_tree() {
-            return Err(self.misuse("it is detached, so its tree cannot be held by us"));
+            return Err(
+                self.misuse("`detached` and `contain(Contain::Tree)` contradict each other")
+            );
         }
         if self.unix.group != Group::Session {
-            return Err(self.misuse("it is detached, so it cannot be in another group"));
+            return Err(self.misuse("`detached` starts a session, so no process group can be set"));
         }
-        let not_ours =
-            |usual| if matches!(usual, StdioDefault::Inherit) { StdioDefault::Null } else { usual };
+        let or_null = |default| match default {
+            StdioDefault::Inherit => StdioDefault::Null,
+            default => default,
+        };
         let StdioDefaults { stdin, stdout, stderr } = defaults;
         Ok(StdioDefaults {
-            stdin: not_ours(stdin),
-            stdout: not_ours(stdout),
-            stderr: not_ours(stderr),
+            stdin: or_null(stdin),
+            stdout: or_null(stdout),
+            stderr: or_null(stderr),
         })
     }
 }
 
 impl Stdio {
-    /// Whether it takes somebody on our side who reads or writes.
-    fn passes_through_us(&self) -> bool {
+    /// Returns true if this process has to read or write the stream.
+    fn passes_through_parent(&self) -> bool {
         matches!(
             self.0,
             Choice::Piped(_)
@@ -210,18 +213,16 @@ impl Stdio {
     }
 }
 
-/// The start by a handle.
+/// Starting a process by a command.
 impl ProcessHandle {
-    /// Starts the command. The child uses our stdio where nothing else is set.
+    /// Starts the command. By default the child inherits stdio.
     ///
-    /// Nothing of this crate stands between the child and its streams then: they can be ours,
-    /// null, files and handles.
+    /// The streams can be inherited, null, files or other handles; no data passes through this process.
     ///
     /// # Errors
-    /// The child could not be started; there is then none.
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): a stream that would pass through us (piped, tee,
-    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground) is set on
-    /// the command, and there would be nobody to see to it.
+    /// The child could not be started; none is running. [`InvalidInput`](crate::ErrorKind::InvalidInput): the
+    /// command has a setting that needs this process after the start: a stream that passes through it (piped, tee,
+    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground).
     pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
         command.start()
     }

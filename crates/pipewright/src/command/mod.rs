@@ -1,4 +1,14 @@
-//! A command to run: its fields and setters. The verbs stand in `verbs.rs`.
+//! A command to run: its fields and setters.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `env.rs`, `stdio.rs`, `options.rs`, `windows.rs` | more setters, by subject |
+//! | `contain.rs` | the setters that hold a tree, and end it with this process |
+//! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
+//! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
+//! | `start.rs` | the start: opens the streams and writes the plan |
+//! | `stage.rs` | a command as a stage of a pipeline |
+//! | `convert.rs`, `show.rs` | conversions, and how a command prints |
 
 mod contain;
 mod convert;
@@ -28,64 +38,67 @@ pub(crate) use start::{StdioDefault, StdioDefaults};
 pub use stdio::Stdio;
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_verbs;
-pub(crate) use verbs::{CAPTURED, OURS, REMEMBERED};
+pub(crate) use verbs::{CAPTURED, INHERITED, STDERR_TEED};
 
 use crate::run::Options;
 use crate::run::on_demand::HoldTree;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
-/// A command to run, with the names and rules of [`std::process::Command`], and what std lacks.
+/// A command to run, with the names and rules of [`std::process::Command`] and the features that std lacks.
 ///
-/// It can be run many times. Nothing is looked up, opened or copied before a verb is called, and a
-/// mistake in a setter (a NUL byte, a missing file) is an error of that verb.
+/// A command can be run many times. Nothing is looked up, opened or copied until a verb is called. A mistake in a
+/// setter (a NUL byte, a missing file) is an error of that verb.
 ///
-/// [`pipewright::process::Command`](crate::process::Command) is the one in std's exact shape and with std's rules,
-/// for code whose `use` line is all that is to change.
+/// [`pipewright::process::Command`](crate::process::Command) has std's exact shape and rules, for code that should
+/// change only its `use` lines.
 ///
 /// # Differences from std
 /// Types:
-/// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`]. Results are [`Output`](crate::Output)
-///   and [`ExitStatus`](crate::ExitStatus), which convert to std's; `Output` has more fields, and cannot be built.
-/// * The streams of a child are [`PipeReader`](crate::PipeReader) and [`PipeWriter`](crate::PipeWriter), which convert
-///   to std's `ChildStdout` and `ChildStdin`.
-/// * `wait`, `try_wait` and `kill` of a child take `&self`. What std has in extension traits is a method here.
+/// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`]. Results are
+///   [`Output`](crate::Output) and [`ExitStatus`](crate::ExitStatus), which convert to std's. `Output` has more
+///   fields and cannot be constructed.
+/// * The streams of a child are [`PipeReader`](crate::PipeReader) and [`PipeWriter`](crate::PipeWriter), which
+///   convert to std's `ChildStdout` and `ChildStdin`.
+/// * `wait`, `try_wait` and `kill` of a child take `&self`. The methods of std's extension traits are inherent
+///   methods here.
 ///
-/// The start:
-/// * The child inherits its stdio and what [`inherit`](Self::inherit) lists, and no other handle,
-///   however it was opened; [`inherit_all`](Self::inherit_all) restores std's rule.
-/// * Its signal mask is empty; std's child has that of the thread that starts it. With both, SIGPIPE is at its default,
-///   and a signal that this program ignores is ignored.
-/// * On Unix the child inherits a copy of our environment, made by [`std::env::vars_os`] when the
-///   start begins. Malformed entries, without a `=`, are not passed on. As with std, a child may be
-///   started while another thread is in [`std::env::set_var`].
-/// * An environment variable without a name, or with a `=` in it, is an error; std passes it on. A program without a
-///   name is [`InvalidInput`](crate::ErrorKind::InvalidInput), not `NotFound`.
-/// * A program file that something still writes to is tried again for 127 ms.
-/// * A script without `#!` is never given to a shell. Std gives it to `/bin/sh` where it forks: with a user, a changed
-///   `PATH` or a closure.
-/// * A user or groups cost no fork. Where root may not drop its groups, [`uid`](Self::uid) without
-///   [`groups`](Self::groups) is an error; std keeps them then.
-/// * Windows: a program is also found by the extensions in `PATHEXT`, not by `.exe` alone, and a relative path is taken
-///   from the child's working directory, not from ours. A cleared environment keeps `SystemRoot`. Arguments that `cmd.exe` could
-///   take for something else are refused for batch files.
+/// Start:
+/// * The child inherits its stdio, the handles listed by [`inherit`](Self::inherit), and no other handle, however
+///   it was opened. [`inherit_all`](Self::inherit_all) restores std's rule.
+/// * The child's signal mask is empty; in std it is the mask of the thread that starts the child. In both, SIGPIPE
+///   has its default action, and signals that this program ignores stay ignored.
+/// * On Unix, the child inherits a copy of this process's environment, which [`std::env::vars_os`] makes when the
+///   start begins. Malformed entries, without a `=`, are not passed on. As in std, starting a child while another
+///   thread calls [`std::env::set_var`] is fine.
+/// * An environment variable with an empty name, or with a `=` in its name, is an error; std passes it on. An empty
+///   program name is [`InvalidInput`](crate::ErrorKind::InvalidInput), not `NotFound`.
+/// * If the program file is still open for writing, the start is retried for 127 ms.
+/// * A script without `#!` is never run by a shell. Std runs it with `/bin/sh` where it forks: with a user, a
+///   changed `PATH` or a closure.
+/// * A user or groups need no fork. If root may not drop its groups, [`uid`](Self::uid) without
+///   [`groups`](Self::groups) is an error; std keeps the groups.
+/// * Windows: a program is also found by the extensions in `PATHEXT`, not only `.exe`. A relative path is resolved
+///   in the child's working directory, not the parent's. A cleared environment keeps `SystemRoot`. Arguments that
+///   `cmd.exe` could misinterpret are refused for batch files.
 ///
-/// The run:
-/// * [`output`](Self::output) and the other verbs that capture read on when the child has ended and something else
-///   holds its streams, but not for ever: until 250 ms pass without output, and for at most 5 s. What is written later
-///   is lost; [`linger(Linger::UntilEof)`](Self::linger) restores std's rule.
-/// * [`status`](Self::status) of a command with piped streams drains and discards them: it cannot deadlock.
-/// * [`Child::kill`](crate::Child::kill) also kills the group that the child leads and the descendants that can be
-///   found, as timeouts and cancels do; [`Child::signal`](crate::Child::signal) reaches the child alone.
+/// Run:
+/// * If another process holds the streams after the child has exited, [`output`](Self::output) and the other capturing
+///   verbs read until there was no output for 250 ms, and for at most 5 s. Later output is lost;
+///   [`linger(Linger::UntilEof)`](Self::linger) restores std's rule.
+/// * [`status`](Self::status) drains and discards piped streams, so it cannot deadlock.
+/// * [`Child::kill`](crate::Child::kill) also kills the process group that the child leads, if any, and the
+///   descendants that can be found, as timeouts and cancels do. [`Child::signal`](crate::Child::signal) reaches
+///   only the child.
 ///   [`start_and_forget`](Self::start_and_forget) has null streams by default.
-/// * A child that is dropped without being waited for does not become a zombie: a background thread reaps it. Other code must not wait for
-///   its number.
-/// * A child that is not dropped holds a handle, its pidfd (Linux).
-/// * [`exec`](Self::exec) refuses streams that are piped; std drops its end of the pipe.
+/// * A child dropped without a wait does not become a zombie: a background thread reaps it. Other code must not
+///   wait for its pid.
+/// * Until it is dropped, a child holds a handle, its pidfd (Linux).
+/// * [`exec`](Self::exec) refuses piped streams; std drops its end of the pipe.
 ///
-/// What is as with std, though one may wonder: stdin is ours for `spawn` and `status` and null for `output`; a relative
-/// program is taken from the child's working directory (Unix), and one without a slash is looked for in the child's `PATH` where
-/// the command changes the environment; `wait` closes a piped stdin first.
+/// The same as in std: stdin is inherited for `spawn` and `status` and null for `output`. A relative program path
+/// is resolved in the child's working directory (Unix). A name without a slash is searched for in the child's
+/// `PATH` if the command changes the environment. `wait` closes a piped stdin first.
 ///
 /// ```
 /// use pipewright::{Command, Stdio};
@@ -98,7 +111,7 @@ use lifetime::Lifetime;
 /// # Ok::<(), pipewright::Error>(())
 /// ```
 ///
-/// # A command that is kept or returned
+/// # Keeping or returning a command
 /// As in std, the setters return `&mut Command`. A chain that ends with a setter is therefore a
 /// reference to a temporary: a closure or function that returns it fails to compile with E0515
 /// ("cannot return value referencing temporary value"), and a `let` with E0716. End such a chain
@@ -116,7 +129,7 @@ pub struct Command {
     program: OsString,
     arg0: Option<OsString>,
     args: Vec<OsString>,
-    /// Indices into `args` of what is never printed.
+    /// Indices into `args` of the arguments that are never printed.
     secret_args: Vec<usize>,
     env: EnvChanges,
     current_dir: Option<PathBuf>,
@@ -127,12 +140,12 @@ pub struct Command {
     inherit: Vec<(Handle, Option<i32>)>,
     inherit_all: bool,
     unix: UnixOptions,
-    /// Few programs ask for any of it.
+    /// Boxed, because few programs need it.
     windows: Option<Box<WindowsOptions>>,
     contain: Contain,
-    /// The tree is killed when this process ends.
-    ends_with_us: bool,
-    /// Holds the tree, if it is held. By a pointer: see [`on_demand`](crate::run::on_demand).
+    /// True if the tree is killed when this process ends.
+    kill_tree_on_parent_exit: bool,
+    /// Holds the tree, if asked to. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
     hold_tree: Option<HoldTree>,
     lifetime: Lifetime,
     options: Options,
@@ -143,10 +156,10 @@ pub struct Command {
 pub struct CommandArgs<'a>(std::slice::Iter<'a, OsString>);
 
 impl Command {
-    /// A command for that program.
+    /// Makes a command for this program.
     ///
-    /// A name without a separator is searched for in `PATH`: the child's, where the command sets
-    /// one, else this process's. A relative path is taken from the child's working directory.
+    /// A name without a separator is searched for in `PATH`: the child's if the command sets one, otherwise this
+    /// process's. A relative path is resolved in the child's working directory.
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         Command {
             program: program.as_ref().to_owned(),
@@ -164,14 +177,14 @@ impl Command {
             unix: UnixOptions::default(),
             windows: None,
             contain: Contain::None,
-            ends_with_us: false,
+            kill_tree_on_parent_exit: false,
             hold_tree: None,
             lifetime: Lifetime::default(),
             options: Options::default(),
         }
     }
 
-    /// Adds an argument. It reaches the program as it is: no shell looks at it.
+    /// Adds an argument. The program receives it unchanged: no shell is involved.
     pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Command {
         self.args.push(arg.as_ref().to_owned());
         self
@@ -187,7 +200,7 @@ impl Command {
         self
     }
 
-    /// Adds an argument that is never printed: not by `Debug`, not in an error, not in a report.
+    /// Adds an argument that is never printed: not by `Debug`, not in errors, not in reports.
     ///
     /// Other programs of the same user can still read it while the child runs (`ps`).
     pub fn secret_arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Command {
@@ -195,7 +208,7 @@ impl Command {
         self.arg(arg)
     }
 
-    /// Sets the name that the program is told it has (`argv[0]`). Unix only.
+    /// Sets `argv[0]`, the name that the program sees as its own. Unix only.
     pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Command {
         self.arg0 = Some(name.as_ref().to_owned());
         self
@@ -220,13 +233,13 @@ impl Command {
         self
     }
 
-    /// Leaves out an environment variable that the child would inherit.
+    /// Removes an environment variable that the child would inherit.
     pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Command {
         self.env.remove(key.as_ref());
         self
     }
 
-    /// Lets the child inherit no environment variable, and forgets those set so far.
+    /// Makes the child inherit no environment variable, and discards those set so far.
     pub fn env_clear(&mut self) -> &mut Command {
         self.env.clear();
         self
@@ -238,40 +251,39 @@ impl Command {
         self
     }
 
-    /// Sets the child's stdin. Where it is not set, `status`, `run` and `spawn` let the child use
-    /// ours, and the verbs that capture give it nothing to read.
+    /// Sets the child's stdin. By default `status`, `run` and `spawn` inherit it, and the capturing verbs use an
+    /// empty stdin.
     #[doc(alias = "input")]
     pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Command {
         self.stdin = Some(stdin.into());
         self
     }
 
-    /// Sets the child's stdout. Where it is not set, `status`, `run` and `spawn` let the child use
-    /// ours, and the verbs that capture capture it.
+    /// Sets the child's stdout. By default `status`, `run` and `spawn` inherit it, and the capturing verbs capture
+    /// it.
     pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Command {
         self.stdout = Some(stdout.into());
         self
     }
 
-    /// Sets the child's stderr. Where it is not set, `status` and `spawn` let the child use ours,
-    /// `run` passes it through and remembers its end, and the verbs that capture capture it.
+    /// Sets the child's stderr. By default `status` and `spawn` inherit it, `run` passes it through and keeps its
+    /// last part for the error, and the capturing verbs capture it.
     pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Command {
         self.stderr = Some(stderr.into());
         self
     }
 
-    /// Sends the child's stderr where its stdout goes, by one handle: so what it writes to both
-    /// keeps its exact order. Overrides [`stderr`](Self::stderr).
+    /// Sends the child's stderr to its stdout, through the same handle, so output keeps its exact order. Overrides
+    /// [`stderr`](Self::stderr).
     pub fn merge_stderr(&mut self) -> &mut Command {
         self.merge_stderr = true;
         self
     }
 
-    /// Returns the command by value, at the end of a chain of setters. The command it is called on
-    /// is left empty.
+    /// Returns the command by value, to end a chain of setters. Leaves `self` empty.
     ///
-    /// The setters return `&mut Command`, which must not outlive the command itself: see
-    /// [the command's own page](Self#a-command-that-is-kept-or-returned).
+    /// The setters return `&mut Command`, which must not outlive the command: see
+    /// [Keeping or returning a command](Self#keeping-or-returning-a-command).
     ///
     /// ```
     /// use pipewright::Command;
@@ -286,23 +298,23 @@ impl Command {
         std::mem::replace(self, Command::new(""))
     }
 
-    /// The program, as it was given.
+    /// Returns the program, as given.
     #[must_use]
     pub fn get_program(&self) -> &OsStr {
         &self.program
     }
 
-    /// The arguments, secret ones included.
+    /// Returns the arguments, including secret ones.
     pub fn get_args(&self) -> CommandArgs<'_> {
         CommandArgs(self.args.iter())
     }
 
-    /// The environment variables that were set (`Some`) or removed (`None`).
+    /// Returns the environment variables that were set (`Some`) or removed (`None`).
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.env.changes()
     }
 
-    /// The working directory, if one was set.
+    /// Returns the working directory, if one was set.
     #[must_use]
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.current_dir.as_deref()
@@ -325,7 +337,7 @@ impl ExactSizeIterator for CommandArgs<'_> {}
 
 impl fmt::Debug for CommandArgs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As std's derived one.
+        // Like std's derived one.
         f.debug_struct("CommandArgs").field("inner", &self.0.as_slice()).finish()
     }
 }

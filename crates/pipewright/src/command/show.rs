@@ -6,7 +6,7 @@ use std::fmt;
 use super::Command;
 
 impl fmt::Debug for Command {
-    /// As std has it: the program and its arguments in quotes. Secret arguments are `***`.
+    /// Formats as std does: the program and its arguments in quotes. Secret arguments are `***`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.program)?;
         for (index, arg) in self.args.iter().enumerate() {
@@ -21,7 +21,7 @@ impl fmt::Debug for Command {
 }
 
 impl fmt::Display for Command {
-    /// As one would type it in a shell, on one line. Secret arguments are `***`.
+    /// Formats the command as typed in a shell, on one line. Secret arguments are `***`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show_word(&self.program, f)?;
         for (index, arg) in self.args.iter().enumerate() {

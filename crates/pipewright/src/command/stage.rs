@@ -1,4 +1,4 @@
-//! A command as a stage of a pipeline: what it may not set, and how its streams are joined.
+//! A command as a stage of a pipeline: refused settings, and the pipes to its neighbours.
 
 use std::mem;
 
@@ -23,78 +23,79 @@ pub(crate) struct StagePipes {
     pub(crate) stderr: Option<Stdio>,
 }
 
-/// The way of a stage's stderr.
+/// The destination of a stage's stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageStderr {
-    /// Through us, and no further.
+    /// The pipeline's stderr pipe.
     Piped,
-    /// Through us, and on to ours.
+    /// The pipeline's stderr pipe, teed to this process's stderr.
     Teed,
-    /// Where the stage itself says.
-    ItsOwn,
+    /// The stage's own setting.
+    Unchanged,
 }
 
 impl Command {
-    /// Refuses what a stage of a pipeline cannot have.
+    /// Refuses settings that a stage of a pipeline cannot have.
     pub(crate) fn check_as_stage(&self, position: StagePosition) -> Result<(), Error> {
         if self.program.is_empty() {
-            return Err(self.misuse("a stage of the pipeline names no program"));
+            return Err(self.misuse("the command of a pipeline stage is empty"));
         }
         if !position.is_first && is_set(self.stdin.as_ref()) {
-            return Err(self.misuse("its stdin is the stage before it, and cannot be set"));
+            return Err(self.misuse("its stdin comes from the previous stage and cannot be set"));
         }
         if !position.is_last && is_set(self.stdout.as_ref()) {
-            return Err(self.misuse("its stdout is the stage after it, and cannot be set"));
+            return Err(self.misuse("its stdout goes to the next stage and cannot be set"));
         }
         if matches!(&self.stderr, Some(Stdio(Choice::TeeTarget(..)))) {
-            return Err(self.misuse(
-                "its stderr is one pipe with that of the others, and goes to no file of its own",
-            ));
+            return Err(
+                self.misuse("`tee_to` cannot be used for stderr: all stages share one stderr pipe")
+            );
         }
         match self.run_setting() {
-            Some(name) => Err(self.misuse(&format!(
-                "its `{name}` would be that of one stage: set it on the pipeline"
-            ))),
+            Some(name) => {
+                Err(self
+                    .misuse(&format!("`{name}` applies to the whole run: set it on the pipeline")))
+            }
             None => Ok(()),
         }
     }
 
-    /// Returns the name of the first setting that is about a whole run.
+    /// Returns the name of the first setting that applies to a whole run.
     fn run_setting(&self) -> Option<&'static str> {
         let foreground = self.lifetime.foreground.map(|_| "foreground");
         self.options.first_set().or(foreground)
     }
 
-    /// Where its stderr goes, with a verb that has that default.
+    /// Returns the destination of the stage's stderr, given the verb's default.
     pub(crate) fn stage_stderr(&self, default: StdioDefault) -> StageStderr {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
-            _ if self.merge_stderr => StageStderr::ItsOwn,
+            _ if self.merge_stderr => StageStderr::Unchanged,
             Some(Choice::Piped(_)) => StageStderr::Piped,
             Some(Choice::Tee(_)) => StageStderr::Teed,
             None => match default {
                 StdioDefault::Piped => StageStderr::Piped,
                 StdioDefault::Tee(_) => StageStderr::Teed,
-                StdioDefault::Inherit | StdioDefault::Null => StageStderr::ItsOwn,
+                StdioDefault::Inherit | StdioDefault::Null => StageStderr::Unchanged,
             },
-            _ => StageStderr::ItsOwn,
+            _ => StageStderr::Unchanged,
         }
     }
 
-    /// Starts the stage with these streams, which are given back.
-    pub(crate) fn start_joined(
+    /// Starts the stage with these pipes. The pipes are handed back.
+    pub(crate) fn start_with_pipes(
         &mut self,
         pipes: &mut StagePipes,
         defaults: StdioDefaults,
     ) -> Result<Started, Error> {
-        // For as long as the start takes they are the command's own: there is one way to start.
+        // The pipes replace the command's own settings during the start, so that there is one way to start.
         let joined = [&pipes.stdin, &pipes.stdout, &pipes.stderr].map(Option::is_some);
-        self.exchange(pipes, joined);
+        self.swap_streams(pipes, joined);
         let started = self.start_child(defaults);
-        self.exchange(pipes, joined);
+        self.swap_streams(pipes, joined);
         started
     }
 
-    fn exchange(&mut self, pipes: &mut StagePipes, joined: [bool; 3]) {
+    fn swap_streams(&mut self, pipes: &mut StagePipes, joined: [bool; 3]) {
         let own = [&mut self.stdin, &mut self.stdout, &mut self.stderr];
         let given = [&mut pipes.stdin, &mut pipes.stdout, &mut pipes.stderr];
         for ((own, given), joined) in own.into_iter().zip(given).zip(joined) {
@@ -105,7 +106,7 @@ impl Command {
     }
 }
 
-/// Whether a stream at a joint is anything else than the pipe that it will be.
+/// Returns true if a stream between two stages is set to anything but a pipe.
 fn is_set(stream: Option<&Stdio>) -> bool {
     !matches!(stream.map(|stream| &stream.0), None | Some(Choice::Piped(_)))
 }

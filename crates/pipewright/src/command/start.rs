@@ -1,4 +1,4 @@
-//! The start: from a command to a child that runs, and to a run that is ready to be seen through.
+//! Starting a command: from its settings to a running child and a run that is ready to be awaited.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,8 +17,10 @@ use pipewright_os::process::std_process::ParentStream;
 
 use super::env::ChildEnv;
 use super::stdio::Choice;
-use super::{Command, Stdio};
-use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
+use super::{Command, INHERITED, Stdio};
+use crate::error::{
+    Error, ErrorKind, Operation, could_not_open, could_not_prepare, could_not_start,
+};
 use crate::input::Feed;
 use crate::reaper;
 use crate::run::{
@@ -26,7 +28,7 @@ use crate::run::{
 };
 use crate::trace::{self, Trace};
 
-/// The default of a stream that the command does not set.
+/// The default for a stream that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StdioDefault {
     Inherit,
@@ -35,7 +37,7 @@ pub(crate) enum StdioDefault {
     Tee(OpenTee),
 }
 
-/// The defaults of a verb.
+/// The default streams of a verb.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StdioDefaults {
     pub(crate) stdin: StdioDefault,
@@ -43,7 +45,7 @@ pub(crate) struct StdioDefaults {
     pub(crate) stderr: StdioDefault,
 }
 
-/// One of the child's standard handles, on its way.
+/// The child's end of one of its standard streams.
 enum ChildEnd<'a> {
     Inherit,
     Borrowed(&'a Handle),
@@ -63,7 +65,7 @@ impl ChildEnd<'_> {
 
 const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
 
-/// Everything that is opened, and looked up, before anything is started.
+/// Everything that is opened and looked up before the start.
 struct Prepared<'a> {
     env: ChildEnv,
     stdio: [ChildEnd<'a>; 3],
@@ -71,7 +73,7 @@ struct Prepared<'a> {
 }
 
 impl Command {
-    /// Starts the child, and returns the run that keeps this of its output.
+    /// Starts the child and returns the run, which keeps as much output as `collect` says.
     pub(crate) fn start_run(
         &self,
         defaults: StdioDefaults,
@@ -103,14 +105,9 @@ impl Command {
         Ok(Started { process, ends: prepared.ends, at, foreground })
     }
 
-    /// Replaces this process. Returns only with the reason why that failed.
-    pub(crate) fn become_program(&self) -> Error {
-        let ours = StdioDefaults {
-            stdin: StdioDefault::Inherit,
-            stdout: StdioDefault::Inherit,
-            stderr: StdioDefault::Inherit,
-        };
-        let prepared = match self.check_unattended().and_then(|()| self.prepare(ours)) {
+    /// Replaces this process. Returns the reason if that fails.
+    pub(crate) fn exec_program(&self) -> Error {
+        let prepared = match self.check_unattended().and_then(|()| self.prepare(INHERITED)) {
             Ok(prepared) => prepared,
             Err(error) => return error,
         };
@@ -156,7 +153,7 @@ impl Command {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
             },
-            contain: self.hold_tree.map(|hold_tree| hold_tree(self.ends_with_us)),
+            contain: self.hold_tree.map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
             foreground: None,
             unix: &self.unix,
             windows: self.windows.as_deref(),
@@ -182,7 +179,7 @@ impl Command {
             Some(Choice::Reader(reader)) => {
                 let taken = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let reader = taken.ok_or_else(|| {
-                    self.misuse("its stdin is a reader, which an earlier run has used up")
+                    self.misuse("its stdin reader was already used by an earlier run")
                 })?;
                 let (child_end, copy, writer) = self.feed_pipe()?;
                 let feed = Some(Feed::reader(writer, copy, reader));
@@ -191,23 +188,26 @@ impl Command {
             Some(
                 Choice::Create(_) | Choice::Append(_) | Choice::Tee(_) | Choice::TeeTarget(..),
             ) => {
-                return Err(self.misuse("its stdin cannot be something to write to"));
+                return Err(self.misuse(
+                    "its stdin needs a source to read from, not a file or tee to write to",
+                ));
             }
         };
         Ok((child_end, no_ends()))
     }
 
-    /// Synchronous on both sides as a rule: whoever takes our end expects a write to block.
+    /// Makes the pipe for stdin. Both ends are synchronous by default: callers that take the parent's end expect a
+    /// write to block.
     fn pipe_stdin(&self, ours: Mode) -> Result<(ChildEnd<'static>, ParentEnds), Error> {
         let (reader, writer) = self.make_pipe(PipeOptions { write: ours, ..Default::default() })?;
         let ends = ParentEnds { stdin: Some(writer), ..ParentEnds::default() };
         Ok((ChildEnd::Owned(reader.into()), ends))
     }
 
-    /// The child's end, our second handle on it, and our end.
+    /// Returns the child's end, a second handle to it, and our end.
     fn feed_pipe(&self) -> Result<(ChildEnd<'static>, PipeReader, PipeWriter), Error> {
-        // Ours must not block: poll promises some room, not room for all, and a write that waits
-        // for the child to read while the child waits for us to read would wait for ever.
+        // Our end must not block. `poll` promises some room, not enough for the whole write; a write that waits for
+        // the child to read, while the child waits for us to read, would deadlock.
         let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = self.make_pipe(options)?;
         let copy = reader.try_clone().map_err(|error| self.cannot_open("a pipe", error))?;
@@ -231,12 +231,12 @@ impl Command {
                 StdioDefault::Inherit => ChildEnd::Inherit,
                 StdioDefault::Null => self.null()?,
                 StdioDefault::Piped => return captured(None),
-                StdioDefault::Tee(open) => return captured(Some(TeeTarget::Ours(open))),
+                StdioDefault::Tee(open) => return captured(Some(TeeTarget::SameStream(open))),
             },
             Some(Choice::Inherit) => ChildEnd::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Piped(_)) => return captured(None),
-            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::Ours(*open))),
+            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::SameStream(*open))),
             Some(Choice::TeeTarget(find, target)) => {
                 return captured(Some(find(self, stream, target)?));
             }
@@ -250,23 +250,29 @@ impl Command {
             }
             Some(Choice::Open(_) | Choice::Bytes(_) | Choice::Reader(_)) => {
                 let name = STREAM_NAMES[stream];
-                return Err(self.misuse(&format!("its {name} cannot be something to read from")));
+                return Err(self.misuse(&format!(
+                    "its {name} needs a target to write to, not a source to read from"
+                )));
             }
         };
         Ok((child_end, None))
     }
 
-    /// What a tee passes a stream on to.
-    pub(super) fn find_tee(&self, stream: usize, target: &Stdio) -> Result<TeeTarget, Error> {
+    /// Opens the target of a tee.
+    pub(super) fn open_tee_target(
+        &self,
+        stream: usize,
+        target: &Stdio,
+    ) -> Result<TeeTarget, Error> {
         let cannot = |error| self.cannot_open(STREAM_NAMES[stream], error);
         let handle = match self.open_output(stream, Some(target), StdioDefault::Null)? {
             (ChildEnd::Owned(handle), None) => Ok(handle),
             (ChildEnd::Borrowed(handle), None) => handle.try_clone(),
             (ChildEnd::Inherit, None) if stream == 1 => stdio::console_out(),
             (ChildEnd::Inherit, None) => stdio::console_err(),
-            _ => return Err(self.misuse("a tee cannot be passed on to what passes through us")),
+            _ => return Err(self.misuse("a tee target must be a file, a handle, null or inherit")),
         };
-        Ok(TeeTarget::Other(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
+        Ok(TeeTarget::Handle(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
     }
 
     fn open_file(
@@ -310,15 +316,14 @@ impl Command {
 
     pub(crate) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
-        Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
+        Error::new(&self.program, Operation::Start, ErrorKind::InvalidInput, Some(source))
     }
 }
 
-/// Starts the child; a program file that is being written is tried again for a while.
+/// Starts the child; retries for a while if the program file is being written.
 ///
-/// Another thread that starts a child between our writing a file and our closing it leaves that
-/// child with a handle that writes until it execs; no order of calls closes that window
-/// (golang/go#22315).
+/// If another thread starts a child after we open a file for writing and before we close it, that child holds a
+/// writable handle until it execs. No order of calls closes that window (golang/go#22315).
 fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
     const FIRST_PAUSE: Duration = Duration::from_millis(1);
     const RETRIES: u32 = 7;
@@ -332,7 +337,7 @@ fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
         if !busy || tries == RETRIES {
             return Err(could_not_start(plan, failed));
         }
-        // 1, 2, 4 ... 64 ms: 127 ms in all. Ignored: a wait for nothing has no error of its own.
+        // 1, 2, 4 ... 64 ms: 127 ms in all. The result is ignored: a wait without handles cannot fail.
         let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
         tries += 1;
     }

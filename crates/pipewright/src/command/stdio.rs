@@ -1,4 +1,4 @@
-//! What a child's standard handle can be.
+//! The standard handles of a child.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,11 @@ use super::Command;
 use crate::error::Error;
 use crate::run::{OpenTee, TeeTarget, on_demand};
 
-/// What a child's stdin, stdout or stderr is to be.
+/// A choice for a child's stdin, stdout or stderr.
 ///
-/// Beside std's constructors there are files by their paths, input from memory, and
-/// [`tee`](Stdio::tee). Anything that owns a handle converts: `File`, `OwnedFd`, a
-/// [`PipeReader`](crate::PipeReader), another child's stream; so do `io::stdout()`, `io::stderr()` and
-/// [`process::Stdio`](crate::process::Stdio).
+/// Besides std's constructors there are files by path, input from memory or a reader, and [`tee`](Stdio::tee).
+/// Anything that owns a handle converts: `File`, `OwnedFd`, a [`PipeReader`](crate::PipeReader), another child's
+/// stream. `io::stdout()`, `io::stderr()` and [`process::Stdio`](crate::process::Stdio) convert too.
 ///
 /// ```
 /// use pipewright::{Command, Stdio};
@@ -33,91 +32,89 @@ use crate::run::{OpenTee, TeeTarget, on_demand};
 /// ```
 pub struct Stdio(pub(super) Choice);
 
-/// The choices.
+/// The kinds of [`Stdio`].
 pub(super) enum Choice {
     Inherit,
     Null,
-    /// How our end of stdin is made; those of the others can always be waited for.
+    /// A pipe; the mode is that of the parent's end of stdin. The parent's ends of stdout and stderr are always
+    /// `Async`.
     Piped(Mode),
     Tee(OpenTee),
-    TeeTarget(FindTee, Box<Stdio>),
+    TeeTarget(OpenTeeTarget, Box<Stdio>),
     Handle(Handle),
-    /// Our stdout or stderr, whichever stream of the child it becomes.
+    /// This process's stdout or stderr, for any stream of the child.
     Parent(ParentStream),
     Open(PathBuf),
     Create(PathBuf),
     Append(PathBuf),
     Bytes(Arc<Vec<u8>>),
-    /// Taken by the first run.
+    /// The first run takes the reader.
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
 }
 
-/// Finds what a stream is passed on to. By a pointer: see [`on_demand`](crate::run::on_demand).
-pub(super) type FindTee = fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTarget, Error>;
+/// Opens the target of a tee. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
+pub(super) type OpenTeeTarget =
+    fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTarget, Error>;
 
 impl Stdio {
-    /// Ours.
+    /// Inherits the stream of this process.
     #[must_use]
     pub fn inherit() -> Stdio {
         Stdio(Choice::Inherit)
     }
 
-    /// Nothing to read; whatever is written vanishes.
+    /// Connects the stream to the null device: nothing to read, and output is discarded.
     #[must_use]
     pub fn null() -> Stdio {
         Stdio(Choice::Null)
     }
 
-    /// A pipe to us: captured by the verbs that capture, a field of [`Child`](crate::Child) after
-    /// `spawn`.
+    /// Connects the stream to this process by a pipe. The capturing verbs read it; after `spawn` it is a field of
+    /// [`Child`](crate::Child).
     #[doc(alias = "pipe")]
     #[must_use]
     pub fn piped() -> Stdio {
         Stdio(Choice::Piped(Mode::Sync))
     }
 
-    /// The same, where our end of stdin is to be written to by a task.
+    /// Makes a pipe like [`piped`](Self::piped), for a stdin that a task will write to.
     ///
     /// # Platform
-    /// Unix: no difference. Windows: our end of stdin overlaps, as
-    /// those of the other streams always do, so that
-    /// [`into_async`](crate::PipeWriter#method.into_async) (feature `tokio`) takes no thread. A
-    /// `write` waits until it is done all the same; only who gives the handle away
-    /// gives away one that overlaps.
+    /// Unix: same as `piped`. Windows: the parent's end of stdin is overlapped, as those of stdout and stderr
+    /// always are, so [`into_async`](crate::PipeWriter#method.into_async) (feature `tokio`) needs no thread. A
+    /// `write` still blocks until it is complete; the difference matters only if you pass the handle on.
     #[must_use]
     pub fn piped_async() -> Stdio {
         Stdio(Choice::Piped(Mode::Async))
     }
 
-    /// For stdout and stderr: captured, and passed through to ours as it comes.
+    /// Captures stdout or stderr, and also writes it to this process's own stdout or stderr as it arrives.
     ///
-    /// Where ours is not read, the child's is not read either and the child waits; timeouts, kills
-    /// and cancels come in time all the same, and the idle timeout does not count meanwhile. When
-    /// the command is stopped, ours has to go on taking what is left, or 250 ms later that is given
-    /// up. Where ours fails (a full disk, a reader that has gone), capturing goes on, and
-    /// [`tee_failed`](crate::Captured::tee_failed) tells; the verbs that have no place for that fail
-    /// instead, unless it is the reader that has gone. A stream of ours that is closed takes nothing
-    /// and is no failure. The mode of our stream, which others may share, is not changed.
+    /// If that target is not read, the child's output is not read either, and the child blocks. Timeouts, kills and
+    /// cancels still act in time, and the idle timeout pauses meanwhile. After a stop, the remaining output is given
+    /// up if the target does not accept it for 250 ms. If the target fails (a full disk, a closed reader), the capture
+    /// continues and [`tee_failed`](crate::Captured::tee_failed) reports the failure. Verbs that cannot report it fail
+    /// instead, unless the reader was closed. If this process's stream is closed, nothing is written to it, and that
+    /// is not a failure. The mode of the target, which other processes may share, is not changed.
     ///
     /// # Platform
-    /// Linux: a pipe or a terminal is opened anew through `/proc/self/fd`, for an `O_NONBLOCK` of our
-    /// own; where that is refused, `poll` and writes of at most `PIPE_BUF`, which a terminal that is
-    /// stopped can hold up. A file is written to as it is, so a disk that does not answer holds up
-    /// the run.
+    /// Linux: a pipe or a terminal is reopened through `/proc/self/fd`, to set `O_NONBLOCK` without affecting
+    /// others. If that is refused, `poll` and writes of at most `PIPE_BUF` are used; a stopped terminal can block
+    /// those. A file is written to directly, so a disk that does not answer blocks the run.
     #[must_use]
     pub fn tee() -> Stdio {
         Stdio(Choice::Tee(on_demand::OPEN_TEE))
     }
 
-    /// For stdout and stderr: captured, and passed on to a file, or to whatever has a handle, as it comes: what is
-    /// written there is seen, so that [`idle_timeout`](crate::Command::idle_timeout) and
-    /// [`limit`](crate::Command::limit) hold for it.
+    /// Captures stdout or stderr, and passes it on to a file or another handle as it arrives. Because the output
+    /// passes through this process, [`idle_timeout`](crate::Command::idle_timeout) and
+    /// [`limit`](crate::Command::limit) apply to it.
     ///
-    /// As with [`tee`](Self::tee), which is what it is to [`inherit`](Self::inherit). A stage of a pipeline has its
-    /// stdout passed on so, where it is the last, and not its stderr: that is one pipe for all stages.
+    /// Otherwise like [`tee`](Self::tee), which is `tee_to` with [`inherit`](Self::inherit). In a pipeline it works
+    /// for the stdout of the last stage; it does not work for stderr, because all stages share one stderr pipe.
     ///
     /// # Platform
-    /// As with [`tee`](Self::tee).
+    /// As for [`tee`](Self::tee).
     ///
     /// ```
     /// use pipewright::{Command, Limit, Outcome, Stdio};
@@ -131,34 +128,32 @@ impl Stdio {
     /// ```
     #[must_use]
     pub fn tee_to(target: impl Into<Stdio>) -> Stdio {
-        Stdio(Choice::TeeTarget(Command::find_tee, Box::new(target.into())))
+        Stdio(Choice::TeeTarget(Command::open_tee_target, Box::new(target.into())))
     }
 
-    /// The file at that path, which must exist, to read from. It is opened when the command runs.
+    /// Reads from the file at `path`, which must exist. It is opened when the command runs.
     #[must_use]
     pub fn open(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Open(path.into()))
     }
 
-    /// The file at that path, made or emptied, to write to. It is opened when the command runs.
+    /// Writes to the file at `path`, which is created or truncated. It is opened when the command runs.
     #[must_use]
     pub fn create(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Create(path.into()))
     }
 
-    /// The file at that path, made where it is missing, to append to. It is opened when the
-    /// command runs.
+    /// Appends to the file at `path`, which is created if missing. It is opened when the command runs.
     #[must_use]
     pub fn append(path: impl Into<PathBuf>) -> Stdio {
         Stdio(Choice::Append(path.into()))
     }
 
-    /// For stdin: these bytes, then the end. They are fed while the output is read, so any amount
-    /// is safe; a child that does not take them all is no error (see
-    /// [`stdin_unread`](crate::Captured::stdin_unread)).
+    /// Feeds these bytes to stdin, then closes it. They are fed while the output is read, so any length is safe. A
+    /// child that does not read all of them is not an error (see [`stdin_unread`](crate::Captured::stdin_unread)).
     ///
-    /// After [`spawn`](crate::Command::spawn) they are fed whether a verb waits or not: what fits into the pipe at
-    /// once, and the rest by the background thread that also reaps dropped children, until the child ends.
+    /// After [`spawn`](crate::Command::spawn) they are fed even if no verb waits: the start fills the pipe, and the
+    /// background thread that also reaps dropped children feeds the rest until the child ends.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -180,17 +175,17 @@ impl Stdio {
         Stdio(Choice::Bytes(Arc::new(bytes.into())))
     }
 
-    /// For stdin: everything that the reader gives, read when the child takes it. A command runs with it once.
+    /// Feeds everything from the reader to stdin, reading it as the child takes it. The command can run only once.
     ///
-    /// The verbs that run the command to its end read it on their own thread: a reader that blocks holds up the
-    /// timeout as well. After [`spawn`](crate::Command::spawn) it is read on a background thread of its own, whether a
-    /// verb waits or not. That thread ends with the reader or with the child, but a call of `read` that blocks has to
-    /// return first.
+    /// Verbs that run the command to its end call the reader on their own thread: a reader that blocks delays the
+    /// timeout too. After [`spawn`](crate::Command::spawn) the reader runs on its own background thread, even if no
+    /// verb waits. That thread ends with the reader or with the child, but a blocked call of `read` has to return
+    /// first.
     ///
     /// # Errors
-    /// A reader that fails, or panics after `spawn`, is an error of the verb that waits. The child is killed: it could
-    /// take the part that it has for the whole. (Linux without pidfds: not after `spawn`. The child finds the end of its
-    /// input then, and the error is told when it has ended.)
+    /// If the reader fails, or panics after `spawn`, the verb that waits returns the error. The child is killed,
+    /// because it could mistake the partial input for all of it. (Not after `spawn` on Linux without pidfds: the
+    /// child sees the end of its input, and the error is returned after the child has ended.)
     #[must_use]
     pub fn reader(reader: impl io::Read + Send + 'static) -> Stdio {
         Stdio(Choice::Reader(Mutex::new(Some(Box::new(reader)))))
@@ -198,8 +193,8 @@ impl Stdio {
 }
 
 impl<T: Into<StdStdio>> From<T> for Stdio {
-    /// Gives the child a copy of a handle, which the command keeps open until it is dropped; or
-    /// what a [`process::Stdio`](crate::process::Stdio) says.
+    /// Gives the child a copy of the handle, or converts a [`process::Stdio`](crate::process::Stdio). The command
+    /// keeps the handle open until it is dropped.
     fn from(owner: T) -> Stdio {
         Stdio(match owner.into().into_kind() {
             StdioKind::Null => Choice::Null,

@@ -1,39 +1,39 @@
-//! The verbs of a command, for tasks.
+//! The async verbs of a command.
 
 use std::ffi::OsString;
 
 use pipewright_os::process::status::ExitStatus;
 
-use super::{CAPTURED, Command, OURS, REMEMBERED, StdioDefaults};
-use crate::error::{Doing, Error};
+use super::{CAPTURED, Command, INHERITED, STDERR_TEED, StdioDefaults};
+use crate::error::{Error, Operation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
-use crate::output::{Capture, Output, check_tee, judge};
+use crate::output::{Capture, Output, check_success, check_tee};
 use crate::run::Collect;
 use crate::runtime::check_runtime;
 
-/// Writes the verbs with `_async` of a command and of a pipeline. They differ in `finish_async`, and in the types of
-/// what they return.
+/// Writes the `_async` verbs of a command and of a pipeline, which differ only in `finish_async` and their result
+/// types.
 macro_rules! async_verbs {
     ($owner:ty, $output:ty, $capture:ty) => {
-        /// For tasks of a tokio runtime: feature `tokio`.
+        /// Async verbs for tokio tasks, with the feature `tokio`.
         ///
-        /// The runtime needs `enable_io` and `enable_time`, and may have one thread or many. Nothing is
-        /// started before the future is polled for the first time. The start itself is made in place: it
-        /// takes about a tenth of a millisecond, however large this program is.
+        /// The runtime needs `enable_io` and `enable_time`, and may be of either flavor. Nothing is started before
+        /// the future is first polled. The start itself blocks for about a tenth of a millisecond, however large
+        /// this program is.
         ///
-        /// A run that is handed out piece by piece may go on in another runtime than it began in. Time limits go by the clock
-        /// of the system: if that of the runtime is paused (`tokio::time::pause`, for tests), a wait with a limit looks at
-        /// it all the time.
+        /// Lines and events can continue in another runtime than the one they began in. Time limits follow the
+        /// system clock: while the runtime's clock is paused (`tokio::time::pause`, for tests), a wait with a limit
+        /// polls continuously.
         impl $owner {
-            /// As [`status`](Self::status), without blocking the thread.
+            /// Like [`status`](Self::status), without blocking the thread.
             ///
             /// # Cancellation
-            /// Dropping the future kills what was started, and the descendants that can be found, and does not wait
-            /// for them; no zombie and no handle is left.
+            /// Dropping the future kills the child and the descendants that can be found, without waiting for them.
+            /// No zombie and no handle is left.
             ///
             /// # Errors
-            /// As [`status`](Self::status); outside of a tokio runtime, `Unsupported`.
+            /// Those of [`status`](Self::status); `Unsupported` outside a tokio runtime.
             ///
             /// ```
             /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -43,29 +43,29 @@ macro_rules! async_verbs {
             /// # }).unwrap();
             /// ```
             pub async fn status_async(&mut self) -> Result<ExitStatus, Error> {
-                let output = self.finish_async(OURS, Collect::Nothing).await?;
+                let output = self.finish_async(INHERITED, Collect::Nothing).await?;
                 check_tee(&self.name(), &output)?;
                 Ok(output.status)
             }
 
-            /// As [`output`](Self::output), without blocking the thread.
+            /// Like [`output`](Self::output), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`status_async`](Self::status_async).
+            /// As for [`status_async`](Self::status_async).
             ///
             /// # Errors
-            /// As [`output`](Self::output); outside of a tokio runtime, `Unsupported`.
+            /// Those of [`output`](Self::output); `Unsupported` outside a tokio runtime.
             pub async fn output_async(&mut self) -> Result<$output, Error> {
                 self.finish_async(CAPTURED, Collect::All).await
             }
 
-            /// As [`capture`](Self::capture), without blocking the thread.
+            /// Like [`capture`](Self::capture), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`status_async`](Self::status_async).
+            /// As for [`status_async`](Self::status_async).
             ///
             /// # Errors
-            /// As [`capture`](Self::capture); outside of a tokio runtime, `Unsupported`.
+            /// Those of [`capture`](Self::capture); `Unsupported` outside a tokio runtime.
             ///
             /// ```
             /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -82,48 +82,48 @@ macro_rules! async_verbs {
                 self.decoded(output)
             }
 
-            /// As [`run`](Self::run), without blocking the thread.
+            /// Like [`run`](Self::run), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`status_async`](Self::status_async).
+            /// As for [`status_async`](Self::status_async).
             ///
             /// # Errors
-            /// As [`run`](Self::run); outside of a tokio runtime, `Unsupported`.
+            /// Those of [`run`](Self::run); `Unsupported` outside a tokio runtime.
             pub async fn run_async(&mut self) -> Result<(), Error> {
-                let output = self.finish_async(REMEMBERED, Collect::StderrTail).await?;
-                judge(&output.program, &output)
+                let output = self.finish_async(STDERR_TEED, Collect::StderrTail).await?;
+                check_success(&output.program, &output)
             }
 
-            /// As [`read`](Self::read), without blocking the thread.
+            /// Like [`read`](Self::read), without blocking the thread.
             ///
             /// # Cancellation
-            /// As with [`status_async`](Self::status_async).
+            /// As for [`status_async`](Self::status_async).
             ///
             /// # Errors
-            /// As [`read`](Self::read); outside of a tokio runtime, `Unsupported`.
+            /// Those of [`read`](Self::read); `Unsupported` outside a tokio runtime.
             pub async fn read_async(&mut self) -> Result<String, Error> {
                 let output = self.output_async().await?;
                 self.trimmed(output)
             }
 
-            /// As [`lines`](Self::lines), for a task. The start itself is made in place.
+            /// Like [`lines`](Self::lines), for a task. The start itself blocks.
             ///
             /// # Cancellation
             /// Not async: returns at once. See [`AsyncLines::next`].
             ///
             /// # Errors
-            /// As [`lines`](Self::lines).
+            /// Those of [`lines`](Self::lines).
             pub fn lines_async(&mut self) -> Result<AsyncLines, Error> {
                 self.lines().map(AsyncLines::new)
             }
 
-            /// As [`events`](Self::events), for a task. The start itself is made in place.
+            /// Like [`events`](Self::events), for a task. The start itself blocks.
             ///
             /// # Cancellation
             /// Not async: returns at once. See [`AsyncEvents::next`].
             ///
             /// # Errors
-            /// As [`events`](Self::events).
+            /// Those of [`events`](Self::events).
             pub fn events_async(&mut self) -> Result<AsyncEvents, Error> {
                 self.events().map(AsyncEvents::new)
             }
@@ -145,7 +145,7 @@ impl Command {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<Output, Error> {
-        check_runtime(&self.program, Doing::Start)?;
+        check_runtime(&self.program, Operation::Start)?;
         self.start_run(defaults, collect)?.into_future().await
     }
 }

@@ -8,11 +8,11 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, check_tee, judge};
+use crate::output::{Capture, Output, check_success, check_tee};
 use crate::run::{ActiveRun, Collect, Options, Steps, on_demand};
 use crate::text::into_text;
 
-pub(crate) const OURS: StdioDefaults = StdioDefaults {
+pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Inherit,
     stdout: StdioDefault::Inherit,
     stderr: StdioDefault::Inherit,
@@ -22,18 +22,17 @@ pub(crate) const CAPTURED: StdioDefaults = StdioDefaults {
     stdout: StdioDefault::Piped,
     stderr: StdioDefault::Piped,
 };
-pub(crate) const REMEMBERED: StdioDefaults = StdioDefaults {
+pub(crate) const STDERR_TEED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Inherit,
     stdout: StdioDefault::Inherit,
     stderr: StdioDefault::Tee(on_demand::OPEN_TEE),
 };
 
 impl Command {
-    /// Runs the command and tells how it ended; a non-zero exit is `Ok`, as in std.
+    /// Runs the command and returns its exit status; a non-zero exit is `Ok`, as in std.
     ///
-    /// The child uses our stdio where nothing else is set. Piped streams are drained and thrown
-    /// away. A run that we stopped tells the status that the stop led to; [`capture`](Self::capture)
-    /// tells the outcome too.
+    /// By default the child inherits stdio. Piped streams are drained and discarded. If a timeout or cancel stopped
+    /// the run, the status is the one that the stop caused; [`capture`](Self::capture) also returns the outcome.
     ///
     /// # Errors
     /// The child could not be started or waited for.
@@ -45,13 +44,13 @@ impl Command {
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.status_async());
-        let started = self.start_child(OURS)?;
+        let started = self.start_child(INHERITED)?;
         let needs_a_run = started.ends.pass_data()
             || started.foreground.is_some()
             || self.options.rules.can_stop()
             || self.holds_tree();
         if !needs_a_run {
-            let ended = started.wait().map_err(|e| Error::talk(&self.program, "wait for", e))?;
+            let ended = started.wait().map_err(|e| Error::cannot(&self.program, "wait for", e))?;
             return Ok(ended.status);
         }
         let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Nothing);
@@ -60,13 +59,13 @@ impl Command {
         Ok(output.status)
     }
 
-    /// Runs the command and gives what it wrote as bytes; a non-zero exit is `Ok`, as in std.
+    /// Runs the command and returns its output as bytes; a non-zero exit is `Ok`, as in std.
     ///
-    /// Both streams are captured and stdin is empty where nothing else is set.
+    /// By default both streams are captured and stdin is empty.
     ///
     /// # Errors
-    /// The child could not be started, read from or waited for; it is then no longer running. A
-    /// timeout is no error: see [`Outcome`](crate::Outcome).
+    /// The child could not be started, read from or waited for; it is then no longer running. A timeout is not an
+    /// error: see [`Outcome`](crate::Outcome).
     ///
     /// ```
     /// let output = pipewright::Command::new("echo").arg("hi").output()?;
@@ -79,13 +78,13 @@ impl Command {
         self.start_run(CAPTURED, Collect::All)?.finish()
     }
 
-    /// Runs the command and gives what it wrote as text; a non-zero exit is `Ok`.
+    /// Runs the command and returns its output as text; a non-zero exit is `Ok`.
     ///
-    /// As [`output`](Self::output), decoded: bytes that are not UTF-8 become U+FFFD, unless
+    /// Like [`output`](Self::output), but decoded: bytes that are not UTF-8 become U+FFFD, unless
     /// [`strict_utf8`](Self::strict_utf8) is set.
     ///
     /// # Errors
-    /// As [`output`](Self::output); and text that is not UTF-8 where strict text was asked for.
+    /// Those of [`output`](Self::output), and output that is not UTF-8 with `strict_utf8`.
     ///
     /// ```
     /// let capture = pipewright::Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]).capture()?;
@@ -99,15 +98,14 @@ impl Command {
         self.decoded(output)
     }
 
-    /// Runs the command; anything but success is an error that tells why.
+    /// Runs the command; anything but success is an error with the reason.
     ///
-    /// The child uses our stdin and stdout where nothing else is set. Its stderr passes through us
-    /// to ours, so that the error can carry its end: set `stderr(Stdio::inherit())` for a child
-    /// that should find a terminal there.
+    /// By default the child inherits stdin and stdout. Its stderr passes through this process, so that the error
+    /// can quote its last part. Set `stderr(Stdio::inherit())` if the child should see a terminal there.
     ///
     /// # Errors
-    /// As [`status`](Self::status); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
-    /// code 0, or was stopped.
+    /// Those of [`status`](Self::status), and [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the child was
+    /// stopped or did not exit with code 0.
     ///
     /// ```
     /// use pipewright::Command;
@@ -116,18 +114,18 @@ impl Command {
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
-        let output = self.start_run(REMEMBERED, Collect::StderrTail)?.finish()?;
-        judge(&self.program, &output)
+        let output = self.start_run(STDERR_TEED, Collect::StderrTail)?.finish()?;
+        check_success(&self.program, &output)
     }
 
-    /// Runs the command and gives its stdout as text without the line ends at its end; anything but
-    /// success is an error that tells why.
+    /// Runs the command and returns its stdout as text, without trailing line ends; anything but success is an
+    /// error with the reason.
     ///
-    /// Both streams are captured and stdin is empty where nothing else is set.
+    /// By default both streams are captured and stdin is empty.
     ///
     /// # Errors
-    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
-    /// code 0, or was stopped.
+    /// Those of [`capture`](Self::capture), and [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the child was
+    /// stopped or did not exit with code 0.
     ///
     /// ```
     /// assert_eq!(pipewright::Command::new("echo").arg("hi").read()?, "hi");
@@ -144,24 +142,23 @@ impl Command {
         into_text(&self.program, self.options.decoding, output)
     }
 
-    /// Returns the stdout of a run that succeeded, without the line ends at its end.
+    /// Returns the stdout of a run that succeeded, without trailing line ends.
     pub(crate) fn trimmed(&self, output: Output) -> Result<String, Error> {
-        judge(&self.program, &output)?;
+        check_success(&self.program, &output)?;
         let mut text = self.decoded(output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
     }
 
-    /// Starts the command and gives its lines, of both streams, as they arrive.
+    /// Starts the command and returns an iterator over the lines of both streams as they arrive.
     ///
-    /// Both streams are captured and stdin is empty where nothing else is set. Lines end with LF or
-    /// CR LF, which is left out; bytes that are not UTF-8 become U+FFFD, unless
-    /// [`strict_utf8`](Self::strict_utf8) is set. The order of two lines of different streams is
-    /// that of their arrival; exact order needs [`merge_stderr`](Self::merge_stderr). A piped stdin is
-    /// [taken](Lines::take_stdin) before the first line, or closed by it.
+    /// By default both streams are captured and stdin is empty. Lines end with LF or CR LF, which is removed. Bytes
+    /// that are not UTF-8 become U+FFFD, unless [`strict_utf8`](Self::strict_utf8) is set. Lines of different
+    /// streams come in the order of their arrival; for the exact order, use [`merge_stderr`](Self::merge_stderr).
+    /// If stdin is piped, [take](Lines::take_stdin) it before the first line; otherwise the first line closes it.
     ///
     /// # Errors
-    /// The child could not be started; there is then none. What goes wrong later is an item.
+    /// The child could not be started; none is running. Later errors are items.
     ///
     /// ```
     /// use pipewright::{Command, Source};
@@ -177,16 +174,15 @@ impl Command {
         Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }
 
-    /// Starts the command and gives what happens to it, as it happens: that it was started, what it
-    /// writes to either stream, and how it ended.
+    /// Starts the command and returns an iterator over its events as they happen: the start, output of either
+    /// stream, and the end.
     ///
-    /// Both streams are captured and stdin is empty where nothing else is set. The order of two
-    /// events of different streams is that of their arrival; exact order needs
-    /// [`merge_stderr`](Self::merge_stderr). A piped stdin is [taken](Events::take_stdin) before the first
-    /// wait, or closed by it.
+    /// By default both streams are captured and stdin is empty. Events of different streams come in the order of
+    /// their arrival; for the exact order, use [`merge_stderr`](Self::merge_stderr). If stdin is piped,
+    /// [take](Events::take_stdin) it before the first wait; otherwise that wait closes it.
     ///
     /// # Errors
-    /// The child could not be started; there is then none. What goes wrong later is an item.
+    /// The child could not be started; none is running. Later errors are items.
     ///
     /// ```
     /// use pipewright::{Command, Event};
@@ -205,7 +201,7 @@ impl Command {
         self.start_steps().map(Events::new)
     }
 
-    /// Starts a run whose streams are handed out.
+    /// Starts a run that hands out its output piece by piece.
     fn start_steps(&self) -> Result<Steps, Error> {
         self.options.prepare_enforcement(&self.program)?;
         let mut started = self.start_child(CAPTURED)?;
@@ -214,21 +210,21 @@ impl Command {
         Ok(run.into_steps().with_stdin(stdin))
     }
 
-    /// Starts the run that [`capture`](Self::capture) sees through to its end.
+    /// Starts the run that [`capture`](Self::capture) finishes.
     pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
         self.start_run(CAPTURED, Collect::All)
     }
 
-    /// Starts the command and gives the child, in std's shape.
+    /// Starts the command and returns the child, in std's shape.
     ///
-    /// The child uses our stdio where nothing else is set. Input that came with the command
-    /// ([`Stdio::bytes`](crate::Stdio::bytes), [`Stdio::reader`](crate::Stdio::reader)) is fed from the start on, by a
-    /// background thread where the pipe cannot hold all of it. Timeouts and limits of the command hold for the child's
-    /// verbs that wait, and while none of them does only with
-    /// [`enforce_in_background`](Self::enforce_in_background).
+    /// By default the child inherits stdio. Input that was given to the command
+    /// ([`Stdio::bytes`](crate::Stdio::bytes), [`Stdio::reader`](crate::Stdio::reader)) is fed from the start on,
+    /// by a background thread if it does not fit into the pipe. The command's timeouts and limits apply while a
+    /// verb of the child waits. With [`enforce_in_background`](Self::enforce_in_background), timeouts and the
+    /// cancel token apply all the time.
     ///
     /// # Errors
-    /// The child could not be started; there is then none.
+    /// The child could not be started; none is running.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -239,12 +235,12 @@ impl Command {
     #[doc(alias = "spawn_async")]
     pub fn spawn(&mut self) -> Result<Child, Error> {
         self.options.prepare_enforcement(&self.program)?;
-        Ok(Child::new(self.start_child(OURS)?, &self.program, &self.options))
+        Ok(Child::new(self.start_child(INHERITED)?, &self.program, &self.options))
     }
 
-    /// Starts a worker as [`spawn`](Self::spawn) does: it inherits one more handle, which is closed here afterwards, and
-    /// these variables, which tell it the handle; `None` removes a variable. The worker is killed when it is dropped and
-    /// when this process ends. The command is left unchanged.
+    /// Starts a worker as [`spawn`](Self::spawn) does. The worker also inherits `handle`, which is closed here
+    /// afterwards, and the variables, which tell it the handle; `None` removes a variable. The worker is killed
+    /// when it is dropped and when this process ends. The command is left unchanged.
     #[doc(hidden)]
     pub fn spawn_worker(
         &mut self,
@@ -255,12 +251,12 @@ impl Command {
         for (variable, value) in variables {
             match value {
                 Some(value) => self.env(variable, value),
-                // One that this process has inherited itself.
+                // This process may have inherited the variable itself.
                 None => self.env_remove(variable),
             };
         }
         self.kill_on_drop();
-        if !self.ends_with_us {
+        if !self.kill_tree_on_parent_exit {
             self.kill_on_parent_exit(Scope::Child);
         }
         self.inherit.push((handle, None));
@@ -270,18 +266,18 @@ impl Command {
         child
     }
 
-    /// Replaces this process by the command. Returns only with the reason why that failed; what
-    /// the command's options had changed about this process by then stays changed: user and groups for
-    /// all threads, the niceness for the calling one. Unix only.
+    /// Replaces this process with the command; returns only if that fails, with the reason.
     ///
-    /// Nothing of this program runs any more: no destructor, no buffered output is written.
-    /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) means a child, and does nothing here.
+    /// Changes that the command's options made to this process before the failure stay: user and groups for all
+    /// threads, niceness for the calling thread. Unix only.
     ///
-    /// As with [`start_and_forget`](Self::start_and_forget), a stream that would pass through us, a
-    /// timeout, a cancel token or [`foreground`](Self::foreground) is
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput).
+    /// On success nothing else of this program runs: no destructor, no flush of buffered output.
+    /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) applies to children and has no effect here.
+    ///
+    /// A stream that would pass through this process, a timeout, a cancel token or [`foreground`](Self::foreground)
+    /// is [`InvalidInput`](crate::ErrorKind::InvalidInput), as for [`start_and_forget`](Self::start_and_forget).
     #[must_use = "it only returns if it failed"]
     pub fn exec(&mut self) -> Error {
-        self.become_program()
+        self.exec_program()
     }
 }

@@ -1,4 +1,4 @@
-//! Setters for the Windows extensions of std's `Command`, and what goes with them.
+//! Setters for the Windows extensions of std's `Command`, and related ones.
 
 use std::ffi::OsStr;
 
@@ -6,13 +6,12 @@ use pipewright_os::process::spawn::WindowsOptions;
 
 use super::Command;
 
-/// What only Windows has; elsewhere the run is refused as unsupported.
+/// Windows options. Elsewhere the run fails as unsupported.
 impl Command {
-    /// Adds these flags to those of `CreateProcessW`: 0x10 is `CREATE_NEW_CONSOLE`, say. The name is
-    /// std's; a second call replaces the first.
+    /// Sets flags for `CreateProcessW`, such as 0x10 (`CREATE_NEW_CONSOLE`). The name is std's; a second call
+    /// replaces the first.
     ///
-    /// Flags that this crate sets itself (a Unicode environment, extended start-up information) are
-    /// set whatever this says.
+    /// Flags that this crate needs (a Unicode environment, extended start-up information) are always added.
     ///
     /// # Errors
     /// The verb returns `InvalidInput` for `CREATE_SUSPENDED` (4): nothing could resume the child.
@@ -21,23 +20,22 @@ impl Command {
         self
     }
 
-    /// How the first window of the program is shown: 0 is hidden, 6 minimised (`SW_HIDE`,
-    /// `SW_MINIMIZE`). The name is std's.
+    /// Sets how the program's first window is shown: 0 is hidden, 6 minimised (`SW_HIDE`, `SW_MINIMIZE`). The name
+    /// is std's.
     pub fn show_window(&mut self, show: u16) -> &mut Command {
         self.windows().show_window = Some(show);
         self
     }
 
-    /// Puts this text on the command line as it is, after a space and without any quotes: for
-    /// programs that take their command line apart by rules of their own, such as `cmd.exe /c`.
-    /// The name is std's.
+    /// Appends this text to the command line unchanged, after a space and without quotes, for programs that parse
+    /// their command line by their own rules, such as `cmd.exe /c`. The name is std's.
     ///
-    /// Whatever comes from outside has no place here: who writes it writes the command line.
+    /// Never pass untrusted text: it controls the command line.
     ///
     /// ```no_run
     /// # use pipewright::Command;
-    /// let said = Command::new("cmd").arg("/c").raw_arg(r#"echo "a  b""#).read()?;
-    /// assert_eq!(said, r#""a  b""#);
+    /// let output = Command::new("cmd").arg("/c").raw_arg(r#"echo "a  b""#).read()?;
+    /// assert_eq!(output, r#""a  b""#);
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn raw_arg(&mut self, text: impl AsRef<OsStr>) -> &mut Command {
@@ -46,7 +44,7 @@ impl Command {
         self.arg(text)
     }
 
-    /// Puts quotes around every argument, whether it needs them or not. The name is std's.
+    /// Quotes every argument, even if it needs no quotes. The name is std's.
     pub fn force_quotes(&mut self, enabled: bool) -> &mut Command {
         self.windows().force_quotes = enabled;
         self
@@ -54,9 +52,9 @@ impl Command {
 
     /// Gives a console program a console without a window.
     ///
-    /// It is done without being asked where this process has no console and all three streams of the
-    /// child are redirected: the window would be empty. A console without a window is another one
-    /// than ours: no Ctrl-C and no stop signal reaches the child.
+    /// This is the default if this process has no console and all three streams of the child are redirected,
+    /// because the window would be empty. Such a console is not this process's, so no Ctrl-C and no stop signal
+    /// reaches the child.
     ///
     /// # Platform
     /// Windows: `CREATE_NO_WINDOW`.
@@ -65,23 +63,22 @@ impl Command {
         self
     }
 
-    /// Starts the child outside of the job that this process is in, and that would perhaps end it
-    /// with us: a terminal's, a build server's.
+    /// Starts the child outside the job of this process (that of a terminal or a build server, for example), which
+    /// might kill the child when this process ends.
     ///
     /// # Platform
     /// Windows: `CREATE_BREAKAWAY_FROM_JOB`.
     ///
     /// # Errors
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) at the start: that job does not let
-    /// anybody out. Without such a job nothing is done, and nothing is an error.
+    /// The start fails with [`PermissionDenied`](crate::ErrorKind::PermissionDenied) if the job does not allow
+    /// breakaway. If this process is in no job, this setting has no effect.
     pub fn breakaway_from_job(&mut self) -> &mut Command {
         self.windows().breakaway_from_job = true;
         self
     }
 
-    /// Lets processes of a tree that is held ([`Contain::Tree`](crate::Contain::Tree)) leave it, if
-    /// they ask: some programs (browsers, installers) cannot start their helpers otherwise. Who has
-    /// left is out of reach.
+    /// Lets processes leave a held tree ([`Contain::Tree`](crate::Contain::Tree)) if they ask to. Some programs
+    /// (browsers, installers) cannot start their helpers otherwise. Stops no longer reach a process that left.
     ///
     /// # Platform
     /// Windows: `JOB_OBJECT_LIMIT_BREAKAWAY_OK`.

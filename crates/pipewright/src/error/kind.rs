@@ -1,25 +1,25 @@
-//! The kinds of failure and their words.
+//! The kinds of failure and their messages.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::{OneLine, Quoted, write_numbered};
 use pipewright_os::process::status::ExitStatus;
 
 use crate::outcome::{Exceeded, Outcome, Source};
 
-/// The kinds of failure, each with the facts that belong to it.
+/// The kinds of failure, each with its facts.
 ///
 /// A kind can be compared with an [`io::ErrorKind`], so that code written for std's `Command`
 /// keeps its `error.kind() == io::ErrorKind::NotFound`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such program.
+    /// The program does not exist.
     NotFound {
-        /// The directories that were searched, in order; empty where the program was a path.
+        /// The directories that were searched, in order. Empty if the program was given as a path.
         searched: Vec<PathBuf>,
     },
     /// The working directory of the child is missing, or is not a directory.
@@ -27,73 +27,71 @@ pub enum ErrorKind {
         /// The directory.
         dir: PathBuf,
     },
-    /// The program, its directory or an option needs a right that we do not have.
+    /// The program, its directory or an option needs a permission that this process lacks.
     PermissionDenied,
-    /// There is such a file, and it cannot be executed.
+    /// The file exists and cannot be executed.
     NotExecutable {
-        /// Why not.
+        /// The reason.
         reason: NotExecutable,
     },
-    /// Something still writes to the program's file (`ETXTBSY`), and went on doing so.
+    /// The program's file is open for writing (`ETXTBSY`), and stayed open during all retries.
     Busy,
-    /// An argument that `cmd.exe` could take for something else.
+    /// `cmd.exe`, which runs batch files, could misinterpret an argument or the file's name.
     BatArgs,
-    /// Something that no child can be given: a NUL byte, a handle twice, a stream that is used
-    /// already.
+    /// An option is invalid: a NUL byte, a handle that is listed twice, a stream that is used up.
     InvalidInput,
     /// A limit of this process, its user or the machine was reached.
     Limit {
-        /// What there is not enough of.
+        /// The limit, as in "too many open files".
         what: &'static str,
     },
-    /// An option that this platform does not have.
+    /// This platform does not support an option.
     Unsupported,
-    /// The child ran, and it was no success. Only from `run`, `read` and [`check`](crate::Captured::check).
+    /// The child ran and did not succeed. Only `run`, `read` and [`check`](crate::Captured::check) return this.
     #[non_exhaustive]
     Failed {
-        /// How it ended.
+        /// The child's exit status.
         status: ExitStatus,
-        /// Why it ended.
+        /// The reason why the run ended.
         outcome: Outcome,
-        /// The limit that it exceeded, where that is why.
+        /// The limit that the run exceeded, if that is why it was stopped.
         exceeded: Option<Exceeded>,
-        /// The end of what it wrote to stdout, where that was captured.
+        /// The end of stdout, if stdout was captured.
         stdout_tail: String,
-        /// The end of what it wrote to stderr, where that passed through us.
+        /// The end of stderr, if it passed through this process.
         stderr_tail: String,
     },
-    /// A stream is not UTF-8, and strict text was asked for.
+    /// A stream is not valid UTF-8, and strict text was requested.
     InvalidUtf8 {
         /// The stream.
         source: Source,
-        /// Where the first byte stands that is not.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
-    /// A [`Runner`](crate::Runner) was told to cancel it before its start.
+    /// A [`Runner`](crate::Runner) cancelled the command before it started.
     Cancelled,
-    /// No process has that number.
+    /// No process has this pid.
     NoSuchProcess,
-    /// Other code of this program reaped the child, and the kernel did not keep its status.
+    /// Other code in this program reaped the child, and the kernel did not keep its exit status.
     StatusLost,
-    /// The system reported something else.
+    /// The system reported some other error.
     Io,
 }
 
-/// Why a file cannot be executed.
+/// The reason why a file cannot be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotExecutable {
-    /// It is neither a program for this machine nor a script that names its interpreter.
+    /// The file is neither a program for this machine nor a script that names its interpreter.
     BadFormat,
-    /// It is a directory.
+    /// The file is a directory.
     IsDirectory,
-    /// It names an interpreter (a script's first line, a program's dynamic loader) that is not
-    /// there.
+    /// The interpreter does not exist: the one in a script's first line, or a program's dynamic loader.
     MissingInterpreter(PathBuf),
 }
 
 impl ErrorKind {
-    /// A name for machines, which stays as it is: `not_found`, `permission_denied`.
+    /// Returns a stable, machine-readable name such as `not_found` or `permission_denied`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -115,7 +113,7 @@ impl ErrorKind {
         }
     }
 
-    /// The limit that an error of the system speaks of, if it does.
+    /// Returns the limit that a system error reports, if it reports one.
     pub(super) fn limit_of(error: &io::Error) -> Option<ErrorKind> {
         match os_error_kind(error)? {
             OsErrorKind::Limit(what) => Some(ErrorKind::Limit { what }),
@@ -140,12 +138,11 @@ impl ErrorKind {
                 let is_not = if is_there { "is not a directory" } else { "does not exist" };
                 write!(f, "working directory {dir} {is_not}")
             }
-            ErrorKind::PermissionDenied => numbered("permission denied", source, f),
+            ErrorKind::PermissionDenied => write_numbered("permission denied", source, f),
             ErrorKind::NotExecutable { reason } => write!(f, "{reason}"),
-            ErrorKind::Busy => f.write_str("text file busy: something still writes to it"),
-            ErrorKind::Cancelled => f.write_str("cancelled before its start"),
-            ErrorKind::BatArgs => f.write_str("an argument is not safe for cmd.exe"),
-            ErrorKind::Limit { what } => numbered(what, source, f),
+            ErrorKind::Busy => f.write_str("text file busy: the file is open for writing"),
+            ErrorKind::Cancelled => f.write_str("cancelled before it started"),
+            ErrorKind::Limit { what } => write_numbered(what, source, f),
             ErrorKind::Failed { status, outcome, exceeded, stdout_tail, stderr_tail } => {
                 let is_stopped = !matches!(outcome, Outcome::Exited | Outcome::Signaled);
                 match exceeded {
@@ -153,10 +150,10 @@ impl ErrorKind {
                     None if is_stopped => write!(f, "{outcome}")?,
                     None => write!(f, "{status}")?,
                 }
-                // How far it had come says what it was doing then.
-                let so_far = if is_stopped { last_line(stdout_tail) } else { "" };
-                match Some(last_line(stderr_tail)).filter(|line| !line.is_empty()).unwrap_or(so_far)
-                {
+                // The last line of a stopped child's stdout shows how far it got.
+                let progress = if is_stopped { last_line(stdout_tail) } else { "" };
+                let complaint = Some(last_line(stderr_tail)).filter(|line| !line.is_empty());
+                match complaint.unwrap_or(progress) {
                     "" => Ok(()),
                     line => write!(f, ": {}", OneLine(line)),
                 }
@@ -164,24 +161,18 @@ impl ErrorKind {
             ErrorKind::InvalidUtf8 { source, offset } => {
                 write!(f, "{source} is not UTF-8 at byte {offset}")
             }
-            ErrorKind::NoSuchProcess => numbered("no such process", source, f),
+            ErrorKind::NoSuchProcess => write_numbered("no such process", source, f),
             ErrorKind::StatusLost => {
-                f.write_str("other code of this program has waited for it, and its status is lost")
+                f.write_str("other code in this program reaped it, and its exit status is lost")
             }
-            ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Io => match source {
+            ErrorKind::BatArgs
+            | ErrorKind::InvalidInput
+            | ErrorKind::Unsupported
+            | ErrorKind::Io => match source {
                 Some(source) => write!(f, "{}", OneLine(&source.to_string())),
-                None => f.write_str("not possible here"),
+                None => f.write_str("invalid input, or not supported"),
             },
         }
-    }
-}
-
-/// Words of our own, and the system's number.
-fn numbered(words: &str, source: Option<&io::Error>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str(words)?;
-    match source.and_then(io::Error::raw_os_error) {
-        Some(number) => write!(f, " (os error {number})"),
-        None => Ok(()),
     }
 }
 
@@ -221,7 +212,9 @@ impl PartialEq<io::ErrorKind> for &ErrorKind {
 impl fmt::Display for NotExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotExecutable::BadFormat => f.write_str("not in a format that can be executed"),
+            NotExecutable::BadFormat => f.write_str(
+                "exec format error: neither a program for this machine nor a script with a #! line",
+            ),
             NotExecutable::IsDirectory => f.write_str("is a directory"),
             NotExecutable::MissingInterpreter(path) => {
                 write!(f, "its interpreter {} does not exist", Quoted(path.as_os_str()))
@@ -230,38 +223,14 @@ impl fmt::Display for NotExecutable {
     }
 }
 
-/// A name in quotes, on one line whatever is in it.
-pub(crate) struct Quoted<'a>(pub(crate) &'a OsStr);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", OneLine(&self.0.to_string_lossy()))
-    }
-}
-
-/// Text with its control characters escaped: an error is one line, and does not command terminals.
-struct OneLine<'a>(&'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if character.is_control() {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                fmt::Write::write_char(f, character)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The last line that says something, cut to a length that still fits a message.
+/// Returns the last line that is not blank, cut to 200 characters: it is only a hint, and the error has the whole text.
 fn last_line(text: &str) -> &str {
-    const MOST_CHARS: usize = 200;
-    let text = text.trim_end();
+    const MAX_CHARS: usize = 200;
+    // ASCII only: Unicode white space would make a minimal program 0.6 kB larger.
+    let text = text.trim_ascii_end();
     let start = text.bytes().rposition(|byte| byte == b'\n').map_or(0, |at| at + 1);
-    let line = text.get(start..).unwrap_or_default().trim_start();
-    line.char_indices().nth(MOST_CHARS).map_or(line, |(end, _)| &line[..end])
+    let line = text.get(start..).unwrap_or_default().trim_ascii_start();
+    line.char_indices().nth(MAX_CHARS).map_or(line, |(end, _)| &line[..end])
 }
 
 #[cfg(test)]
@@ -269,14 +238,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_control_characters_stays_on_one_line() {
-        let name = OsStr::new("a\nb\x1b[31m\u{e9}\"");
-        assert_eq!(Quoted(name).to_string(), "\"a\\nb\\u{1b}[31m\u{e9}\"\"");
-    }
-
-    #[test]
-    fn the_last_line_that_says_something_is_told() {
-        assert_eq!(last_line("one\ntwo \n\n  \r\n"), "two");
+    fn the_last_line_is_the_last_one_that_is_not_blank() {
+        assert_eq!(last_line("one\n two \n\n  \r\n"), "two");
         assert_eq!(last_line(""), "");
         assert_eq!(last_line(&"\u{e9}".repeat(500)).chars().count(), 200);
     }

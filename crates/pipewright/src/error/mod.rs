@@ -1,4 +1,4 @@
-//! What went wrong, in one line and with its facts.
+//! The error type: one line, with its facts.
 
 mod kind;
 mod start;
@@ -8,16 +8,16 @@ use std::fmt;
 use std::io;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::Quoted;
 
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 
-/// Why a run could not be made, or (from [`run`](crate::Command::run) and
-/// [`read`](crate::Command::read)) why it failed.
+/// An error of a command, a child or a process: it could not be started or waited for, or (from
+/// [`run`](crate::Command::run) and [`read`](crate::Command::read)) it failed.
 ///
-/// Prints as one line, without the arguments: they may be long, or secret. The system's error, if
-/// there was one, is the [`source`](std::error::Error::source) and survives the conversion to
-/// [`io::Error`], which keeps its kind.
+/// Prints as one line, without the arguments: they may be long, or secret. The system's error, if there was one, is
+/// the [`source`](std::error::Error::source). It survives the conversion to [`io::Error`], which keeps its kind.
 ///
 /// ```
 /// use pipewright::{Command, ErrorKind};
@@ -30,132 +30,115 @@ pub struct Error(Box<Facts>);
 
 struct Facts {
     program: OsString,
-    doing: Doing,
+    operation: Operation,
     kind: ErrorKind,
     source: Option<io::Error>,
 }
 
-/// The operation on a running child that failed, in the words "cannot ...", and the error of the system.
+/// The failed operation on a running child, in the words "cannot ...", and the system's error.
 pub(crate) type Failed = (&'static str, io::Error);
 
-/// What was being done.
+/// The operation that failed.
 #[derive(Debug, Clone)]
-pub(crate) enum Doing {
-    /// Starting the program.
+pub(crate) enum Operation {
+    /// The start of the program.
     Start,
-    /// The last step of that: the system refused to execute it.
+    /// The last step of a start: the system refused to execute the program.
     Execute,
-    /// Running the closures of `pre_exec`, one of which failed.
-    RunClosures,
-    /// Something that the start needs, in the words "cannot ...".
+    /// A `pre_exec` closure.
+    PreExec,
+    /// A step that the start needs, in the words "cannot ...".
     Prepare(String),
-    /// Waiting for it, feeding it, reading from it, stopping it.
-    Talk(&'static str),
-    /// Judging how it ended.
-    Judge,
+    /// An operation on a running child, such as a wait, a read or a stop, in the words after "cannot".
+    Child(&'static str),
+    /// The child itself, which ran and failed.
+    Run,
 }
 
 impl Error {
     pub(crate) fn new(
         program: &OsStr,
-        doing: Doing,
+        operation: Operation,
         kind: ErrorKind,
         source: Option<io::Error>,
     ) -> Error {
-        Error(Box::new(Facts { program: program.to_owned(), doing, kind, source }))
+        Error(Box::new(Facts { program: program.to_owned(), operation, kind, source }))
     }
 
-    /// A system call failed while the child was running.
-    pub(crate) fn talk(program: &OsStr, doing: &'static str, source: io::Error) -> Error {
+    /// Returns the error of a system call that failed for a running child.
+    pub(crate) fn cannot(program: &OsStr, operation: &'static str, source: io::Error) -> Error {
         let kind = match os_error_kind(&source) {
             Some(OsErrorKind::Limit(what)) => ErrorKind::Limit { what },
             Some(OsErrorKind::StatusLost) => ErrorKind::StatusLost,
             Some(OsErrorKind::NoSuchProcess) => ErrorKind::NoSuchProcess,
             Some(OsErrorKind::Denied) => ErrorKind::PermissionDenied,
-            // In words of our own: the system does not say so of a call that it has.
+            // Without a number this crate made the error: the system does not report an existing call as unsupported.
             _ if source.kind() == io::ErrorKind::Unsupported && source.raw_os_error().is_none() => {
                 ErrorKind::Unsupported
             }
             _ => ErrorKind::Io,
         };
-        Error::new(program, Doing::Talk(doing), kind, Some(source))
+        Error::new(program, Operation::Child(operation), kind, Some(source))
     }
 
-    /// What kind of failure it is, with its facts.
+    /// Returns the kind of failure, with its facts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The program that was to run, as it was given; the number, where a process was opened by it.
+    /// Returns the program as it was given, or the pid if a process was opened by its pid.
     #[must_use]
     pub fn program(&self) -> &OsStr {
         &self.0.program
     }
 
-    /// Whether the system refused to execute the program: there is none, or it is none for us. `false`: something
-    /// else that a start needs failed, as a process, a right or the working directory, or the program ran.
+    /// Returns true if the program is missing or not executable. Returns false if another step of the start failed (the
+    /// creation of a process, a permission, the working directory), or if the program ran.
     #[must_use]
     pub fn is_execution(&self) -> bool {
-        matches!(self.0.doing, Doing::Execute)
+        matches!(self.0.operation, Operation::Execute)
     }
 
-    /// The error number of the `pre_exec` closure that failed, if that is what failed.
+    /// Returns the error number of the `pre_exec` closure that failed, if one failed.
     pub(crate) fn of_closure(&self) -> Option<i32> {
-        match self.0.doing {
-            Doing::RunClosures => self.raw_os_error(),
+        match self.0.operation {
+            Operation::PreExec => self.raw_os_error(),
             _ => None,
         }
     }
 
-    /// The system's error number, if the system reported one.
+    /// Returns the system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// Returns the kind of the `io::Error` that this error is converted to.
+    fn io_kind(&self) -> io::ErrorKind {
+        match (&self.0.source, &self.0.kind) {
+            (Some(source), _) => source.kind(),
+            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::InvalidUtf8 { .. }) => io::ErrorKind::InvalidData,
+            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
+            (None, _) => io::ErrorKind::Other,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &*self.0;
-        let program = kind::Quoted(&facts.program);
-        match &facts.doing {
-            Doing::Start | Doing::Execute => write!(f, "cannot start {program}: ")?,
-            Doing::RunClosures => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
-            Doing::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
-            Doing::Talk(doing) => write!(f, "cannot {doing} {program}: ")?,
-            Doing::Judge => write!(f, "{program} failed: ")?,
+        let program = Quoted(&facts.program);
+        match &facts.operation {
+            Operation::Start | Operation::Execute => write!(f, "cannot start {program}: ")?,
+            Operation::PreExec => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
+            Operation::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
+            Operation::Child(operation) => write!(f, "cannot {operation} {program}: ")?,
+            Operation::Run => write!(f, "{program} failed: ")?,
         }
         facts.kind.show(facts.source.as_ref(), f)
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("message", &format_args!("{self}"))
-            .field("kind", &self.0.kind)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
-    }
-}
-
-impl From<Error> for io::Error {
-    /// Keeps the kind of the system's error; the whole error is inside.
-    fn from(error: Error) -> io::Error {
-        let kind = match (&error.0.source, error.kind()) {
-            (Some(source), _) => source.kind(),
-            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
-            (None, ErrorKind::InvalidUtf8 { .. }) => io::ErrorKind::InvalidData,
-            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
-            (None, _) => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}
+pipewright_os::impl_error!(Error);

@@ -1,4 +1,4 @@
-//! Finds out why a start failed: the system has one number for several reasons.
+//! Finds the reason of a failed start: the system has one number for several reasons.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -6,39 +6,40 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::Quoted;
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
-use super::kind::Quoted;
-use super::{Doing, Error, ErrorKind, NotExecutable};
+use super::{Error, ErrorKind, NotExecutable, Operation};
 
-/// What a failed start means.
+/// Returns the error of a failed start.
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let kind = kind(plan, &failed);
-    let doing = match failed.step {
+    let operation = match failed.step {
         Step::CurrentDir if kind == ErrorKind::PermissionDenied => {
             let dir = plan.current_dir.unwrap_or(Path::new("")).as_os_str();
-            Doing::Prepare(format!("cannot change to its working directory {}", Quoted(dir)))
+            Operation::Prepare(format!("cannot change to its working directory {}", Quoted(dir)))
         }
-        Step::PreExec => Doing::RunClosures,
-        // The words of a general error alone would not say what could not be done.
-        step if needs_words(step, &kind) => Doing::Prepare(format!("cannot {step}")),
-        Step::Exec => Doing::Execute,
-        _ => Doing::Start,
+        Step::PreExec => Operation::PreExec,
+        // The message of a general kind alone would not name the step.
+        step if needs_step(step, &kind) => Operation::Prepare(format!("cannot {step}")),
+        Step::Exec => Operation::Execute,
+        _ => Operation::Start,
     };
-    Error::new(plan.program, doing, kind, Some(failed.source))
+    Error::new(plan.program, operation, kind, Some(failed.source))
 }
 
-fn needs_words(step: Step, kind: &ErrorKind) -> bool {
+/// Returns true if the message of the kind does not imply the failed step.
+fn needs_step(step: Step, kind: &ErrorKind) -> bool {
     match kind {
-        // Of the program itself it is what everybody thinks of.
+        // Readers assume that it is about the program itself.
         ErrorKind::Io | ErrorKind::PermissionDenied => step != Step::Exec,
-        // A bad plan is said in whole words by the check itself.
+        // The check's own message is complete.
         ErrorKind::InvalidInput => !matches!(step, Step::Check(_)),
         _ => false,
     }
 }
 
-/// A file that the child was to have as a standard handle cannot be opened.
+/// Returns the error of a file that could not be opened as one of the child's standard handles.
 pub(crate) fn could_not_open(
     program: &OsStr,
     path: &Path,
@@ -49,12 +50,13 @@ pub(crate) fn could_not_open(
     could_not_prepare(program, words, source)
 }
 
-/// Something that the start needs cannot be had, in the words "cannot ...".
+/// Returns the error of a step that the start needs, in the words "cannot ...".
 pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Error) -> Error {
     let kind = ErrorKind::limit_of(&source).unwrap_or(ErrorKind::Io);
-    Error::new(program, Doing::Prepare(words), kind, Some(source))
+    Error::new(program, Operation::Prepare(words), kind, Some(source))
 }
 
+/// Returns the kind of a failed start.
 fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     let limit = || ErrorKind::limit_of(&failed.source);
     let denied = os_error_kind(&failed.source) == Some(OsErrorKind::Denied);
@@ -66,7 +68,7 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
         },
         Step::Exec => exec_kind(plan, &failed.source),
         Step::PreExec => ErrorKind::Io,
-        // Closed behind the back of its owner, or a number that there cannot be.
+        // Other code closed the handle, or its number is impossible.
         Step::Stdio(_) | Step::Inherit(_)
             if os_error_kind(&failed.source) == Some(OsErrorKind::BadHandle) =>
         {
@@ -78,6 +80,7 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     }
 }
 
+/// Returns the kind of a failed `exec`.
 fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
     if plan.program.is_empty() {
         return ErrorKind::NotFound { searched: Vec::new() };
@@ -85,7 +88,7 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
     let found = || existing_file(plan);
     if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
         return match found() {
-            // The file is there, so what is missing is what it needs.
+            // The file exists, so its interpreter is missing.
             Some(file) => match interpreter(&file) {
                 Some(path) => {
                     ErrorKind::NotExecutable { reason: NotExecutable::MissingInterpreter(path) }
@@ -111,7 +114,7 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
     }
 }
 
-/// The directories that were searched; none where the program was a path.
+/// Returns the directories that were searched; none if the program was a path.
 fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
     let mut dirs = Vec::new();
     if !is_path(plan.program) {
@@ -122,7 +125,7 @@ fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
     dirs
 }
 
-/// The file that was tried, if there is one: from the child's working directory, as it was tried.
+/// Returns the file that the child tried, if it exists. Relative paths start at its working directory.
 fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
     let base = plan.current_dir.unwrap_or(Path::new(""));
     if is_path(plan.program) {
@@ -137,13 +140,13 @@ fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
     None
 }
 
-/// The interpreter that a script's first line or a program's header names, if it is missing.
+/// Returns the interpreter that a script's first line or a program's header names, if it is missing.
 fn interpreter(file: &Path) -> Option<PathBuf> {
-    /// The kernel looks at this much of a file (linux/binfmts.h, BINPRM_BUF_SIZE), and a program's
-    /// headers stand at its start too.
+    /// The bytes to read. The kernel reads no more of a script's first line (linux/binfmts.h, BINPRM_BUF_SIZE), and a
+    /// program's headers are at its start too.
     const HEAD_BYTES: usize = 4096;
     let mut head = [0; HEAD_BYTES];
-    // One read: a file gives all it has. Were it less, the reason would be told less exactly.
+    // One read: a file returns all it has. A short read would only make the reason less exact.
     let count = File::open(file).ok()?.read(&mut head).ok()?;
     let head = head.get(..count)?;
     let path = match head.strip_prefix(b"#!") {
@@ -154,7 +157,7 @@ fn interpreter(file: &Path) -> Option<PathBuf> {
 }
 
 fn script_interpreter(line: &[u8]) -> PathBuf {
-    // A carriage return is part of the name, as it is for the kernel: that is the usual reason.
+    // As for the kernel, a carriage return is part of the name. It is the usual reason for the failure.
     let is_end = |byte: &u8| *byte == b'\n';
     let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
     let line = line.split(is_end).next().unwrap_or_default();
@@ -165,7 +168,7 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The PT_INTERP segment of a 64-bit little-endian ELF file (elf(5)).
+/// Returns the PT_INTERP segment of a 64-bit little-endian ELF file (elf(5)).
 fn elf_interpreter(head: &[u8]) -> Option<PathBuf> {
     const PT_INTERP: u64 = 3;
     let field = |at: usize, bytes: usize| -> Option<u64> {
@@ -217,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_names_no_interpreter() {
-        let mut rubbish = b"\x7fELF\x02\x01".to_vec();
-        rubbish.extend([0xff; 200]);
-        assert_eq!(elf_interpreter(&rubbish), None);
-        for length in 0..rubbish.len() {
-            assert_eq!(elf_interpreter(&rubbish[..length]), None);
+    fn a_malformed_header_names_no_interpreter() {
+        let mut malformed = b"\x7fELF\x02\x01".to_vec();
+        malformed.extend([0xff; 200]);
+        assert_eq!(elf_interpreter(&malformed), None);
+        for length in 0..malformed.len() {
+            assert_eq!(elf_interpreter(&malformed[..length]), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to a child, as it happens.
+//! Events of a child, as they happen.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -15,33 +15,32 @@ use crate::run::Steps;
 #[cfg(feature = "tokio")]
 pub use task::AsyncEvents;
 
-/// Something that happened to a child.
+/// An event in the life of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It was started, and has this process id. The first event.
+    /// The child was started, with this process id. The first event.
     Started(u32),
-    /// It wrote these bytes to stdout. Never empty; how its writes are cut into events is chance.
+    /// The child wrote these bytes to stdout. Never empty. Its writes may be split or joined.
     Stdout(Vec<u8>),
-    /// It wrote these bytes to stderr. Never empty.
+    /// The child wrote these bytes to stderr. Never empty.
     Stderr(Vec<u8>),
-    /// It has ended and everything that it wrote has been told. The last event.
+    /// The child has ended, and all of its output was returned. The last event.
     Exited(Ending),
 }
 
-/// The events of a running child, in the order in which they arrive.
+/// An iterator over the events of a running child, in the order of arrival.
 ///
-/// Made by [`Command::events`](crate::Command::events). Nothing is read ahead of the caller but one
-/// buffer of each stream: a child that writes faster than its events are taken waits. The command's
-/// timeouts, limits and its cancel token hold while an event is waited for; between two calls nobody
-/// looks at them, and one that has passed meanwhile stops the child at the next call. Whoever takes long
-/// between two events sets [`enforce_in_background`](crate::Command::enforce_in_background), or calls
-/// [`next_within`](Self::next_within) meanwhile. Bytes are handed out as soon as they have come.
+/// Made by [`Command::events`](crate::Command::events). At most one buffer of each stream is read ahead: a child
+/// that writes faster than its events are taken blocks. Bytes are returned as soon as they have arrived. The
+/// command's timeouts, limits and cancel token apply while you wait for an event. Between two calls nothing
+/// enforces them; one that has expired meanwhile stops the child at the next call. If your code takes long between
+/// two events, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
+/// [`next_within`](Self::next_within) meanwhile.
 ///
 /// # Drop
-/// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it
-/// would from `| head`. It is reaped in the background. [`finish`](Self::finish) waits for it
-/// instead.
+/// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
+/// in the background. To wait for the child, call [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Events {
     steps: Steps,
@@ -53,32 +52,32 @@ impl Events {
         Events { steps, started: false }
     }
 
-    /// The process id of the child.
+    /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.steps.pid()
     }
 
-    /// Takes our end of the child's stdin, where the command set that to
-    /// [`Stdio::piped`](crate::Stdio::piped). `None`: it did not, or it is too late.
+    /// Takes the parent's end of the child's stdin, if the command set stdin to
+    /// [`Stdio::piped`](crate::Stdio::piped). Returns `None` otherwise, or if it is too late.
     ///
-    /// It has to be taken before the first event after [`Event::Started`] is waited for: that wait closes what nobody has taken, so that a child which
-    /// reads to the end of its input finds one.
+    /// Take it before the first wait for an event after [`Event::Started`]. That wait closes a stdin that was not
+    /// taken, so that a child that reads to the end of its input ends.
     ///
-    /// Whoever writes much has to do that on another thread. A child that waits until somebody takes its output does
-    /// not read meanwhile, and the write waits for the child: nothing goes on. Input that is known beforehand is safe in
-    /// any amount as [`Stdio::bytes`](crate::Stdio::bytes).
+    /// To write much, use another thread. A child that blocks because its output is not taken does not read its
+    /// input either; a write on this thread would then wait for the child for ever. For input known in advance,
+    /// [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
     ///
     /// ```
     /// use pipewright::{Command, Event, Stdio};
     /// use std::io::Write;
-    /// // A dialogue: what is said is answered before more is said.
+    /// // A dialogue: wait for each answer before writing more.
     /// let mut events = Command::new("cat").stdin(Stdio::piped()).events()?;
     /// let mut stdin = events.take_stdin();
     /// stdin.as_mut().unwrap().write_all(b"ping").unwrap();
     /// for event in events {
-    ///     if let Event::Stdout(said) = event? {
-    ///         assert_eq!(said, b"ping");
+    ///     if let Event::Stdout(bytes) = event? {
+    ///         assert_eq!(bytes, b"ping");
     ///         stdin = None;
     ///     }
     /// }
@@ -90,9 +89,8 @@ impl Events {
         self.steps.take_stdin()
     }
 
-    /// Waits for the next event, but not longer than that: for whoever has something else to do now and
-    /// then. Zero takes what has come. What the command's time or its cancel token has made necessary is
-    /// done by each call.
+    /// Waits for the next event, for at most `limit`, for callers that also have other work. Zero returns only
+    /// events that have already arrived. Each call enforces the command's timeouts and its cancel token.
     ///
     /// ```
     /// use pipewright::{Command, Event, Next};
@@ -103,41 +101,41 @@ impl Events {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn next_within(&mut self, limit: Duration) -> Next<Result<Event, Error>> {
-        // A limit so long that the clock cannot hold its end is none.
+        // A limit too long for the clock means no limit.
         self.next_until(Instant::now().checked_add(limit))
     }
 
     fn next_until(&mut self, until: Option<Instant>) -> Next<Result<Event, Error>> {
         match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
             Poll::Ready(next) => next,
-            // Cannot happen: such a step is never pending.
+            // Cannot happen: this step is never pending.
             Poll::Pending => Next::Pending,
         }
     }
 
-    /// Returns the next event, by steps that block or by steps that are polled.
+    /// Returns the next event. The step either blocks or is polled.
     fn poll_next_by(
         &mut self,
         until: Option<Instant>,
         mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Event, Error>>> {
-        let mut is_late = false;
+        let mut limit_passed = false;
         loop {
             if let Some(event) = self.take() {
                 return Poll::Ready(Next::Item(Ok(event)));
             }
-            if is_late {
+            if limit_passed {
                 return Poll::Ready(Next::Pending);
             }
             match ready!(step(&mut self.steps)) {
-                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
                 Ok(false) => return Poll::Ready(self.end()),
                 Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }
 
-    /// The last event, once.
+    /// Returns the last event, once.
     fn end(&mut self) -> Next<Result<Event, Error>> {
         match self.steps.ending() {
             Some(ended) => Next::Item(ended.map(Event::Exited)),
@@ -145,11 +143,11 @@ impl Events {
         }
     }
 
-    /// Reads the rest without keeping it, waits for the child, and tells how it ended.
+    /// Reads and discards the rest, waits for the child, and returns its end. This also works after
+    /// [`Event::Exited`].
     ///
     /// # Errors
-    /// The child could not be read from or waited for; it is then no longer running. Also where
-    /// [`Event::Exited`] has been handed out already.
+    /// The child could not be read from or waited for; it is then no longer running.
     pub fn finish(self) -> Result<Ending, Error> {
         self.steps.finish()
     }
@@ -163,7 +161,7 @@ impl Events {
             let Some(chunk) = self.steps.take(source) else { continue };
             let bytes = self.keep_buffer(source, chunk.bytes);
             if bytes.is_empty() {
-                // The end of the stream: that of the child is told by itself.
+                // The end of this stream; the end of the child is an event of its own.
                 continue;
             }
             return Some(match source {
@@ -174,8 +172,7 @@ impl Events {
         None
     }
 
-    /// The bytes to hand out. A few of them are copied, so that whoever keeps many events does not
-    /// keep as many buffers.
+    /// Returns the bytes to hand out. A short chunk is copied, so that stored events do not keep whole buffers.
     fn keep_buffer(&mut self, source: Source, mut buffer: Vec<u8>) -> Vec<u8> {
         if buffer.len() > buffer.capacity() / 2 {
             return buffer;

@@ -1,4 +1,4 @@
-//! What happens to a child, as it happens, for a task.
+//! Events of a child, as they happen, for tasks.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,15 +14,16 @@ use crate::error::Error;
 use crate::next::Next;
 use crate::output::Ending;
 
-/// What [`Command::events_async`](crate::Command::events_async) gives: [`Events`] for a task.
+/// The events of a running child for a task, from [`Command::events_async`](crate::Command::events_async). See
+/// [`Events`].
 ///
-/// A [`Stream`], and without one [`next`](Self::next) in a `while let`.
+/// Implements [`Stream`]; or call [`next`](Self::next) in a loop.
 ///
 /// # Drop
-/// As that of [`Events`].
+/// As for [`Events`].
 #[derive(Debug)]
 pub struct AsyncEvents {
-    /// Before the run: it holds copies of its handles.
+    /// Declared before the run, so dropped first: it holds copies of the run's handles.
     watch: Watch,
     events: Events,
 }
@@ -32,45 +33,46 @@ impl AsyncEvents {
         AsyncEvents { watch: Watch::default(), events }
     }
 
-    /// The process id.
+    /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.events.pid()
     }
 
-    /// As [`Events::take_stdin`]. [`into_async`](crate::PipeWriter#method.into_async) makes it one for tasks: write by
-    /// another task, or together with [`next`](Self::next), for the same reason.
+    /// Takes the parent's end of the child's stdin, like [`Events::take_stdin`]. Convert it with
+    /// [`into_async`](crate::PipeWriter#method.into_async). To write much, use another task or write concurrently
+    /// with [`next`](Self::next), for the reason given there.
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.events.take_stdin()
     }
 
-    /// The next event; `None` after the last.
+    /// Returns the next event, or `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on where this one was. Outside of a tokio
-    /// runtime it gives an `Unsupported` error and loses nothing either.
+    /// Dropping the future loses nothing: the next call continues. Outside a tokio runtime the item is an
+    /// `Unsupported` error, and nothing is lost either.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// As [`Events::next_within`].
+    /// Waits for the next event, for at most `limit`, like [`Events::next_within`].
     ///
     /// # Cancellation
-    /// As with [`next`](Self::next).
+    /// As for [`next`](Self::next).
     pub async fn next_within(&mut self, limit: Duration) -> Next<Result<Event, Error>> {
         let until = Instant::now().checked_add(limit);
         poll_fn(|cx| self.poll_until(cx, until)).await
     }
 
-    /// As [`Events::finish`].
+    /// Reads and discards the rest, waits for the child, and returns its end, like [`Events::finish`].
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the events.
+    /// Dropping the future drops the events.
     ///
     /// # Errors
-    /// As [`Events::finish`].
+    /// Those of [`Events::finish`].
     pub async fn finish(mut self) -> Result<Ending, Error> {
         let AsyncEvents { watch, events } = &mut self;
         poll_fn(|cx| events.steps.poll_finish(cx, watch)).await

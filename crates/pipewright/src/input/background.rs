@@ -1,7 +1,8 @@
-//! Input that is fed from the start of a child on, whoever waits for it, or nobody.
+//! Input that is fed from the start of a child on, even if no verb waits.
 //!
-//! Bytes that fit into the pipe are written at once. The rest of some bytes is written by the thread that reaps; a reader
-//! may block, so it is read on a thread of its own. Both end with the child.
+//! Bytes that fit into the pipe are written at once. The reaper thread writes the rest of a
+//! [`Stdio::bytes`](crate::Stdio::bytes). A reader may block, so it gets a thread of its own. Both stop when the
+//! child ends.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -25,20 +26,20 @@ use crate::reaper::{self, BackgroundTask, TASK_SLOTS};
 const WRITE: &str = "write the input of";
 const READ: &str = "read the input for";
 
-/// Input that is fed in the background. Clones are the same input.
+/// Input that is fed in the background. Clones share the same input.
 ///
 /// # Drop
-/// The input goes on being fed.
+/// Feeding continues.
 #[derive(Debug, Clone)]
 struct BackgroundFeed(Arc<Shared>);
 
-/// Input that is fed in the background, as a run sees it. A trait object, so that only programs with such input contain
-/// what stops it.
+/// Input that is fed in the background, as a run sees it. A trait object, so that only programs with such input
+/// contain the code that stops it.
 pub(crate) trait FedInput: fmt::Debug + Send + Sync {
-    /// Stops feeding, because the child has ended. Returns the number of bytes that it did not take.
+    /// Stops feeding, because the child has ended. Returns the number of bytes that the child did not read.
     ///
     /// # Errors
-    /// The input could not be read or written, and the child was killed for that. Reported once.
+    /// The input could not be read or written, so the child was killed. Reported once.
     fn stop(&self) -> Result<u64, Failed>;
 }
 
@@ -46,27 +47,27 @@ pub(crate) trait FedInput: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Input {
     fed: Option<BackgroundFeed>,
-    /// Input that nothing could feed in the background: taken by the first verb that waits.
+    /// Input that could not be fed in the background. The first verb that waits takes it.
     feed: Mutex<Option<Feed>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// After a fork the child has this and no thread that feeds.
-    home: Generation,
+    /// The process that feeds. After a fork, the forked process has this value, but no feeding thread.
+    generation: Generation,
     state: Mutex<FeedState>,
     changed: Condvar,
-    /// Wakes the thread of a reader; the one that reaps has another.
+    /// Wakes the thread of a reader; the reaper thread has its own.
     wake: Option<Wake>,
 }
 
 #[derive(Debug)]
 enum FeedState {
-    /// Nobody writes at this moment: all is written, or more is being read.
+    /// No thread is writing: everything is written, or more is being read.
     Idle(Feed),
-    /// A thread writes. `wanted`: it is to leave off.
-    Writing { wanted: bool },
-    /// Nothing more is fed. The bytes that the child did not take; or why the rest is missing, until that is told.
+    /// A thread is writing. With `stop_requested` it should stop.
+    Writing { stop_requested: bool },
+    /// Feeding is over: the number of bytes that the child did not read, or the error, until it is reported.
     Done(Result<u64, Failed>),
 }
 
@@ -86,29 +87,29 @@ impl Input {
         self.fed.clone().map(|fed| Box::new(fed) as Box<dyn FedInput>)
     }
 
-    /// The input that nobody feeds.
+    /// Takes the input that could not be fed in the background.
     pub(crate) fn take_feed(&self) -> Option<Feed> {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// True where nobody feeds it.
+    /// Returns true if there is input that could not be fed in the background.
     pub(crate) fn has_feed(&self) -> bool {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// As [`FedInput::stop`].
+    /// Stops feeding: see [`FedInput::stop`].
     pub(crate) fn stop(&self) -> Result<u64, Failed> {
         self.fed.as_ref().map_or(Ok(0), FedInput::stop)
     }
 }
 
 impl BackgroundFeed {
-    /// Feeds the first of these children. Gives the input back where there can be no thread for it: then the verbs
-    /// that wait have to feed it.
+    /// Feeds the first of these children. Returns the input if no thread can be started for it; the verbs that wait
+    /// then have to feed it.
     fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<BackgroundFeed, Feed> {
         let reader = feed.take_reader();
-        let began = feed.write_now();
-        if let Err(error) = began {
+        let written = feed.write_now();
+        if let Err(error) = written {
             let done = FeedState::Done(Err((WRITE, error)));
             return Ok(BackgroundFeed::new(done, None));
         }
@@ -118,18 +119,18 @@ impl BackgroundFeed {
         }
         let members = members(children);
         if members.len() < children.len() {
-            feed.break_with_the_readers();
+            feed.close_child_end();
         }
         match reader {
-            Some(reader) => read_on_a_thread(feed, reader, members),
+            Some(reader) => start_reader_thread(feed, reader, members),
             None => {
-                let fed = BackgroundFeed::new(FeedState::Writing { wanted: false }, None);
+                let fed = BackgroundFeed::new(FeedState::Writing { stop_requested: false }, None);
                 let mut feed = Some(feed);
                 reaper::run(|| {
                     let (fed, feed) = (fed.clone(), feed.take());
-                    Box::new(FeedTask { fed, feed, members, more_comes: false })
+                    Box::new(FeedTask { fed, feed, members, expects_more: false })
                 });
-                // Still here if there is no thread.
+                // Still here if the thread could not be started.
                 feed.map_or(Ok(fed), Err)
             }
         }
@@ -137,11 +138,11 @@ impl BackgroundFeed {
 
     fn new(state: FeedState, wake: Option<Wake>) -> BackgroundFeed {
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        BackgroundFeed(Arc::new(Shared { home: Generation::current(), state, changed, wake }))
+        BackgroundFeed(Arc::new(Shared { generation: Generation::current(), state, changed, wake }))
     }
 
     fn state(&self) -> MutexGuard<'_, FeedState> {
-        // Replaced as a whole, so it is whole.
+        // The state is only ever replaced as a whole, so it is valid even after a panic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,14 +151,14 @@ impl BackgroundFeed {
         self.0.changed.notify_all();
     }
 
-    fn is_wanted(&self) -> bool {
-        matches!(&*self.state(), FeedState::Writing { wanted: true })
+    fn is_stop_requested(&self) -> bool {
+        matches!(&*self.state(), FeedState::Writing { stop_requested: true })
     }
 
-    /// Takes the input from where it rests. `None`: nobody wants it any more.
-    fn resume(&self) -> Option<Feed> {
+    /// Takes the idle input to write more. Returns `None` if feeding is over.
+    fn take_idle(&self) -> Option<Feed> {
         let mut state = self.state();
-        match mem::replace(&mut *state, FeedState::Writing { wanted: false }) {
+        match mem::replace(&mut *state, FeedState::Writing { stop_requested: false }) {
             FeedState::Idle(feed) => Some(feed),
             over => {
                 *state = over;
@@ -169,8 +170,8 @@ impl BackgroundFeed {
 
 impl FedInput for BackgroundFeed {
     fn stop(&self) -> Result<u64, Failed> {
-        if !self.0.home.is_here() {
-            // Its threads are in the process that we were forked from, and so is the child.
+        if !self.0.generation.is_here() {
+            // The feeding threads and the child belong to the process that forked this one.
             return Ok(0);
         }
         let mut state = self.state();
@@ -184,14 +185,14 @@ impl FedInput for BackgroundFeed {
                     return result;
                 }
                 FeedState::Writing { .. } => {
-                    *state = FeedState::Writing { wanted: true };
+                    *state = FeedState::Writing { stop_requested: true };
                     drop(state);
                     match &self.0.wake {
                         Some(wake) => wake.raise(),
                         None => reaper::wake(),
                     }
                     state = self.state();
-                    // It does nothing but look at its pipes, so this takes no time.
+                    // The writing thread only polls its pipes, so this wait is short.
                     while matches!(&*state, FeedState::Writing { .. }) {
                         let woken = self.0.changed.wait(state);
                         state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -202,9 +203,9 @@ impl FedInput for BackgroundFeed {
     }
 }
 
-/// The children, to be waited for by somebody who does not own them; fewer where the system has no such handles.
+/// Returns handles to wait for the children without owning them; fewer if the system has no such handles.
 fn members(children: &[ChildHandle]) -> Vec<Member> {
-    // By their numbers, which are theirs: they have just been started, and nobody has waited for them.
+    // Opening by pid is safe: the children were just started, and nothing has waited for them.
     let opened = children.iter().filter_map(|child| Opened::open(child.pid()).ok());
     opened.map(|opened| opened.member().clone()).collect()
 }
@@ -213,16 +214,16 @@ fn members(children: &[ChildHandle]) -> Vec<Member> {
 #[derive(Debug)]
 struct FeedTask {
     fed: BackgroundFeed,
-    /// Taken when it is over.
+    /// Taken when feeding is over.
     feed: Option<Feed>,
-    /// The first of them is fed.
+    /// The children; the first of them is fed.
     members: Vec<Member>,
-    /// More comes when this is written.
-    more_comes: bool,
+    /// True if more input follows after this.
+    expects_more: bool,
 }
 
 impl BackgroundTask for FeedTask {
-    /// Returns the next wait: for room in the pipe, and for the end of the child.
+    /// Returns the slots of the next wait: room in the pipe, and the end of the child.
     fn slots(&mut self) -> [Slot<'static>; TASK_SLOTS] {
         let write = self.feed.as_mut().map_or(Slot::Off, Feed::next_write);
         let end = self.members.first().map_or(Slot::Off, |first| first.to_slot());
@@ -245,12 +246,12 @@ impl BackgroundTask for FeedTask {
                 _ => {}
             }
         }
-        if has_ended || self.fed.is_wanted() {
+        if has_ended || self.fed.is_stop_requested() {
             self.fed.set(FeedState::Done(Ok(feed.unread())));
         } else if feed.has_more() {
             self.feed = Some(feed);
         } else {
-            if !self.more_comes {
+            if !self.expects_more {
                 feed.close();
             }
             self.fed.set(FeedState::Idle(feed));
@@ -260,18 +261,18 @@ impl BackgroundTask for FeedTask {
 }
 
 impl FeedTask {
-    /// Kills the children: what they were given so far is not to be taken for the whole.
+    /// Kills the children, so that none mistakes partial input for all of it.
     fn fail(&self, failed: Failed) {
-        // The last one first: it would take the end of the one before it for the end of its input.
+        // Last child first: it would mistake the end of the previous one for the end of its input.
         for member in self.members.iter().rev() {
-            // Ignored: it has ended, or is another user's.
+            // Ignored: the child has ended, or belongs to another user.
             let _ = member.signal(Signal::KILL);
         }
         self.fed.set(FeedState::Done(Err(failed)));
     }
 }
 
-fn read_on_a_thread(
+fn start_reader_thread(
     mut feed: Feed,
     reader: Box<dyn Read + Send>,
     members: Vec<Member>,
@@ -281,19 +282,19 @@ fn read_on_a_thread(
         return Err(feed);
     };
     let fed = BackgroundFeed::new(FeedState::Idle(feed), Some(wake));
-    // Here for the case that there can be no thread: then it is taken back.
+    // Shared, to take the reader back if no thread can be started.
     let source = Arc::new(Mutex::new(Some(reader)));
     let take = |source: &Mutex<Option<_>>| source.lock().map_or(None, |mut it| it.take());
     let started = service_thread::start_with_default_stack(c"pipewright-feed", {
         let (fed, source) = (fed.clone(), Arc::clone(&source));
         move || {
             if let Some(reader) = take(&source) {
-                feed_from(reader, FeedTask { fed, feed: None, members, more_comes: true });
+                feed_from_reader(reader, FeedTask { fed, feed: None, members, expects_more: true });
             }
         }
     });
     if started.is_err() {
-        if let (Some(reader), Some(mut feed)) = (take(&source), fed.resume()) {
+        if let (Some(reader), Some(mut feed)) = (take(&source), fed.take_idle()) {
             feed.set_reader(reader);
             return Err(feed);
         }
@@ -301,14 +302,14 @@ fn read_on_a_thread(
     Ok(fed)
 }
 
-/// Reads, and writes what was read, until one of the two ends.
-fn feed_from(mut reader: Box<dyn Read + Send>, mut feeding: FeedTask) {
+/// Reads and writes until the reader or the child ends.
+fn feed_from_reader(mut reader: Box<dyn Read + Send>, mut feeding: FeedTask) {
     let mut chunk = Vec::new();
     loop {
-        // Meanwhile it rests where a verb that has seen the end of the child finds it.
+        // During the read the state stays idle, so that a verb that sees the end of the child can stop feeding.
         let read = catch_unwind(AssertUnwindSafe(|| read_chunk(&mut *reader, &mut chunk)));
         let read = read.unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
-        let Some(mut feed) = feeding.fed.resume() else { return };
+        let Some(mut feed) = feeding.fed.take_idle() else { return };
         match read {
             Err(error) => return feeding.fail((READ, error)),
             Ok(()) if chunk.is_empty() => feed.close(),
@@ -326,7 +327,7 @@ fn feed_from(mut reader: Box<dyn Read + Send>, mut feeding: FeedTask) {
     }
 }
 
-/// Writes what has been read.
+/// Writes the bytes that have been read.
 fn write_all(feeding: &mut FeedTask) {
     let fed = feeding.fed.clone();
     let Some(wake) = &fed.0.wake else { return };

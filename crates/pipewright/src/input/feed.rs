@@ -1,4 +1,4 @@
-//! Input for a child's stdin, and how much of it has been written.
+//! Input for a child's stdin, and the progress of writing it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -7,39 +7,38 @@ use std::sync::Arc;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::Slot;
 
-/// The bytes that are read from a reader at a time: as much as a pipe holds.
+/// The number of bytes to read from a reader at a time: the capacity of a pipe.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Input on its way to a child.
 pub(crate) struct Feed {
     pipe: Option<PipeWriter>,
-    /// A second handle on the child's end: what it has left there when it ends can only be asked
-    /// for while somebody holds the pipe. It keeps nobody waiting: the end of the child ends the
-    /// feed.
-    theirs: Option<PipeReader>,
-    /// The bytes being written, and how many of them are.
+    /// A second handle to the child's end of the pipe. The bytes that the child left unread can be counted only
+    /// while a reading handle is open. This handle does not prolong anything: feeding stops when the child ends.
+    child_end: Option<PipeReader>,
+    /// The bytes being written; `written` of them are done.
     bytes: Arc<Vec<u8>>,
     written: usize,
-    /// The source of more bytes when these are written.
+    /// The source of the next bytes.
     reader: Option<Box<dyn Read + Send>>,
 }
 
 impl Feed {
-    pub(crate) fn bytes(pipe: PipeWriter, theirs: PipeReader, bytes: Arc<Vec<u8>>) -> Feed {
-        Feed { pipe: Some(pipe), theirs: Some(theirs), bytes, written: 0, reader: None }
+    pub(crate) fn bytes(pipe: PipeWriter, child_end: PipeReader, bytes: Arc<Vec<u8>>) -> Feed {
+        Feed { pipe: Some(pipe), child_end: Some(child_end), bytes, written: 0, reader: None }
     }
 
     pub(crate) fn reader(
         pipe: PipeWriter,
-        theirs: PipeReader,
+        child_end: PipeReader,
         reader: Box<dyn Read + Send>,
     ) -> Feed {
-        let feed = Feed::bytes(pipe, theirs, Arc::default());
+        let feed = Feed::bytes(pipe, child_end, Arc::default());
         Feed { reader: Some(reader), ..feed }
     }
 
-    /// Returns the next write; [`Slot::Off`]: everything is written. The pipe is then closed, so that
-    /// the child sees the end of its input.
+    /// Returns the next write, or [`Slot::Off`] if everything is written. The pipe is then closed, so that the
+    /// child sees the end of its input.
     pub(crate) fn next(&mut self) -> io::Result<Slot<'static>> {
         if self.written == self.bytes.len() && self.pipe.is_some() {
             self.refill()?;
@@ -50,13 +49,13 @@ impl Feed {
         Ok(self.next_write())
     }
 
-    /// The rest of what has been read so far, to be written; [`Slot::Off`]: nothing is left of it.
+    /// Returns the next write of the bytes read so far, or [`Slot::Off`] if none are left.
     pub(crate) fn next_write(&mut self) -> Slot<'static> {
         let write = |pipe| Slot::Write(pipe, Arc::clone(&self.bytes), self.written);
         self.pipe.take_if(|_| self.written < self.bytes.len()).map_or(Slot::Off, write)
     }
 
-    /// Writes what fits at once.
+    /// Writes as much as the pipe accepts without blocking.
     pub(crate) fn write_now(&mut self) -> io::Result<()> {
         while let Slot::Write(pipe, bytes, from) = self.next_write() {
             match pipe.try_write(bytes.get(from..).unwrap_or(&[])) {
@@ -70,27 +69,27 @@ impl Feed {
         Ok(())
     }
 
-    /// Takes the pipe back from a write that was given up before it wrote anything.
+    /// Takes the pipe back from a write that was abandoned before it wrote anything.
     pub(crate) fn put_back(&mut self, pipe: PipeWriter) {
         self.pipe = Some(pipe);
     }
 
-    /// True while there is a pipe, and bytes that have to be written to it.
+    /// Returns true if the pipe is open and there are bytes to write.
     pub(crate) fn has_more(&self) -> bool {
         self.pipe.is_some() && self.written < self.bytes.len()
     }
 
-    /// True while the child can be given more.
+    /// Returns true if the pipe is open.
     pub(crate) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Closes the pipe: the child sees the end of its input.
+    /// Closes the pipe, so that the child sees the end of its input.
     pub(crate) fn close(&mut self) {
         self.pipe = None;
     }
 
-    /// The source of more bytes. Without it, what has been read so far is all there is.
+    /// Takes the source of more bytes. Without it, the bytes read so far are all there is.
     pub(crate) fn take_reader(&mut self) -> Option<Box<dyn Read + Send>> {
         self.reader.take()
     }
@@ -100,23 +99,23 @@ impl Feed {
         self.reader = Some(reader);
     }
 
-    /// The bytes to be written next, when those before them are.
+    /// Sets the bytes to write next. The previous ones must have been written.
     pub(crate) fn set_bytes(&mut self, bytes: Vec<u8>) {
         self.bytes = Arc::new(bytes);
         self.written = 0;
     }
 
-    /// Gives up the second handle on the child's end, so that the pipe breaks when the last reader closes it. What is
-    /// in the pipe at the end is then told only where our own end can tell.
-    pub(crate) fn break_with_the_readers(&mut self) {
-        self.theirs = None;
+    /// Closes the second handle to the child's end, so that the pipe breaks when its last reader closes it. The
+    /// number of unread bytes is then known only where our own end can report it.
+    pub(crate) fn close_child_end(&mut self) {
+        self.child_end = None;
     }
 
-    /// Takes the pipe back, with the result of writing.
+    /// Takes the pipe back, with the result of a write.
     pub(crate) fn note(&mut self, pipe: PipeWriter, result: io::Result<usize>) -> io::Result<()> {
         match result {
             Ok(count) => self.written += count,
-            // The child does not want the rest. That is its right, and no error of the run.
+            // The child does not read the rest. It need not, so this is not an error of the run.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.reader = None;
                 return Ok(());
@@ -127,14 +126,14 @@ impl Feed {
         Ok(())
     }
 
-    /// Counts the bytes that the child, which has ended, did not take.
+    /// Returns the number of bytes that the child, which has ended, did not read.
     pub(crate) fn unread(mut self) -> u64 {
-        let inside = match (&self.theirs, &self.pipe) {
-            (Some(theirs), _) => {
-                // Closed first: who waits for more of it then is done, and Windows makes everybody else who
-                // asks about a pipe end wait behind such a read.
+        let inside = match (&self.child_end, &self.pipe) {
+            (Some(child_end), _) => {
+                // Closed first, which completes the reads of other processes that wait for more. On Windows, every
+                // query about a pipe end blocks behind such a read.
                 self.pipe = None;
-                theirs.available()
+                child_end.available()
             }
             (None, Some(pipe)) => pipe.unread(),
             (None, None) => Ok(0),
@@ -144,7 +143,7 @@ impl Feed {
 
     fn refill(&mut self) -> io::Result<()> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
-        // The same allocation again, unless the last write still shares it.
+        // Reuses the allocation, unless the last write still shares it.
         let mut chunk = Arc::try_unwrap(std::mem::take(&mut self.bytes)).unwrap_or_default();
         read_chunk(reader, &mut chunk)?;
         if chunk.is_empty() {
@@ -155,7 +154,7 @@ impl Feed {
     }
 }
 
-/// Replaces what is in the buffer by what the reader gives next; nothing is its end.
+/// Replaces the buffer's content by the next bytes of the reader; empty at its end.
 pub(super) fn read_chunk(reader: &mut dyn Read, chunk: &mut Vec<u8>) -> io::Result<()> {
     chunk.resize(CHUNK_BYTES, 0);
     let count = loop {

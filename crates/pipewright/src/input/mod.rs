@@ -1,4 +1,4 @@
-//! Input that comes with a command: fed by a run, or in the background from the start of the child on.
+//! Input given to a command: fed by a run, or in the background from the start of the child on.
 
 mod background;
 mod feed;

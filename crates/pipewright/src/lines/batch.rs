@@ -1,32 +1,32 @@
-//! Whole lines of one stream, as they are handed out one by one.
+//! A batch of whole lines of one stream, which are handed out one by one.
 
 use pipewright_os::base::memory;
 
 use crate::outcome::Source;
 use crate::text::{Decoding, NotUtf8};
 
-/// Whole lines. None of them is moved or looked at before it is its turn, but for one thing: that
-/// all of it is text is found out once, for all lines together.
+/// Whole lines, which are moved and searched only when their turn comes. The UTF-8 check is the exception: it is
+/// done once for all lines.
 #[derive(Debug)]
 pub(super) struct Batch {
     text: Text,
-    /// Where the next line starts.
+    /// The start of the next line.
     at: usize,
     max_bytes: usize,
-    /// Of the first line something is missing already.
+    /// True if part of the first line has been dropped.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Text {
     Utf8(String),
-    /// Not UTF-8, or not asked for: each line is decoded by itself.
+    /// Bytes that are not UTF-8, or not to be checked for it: each line is decoded on its own.
     Bytes(Vec<u8>),
 }
 
-/// A line where it stands.
+/// A line inside the batch.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundLine<'a> {
     content: Content<'a>,
     pub(super) truncated: bool,
 }
@@ -54,7 +54,7 @@ impl Text {
 }
 
 impl Default for Batch {
-    /// No lines.
+    /// Returns a batch without lines.
     fn default() -> Batch {
         Batch::new(Text::Bytes(Vec::new()), usize::MAX, false)
     }
@@ -72,10 +72,10 @@ impl Batch {
         }
     }
 
-    /// The next line, where nothing about it is special; `None` leaves everything as it is, and
-    /// [`next`](Self::next) knows more. Most lines come this way, and the way is short.
+    /// Returns the next line if it needs no special treatment. Otherwise returns `None` and changes nothing; call
+    /// [`next`](Self::next). This is the fast path for most lines.
     #[inline]
-    pub(super) fn next_ordinary(&mut self) -> Option<&str> {
+    pub(super) fn next_plain(&mut self) -> Option<&str> {
         let Text::Utf8(text) = &self.text else { return None };
         let end = memory::find(text.as_bytes().get(self.at..)?, b'\n')?;
         if self.is_cut || end > self.max_bytes {
@@ -86,8 +86,8 @@ impl Batch {
         Some(line.strip_suffix('\r').unwrap_or(line))
     }
 
-    /// The next line, without its end.
-    pub(super) fn next(&mut self) -> Option<Found<'_>> {
+    /// Returns the next line, without its line end.
+    pub(super) fn next(&mut self) -> Option<FoundLine<'_>> {
         let start = self.at;
         let rest = self.text.as_bytes().get(start..)?;
         if rest.is_empty() && !self.is_cut {
@@ -98,7 +98,7 @@ impl Batch {
         let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest);
         let is_cut = std::mem::take(&mut self.is_cut);
         let line = match line.strip_suffix(b"\r") {
-            // Where bytes have been skipped, what stands before the line feed now did not then.
+            // If bytes were dropped, a CR before the line feed did not follow what is left of the line.
             Some(line) if end.is_some() && !is_cut => line,
             _ => line,
         };
@@ -113,12 +113,12 @@ impl Batch {
                 Content::Text(text.get(start..start + kept).unwrap_or_default())
             }
         };
-        Some(Found { content, truncated })
+        Some(FoundLine { content, truncated })
     }
 }
 
-impl Found<'_> {
-    /// The line as a string of its own.
+impl FoundLine<'_> {
+    /// Returns the line as a new string.
     pub(super) fn decode(&self, source: Source, decoding: Decoding) -> Result<String, NotUtf8> {
         match self.content {
             Content::Text(text) => Ok(text.to_owned()),
@@ -129,7 +129,7 @@ impl Found<'_> {
         }
     }
 
-    /// The same in a string that is there already.
+    /// Decodes the line into an existing string.
     pub(super) fn decode_into(
         &self,
         source: Source,

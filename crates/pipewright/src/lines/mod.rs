@@ -1,4 +1,4 @@
-//! Both streams of a child, line by line.
+//! Output of a child, line by line.
 
 mod batch;
 mod splitter;
@@ -15,7 +15,7 @@ use splitter::Splitter;
 pub use task::AsyncLines;
 
 use crate::ChildStdin;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
@@ -26,45 +26,44 @@ use crate::text::{Decoding, NotUtf8};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// The stream that it came from.
+    /// The stream that the line came from.
     pub source: Source,
-    /// What it says.
+    /// The text of the line.
     pub text: String,
-    /// It was longer than [`Command::max_line`](crate::Command::max_line), and this is its start.
+    /// True if the line was longer than [`Command::max_line`](crate::Command::max_line) and this is its start.
     pub truncated: bool,
 }
 
 impl Default for Line {
-    /// An empty line of stdout: a place for [`Lines::next_into`] to put lines.
+    /// Returns an empty line of stdout, for [`Lines::next_into`] to fill.
     fn default() -> Line {
         Line { source: Source::Stdout, text: String::new(), truncated: false }
     }
 }
 
-/// The lines of a running child, both streams in the order in which they arrive.
+/// An iterator over the lines of a running child, from both streams in the order of arrival.
 ///
-/// Made by [`Command::lines`](crate::Command::lines) and
-/// [`Child::read_all_lines`](crate::Child::read_all_lines). Nothing is read ahead of the caller but
-/// one buffer of each stream: a child that writes faster than its lines are taken waits. The
-/// command's timeouts, limits and its cancel token hold while a line is waited for; between two calls
-/// nobody looks at them, and one that has passed meanwhile stops the child at the next call. Whoever
-/// takes long between two lines sets
-/// [`enforce_in_background`](crate::Command::enforce_in_background), or calls
-/// [`next_within`](Self::next_within) meanwhile. A line is handed out as soon as its end has come.
+/// Made by [`Command::lines`](crate::Command::lines) and [`Child::read_all_lines`](crate::Child::read_all_lines).
+/// At most one buffer of each stream is read ahead: a child that writes faster than its lines are taken blocks. A
+/// line is returned as soon as its end has arrived. The command's timeouts, limits and cancel token apply while you
+/// wait for a line. Between two calls nothing enforces them; one that has expired meanwhile stops the child at the
+/// next call. If your code takes long between two lines, set
+/// [`enforce_in_background`](crate::Command::enforce_in_background), or call [`next_within`](Self::next_within)
+/// meanwhile.
 ///
 /// # Drop
-/// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it
-/// would from `| head`. It is reaped in the background. [`finish`](Self::finish) waits for it
-/// instead, and [`kill_on_drop`](crate::Command::kill_on_drop) kills it.
+/// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
+/// in the background. To wait for the child, call [`finish`](Self::finish); to kill it on drop, set
+/// [`kill_on_drop`](crate::Command::kill_on_drop).
 #[derive(Debug)]
 pub struct Lines {
     steps: Steps,
     decoding: Decoding,
     splitters: [Splitter; 2],
-    /// The lines that are being handed out, and whose they are.
+    /// The lines that are being handed out. `source` is their stream.
     batch: Batch,
     source: Source,
-    /// The buffer of the lines that were handed out last is back with the child.
+    /// True if the stream has its buffer back and is being read.
     is_reading: bool,
 }
 
@@ -80,21 +79,21 @@ impl Lines {
         }
     }
 
-    /// The process id of the child.
+    /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.steps.pid()
     }
 
-    /// Takes our end of the child's stdin, where the command set that to
-    /// [`Stdio::piped`](crate::Stdio::piped). `None`: it did not, or it is too late.
+    /// Takes the parent's end of the child's stdin, if the command set stdin to
+    /// [`Stdio::piped`](crate::Stdio::piped). Returns `None` otherwise, or if it is too late.
     ///
-    /// It has to be taken before the first line is waited for: that wait closes what nobody has taken, so that a child which
-    /// reads to the end of its input finds one.
+    /// Take it before the first wait for a line. That wait closes a stdin that was not taken, so that a child that
+    /// reads to the end of its input ends.
     ///
-    /// Whoever writes much has to do that on another thread. A child that waits until somebody takes its output does
-    /// not read meanwhile, and the write waits for the child: nothing goes on. Input that is known beforehand is safe in
-    /// any amount as [`Stdio::bytes`](crate::Stdio::bytes).
+    /// To write much, use another thread. A child that blocks because its output is not taken does not read its
+    /// input either; a write on this thread would then wait for the child for ever. For input known in advance,
+    /// [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -113,11 +112,11 @@ impl Lines {
         self.steps.take_stdin()
     }
 
-    /// Puts the next line into one that is there already, and so allocates nothing for it; `false`:
-    /// there is none, and the line is as it was.
+    /// Puts the next line into an existing one, which avoids an allocation. Returns `false` if there is none;
+    /// `line` is then unchanged.
     ///
     /// # Errors
-    /// What would be an item of the iterator. The line is then as it was.
+    /// The errors that the iterator would return as items. `line` is then unchanged.
     ///
     /// ```
     /// use pipewright::{Command, Line};
@@ -131,7 +130,7 @@ impl Lines {
     /// ```
     pub fn next_into(&mut self, line: &mut Line) -> Result<bool, Error> {
         loop {
-            if let Some(text) = self.batch.next_ordinary() {
+            if let Some(text) = self.batch.next_plain() {
                 line.text.clear();
                 line.text.push_str(text);
                 (line.source, line.truncated) = (self.source, false);
@@ -149,9 +148,8 @@ impl Lines {
         }
     }
 
-    /// Waits for the next line, but not longer than that: for whoever has something else to do now and
-    /// then. Zero takes what has come. What the command's time or its cancel token has made necessary is
-    /// done by each call.
+    /// Waits for the next line, for at most `limit`, for callers that also have other work. Zero returns only lines
+    /// that have already arrived. Each call enforces the command's timeouts and its cancel token.
     ///
     /// ```
     /// use pipewright::{Command, Next};
@@ -161,22 +159,22 @@ impl Lines {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
-        // A limit so long that the clock cannot hold its end is none.
+        // A limit too long for the clock means no limit.
         let until = Instant::now().checked_add(limit);
         match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
             Poll::Ready(next) => next,
-            // Cannot happen: such a step is never pending.
+            // Cannot happen: this step is never pending.
             Poll::Pending => Next::Pending,
         }
     }
 
-    /// Returns the next line, by steps that block or by steps that are polled.
+    /// Returns the next line. The step either blocks or is polled.
     fn poll_next_by(
         &mut self,
         until: Option<Instant>,
         mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Line, Error>>> {
-        let mut is_late = false;
+        let mut limit_passed = false;
         loop {
             if let Some(line) = self.take_line() {
                 return Poll::Ready(Next::Item(line));
@@ -184,18 +182,18 @@ impl Lines {
             if self.take_batch() {
                 continue;
             }
-            if is_late {
+            if limit_passed {
                 return Poll::Ready(Next::Pending);
             }
             match ready!(step(&mut self.steps)) {
-                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
                 Ok(false) => return Poll::Ready(Next::Done),
                 Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }
 
-    /// Reads the rest without keeping it, waits for the child, and tells how it ended.
+    /// Reads and discards the rest, waits for the child, and returns its end.
     ///
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
@@ -203,10 +201,10 @@ impl Lines {
         self.steps.finish()
     }
 
-    /// The next of the lines that have come.
+    /// Returns the next of the lines that have arrived.
     #[inline]
     fn take_line(&mut self) -> Option<Result<Line, Error>> {
-        if let Some(text) = self.batch.next_ordinary() {
+        if let Some(text) = self.batch.next_plain() {
             let (source, text) = (self.source, text.to_owned());
             return Some(Ok(Line { source, text, truncated: false }));
         }
@@ -218,7 +216,7 @@ impl Lines {
         })
     }
 
-    /// Steps until there are lines to hand out. `false`: none come any more.
+    /// Runs steps until there are lines to hand out. Returns `false` at the end of the output.
     #[cold]
     fn next_batch(&mut self) -> Result<bool, Error> {
         loop {
@@ -231,8 +229,8 @@ impl Lines {
         }
     }
 
-    /// Whether there are lines to hand out after what has come up to now. All those before have
-    /// been.
+    /// Takes the next batch of lines that have arrived; returns true if there is one. All earlier lines must have been
+    /// handed out.
     fn take_batch(&mut self) -> bool {
         if !mem::replace(&mut self.is_reading, true) {
             let done = mem::take(&mut self.batch);
@@ -250,7 +248,7 @@ impl Lines {
         false
     }
 
-    /// Whether the chunk has lines.
+    /// Returns true if the chunk has lines.
     fn split(&mut self, source: Source, chunk: Chunk) -> bool {
         let Chunk { bytes, at_end } = chunk;
         let splitter = &mut self.splitters[source as usize];
@@ -268,7 +266,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.steps.program(), Doing::Talk("decode the output of"), kind, None)
+        Error::new(self.steps.program(), Operation::Child("decode the output of"), kind, None)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whole lines out of chunks: pure, no system call.
+//! Splitting chunks into whole lines: pure, without system calls.
 
 use pipewright_os::base::memory;
 
@@ -6,29 +6,28 @@ use super::batch::{Batch, Text};
 
 /// Finds the whole lines of one stream in the chunks that arrive.
 ///
-/// Of each chunk the whole lines become a [`Batch`], and what is behind the last line end waits for
-/// the next chunk. Of a line longer than the maximum its start is kept and the rest skipped, so that
-/// memory stays bounded whatever comes.
+/// The whole lines of a chunk become a [`Batch`]. The bytes after the last line end wait for the next chunk. Only
+/// the start of a line longer than the maximum is kept and the rest is dropped, so memory stays bounded.
 #[derive(Debug)]
 pub(super) struct Splitter {
     max_bytes: usize,
-    /// While a batch is handed out: what was behind it.
+    /// The bytes after the batch that is being handed out.
     tail: Vec<u8>,
-    /// Up to where the buffer has no line end.
+    /// The length of the part of the buffer that is known to have no line end.
     searched: usize,
-    /// The line at the start of the buffer is over its maximum: bytes up to its end are dropped.
+    /// True if the line at the start of the buffer exceeds the maximum: bytes are dropped up to its end.
     skipping: bool,
 }
 
 impl Splitter {
-    /// `None` is no maximum.
+    /// Makes a splitter; `None` means no maximum.
     pub(super) fn new(max_bytes: Option<usize>) -> Splitter {
         let max_bytes = max_bytes.unwrap_or(usize::MAX);
         Splitter { max_bytes, tail: Vec::new(), searched: 0, skipping: false }
     }
 
-    /// The whole lines of a buffer that begins with what was left of it the last time; or the buffer
-    /// back, where it has none. At the end of the stream a last line may lack its end.
+    /// Returns the whole lines of the buffer, which begins with the rest of the last one, or returns the buffer if
+    /// it has none. At the end of the stream, the last line may lack its line end.
     pub(super) fn split(
         &mut self,
         mut buffer: Vec<u8>,
@@ -38,7 +37,7 @@ impl Splitter {
         if !at_end {
             let unsearched = buffer.get(self.searched..).unwrap_or_default();
             let Some(last) = memory::find_last(unsearched, b'\n') else {
-                self.forget_excess(&mut buffer);
+                self.drop_excess(&mut buffer);
                 return Err(buffer);
             };
             let end = self.searched + last + 1;
@@ -52,21 +51,21 @@ impl Splitter {
         Ok(Batch::new(text, self.max_bytes, is_cut))
     }
 
-    /// The buffer of a batch that has been handed out, with what was behind it.
+    /// Returns the buffer of a batch that was handed out, now holding the bytes after the batch.
     pub(super) fn reclaim(&mut self, batch: Batch) -> Vec<u8> {
         let mut buffer = batch.into_buffer();
         buffer.clear();
         buffer.append(&mut self.tail);
-        self.forget_excess(&mut buffer);
+        self.drop_excess(&mut buffer);
         buffer
     }
 
-    /// Drops what a line without an end in sight has over the maximum. A CR just behind it stays:
-    /// it may be half of the line's end.
-    fn forget_excess(&mut self, buffer: &mut Vec<u8>) {
+    /// Drops the excess of an unfinished line over the maximum. A CR right after the maximum stays: it may be half
+    /// of the line's end.
+    fn drop_excess(&mut self, buffer: &mut Vec<u8>) {
         if buffer.len() > self.max_bytes {
-            let is_half_an_end = buffer.get(self.max_bytes..) == Some(b"\r");
-            if self.skipping || !is_half_an_end {
+            let may_be_half_an_end = buffer.get(self.max_bytes..) == Some(b"\r");
+            if self.skipping || !may_be_half_an_end {
                 self.skipping = true;
                 buffer.truncate(self.max_bytes);
             }
@@ -85,8 +84,8 @@ mod tests {
 
     type Lines = Vec<(String, bool)>;
 
-    /// Splits text that arrives in pieces of the given lengths, over and over; says also how large
-    /// the buffer became.
+    /// Splits text that arrives in pieces of these lengths, in a cycle. Also returns the largest length of the
+    /// buffer.
     fn split(text: &[u8], pieces: &[usize], max: Option<usize>) -> (Lines, usize) {
         let mut splitter = Splitter::new(max);
         let (mut buffer, mut lines, mut most) = (Vec::new(), Vec::new(), 0);
@@ -102,7 +101,7 @@ mod tests {
             buffer = match splitter.split(buffer, at_end, rest.len() % 2 == 0) {
                 Ok(mut batch) => {
                     loop {
-                        if let Some(text) = batch.next_ordinary() {
+                        if let Some(text) = batch.next_plain() {
                             lines.push((text.to_owned(), false));
                             continue;
                         }
@@ -120,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What std makes of the same text.
+    /// Returns std's lines of the same text.
     fn by_std(text: &str, max: Option<usize>) -> Lines {
         let max = max.unwrap_or(usize::MAX);
         let cut = |line: &str| {
@@ -150,7 +149,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_text_is_replaced_in_its_own_line_only(
+        fn invalid_utf8_is_replaced_only_in_its_own_line(
             bytes in prop::collection::vec(prop::sample::select(&b"a\xc3\xa9\xff\r\n"[..]), 0..100),
             pieces in prop::collection::vec(1_usize..20, 1..10),
         ) {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carriage_return_just_past_the_maximum_is_no_excess() {
+    fn a_carriage_return_just_past_the_maximum_is_not_excess() {
         for pieces in [&[5][..], &[6], &[7], &[1]] {
             let (lines, _) = split(b"12345\r\nx", pieces, Some(5));
             assert_eq!(lines[0], ("12345".to_owned(), false), "{pieces:?}");
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_nothing_but_its_excess_is_a_line() {
+    fn a_zero_maximum_gives_empty_truncated_lines() {
         let (lines, _) = split(b"abc", &[1], Some(0));
         assert_eq!(lines, [(String::new(), true)]);
     }

@@ -1,4 +1,4 @@
-//! Both streams of a child, line by line, for a task.
+//! Output of a child, line by line, for tasks.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,12 +15,13 @@ use crate::next::Next;
 use crate::output::Ending;
 use crate::runtime::poll_within_budget;
 
-/// What [`Command::lines_async`](crate::Command::lines_async) gives: [`Lines`] for a task.
+/// The lines of a running child for a task, from [`Command::lines_async`](crate::Command::lines_async). See
+/// [`Lines`].
 ///
-/// A [`Stream`], and without one [`next`](Self::next) in a `while let`.
+/// Implements [`Stream`]; or call [`next`](Self::next) in a loop.
 ///
 /// # Drop
-/// As that of [`Lines`].
+/// As for [`Lines`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -34,7 +35,7 @@ use crate::runtime::poll_within_budget;
 /// ```
 #[derive(Debug)]
 pub struct AsyncLines {
-    /// Before the run: it holds copies of its handles.
+    /// Declared before the run, so dropped first: it holds copies of the run's handles.
     watch: Watch,
     lines: Lines,
 }
@@ -44,45 +45,46 @@ impl AsyncLines {
         AsyncLines { watch: Watch::default(), lines }
     }
 
-    /// The process id.
+    /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.lines.pid()
     }
 
-    /// As [`Lines::take_stdin`]. [`into_async`](crate::PipeWriter#method.into_async) makes it one for tasks: write by
-    /// another task, or together with [`next`](Self::next), for the same reason.
+    /// Takes the parent's end of the child's stdin, like [`Lines::take_stdin`]. Convert it with
+    /// [`into_async`](crate::PipeWriter#method.into_async). To write much, use another task or write concurrently
+    /// with [`next`](Self::next), for the reason given there.
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.lines.take_stdin()
     }
 
-    /// The next line; `None` after the last.
+    /// Returns the next line, or `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on where this one was. Outside of a tokio
-    /// runtime it gives an `Unsupported` error and loses nothing either.
+    /// Dropping the future loses nothing: the next call continues. Outside a tokio runtime the item is an
+    /// `Unsupported` error, and nothing is lost either.
     pub async fn next(&mut self) -> Option<Result<Line, Error>> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// As [`Lines::next_within`].
+    /// Waits for the next line, for at most `limit`, like [`Lines::next_within`].
     ///
     /// # Cancellation
-    /// As with [`next`](Self::next).
+    /// As for [`next`](Self::next).
     pub async fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
         let until = Instant::now().checked_add(limit);
         poll_fn(|cx| poll_within_budget(cx, |cx| self.poll_line(cx, until))).await
     }
 
-    /// As [`Lines::finish`].
+    /// Reads and discards the rest, waits for the child, and returns its end, like [`Lines::finish`].
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the lines.
+    /// Dropping the future drops the lines.
     ///
     /// # Errors
-    /// As [`Lines::finish`].
+    /// Those of [`Lines::finish`].
     pub async fn finish(mut self) -> Result<Ending, Error> {
         let AsyncLines { watch, lines } = &mut self;
         poll_fn(|cx| lines.steps.poll_finish(cx, watch)).await

@@ -1,16 +1,16 @@
-//! Anything but success as an error.
+//! The error of a run that did not succeed.
 
 use std::ffi::OsStr;
 
 use super::Captured;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 
-/// How much of each stream an error carries.
+/// The most bytes of each stream that an error carries.
 pub(crate) const TAIL_BYTES: usize = 64 << 10;
 
-/// A stream as it was captured. For the types that this crate captures streams in, and no others.
+/// A captured stream. Only the types that this crate captures streams in implement it.
 pub(crate) trait CapturedStream: Sized {
-    /// The end of it, as text.
+    /// Returns its end, as text.
     fn tail(&self) -> String;
 }
 
@@ -39,12 +39,12 @@ impl CapturedStream for () {
 
 #[expect(private_bounds, reason = "for bytes, text and nothing, and for no other type")]
 impl<T: CapturedStream> Captured<T> {
-    /// Returns the same where the child exited by itself with code 0, and otherwise the error that
-    /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) give.
+    /// Returns `self` if the child exited by itself with code 0, and otherwise the error that
+    /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) return.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`], with the outcome, the limit that it exceeded and the end of what was captured of each
-    /// stream. Also where our own stream did not take what a tee passed on to it, unless its reader has gone.
+    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. Also
+    /// fails if a tee could not write to this process's own stream, unless the reader of that stream is gone.
     ///
     /// ```
     /// use pipewright::{Command, ErrorKind};
@@ -60,13 +60,16 @@ impl<T: CapturedStream> Captured<T> {
     #[doc(alias = "error_for_status")]
     #[doc(alias = "exit_ok")]
     pub fn check(self) -> Result<Captured<T>, Error> {
-        judge(&self.program, &self)?;
+        check_success(&self.program, &self)?;
         Ok(self)
     }
 }
 
-/// Makes anything but success an error of that program.
-pub(crate) fn judge<T: CapturedStream>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
+/// Returns an error of this program if the run did not succeed.
+pub(crate) fn check_success<T: CapturedStream>(
+    program: &OsStr,
+    ended: &Captured<T>,
+) -> Result<(), Error> {
     if ended.success() {
         return check_tee(program, ended);
     }
@@ -77,14 +80,14 @@ pub(crate) fn judge<T: CapturedStream>(program: &OsStr, ended: &Captured<T>) -> 
         stdout_tail: ended.stdout.tail(),
         stderr_tail: ended.stderr.tail(),
     };
-    Err(Error::new(program, Doing::Judge, kind, None))
+    Err(Error::new(program, Operation::Run, kind, None))
 }
 
-/// A tee that failed is an error of the verbs that have no other place to tell it. A reader who has
-/// gone wants no more, and that is no failure.
+/// Returns the error of a failed tee, for verbs that cannot report it in their result. A reader that is gone wants no
+/// more output, so that is not a failure.
 pub(crate) fn check_tee<T>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
     match ended.tee_failed.filter(|failed| !failed.is_reader_gone()) {
-        Some(failed) => Err(Error::talk(program, "pass on the output of", failed.to_error())),
+        Some(failed) => Err(Error::cannot(program, "forward the output of", failed.to_error())),
         None => Ok(()),
     }
 }

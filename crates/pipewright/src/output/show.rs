@@ -1,4 +1,4 @@
-//! The words for how a run ended.
+//! The one-line summary of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::Ending;
 use crate::outcome::Outcome;
 
 impl fmt::Display for Ending {
-    /// Says how it ended, on one line: `exited with code 1 after 1.2s`, `killed by SIGKILL after 31ms`,
+    /// Writes the end of the run on one line: `exited with code 1 after 1.2s`, `killed by SIGKILL after 31ms`,
     /// `timed out after 2s, ended after 2.1s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let elapsed = rounded(self.elapsed);
@@ -26,7 +26,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// As many digits as anybody reads: to 0.1 s, or a millisecond, or a microsecond.
+/// Rounds down to the precision that readers need: 0.1 s, a millisecond, or a microsecond.
 fn rounded(time: Duration) -> Duration {
     let unit = match time.as_secs() {
         1.. => 100_000_000,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_cut_to_what_anybody_reads() {
+    fn times_are_cut_to_the_precision_that_readers_need() {
         let shown = |nanos| format!("{:?}", rounded(Duration::from_nanos(nanos)));
         assert_eq!(shown(1_234_567_890), "1.2s");
         assert_eq!(shown(31_234_567), "31ms");

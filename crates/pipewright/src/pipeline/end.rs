@@ -1,4 +1,4 @@
-//! What a pipeline gives: the whole, and each stage.
+//! The results of a pipeline: the whole, and each stage.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,43 +11,43 @@ use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::output::{Captured, CapturedStream, Output, judge};
+use crate::output::{Captured, CapturedStream, Output, check_success};
 
-/// How a stage of a pipeline ended.
+/// The end of one stage of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StageEnd {
-    /// The program, as it was given.
+    /// The program, as given.
     pub program: OsString,
-    /// The process id that it had.
+    /// Its process id.
     pub pid: u32,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// CPU time and memory; `None` where other code of this program reaped it.
+    /// Its CPU time and memory; `None` if other code of this program reaped it.
     pub usage: Option<Usage>,
 }
 
-/// What a pipeline gave: as [`Captured`] for the whole, to which this dereferences, and each stage.
+/// The result of a pipeline: each stage, and a [`Captured`] for the whole, to which this dereferences.
 ///
-/// Of the whole, `status` and `pid` are those of the stage that decided (see
-/// [`Pipeline`](crate::Pipeline#status)), `stdout` is the last stage's, `stderr` what all stages
-/// wrote in its order, `stdin_unread` what the first left. Its `usage` has the CPU time of all stages
-/// together and the largest peak memory of one of them; it is `None` where a stage's is.
+/// For the whole, `status` and `pid` come from the deciding stage (see [`Pipeline`](crate::Pipeline#status)).
+/// `stdout` is the last stage's. `stderr` has the output of all stages, in order. `stdin_unread` is the input that
+/// the first stage did not read. `usage` has the CPU time of all stages together and the largest peak memory of any
+/// stage; it is `None` if that of any stage is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pipelined<T> {
     /// The whole.
     pub whole: Captured<T>,
-    /// Each stage, from the first to the last.
+    /// Each stage, from first to last.
     pub stages: Vec<StageEnd>,
-    /// Which of the stages the status of the whole is from.
+    /// The index of the stage that decided the status of the whole.
     pub decided_by: usize,
 }
 
-/// What a pipeline wrote, as bytes.
+/// The output of a pipeline, as bytes.
 pub type PipelineOutput = Pipelined<Vec<u8>>;
 
-/// What a pipeline wrote, as text.
+/// The output of a pipeline, as text.
 pub type PipelineCapture = Pipelined<String>;
 
 impl<T> Deref for Pipelined<T> {
@@ -60,10 +60,11 @@ impl<T> Deref for Pipelined<T> {
 
 #[expect(private_bounds, reason = "as for the whole")]
 impl<T: CapturedStream> Pipelined<T> {
-    /// As [`Captured::check`]: the error is that of the stage that failed, or of all where all were stopped.
+    /// Returns an error unless the pipeline succeeded, like [`Captured::check`]. The error names the stage that
+    /// failed, or all stages if all were stopped.
     ///
     /// # Errors
-    /// As [`Captured::check`].
+    /// Those of [`Captured::check`].
     ///
     /// ```
     /// use pipewright::Command;
@@ -73,14 +74,14 @@ impl<T: CapturedStream> Pipelined<T> {
     /// ```
     #[doc(alias = "error_for_status")]
     pub fn check(self) -> Result<Pipelined<T>, Error> {
-        judge(&self.whole.program, &self.whole)?;
+        check_success(&self.whole.program, &self.whole)?;
         Ok(self)
     }
 }
 
 impl StageEnd {
     pub(super) fn of(program: OsString, child: &ChildHandle) -> io::Result<StageEnd> {
-        // Asked before: an end is remembered.
+        // Waited for before; the child remembers its end.
         let ended = child.wait()?;
         let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));
         Ok(StageEnd { program, pid: child.pid(), status: ended.status, usage })
@@ -88,7 +89,7 @@ impl StageEnd {
 }
 
 /// Returns the result of a pipeline whose stages have ended.
-pub(super) fn result_of(
+pub(super) fn pipeline_output(
     programs: Vec<OsString>,
     children: &[ChildHandle],
     whole: Output,
@@ -96,12 +97,12 @@ pub(super) fn result_of(
 ) -> io::Result<PipelineOutput> {
     let ends = programs.into_iter().zip(children);
     let stages: io::Result<Vec<_>> = ends.map(|(program, it)| StageEnd::of(program, it)).collect();
-    Ok(conclude(whole, stages?, pipefail))
+    Ok(with_stages(whole, stages?, pipefail))
 }
 
-/// The whole, with what the stages say.
-pub(super) fn conclude(output: Output, stages: Vec<StageEnd>, pipefail: bool) -> PipelineOutput {
-    let decided_by = deciding(stages.iter().map(|stage| stage.status), pipefail);
+/// Completes the output of the whole with the results of the stages.
+pub(super) fn with_stages(output: Output, stages: Vec<StageEnd>, pipefail: bool) -> PipelineOutput {
+    let decided_by = deciding_stage(stages.iter().map(|stage| stage.status), pipefail);
     let mut whole = output;
     if let Some(stage) = stages.get(decided_by) {
         whole.status = stage.status;
@@ -120,14 +121,14 @@ pub(super) fn conclude(output: Output, stages: Vec<StageEnd>, pipefail: bool) ->
     Pipelined { whole, stages, decided_by }
 }
 
-/// Which stage the status of the whole is from.
-pub(super) fn deciding(
+/// Returns the index of the stage that decides the status of the whole.
+pub(super) fn deciding_stage(
     statuses: impl DoubleEndedIterator<Item = ExitStatus> + ExactSizeIterator,
     pipefail: bool,
 ) -> usize {
     let last = statuses.len().saturating_sub(1);
     let failed = |index: usize, status: ExitStatus| {
-        !status.success() && (index == last || !is_quiet(status))
+        !status.success() && (index == last || !is_broken_pipe(status))
     };
     let mut right_most = statuses.enumerate().rev();
     match right_most.find(|(index, status)| pipefail && failed(*index, *status)) {
@@ -136,8 +137,8 @@ pub(super) fn deciding(
     }
 }
 
-/// The end of a stage whose reader has gone: by the signal, or as a shell tells of that.
-fn is_quiet(status: ExitStatus) -> bool {
+/// Returns true if the stage ended because its reader closed the pipe: by the signal, or by a shell's code for it.
+fn is_broken_pipe(status: ExitStatus) -> bool {
     const SHELL_BASE: i32 = 128;
     let number = Signal::PIPE.number();
     status.signal() == Some(number) || status.code() == Some(SHELL_BASE + number)
@@ -152,7 +153,7 @@ fn total(stages: impl Iterator<Item = Option<Usage>>) -> Option<Usage> {
             Some(mut total) => {
                 total.user += usage.user;
                 total.system += usage.system;
-                // Where a peak is unknown it was less than our own, and so than any that is known.
+                // An unknown peak was lower than our own, so lower than any known one.
                 total.peak_rss_bytes = total.peak_rss_bytes.max(usage.peak_rss_bytes);
                 total
             }
@@ -165,9 +166,9 @@ fn total(stages: impl Iterator<Item = Option<Usage>>) -> Option<Usage> {
 mod tests {
     use super::*;
 
-    /// The stage that decides, where the stages end with these wait statuses.
+    /// Returns the index of the deciding stage for these wait statuses.
     fn decides(raw: &[i32], pipefail: bool) -> usize {
-        deciding(raw.iter().map(|raw| ExitStatus::from_raw(*raw)), pipefail)
+        deciding_stage(raw.iter().map(|raw| ExitStatus::from_raw(*raw)), pipefail)
     }
 
     const PIPE: i32 = 13;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_most_that_failed_decides() {
+    fn the_right_most_failed_stage_decides() {
         assert_eq!(decides(&[0, 0, 0], true), 2);
         assert_eq!(decides(&[exit(1), exit(2), 0], true), 1);
         assert_eq!(decides(&[exit(1), 0, 0], true), 0);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_had_enough_is_no_failure_of_its_writer() {
+    fn sigpipe_is_a_failure_only_in_the_last_stage() {
         if ExitStatus::from_raw(PIPE).signal().is_none() {
             eprintln!("SKIPPED: no signal ends a process here");
             return;
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(decides(&[PIPE, 0], true), 1);
         assert_eq!(decides(&[exit(141), 0], true), 1);
         assert_eq!(decides(&[exit(1), PIPE, 0], true), 0);
-        assert_eq!(decides(&[0, PIPE], true), 1, "nobody reads from the last but us");
+        assert_eq!(decides(&[0, PIPE], true), 1, "only this process reads from the last");
         assert_eq!(decides(&[exit(1), 0, exit(141)], true), 2);
     }
 }

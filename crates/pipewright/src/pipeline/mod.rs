@@ -1,4 +1,4 @@
-//! Commands joined by pipes: the type and how it is put together. The verbs stand in `verbs.rs`.
+//! Commands joined by pipes: the type and its setters. The verbs are in `verbs.rs`.
 
 mod child;
 mod end;
@@ -19,34 +19,33 @@ pub use end::{PipelineCapture, PipelineOutput, Pipelined, StageEnd};
 use crate::command::Command;
 use crate::run::{Options, option_setters};
 
-/// Commands that run at the same time, the stdout of each joined to the stdin of the next by one
-/// pipe of the kernel: no byte between two stages passes through this process, which keeps no end
-/// of those pipes, so that each stage sees the end of its input and gets SIGPIPE as in a shell.
+/// Commands that run at the same time, each with its stdout connected to the next one's stdin by a kernel pipe.
 ///
-/// Made by `|`, by [`Command::pipe`] or from a list; run by the verbs of [`Command`]. Commands are
-/// borrowed where they are borrowed in the expression, so that the usual chains work as they are;
-/// a pipeline that is to be kept has to own its commands, for which there is [`Command::owned`].
+/// The data between two stages does not pass through this process. It keeps no end of those pipes, so each stage
+/// sees the end of its input and gets SIGPIPE, as in a shell.
+///
+/// Make one with `|`, [`Command::pipe`] or from a list, and run it with the verbs of [`Command`]. Commands that are
+/// borrowed in the expression stay borrowed, so chains of setters work as usual. A pipeline that you keep has to
+/// own its commands: see [`Command::owned`].
 ///
 /// # Streams
-/// The stdin of the first stage and the stdout of the last are what their commands say, with the
-/// defaults of the verb. A stream at a joint cannot be set (except to [`piped`](crate::Stdio::piped),
-/// which it is). The stderr of a stage is what its command says; all that pass through us
-/// share one pipe, so that what the stages write there keeps its exact order; either all of these
-/// are teed or none. With [`merge_stderr`](Command::merge_stderr) a stage's stderr goes into the
-/// next stage as well.
+/// The first stage's stdin and the last stage's stdout are set on their commands, with the verb's defaults. A
+/// stream between two stages cannot be set (except to [`piped`](crate::Stdio::piped), which it is anyway). The
+/// stderr of a stage is set on its command. All stages whose stderr passes through this process share one pipe, so
+/// that its output keeps its exact order; either all of them are teed or none. With
+/// [`merge_stderr`](Command::merge_stderr), a stage's stderr goes to the next stage too.
 ///
 /// # Status
-/// The status of a pipeline is that of the right-most stage that failed, or the last one's where
-/// none did. A stage other than the last that SIGPIPE ended (or that exited with 141, as a shell
-/// does then) has not failed: a later stage had read all that it wanted.
-/// [`pipefail(false)`](Self::pipefail) is sh's rule, the status of the last.
+/// The status of a pipeline is that of the right-most failed stage, or of the last stage if none failed. A stage
+/// before the last that ended by SIGPIPE (or exited with 141, a shell's code for that) has not failed: the later
+/// stage had read all it needed. [`pipefail(false)`](Self::pipefail) selects sh's rule: the status of the last
+/// stage.
 ///
-/// # Rules
-/// Timeouts, limits, `cancel` and the rest of what is about a whole run are set on the pipeline and
-/// hold for all of it: a stop reaches every stage and its descendants, the last stage first, so that
-/// none takes a writer that was stopped for the end of its input. A command that has such a setting
-/// of its own is refused as a stage. What is about one child (environment, directory, user, group,
-/// inherited handles) is set on its command.
+/// # Settings
+/// Settings of a whole run (timeouts, limits, `cancel` and so on) are set on the pipeline and apply to all of it. A
+/// stop reaches every stage and its descendants, last stage first, so that no stage mistakes a stopped writer for
+/// the end of its input. A command that has such a setting itself is refused as a stage. Settings of one child
+/// (environment, directory, user, group, inherited handles) are set on its command.
 ///
 /// ```
 /// use pipewright::Command;
@@ -67,7 +66,7 @@ pub struct Pipeline<'a> {
     pipefail: bool,
 }
 
-/// A command in a [`Pipeline`], owned or borrowed: what [`Command`] and `&mut Command` convert to.
+/// A command in a [`Pipeline`], owned or borrowed. [`Command`] and `&mut Command` convert to it.
 #[derive(Debug)]
 pub struct Stage<'a>(StageCommand<'a>);
 
@@ -78,7 +77,7 @@ enum StageCommand<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline of these commands. Without any, its verbs fail.
+    /// Makes a pipeline of these commands. If there are none, its verbs fail.
     ///
     /// ```
     /// use pipewright::{Command, Pipeline};
@@ -95,15 +94,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The same pipeline with one more stage: as `|`.
+    /// Appends a stage, like `|`.
     pub fn pipe(mut self, next: impl Into<Stage<'a>>) -> Pipeline<'a> {
         self.stages.push(next.into());
         self
     }
 
-    /// Returns the pipeline by value, at the end of a chain of setters. The pipeline it is called
-    /// on is left without stages. See
-    /// [`Command`](Command#a-command-that-is-kept-or-returned) for the compiler errors that this avoids.
+    /// Returns the pipeline by value, to end a chain of setters. Leaves `self` without stages. See
+    /// [`Command`](Command#keeping-or-returning-a-command) for the compiler errors that this avoids.
     ///
     /// ```
     /// use pipewright::{Command, Pipeline};
@@ -122,12 +120,12 @@ impl<'a> Pipeline<'a> {
         std::mem::replace(self, Pipeline::new(std::iter::empty::<Stage<'a>>()))
     }
 
-    /// The commands, from the first to the last.
+    /// Returns the commands, from first to last.
     pub fn stages(&self) -> impl ExactSizeIterator<Item = &Command> {
         self.stages.iter().map(Stage::command)
     }
 
-    /// Sets whether any stage that failed makes the pipeline fail, which is the default, or only the last one, as in sh.
+    /// Sets whether any failed stage makes the pipeline fail (the default), or only the last one, as in sh.
     ///
     /// ```
     /// use pipewright::Command;
@@ -148,8 +146,8 @@ impl<'a> Pipeline<'a> {
 
 option_setters!(Pipeline<'_>);
 
-/// Returns the name of all stages, for errors.
-fn joined(programs: &[OsString]) -> OsString {
+/// Returns the names of all stages, for errors.
+fn join_names(programs: &[OsString]) -> OsString {
     programs.join(OsStr::new(" | "))
 }
 
@@ -170,11 +168,10 @@ impl Stage<'_> {
 }
 
 impl Command {
-    /// Joins this command's stdout to the stdin of the next one: see [`Pipeline`].
+    /// Connects this command's stdout to the next command's stdin: see [`Pipeline`].
     ///
-    /// It borrows this command, and the next one where that is borrowed. A pipeline that is to be
-    /// kept owns them: `first | second`, or [`Pipeline::new`], and [`owned`](Self::owned) at the end
-    /// of a chain.
+    /// The result borrows this command, and the next one if it is a reference. For a pipeline that owns its
+    /// commands, use `first | second` or [`Pipeline::new`], with [`owned`](Self::owned) at the end of a chain.
     ///
     /// ```
     /// use pipewright::Command;
@@ -240,14 +237,14 @@ impl<'a, S: Into<Stage<'a>>> BitOr<S> for Pipeline<'a> {
 }
 
 impl fmt::Debug for Pipeline<'_> {
-    /// Each command as it prints itself, secret arguments as `***`.
+    /// Formats the commands with their own `Debug`; secret arguments are `***`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.stages()).finish()
     }
 }
 
 impl fmt::Display for Pipeline<'_> {
-    /// As one would type it in a shell, on one line. Secret arguments are `***`.
+    /// Formats the pipeline as typed in a shell, on one line. Secret arguments are `***`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, command) in self.stages().enumerate() {
             let bar = if index == 0 { "" } else { " | " };

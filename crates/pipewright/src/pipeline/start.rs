@@ -1,4 +1,4 @@
-//! From commands to stages that run, joined.
+//! Starting the stages and connecting them.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use pipewright_os::base::pipe::{Mode, PipeOptions};
 
-use super::{Pipeline, joined};
+use super::{Pipeline, join_names};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::run::{
     ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
     TeeTarget, on_demand,
 };
 
-/// Stages that run, and the parent's ends of their pipes.
+/// Running stages, and the parent's ends of their pipes.
 pub(super) struct StartedStages {
     pub(super) programs: Vec<OsString>,
     pub(super) processes: Processes,
@@ -25,7 +25,7 @@ pub(super) struct StartedStages {
 }
 
 impl Pipeline<'_> {
-    /// Starts all stages. After an error there is none.
+    /// Starts all stages. After an error, none is running.
     pub(super) fn start(&mut self, defaults: StdioDefaults) -> Result<StartedStages, Error> {
         self.check()?;
         let (stderr, shared) = self.share_stderr(defaults.stderr)?;
@@ -35,7 +35,7 @@ impl Pipeline<'_> {
             ends: ParentEnds { stderr: shared, ..ParentEnds::default() },
             at: Instant::now(),
         };
-        // The pipes are closed on the way: those of a stage as soon as it has them.
+        // Closes the pipes of each stage as soon as the stage has them.
         match self.start_all(defaults, stderr, &mut started) {
             Ok(()) => Ok(started),
             Err(error) => {
@@ -68,13 +68,13 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// What is wrong already, before anything is started.
+    /// Returns the errors that can be found before anything is started.
     fn check(&self) -> Result<(), Error> {
         let Some(last) = self.stages.len().checked_sub(1) else {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "the pipeline has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Doing::Start,
+                Operation::Start,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
@@ -86,30 +86,29 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// The one pipe for every stderr that passes through us: the stages' end of it, and ours.
+    /// Makes one pipe for every stderr that passes through this process. Returns the stages' end and ours.
     fn share_stderr(
         &self,
         default: StdioDefault,
     ) -> Result<(Option<Stdio>, Option<OutputEnd>), Error> {
-        let ways = self.stages().map(|command| (command, command.stage_stderr(default)));
+        let settings = self.stages().map(|command| (command, command.stage_stderr(default)));
         let mut first = None;
-        for (command, way) in ways.filter(|(_, way)| *way != StageStderr::ItsOwn) {
+        for (command, stderr) in settings.filter(|(_, stderr)| *stderr != StageStderr::Unchanged) {
             match first {
-                None => first = Some((command, way)),
-                Some((_, other)) if other == way => {}
+                None => first = Some((command, stderr)),
+                Some((_, other)) if other == stderr => {}
                 Some(_) => {
-                    let words =
-                        "its stderr is piped and another stage's is teed: they are one pipe";
+                    let words = "its stderr is piped and another stage's is teed: all stages share one stderr pipe";
                     return Err(command.misuse(words));
                 }
             }
         }
-        let Some((command, way)) = first else { return Ok((None, None)) };
+        let Some((command, stderr)) = first else { return Ok((None, None)) };
         let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = command.make_pipe(options)?;
         let ours = OutputEnd::new(
             reader,
-            (way == StageStderr::Teed).then_some(TeeTarget::Ours(on_demand::OPEN_TEE)),
+            (stderr == StageStderr::Teed).then_some(TeeTarget::SameStream(on_demand::OPEN_TEE)),
         );
         Ok((Some(writer.into()), Some(ours)))
     }
@@ -121,11 +120,11 @@ impl Command {
         pipes: &mut StagePipes,
         defaults: StdioDefaults,
     ) -> Result<Started, Error> {
-        if self.stage_stderr(defaults.stderr) != StageStderr::ItsOwn {
-            return self.start_joined(pipes, defaults);
+        if self.stage_stderr(defaults.stderr) != StageStderr::Unchanged {
+            return self.start_with_pipes(pipes, defaults);
         }
         let shared = pipes.stderr.take();
-        let started = self.start_joined(pipes, defaults);
+        let started = self.start_with_pipes(pipes, defaults);
         pipes.stderr = shared;
         started
     }
@@ -135,13 +134,13 @@ impl StartedStages {
     fn push(&mut self, stage: Started) {
         let Started { process, ends, .. } = stage;
         self.processes.push(process);
-        // Only the first has the one, only the last the other.
+        // Only the first stage has a stdin, only the last a stdout.
         self.ends.stdin = self.ends.stdin.take().or(ends.stdin);
         self.ends.feed = self.ends.feed.take().or(ends.feed);
         self.ends.stdout = self.ends.stdout.take().or(ends.stdout);
     }
 
-    /// Returns the run that keeps this of the output, and the programs of the stages.
+    /// Returns the run, which keeps as much output as `collect` says, and the programs of the stages.
     pub(super) fn into_run(
         self,
         options: &Options,
@@ -149,7 +148,7 @@ impl StartedStages {
     ) -> (ActiveRun, Vec<OsString>) {
         let StartedStages { programs, processes, ends, at } = self;
         let info = RunInfo {
-            program: joined(&programs),
+            program: join_names(&programs),
             started: at,
             background_feed: None,
             foreground: None,

@@ -1,11 +1,11 @@
-//! The verbs that hand out what a pipeline writes while it runs.
+//! The verbs that return output of a pipeline while it runs.
 
 use std::io;
 
 use pipewright_os::process::child::ChildHandle;
 
 use super::Pipeline;
-use super::end::{StageEnd, conclude};
+use super::end::{StageEnd, with_stages};
 use crate::command::CAPTURED;
 use crate::error::Error;
 use crate::events::Events;
@@ -14,11 +14,11 @@ use crate::output::Output;
 use crate::run::{ActiveRun, Collect, Decide, Options, Steps};
 
 impl Pipeline<'_> {
-    /// Starts the pipeline and gives its lines as they arrive: those of the last stage's stdout, and
-    /// those of every stderr. Otherwise as [`Command::lines`](crate::Command::lines).
+    /// Starts the pipeline and returns an iterator over its lines as they arrive: those of the last stage's stdout
+    /// and of every stderr. Otherwise like [`Command::lines`](crate::Command::lines).
     ///
     /// # Errors
-    /// A stage could not be started; there is then none. What goes wrong later is an item.
+    /// A stage could not be started; none is running. Later errors are items.
     ///
     /// ```
     /// use pipewright::Command;
@@ -33,12 +33,12 @@ impl Pipeline<'_> {
         Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }
 
-    /// Starts the pipeline and gives what happens to it, as it happens. The process id of
-    /// [`Event::Started`](crate::Event::Started) is that of the first stage. Otherwise as
+    /// Starts the pipeline and returns an iterator over its events as they happen.
+    /// [`Event::Started`](crate::Event::Started) has the first stage's process id. Otherwise like
     /// [`Command::events`](crate::Command::events).
     ///
     /// # Errors
-    /// As [`lines`](Self::lines).
+    /// Those of [`lines`](Self::lines).
     ///
     /// ```
     /// use pipewright::{Command, Event};
@@ -61,7 +61,7 @@ impl Pipeline<'_> {
         Ok(run.decided_by(self.decide()).into_steps().with_stdin(stdin))
     }
 
-    /// Starts a capture of the whole, for a run of many.
+    /// Starts a capture of the whole pipeline, for a `RunSet`.
     pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
         let (run, _) = self.start(CAPTURED)?.into_run(&self.options, Collect::All);
         Ok(run.decided_by(self.decide()))
@@ -83,5 +83,5 @@ fn decide_by_last(children: &[ChildHandle], whole: Output) -> io::Result<Output>
 fn decide(children: &[ChildHandle], whole: Output, pipefail: bool) -> io::Result<Output> {
     let stages: io::Result<Vec<StageEnd>> =
         children.iter().map(|child| StageEnd::of(std::ffi::OsString::new(), child)).collect();
-    Ok(conclude(whole, stages?, pipefail).whole)
+    Ok(with_stages(whole, stages?, pipefail).whole)
 }

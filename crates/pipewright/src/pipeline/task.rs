@@ -1,4 +1,4 @@
-//! The verbs of a pipeline, for tasks.
+//! The async verbs of a pipeline.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::status::ExitStatus;
 
-use super::end::result_of;
+use super::end::pipeline_output;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
 use crate::child::async_waits;
-use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults, async_verbs};
-use crate::error::{Doing, Error};
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
+use crate::error::{Error, Operation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
-use crate::output::{check_tee, judge};
+use crate::output::{check_success, check_tee};
 use crate::run::{Collect, StopRequest};
 use crate::runtime::{check_runtime, check_runtime_to_wait};
 
@@ -25,18 +25,18 @@ impl Pipeline<'_> {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<PipelineOutput, Error> {
-        check_runtime(&self.name(), Doing::Start)?;
+        check_runtime(&self.name(), Operation::Start)?;
         let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
         let mut run = run.into_future();
         let whole = (&mut run).await?;
-        let result = result_of(programs, run.children(), whole, self.pipefail);
-        result.map_err(|error| Error::talk(&self.name(), "wait for", error))
+        let result = pipeline_output(programs, run.children(), whole, self.pipefail);
+        result.map_err(|error| Error::cannot(&self.name(), "wait for", error))
     }
 }
 
 async_waits!(PipelineChild);
 
-/// For tasks of a tokio runtime: feature `tokio`.
+/// Async waits for tokio tasks, with the feature `tokio`.
 impl PipelineChild {
     async fn wait_until_async(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
         check_runtime_to_wait(self.run.program())?;
@@ -52,18 +52,18 @@ impl PipelineChild {
         self.status_of_all()
     }
 
-    /// As [`wait_with_output`](Self::wait_with_output), without blocking the thread.
+    /// Like [`wait_with_output`](Self::wait_with_output), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future is dropping the pipeline.
+    /// Dropping the future drops the pipeline.
     ///
     /// # Errors
-    /// As [`wait_with_output`](Self::wait_with_output); outside of a tokio runtime, `Unsupported`:
-    /// the pipeline is dropped then, and not killed.
+    /// Those of [`wait_with_output`](Self::wait_with_output); `Unsupported` outside a tokio runtime. The pipeline
+    /// is then dropped, not killed.
     pub async fn wait_with_output_async(self) -> Result<PipelineOutput, Error> {
         check_runtime_to_wait(self.run.program())?;
         let (run, programs, pipefail) = self.into_run();
-        let result = |children: &[_], whole| result_of(programs, children, whole, pipefail);
+        let result = |children: &[_], whole| pipeline_output(programs, children, whole, pipefail);
         run.finish_async_with(result).await
     }
 }

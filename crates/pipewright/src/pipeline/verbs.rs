@@ -7,56 +7,54 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
 
 use super::child::PipelineChild;
-use super::end::{Pipelined, deciding, result_of};
-use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
-use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults};
+use super::end::{Pipelined, deciding_stage, pipeline_output};
+use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
-use crate::output::{check_tee, judge};
+use crate::output::{check_success, check_tee};
 use crate::run::Collect;
 use crate::text::into_text;
 
 impl Pipeline<'_> {
-    /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.
+    /// Runs the pipeline and returns its exit status; a failed stage is `Ok`.
     ///
-    /// The stages use our stdio where nothing else is set. Piped streams are drained and thrown
-    /// away.
+    /// By default the stages inherit stdio. Piped streams are drained and discarded.
     ///
     /// # Errors
-    /// A stage could not be started, and the error names it; the stages that were started before it
-    /// are then stopped and gone. Or one could not be waited for.
+    /// A stage could not be started: the error names it, and the stages started before it are killed and reaped. Or
+    /// a stage could not be waited for.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
     /// let head = Command::new("head").arg("-1").stdout(Stdio::null()).owned();
     /// let status = (Command::new("yes") | head).status()?;
-    /// assert!(status.success(), "the SIGPIPE that ends `yes` is no failure");
+    /// assert!(status.success(), "the SIGPIPE that ends `yes` is not a failure");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.status_async());
-        let mut started = self.start(OURS)?;
+        let mut started = self.start(INHERITED)?;
         if !started.ends.pass_data() && !self.options.rules.can_stop() {
-            // Closed before the wait: a stage that reads its stdin to the end must find one.
+            // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
             return wait_for_all(&started.processes, self.pipefail)
-                .map_err(|error| Error::talk(&joined(&started.programs), "wait for", error));
+                .map_err(|error| Error::cannot(&join_names(&started.programs), "wait for", error));
         }
         let (run, programs) = started.into_run(&self.options, Collect::Nothing);
         let pipefail = self.pipefail;
-        let output =
-            run.finish_with(|children, whole| result_of(programs, children, whole, pipefail))?;
+        let output = run
+            .finish_with(|children, whole| pipeline_output(programs, children, whole, pipefail))?;
         check_tee(&self.name(), &output)?;
         Ok(output.status)
     }
 
-    /// Runs the pipeline and gives what it wrote as bytes; a stage that fails is `Ok`.
+    /// Runs the pipeline and returns its output as bytes; a failed stage is `Ok`.
     ///
-    /// The last stage's stdout and every stderr are captured, and the first stage's stdin is empty,
-    /// where nothing else is set.
+    /// By default the last stage's stdout and every stderr are captured, and the first stage's stdin is empty.
     ///
     /// # Errors
-    /// A stage could not be started (and is named), read from or waited for; none is then left
-    /// running. A timeout is no error: see [`Outcome`](crate::Outcome).
+    /// A stage could not be started (the error names it), read from or waited for; none is then running. A timeout
+    /// is not an error: see [`Outcome`](crate::Outcome).
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -70,13 +68,13 @@ impl Pipeline<'_> {
         self.finish(CAPTURED, Collect::All)
     }
 
-    /// Runs the pipeline and gives what it wrote as text; a stage that fails is `Ok`.
+    /// Runs the pipeline and returns its output as text; a failed stage is `Ok`.
     ///
-    /// As [`output`](Self::output), decoded: bytes that are not UTF-8 become U+FFFD, unless
+    /// Like [`output`](Self::output), but decoded: bytes that are not UTF-8 become U+FFFD, unless
     /// [`strict_utf8`](Self::strict_utf8) is set.
     ///
     /// # Errors
-    /// As [`output`](Self::output); and text that is not UTF-8 where strict text was asked for.
+    /// Those of [`output`](Self::output), and output that is not UTF-8 with `strict_utf8`.
     ///
     /// ```
     /// use pipewright::Command;
@@ -91,14 +89,14 @@ impl Pipeline<'_> {
         self.decoded(output)
     }
 
-    /// Runs the pipeline; anything but success is an error that tells why.
+    /// Runs the pipeline; anything but success is an error with the reason.
     ///
-    /// The stages use our stdin and stdout where nothing else is set. What they write to stderr
-    /// passes through us to ours, so that the error can carry its end.
+    /// By default the stages inherit stdin and stdout. Their stderr passes through this process, so that the error
+    /// can quote its last part.
     ///
     /// # Errors
-    /// As [`status`](Self::status); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the
-    /// pipeline failed, with the program of the stage that did, or was stopped, with all of them.
+    /// Those of [`status`](Self::status), and [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the pipeline
+    /// failed, with the program of the failed stage, or was stopped, with the programs of all stages.
     ///
     /// ```
     /// use pipewright::Command;
@@ -107,17 +105,17 @@ impl Pipeline<'_> {
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
         run_async_for_test!(self.run_async());
-        let output = self.finish(REMEMBERED, Collect::StderrTail)?;
-        judge(&output.program, &output)
+        let output = self.finish(STDERR_TEED, Collect::StderrTail)?;
+        check_success(&output.program, &output)
     }
 
-    /// Runs the pipeline and gives the last stage's stdout as text without the line ends at its end;
-    /// anything but success is an error that tells why.
+    /// Runs the pipeline and returns the last stage's stdout as text, without trailing line ends; anything but
+    /// success is an error with the reason.
     ///
-    /// Streams are as with [`output`](Self::output).
+    /// The default streams are those of [`output`](Self::output).
     ///
     /// # Errors
-    /// As [`capture`](Self::capture) and [`run`](Self::run).
+    /// Those of [`capture`](Self::capture) and [`run`](Self::run).
     ///
     /// ```
     /// use pipewright::Command;
@@ -131,29 +129,28 @@ impl Pipeline<'_> {
         self.trimmed(output)
     }
 
-    /// What [`read`](Self::read) makes of an output.
+    /// Returns the stdout of a pipeline that succeeded, without trailing line ends.
     pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
-        judge(&output.program, &output)?;
+        check_success(&output.program, &output)?;
         let mut text = into_text(&self.name(), self.options.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
     }
 
-    /// What [`capture`](Self::capture) makes of an output.
+    /// Returns the output as text.
     pub(super) fn decoded(&self, output: PipelineOutput) -> Result<PipelineCapture, Error> {
         let Pipelined { whole, stages, decided_by } = output;
         let whole = into_text(&self.name(), self.options.decoding, whole)?;
         Ok(Pipelined { whole, stages, decided_by })
     }
 
-    /// Starts the pipeline and gives its stages, in the shape of a [`Child`](crate::Child).
+    /// Starts the pipeline and returns its stages, in the shape of a [`Child`](crate::Child).
     ///
-    /// The stages use our stdio where nothing else is set. Input that came with the first command is
-    /// fed from the start on, whether a verb waits or not. The pipeline's timeouts and limits hold for
-    /// the verbs that wait.
+    /// By default the stages inherit stdio. Input that was given to the first command is fed from the start on,
+    /// even if no verb waits. The pipeline's timeouts and limits apply while a verb waits.
     ///
     /// # Errors
-    /// A stage could not be started; there is then none.
+    /// A stage could not be started; none is running.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -167,10 +164,10 @@ impl Pipeline<'_> {
     /// ```
     pub fn spawn(&mut self) -> Result<PipelineChild, Error> {
         self.options.prepare_enforcement(&self.name())?;
-        Ok(PipelineChild::new(self.start(OURS)?, &self.options, self.pipefail))
+        Ok(PipelineChild::new(self.start(INHERITED)?, &self.options, self.pipefail))
     }
 
-    /// Starts all stages and sees them through to their ends.
+    /// Starts all stages and runs them to their end.
     fn finish(
         &mut self,
         defaults: StdioDefaults,
@@ -178,18 +175,18 @@ impl Pipeline<'_> {
     ) -> Result<PipelineOutput, Error> {
         let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
         let pipefail = self.pipefail;
-        run.finish_with(|children, whole| result_of(programs, children, whole, pipefail))
+        run.finish_with(|children, whole| pipeline_output(programs, children, whole, pipefail))
     }
 
     pub(crate) fn name(&self) -> OsString {
-        joined(&self.programs())
+        join_names(&self.programs())
     }
 }
 
-/// Waits for one after the other: they all have to end anyway.
+/// Waits for one stage after the other: all of them have to end anyway.
 pub(super) fn wait_for_all(children: &[ChildHandle], pipefail: bool) -> io::Result<ExitStatus> {
     let ended: io::Result<Vec<_>> = children.iter().map(|child| child.wait()).collect();
     let ended = ended?;
-    let decided_by = deciding(ended.iter().map(|ended| ended.status), pipefail);
+    let decided_by = deciding_stage(ended.iter().map(|ended| ended.status), pipefail);
     Ok(ended.get(decided_by).map_or_else(ExitStatus::default, |ended| ended.status))
 }

@@ -1,4 +1,4 @@
-//! Waiting for a pipeline, and stopping it.
+//! Waiting for a pipeline and stopping it.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::run::StopRequest;
 
 impl PipelineChild {
-    /// Waits until all stages have ended. The first one's piped stdin, if it has not been taken, is
-    /// closed first. The status is the one that [`Pipeline`](crate::Pipeline#status) tells of.
+    /// Waits until all stages have ended. First closes a piped stdin that was not taken. Returns the
+    /// [status of the pipeline](crate::Pipeline#status).
     ///
-    /// The pipeline's timeouts and its cancel token hold. Streams that are piped are not read: use
+    /// The pipeline's timeouts and cancel token apply. Piped streams are not read: use
     /// [`wait_with_output`](Self::wait_with_output) for stages that may fill them.
     ///
     /// # Errors
-    /// A status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost). Or the wait itself failed, and
-    /// the stages are as they were. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had
-    /// them killed, and this tells why.
+    /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed, which
+    /// does not affect the stages. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, the stages
+    /// were killed, and this returns the reader's error.
     pub fn wait(&self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.wait_async());
         self.run.close_stdin(self.stdin.as_ref())?;
@@ -30,10 +30,10 @@ impl PipelineChild {
         self.status_of_all()
     }
 
-    /// Returns how the pipeline ended, or `None` while a stage runs. Never blocks, and enforces no timeout.
+    /// Returns the exit status, or `None` while a stage runs. Never blocks, and enforces no timeout.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let cannot = |error| self.run.cannot("wait for", error);
         for child in self.run.processes().iter() {
@@ -44,11 +44,11 @@ impl PipelineChild {
         wait_for_all(self.run.processes(), self.pipefail).map(Some).map_err(cannot)
     }
 
-    /// Waits until all stages have ended, but not longer than that; then it is `None`, and those that
-    /// have not go on running. Otherwise as [`wait`](Self::wait).
+    /// Waits until all stages have ended, for at most `limit`. Returns `None` if any is still running then; those
+    /// keep running. Otherwise like [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     ///
     /// ```
     /// use pipewright::Command;
@@ -68,25 +68,25 @@ impl PipelineChild {
         }
     }
 
-    /// Stops every stage, as a timeout does: sends the pipeline's
-    /// [`stop_signal`](crate::Pipeline::stop_signal) to everyone whom a [`kill`](Self::kill) reaches, the
-    /// last stage first, kills whoever is left after its [`kill_grace`](crate::Pipeline::kill_grace), and
-    /// waits for the end. Stages that have all ended are no error, and nobody is signalled.
+    /// Stops every stage as a timeout does, and waits for the end. Sends the pipeline's
+    /// [`stop_signal`](crate::Pipeline::stop_signal) to every process that [`kill`](Self::kill) would kill, last
+    /// stage first, and after its [`kill_grace`](crate::Pipeline::kill_grace) kills those that remain. If all
+    /// stages have already ended, that is not an error, and nothing is signalled.
     ///
-    /// Streams that are piped are not read meanwhile, and the input is not closed.
+    /// Meanwhile, piped streams are not read and the input is not closed.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait) and [`kill`](Self::kill).
+    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
     #[doc(alias = "terminate")]
     pub fn stop(&self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.stop_async());
         self.stop_as(self.run.stop_request())
     }
 
-    /// The same with that signal and that grace, in place of the pipeline's. Zero kills at once.
+    /// Like [`stop`](Self::stop), with this signal and grace instead of the pipeline's. A zero grace kills at once.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop).
+    /// Those of [`stop`](Self::stop).
     pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.stop_with_async(signal, grace));
         self.stop_as(StopRequest { signal, grace })
@@ -97,7 +97,7 @@ impl PipelineChild {
         self.status_of_all()
     }
 
-    /// Returns the status of stages that have all ended. It waits for those that have not.
+    /// Returns the status of the pipeline. Waits for stages that have not ended.
     pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
         let status = wait_for_all(self.run.processes(), self.pipefail);
         let status = status.map_err(|error| self.run.cannot("wait for", error))?;

@@ -8,19 +8,19 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use super::command::io_error;
 use crate::Signal;
 
-/// A child that runs, or has run: [`std::process::Child`], with std's streams.
+/// A running child, or one that has ended: [`std::process::Child`], with std's streams.
 ///
 /// # Drop
-/// The child goes on running. Unlike in std it does not become a zombie.
+/// The child keeps running. Unlike in std, it does not become a zombie.
 pub struct Child {
-    /// Our end of its stdin, if that is piped.
+    /// The parent's end of the child's stdin, if piped.
     pub stdin: Option<ChildStdin>,
-    /// Our end of its stdout, if that is piped.
+    /// The parent's end of the child's stdout, if piped.
     pub stdout: Option<ChildStdout>,
-    /// Our end of its stderr, if that is piped.
+    /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
-    /// Without streams. Std's child survives a panic that is caught; so does this one, whose state is behind locks and
-    /// in the kernel.
+    /// The child, without its streams. `UnwindSafe` like std's `Child`: its state is behind locks and in the
+    /// kernel.
     inner: AssertUnwindSafe<crate::Child>,
 }
 
@@ -31,19 +31,19 @@ impl Child {
         self.inner.id()
     }
 
-    /// Kills the child, and only the child. One that has ended is no error.
+    /// Kills the child alone. A child that has already ended is not an error.
     ///
     /// # Errors
-    /// The child may not be signalled: it has become another user's.
+    /// The child changed its user, so this process may not signal it.
     pub fn kill(&mut self) -> io::Result<()> {
         self.inner.signal(Signal::KILL).map(drop).map_err(io_error)
     }
 
-    /// Closes the child's stdin if that is here, waits until the child has ended, and returns its exit
-    /// status; again and again if asked.
+    /// Closes the child's stdin if it was not taken, waits until the child has ended, and returns its exit status.
+    /// Later calls return the same status.
     ///
     /// # Errors
-    /// Other code has waited for the child, and its status is lost.
+    /// Other code waited for the child, and its status is lost.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         self.inner.wait().map(ExitStatus::from).map_err(io_error)
@@ -52,13 +52,12 @@ impl Child {
     /// Returns the exit status, or `None` while the child runs.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait().map(|status| status.map(ExitStatus::from)).map_err(io_error)
     }
 
-    /// Closes the child's stdin, reads the streams that are here to their ends, and waits for the
-    /// child.
+    /// Closes the child's stdin, reads the streams that were not taken to the end, and waits for the child.
     ///
     /// # Errors
     /// The child could not be read from or waited for.
@@ -68,7 +67,7 @@ impl Child {
 }
 
 impl From<crate::Child> for Child {
-    /// Keeps the rules of the command, and makes the streams std's.
+    /// Converts the streams to std's. The command's rules still apply.
     fn from(mut child: crate::Child) -> Child {
         Child {
             stdin: child.stdin.take().map(ChildStdin::from),

@@ -101,12 +101,12 @@ impl Command {
     /// Starts the child.
     ///
     /// # Errors
-    /// The child could not be started; there is then none.
+    /// The child could not be started; none is running.
     pub fn spawn(&mut self) -> io::Result<Child> {
         self.0.spawn().map(Child::from).map_err(io_error)
     }
 
-    /// Runs the command to its end and collects what it writes.
+    /// Runs the command to its end and collects its output.
     ///
     /// # Errors
     /// The child could not be started, read from or waited for.
@@ -122,7 +122,7 @@ impl Command {
         self.0.status().map(ExitStatus::from).map_err(io_error)
     }
 
-    /// Returns the program, as it was given.
+    /// Returns the program, as given.
     #[must_use]
     pub fn get_program(&self) -> &OsStr {
         self.0.get_program()
@@ -144,11 +144,11 @@ impl Command {
         self.0.get_current_dir()
     }
 
-    /// Borrows the command inside, which has everything that std lacks. What is set there holds
-    /// for the methods here as well.
+    /// Borrows the underlying command, which has the features that std lacks. Its settings apply to the methods
+    /// here too.
     ///
-    /// It has the rules of this module: the child inherits every handle that is not close-on-exec,
-    /// and streams are read to their ends.
+    /// It follows the rules of this module: the child inherits every handle that is not close-on-exec, and streams
+    /// are read to the end.
     ///
     /// ```
     /// use pipewright::process::Command;
@@ -165,22 +165,22 @@ impl Command {
 /// Returns the error in std's shape.
 pub(super) fn io_error(error: crate::Error) -> io::Error {
     match error.of_closure() {
-        // The program's own word, which its caller compares by number.
+        // The closure's own error number, which the caller compares.
         Some(number) => io::Error::from_raw_os_error(number),
         None => error.into(),
     }
 }
 
 impl fmt::Debug for Command {
-    /// Formats the command as std does. Secret arguments are `"***"`. With `{:#?}` the number of a handle is
-    /// that of a copy.
+    /// Formats the command as std does. Secret arguments are `"***"`. With `{:#?}`, the number of a handle is that
+    /// of a copy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.to_std(false, f.alternate()).fmt(f)
     }
 }
 
 impl From<crate::Command> for Command {
-    /// Keeps the rules of the command: it inherits the handles that are listed and no other, say.
+    /// Keeps the command's rules: for example, its child still inherits only the listed handles.
     fn from(command: crate::Command) -> Command {
         Command(command)
     }
@@ -193,18 +193,18 @@ impl From<Command> for crate::Command {
 }
 
 impl From<std::process::Command> for Command {
-    /// Takes over what std lets others see: program, arguments, changes of the environment and
-    /// working directory. Stdio, `env_clear` and what the extension traits set have to be set again.
+    /// Copies the settings that std's command exposes: program, arguments, environment changes and working
+    /// directory. Stdio, `env_clear` and the settings of the extension traits have to be set again.
     fn from(command: std::process::Command) -> Command {
-        let seen = crate::Command::from(command);
-        let mut ours = crate::Command::with_std_rules(seen.get_program());
-        ours.take_over(seen);
+        let visible = crate::Command::from(command);
+        let mut ours = crate::Command::with_std_rules(visible.get_program());
+        ours.copy_visible(visible);
         Command(ours)
     }
 }
 
 impl From<Command> for std::process::Command {
-    /// As the conversion from a [`pipewright::Command`](crate::Command).
+    /// Converts like a [`pipewright::Command`](crate::Command).
     fn from(command: Command) -> std::process::Command {
         command.0.into()
     }

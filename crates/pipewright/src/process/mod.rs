@@ -1,9 +1,9 @@
 //! [`std::process`] in std's exact shape.
 //!
 //! Change `use std::process` to `use pipewright::process`, and `std::os::unix::process` to
-//! `pipewright::process::unix`, and a program compiles as before: names, signatures, fields and traits
-//! are std's. The types that others exchange are std's own: [`ExitStatus`], [`Output`],
-//! [`ChildStdin`], [`ChildStdout`], [`ChildStderr`], [`ExitCode`].
+//! `pipewright::process::unix`, and a program compiles as before: names, signatures, fields and traits are std's.
+//! The types that other crates exchange are std's own: [`ExitStatus`], [`Output`], [`ChildStdin`], [`ChildStdout`],
+//! [`ChildStderr`], [`ExitCode`].
 //!
 //! ```
 //! use pipewright::process::{Command, Output, Stdio};
@@ -23,10 +23,10 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 //!
-//! # Everything else
-//! [`Command::extended`] borrows the [`pipewright::Command`](crate::Command) inside, with timeouts, trees and
-//! limits; `status`, `output` and `spawn` then honour what was set there. `From` converts
-//! commands and children both ways.
+//! # Features that std lacks
+//! [`Command::extended`] borrows the underlying [`pipewright::Command`](crate::Command), with timeouts, trees and
+//! limits. `status`, `output` and `spawn` then apply the settings made there. `From` converts commands and children
+//! both ways.
 //!
 //! ```
 //! use pipewright::process::Command;
@@ -39,8 +39,8 @@
 //! ```
 //!
 //! # Errors
-//! Every call returns [`std::io::Error`], with the [`kind`](std::io::Error::kind) that std's would have. Inside
-//! is a [`pipewright::Error`](crate::Error), which prints what was searched and what was missing:
+//! Every call returns [`std::io::Error`], with the [`kind`](std::io::Error::kind) that std's error would have. It
+//! contains a [`pipewright::Error`](crate::Error), which prints the directories searched and the missing file:
 //!
 //! ```
 //! use pipewright::process::Command;
@@ -50,35 +50,34 @@
 //! assert!(inside.unwrap().raw_os_error().is_some());
 //! ```
 //!
-//! An [`std::io::Error`] either contains an error or is a number of the system; none is both. So its
-//! [`raw_os_error`](std::io::Error::raw_os_error) is `None` here, and the number is that of
-//! the error inside. The error of a `pre_exec` closure is the exception: it is the number that
-//! the closure returned, and nothing else.
+//! An [`std::io::Error`] holds either an error or an OS error number, never both. So its
+//! [`raw_os_error`](std::io::Error::raw_os_error) is `None` here, and the number is in the error inside. The
+//! exception is a failed `pre_exec` closure: its error is the number that the closure returned, and nothing else.
 //!
 //! # Differences from std
-//! * An error contains a [`pipewright::Error`](crate::Error), and so has other words and no
-//!   `raw_os_error` of its own.
-//! * A [`Child`] that is dropped without a wait does not become a zombie: a background thread
-//!   reaps it. Other code must not wait for its number.
-//! * A program file that another process still writes to (`ETXTBSY`) is tried again for 127 ms.
-//! * A script without `#!` is never given to `/bin/sh`. Std does so where it forks (a user, a group or a closure is set, or
-//!   `PATH` is changed), and else does not.
-//! * [`Command::status`] drains and discards streams that are piped, where std's child waits for ever once
-//!   the pipe is full.
+//! * An error contains a [`pipewright::Error`](crate::Error), so its text differs and it has no `raw_os_error` of
+//!   its own.
+//! * A [`Child`] dropped without a wait does not become a zombie: a background thread reaps it. Other code must not
+//!   wait for its pid.
+//! * If another process still writes to the program file (`ETXTBSY`), the start is retried for 127 ms.
+//! * A script without `#!` is never run by `/bin/sh`. Std does that only where it forks (a user, a group or a
+//!   closure is set, or `PATH` is changed).
+//! * [`Command::status`] drains and discards piped streams; with std, the child blocks for ever once the pipe is
+//!   full.
 //! * `exec` with a piped stream is an error; std drops the other end of the pipe.
-//! * [`Child`] takes one more handle, a pidfd, while it is not dropped (Linux).
+//! * A [`Child`] holds one more handle, a pidfd, until it is dropped (Linux).
 //! * `before_exec` is `unsafe` in every edition.
-//! * Windows: a program is also found by the extensions in `PATHEXT`, a cleared environment keeps `SystemRoot`, and
+//! * Windows: a program is also found by the extensions in `PATHEXT`. A cleared environment keeps `SystemRoot`.
 //!   [`Child`] does not convert to an `OwnedHandle` (it has `AsHandle` and `AsRawHandle`).
-//! * The unstable methods of std are missing; most are methods of [`Command::extended`].
+//! * The unstable methods of std are missing; [`Command::extended`] has most of them.
 //!
-//! What another crate takes by `&mut std::process::Command`, or by a trait of its own for that type, has to be ported as
-//! well.
+//! Crates that take a `&mut std::process::Command`, or implement a trait of their own for it, have to be ported
+//! too.
 //!
 //! # Platform
-//! Linux: a command with a user or groups is not forked, as it is by std; one with a `pre_exec` closure is.
-//! macOS: as std, a command with any of these is forked. Windows: `unix` is not there, and
-//! `windows` has the traits of `std::os::windows::process`.
+//! Linux: a user or groups need no fork, unlike in std; a `pre_exec` closure does. macOS: any of these needs a
+//! fork, as in std. Windows: the module `unix` is missing, and `windows` has the traits of
+//! `std::os::windows::process`.
 
 mod child;
 mod command;

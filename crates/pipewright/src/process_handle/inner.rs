@@ -1,4 +1,4 @@
-//! What a process handle holds: a child of ours, or a process that was opened by its number.
+//! The process behind a handle: a child, or a process opened by pid.
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::cancel::CancelToken;
 use crate::outcome::Outcome;
 use crate::run::Process;
 
-/// A process that has just ended is reaped by its parent within this, if by anybody: until then
-/// the system does not tell its status.
-pub(super) const REAP_TAKES: Duration = Duration::from_millis(50);
+/// A parent that reaps its children should reap an ended process within this time. Until then the system does not
+/// report the status.
+pub(super) const REAP_WAIT: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Inner {
@@ -33,7 +33,7 @@ impl Inner {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns the end, if the process has ended.
     pub(super) fn end(&self) -> io::Result<Option<ProcessEnd>> {
         Ok(match self {
             Inner::Started(process) => process.try_wait()?.map(|ended| end_of(Some(ended.status))),
@@ -45,14 +45,14 @@ impl Inner {
         })
     }
 
-    /// Waits for the end. `None`: the deadline or a cancel came first.
+    /// Waits for the end. Returns `None` if the deadline or a cancel came first.
     pub(super) fn wait(
         &self,
         deadline: Option<Instant>,
         token: Option<&CancelToken>,
     ) -> io::Result<Option<ProcessEnd>> {
         if let (Inner::Started(process), None, None) = (self, deadline, token) {
-            // Without pidfds the wait below would take a thread.
+            // Without pidfds, the wait below would need a thread.
             return Ok(Some(end_of(Some(process.wait()?.status))));
         }
         let mut end = self.end()?;
@@ -63,20 +63,20 @@ impl Inner {
             let mut slots = self.slots(token)?;
             let done = wait::any(&mut slots, deadline)?;
             end = self.end()?;
-            if end.is_none() && self.is_given_up(&slots, done, token) {
+            if end.is_none() && self.timed_out_or_cancelled(&slots, done, token) {
                 return Ok(None);
             }
         }
         match (self, end) {
             (Inner::Opened(opened), Some(ProcessEnd { status: None, .. })) => {
-                opened.wait_for_reap(REAP_TAKES);
+                opened.wait_for_reap(REAP_WAIT);
                 self.end()
             }
             (_, end) => Ok(end),
         }
     }
 
-    /// Sends a signal. `false`: it has ended.
+    /// Sends a signal. Returns `false` if the process has ended.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         match self {
             Inner::Started(process) => process.signal(signal),
@@ -84,7 +84,7 @@ impl Inner {
         }
     }
 
-    /// What to wait for: its end, and the token.
+    /// Returns the slots to wait for: the end of the process, and the token.
     pub(super) fn slots<'a>(&'a self, token: Option<&'a CancelToken>) -> io::Result<[Slot<'a>; 2]> {
         let end = match self {
             Inner::Started(process) => Slot::Event(&***process),
@@ -93,8 +93,9 @@ impl Inner {
         Ok([end, token.map(CancelToken::wake).transpose()?.map_or(Slot::Off, |it| Slot::Event(it))])
     }
 
-    /// Whether a wait for these slots brought the deadline or a cancel. What the token has for the process is passed on.
-    pub(super) fn is_given_up(
+    /// Returns true if a wait for these slots ended by the deadline or a cancel. Forwards the token's pending
+    /// signals to the process.
+    pub(super) fn timed_out_or_cancelled(
         &self,
         slots: &[Slot<'_>; 2],
         done: usize,
@@ -103,7 +104,7 @@ impl Inner {
         let woken = matches!(slots[1], Slot::EventDone);
         let Some(token) = token.filter(|_| woken) else { return done == 0 };
         for signal in token.take_signals() {
-            // Ignored: it has ended meanwhile, or is another user's.
+            // Ignored: the process has ended meanwhile, or belongs to another user.
             let _ = self.signal(signal);
         }
         token.is_cancelled()

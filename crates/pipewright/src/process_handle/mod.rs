@@ -1,4 +1,4 @@
-//! A light handle on one process: a child, or one that was opened by its number.
+//! A light handle to one process: a child, or one opened by pid.
 
 mod inner;
 #[cfg(feature = "tokio")]
@@ -14,24 +14,24 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::outcome::Outcome;
 use crate::run::Process;
 use inner::Inner;
 
-/// A handle on one process, without streams: a child ([`start`](Self::start)), or any process of
-/// the machine ([`open`](Self::open)).
+/// A handle to one process, without streams: a child ([`start`](Self::start)), or any process of the machine
+/// ([`open`](Self::open)).
 ///
-/// It means that one process for as long as it lives: a later process with the same number is
-/// never waited for and never signalled. Every method takes `&self`, so one thread can wait while
-/// another kills. Signals and kills reach the process itself and nobody below it; a
-/// [`Command`](crate::Command) with a timeout, or a [`Child`](crate::Child), reaches its descendants too.
+/// The handle refers to the same process for its whole lifetime: a later process with the same pid is never waited
+/// for or signalled. All methods take `&self`, so one thread can wait while another kills. Signals and kills reach
+/// only the process itself. To reach its descendants too, use a [`Command`](crate::Command) with a timeout, or a
+/// [`Child`](crate::Child).
 ///
 /// # Platform
 /// Linux: a pidfd.
 ///
 /// # Drop
-/// The process goes on running. One that was started by this handle (or came as a [`Child`](crate::Child)) is
+/// The process keeps running. If it was started by this handle (or came from a [`Child`](crate::Child)), it is
 /// reaped in the background when it ends, unless [`kill_on_drop`](crate::Command::kill_on_drop) was set.
 ///
 /// ```
@@ -41,7 +41,7 @@ use inner::Inner;
 /// let process = ProcessHandle::start(Command::new("sleep").arg("60"))?;
 /// assert_eq!(process.try_wait_for(Duration::from_millis(10))?, None);
 ///
-/// // A second handle, by the number, as another program would get one.
+/// // A second handle, opened by pid, as another program would.
 /// let same = ProcessHandle::open(process.pid())?;
 /// assert!(same.kill()?);
 /// let end = process.wait()?;
@@ -52,31 +52,30 @@ use inner::Inner;
 #[derive(Debug)]
 pub struct ProcessHandle {
     inner: Inner,
-    /// For errors.
+    /// The name in errors: the program, or the pid.
     name: OsString,
 }
 
-/// How a process ended, as far as can be told.
+/// The end of a process, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessEnd {
-    /// Its status. `None`: it was no child of this process, and the system does not tell.
+    /// The exit status. `None` if the process was not a child of this process and the system does not report it.
     pub status: Option<ExitStatus>,
-    /// Why it ended: [`TimedOut`](Outcome::TimedOut) or [`Cancelled`](Outcome::Cancelled) where
-    /// the call that tells of it has killed it; `None` where only the status could tell, and is not
-    /// known.
+    /// The reason for the end: [`TimedOut`](Outcome::TimedOut) or [`Cancelled`](Outcome::Cancelled) if the call
+    /// that returned this killed the process. `None` if the reason depends on a status that is not known.
     pub outcome: Option<Outcome>,
 }
 
 impl ProcessEnd {
-    /// Whether the call that tells of it has killed it.
+    /// Returns true if the call that returned this killed the process.
     #[must_use]
     pub fn was_killed(&self) -> bool {
         matches!(self.outcome, Some(Outcome::TimedOut | Outcome::Cancelled))
     }
 
-    /// The same, where the kill that was sent may have caused it. It may have ended by itself while
-    /// that was on its way.
+    /// Sets the outcome if the kill may have ended the process. It may also have ended by itself before the kill
+    /// arrived.
     fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
         if sent && self.status.is_none_or(|it| it.was_killed()) {
             self.outcome = Some(why);
@@ -86,30 +85,26 @@ impl ProcessEnd {
 }
 
 impl ProcessHandle {
-    /// Opens the process that has that number now, whoever started it. One that has ended, and
-    /// whose parent has not taken notice of it, counts.
+    /// Opens the process that has this pid now, whichever process started it. A zombie counts too.
     ///
-    /// Numbers are reused: whether it is the process that the number once stood for is for the
-    /// caller to know. It is certain for a child that nobody has waited for. Any process can be
-    /// opened and waited for; to signal it is a question of rights.
+    /// Pids are reused: the caller has to know that the pid still belongs to the intended process. For a child that
+    /// has not been waited for, this is certain. Any process can be opened and waited for; signalling it needs
+    /// permission.
     ///
-    /// A child of this process that is waited for through such a handle is reaped by that, as by
-    /// any other wait.
+    /// If the process is a child of this process, waiting through the handle reaps it, like any other wait.
     ///
     /// # Platform
-    /// Linux: `pidfd_open`. Where it is refused this is an error: there is no other way that
-    /// could not end up signalling a stranger.
+    /// Linux: `pidfd_open`. If that is refused, this is an error: any other way could signal the wrong process.
     ///
     /// # Errors
-    /// [`NoSuchProcess`](ErrorKind::NoSuchProcess): none has that number; that of a thread is
-    /// none. [`InvalidInput`](ErrorKind::InvalidInput): none can have it (0, more than
-    /// `i32::MAX`). [`Unsupported`](ErrorKind::Unsupported): the machine has no handles on
-    /// processes.
+    /// [`NoSuchProcess`](ErrorKind::NoSuchProcess): no process has this pid; the id of a thread does not count.
+    /// [`InvalidInput`](ErrorKind::InvalidInput): no process can have this pid (0, or more than `i32::MAX`).
+    /// [`Unsupported`](ErrorKind::Unsupported): the machine has no process handles.
     ///
     /// ```
     /// use pipewright::{ErrorKind, ProcessHandle};
-    /// let us = ProcessHandle::open(std::process::id())?;
-    /// assert_eq!(us.try_wait()?, None);
+    /// let this = ProcessHandle::open(std::process::id())?;
+    /// assert_eq!(this.try_wait()?, None);
     /// assert_eq!(ProcessHandle::open(0).unwrap_err().kind(), &ErrorKind::InvalidInput);
     /// # Ok::<(), pipewright::Error>(())
     /// ```
@@ -125,22 +120,20 @@ impl ProcessHandle {
         ProcessHandle { inner: Inner::Started(process), name: program.to_owned() }
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.inner.pid()
     }
 
-    /// Waits until the process has ended, and tells how; again and again if asked.
+    /// Waits until the process has ended and returns its end. Later calls return the same.
     ///
     /// # Platform
-    /// Linux: `waitid(P_PIDFD)` for a child. For others the pidfd is polled, and
-    /// `PIDFD_GET_INFO` tells the status (6.15 and later) once the parent has reaped the
-    /// process, for which this waits 50 ms.
+    /// Linux: `waitid(P_PIDFD)` for a child. For another process the pidfd is polled, and `PIDFD_GET_INFO` (6.15
+    /// and later) returns the status once the parent has reaped the process; this waits 50 ms for that.
     ///
     /// # Errors
-    /// Its status is lost, where it was started by this program: see
-    /// [`StatusLost`](ErrorKind::StatusLost).
+    /// The process was started by this program, and its status is lost: see [`StatusLost`](ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ProcessEnd, Error> {
         run_async_for_test!(self.wait_async());
         match self.wait_until(None)? {
@@ -150,19 +143,19 @@ impl ProcessHandle {
         }
     }
 
-    /// How the process ended, or `None` while it runs. Never blocks.
+    /// Returns the end of the process, or `None` while it runs. Never blocks.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ProcessEnd>, Error> {
         self.inner.end().map_err(|error| self.cannot(WAIT, error))
     }
 
-    /// Waits until the process has ended, but not longer than that; then it is `None`, and the
-    /// process goes on running.
+    /// Waits until the process has ended, for at most `limit`. Returns `None` if it is still running then; it keeps
+    /// running.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
         run_async_for_test!(self.try_wait_for_async(limit));
@@ -172,14 +165,13 @@ impl ProcessHandle {
         }
     }
 
-    /// Waits until the process has ended. If it has not after that time it is killed, and waited
-    /// for however long that takes. Zero kills at once.
+    /// Waits until the process has ended. If it is still running after `limit`, kills it and waits for its end
+    /// without a limit. Zero kills at once.
     ///
-    /// [`ProcessEnd::was_killed`] tells which: a process that ends by itself at the last moment was
-    /// not killed.
+    /// [`ProcessEnd::was_killed`] reports which: a process that ended by itself at the last moment was not killed.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait) and [`kill`](Self::kill); the process may then go on running.
+    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill). The process may still be running.
     ///
     /// ```
     /// use pipewright::{Command, Outcome, ProcessHandle};
@@ -197,12 +189,11 @@ impl ProcessHandle {
         }
     }
 
-    /// Waits until the process has ended. When the token is cancelled before that, the process is
-    /// killed, and waited for however long that takes. A signal that the token
-    /// [passes on](CancelToken::pass_on) is sent to it.
+    /// Waits until the process has ended. If the token is cancelled first, kills the process and waits for its end
+    /// without a limit. Signals that the token [passes on](CancelToken::pass_on) are sent to the process.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait) and [`kill`](Self::kill); the process may then go on running.
+    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill). The process may still be running.
     pub fn wait_or_kill_on_cancel(&self, token: &CancelToken) -> Result<ProcessEnd, Error> {
         run_async_for_test!(self.wait_or_kill_on_cancel_async(token));
         let ended = self.inner.wait(None, Some(token));
@@ -212,12 +203,12 @@ impl ProcessHandle {
         }
     }
 
-    /// Sends the process a signal. `false`: it has ended already, and nobody was signalled.
+    /// Sends a signal to the process. Returns `false` if it has already ended; then nothing is signalled.
     ///
     /// # Errors
-    /// [`PermissionDenied`](ErrorKind::PermissionDenied): it belongs to somebody else.
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied): the process belongs to another user.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
-        // One that has ended and is not reaped would take the signal, and nothing would come of it.
+        // A zombie accepts signals without any effect, so check first.
         match self.try_wait() {
             Ok(None) => {}
             Ok(Some(_)) => return Ok(false),
@@ -227,11 +218,11 @@ impl ProcessHandle {
         self.inner.signal(signal).map_err(|error| self.cannot(SIGNAL, error))
     }
 
-    /// Kills the process. `false`: it has ended already, and nobody was killed. It still has to be
-    /// waited for, or dropped.
+    /// Kills the process. Returns `false` if it has already ended; then nothing is killed. The process still has to
+    /// be waited for, or its handle dropped.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// Those of [`signal`](Self::signal).
     pub fn kill(&self) -> Result<bool, Error> {
         self.signal(Signal::KILL)
     }
@@ -248,11 +239,11 @@ impl ProcessHandle {
     fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
         let [to_child, to_opened] = doing;
         let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
-        Error::talk(&self.name, doing, error)
+        Error::cannot(&self.name, doing, error)
     }
 }
 
-/// What is done to a child, which has a name, and to a process that has a number.
+/// The name of an action in errors: for a child, which has a name, and for a process known by pid.
 const WAIT: [&str; 2] = ["wait for", "wait for process"];
 const SIGNAL: [&str; 2] = ["signal", "signal process"];
 
@@ -261,7 +252,7 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
         io::ErrorKind::Unsupported => ErrorKind::Unsupported,
-        _ => return Error::talk(number, DOING, error),
+        _ => return Error::cannot(number, DOING, error),
     };
-    Error::new(number, Doing::Talk(DOING), kind, Some(error))
+    Error::new(number, Operation::Child(DOING), kind, Some(error))
 }

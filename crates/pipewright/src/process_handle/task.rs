@@ -1,4 +1,4 @@
-//! Waiting for a process, by a task.
+//! Waiting for a process, for tasks.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wait::{self, Watch};
 
-use super::inner::REAP_TAKES;
+use super::inner::REAP_WAIT;
 use super::{ProcessEnd, ProcessHandle, WAIT};
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::outcome::Outcome;
 
-/// For tasks of a tokio runtime: feature `tokio`.
+/// Async waits for tokio tasks, with the feature `tokio`.
 impl ProcessHandle {
-    /// As [`wait`](Self::wait), and blocks no thread.
+    /// Like [`wait`](Self::wait), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the process as it is, and the handle as good as before.
+    /// Dropping the future affects neither the process nor the handle.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
+    /// Those of [`wait`](Self::wait); `Unsupported` outside a tokio runtime.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -38,27 +38,25 @@ impl ProcessHandle {
         }
     }
 
-    /// As [`try_wait_for`](Self::try_wait_for), and blocks no thread.
+    /// Like [`try_wait_for`](Self::try_wait_for), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the process as it is, and the handle as good as before.
+    /// Dropping the future affects neither the process nor the handle.
     ///
     /// # Errors
-    /// As [`try_wait_for`](Self::try_wait_for); outside of a tokio runtime, `Unsupported`.
+    /// Those of [`try_wait_for`](Self::try_wait_for); `Unsupported` outside a tokio runtime.
     #[doc(alias = "wait_timeout")]
     pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
         self.watch(Instant::now().checked_add(limit), None).await
     }
 
-    /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout), and blocks no thread.
+    /// Like [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the process as it is, and the handle as good as before. If a kill
-    /// has been sent, it has been sent.
+    /// Dropping the future affects neither the process nor the handle. A kill that was already sent takes effect.
     ///
     /// # Errors
-    /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout); outside of a tokio runtime,
-    /// `Unsupported`.
+    /// Those of [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout); `Unsupported` outside a tokio runtime.
     pub async fn wait_or_kill_on_timeout_async(
         &self,
         limit: Duration,
@@ -69,15 +67,13 @@ impl ProcessHandle {
         }
     }
 
-    /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel), and blocks no thread.
+    /// Like [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel), without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the process as it is, and the handle as good as before. If a kill
-    /// has been sent, it has been sent.
+    /// Dropping the future affects neither the process nor the handle. A kill that was already sent takes effect.
     ///
     /// # Errors
-    /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel); outside of a tokio runtime,
-    /// `Unsupported`.
+    /// Those of [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel); `Unsupported` outside a tokio runtime.
     pub async fn wait_or_kill_on_cancel_async(
         &self,
         token: &CancelToken,
@@ -93,11 +89,10 @@ impl ProcessHandle {
         Ok(self.wait_async().await?.after_kill(sent, why))
     }
 
-    /// The same end, with the status of a process that is not our child where its parent's reap
-    /// makes that known.
+    /// Adds the status of a process that is not a child, which the system may report once its parent has reaped it.
     async fn after_reap(&self, mut end: ProcessEnd) -> Result<ProcessEnd, Error> {
         const PAUSE: Duration = Duration::from_millis(1);
-        let until = Instant::now() + REAP_TAKES;
+        let until = Instant::now() + REAP_WAIT;
         while end.status.is_none() && Instant::now() < until {
             tokio::time::sleep(PAUSE).await;
             end = self.inner.end().map_err(|error| self.cannot(WAIT, error))?.unwrap_or(end);
@@ -105,14 +100,14 @@ impl ProcessHandle {
         Ok(end)
     }
 
-    /// `None`: the time is up, or the token is cancelled.
+    /// Waits for the end. Returns `None` if the deadline or a cancel came first.
     async fn watch(
         &self,
         deadline: Option<Instant>,
         token: Option<&CancelToken>,
     ) -> Result<Option<ProcessEnd>, Error> {
         let cannot = |error| self.cannot(WAIT, error);
-        // Also where it has ended: of some processes the status has to be waited for, by a timer.
+        // Checked even if the process has ended: a status may have to be waited for, with a timer.
         wait::check_runtime().map_err(cannot)?;
         let mut watch = Watch::default();
         loop {
@@ -122,7 +117,7 @@ impl ProcessHandle {
             let mut slots = self.inner.slots(token).map_err(cannot)?;
             let done = poll_fn(|cx| watch.poll_wait(cx, &mut slots, deadline)).await;
             let done = done.map_err(cannot)?;
-            if self.inner.is_given_up(&slots, done, token) {
+            if self.inner.timed_out_or_cancelled(&slots, done, token) {
                 return self.inner.end().map_err(cannot);
             }
         }

@@ -1,4 +1,4 @@
-//! A run that is ready to be seen through to its end: the value that a start returns.
+//! A run whose children have been started: the value that a start returns.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -18,22 +18,22 @@ use crate::output::Output;
 /// A run whose children have been started.
 ///
 /// # Drop
-/// Closes the streams. The children that have not ended go to the reaper, or are killed if they are killed on drop.
+/// Closes the streams. Children that still run go to the reaper, or are killed if `kill_on_drop` is set.
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     pub(crate) processes: Processes,
     pub(crate) state: RunState,
     pub(crate) program: OsString,
     pub(crate) options: Options,
-    /// The rule of a pipeline by which the status of the whole is chosen.
+    /// The pipeline's rule for the status of the whole.
     pub(crate) decide: Option<Decide>,
 }
 
-/// Makes the result of the whole out of the ends of several children.
+/// Returns the result of a whole pipeline from the ends of its children.
 pub(crate) type Decide = fn(&[ChildHandle], Output) -> io::Result<Output>;
 
 impl ActiveRun {
-    /// Takes a child that has just been started.
+    /// Creates the run of a child that has just been started.
     pub(crate) fn of_child(
         started: Started,
         program: &OsStr,
@@ -51,8 +51,8 @@ impl ActiveRun {
         ActiveRun::new(Processes::of(process), info, ends, options, collect)
     }
 
-    /// Takes children that have been started. Their stdin is closed if the caller has not taken it: the first child is
-    /// to find the end of its input.
+    /// Creates the run of started children. Closes a stdin that the caller has not taken, so that the first child finds
+    /// the end of its input.
     pub(crate) fn new(
         processes: Processes,
         info: RunInfo,
@@ -68,18 +68,18 @@ impl ActiveRun {
         ActiveRun { processes, state, program, options: options.clone(), decide: None }
     }
 
-    /// Sets the rule by which the status of several children is chosen.
+    /// Sets the rule for the status of several children.
     pub(crate) fn decided_by(self, decide: Decide) -> ActiveRun {
         ActiveRun { decide: Some(decide), ..self }
     }
 
-    /// Sees all children through to their ends on the calling thread. After an error none is left.
+    /// Runs all children to their ends on the calling thread. After an error no child is left.
     pub(crate) fn finish(self) -> Result<Output, Error> {
         let decide = self.decide;
         self.finish_with(|children, output| decided(decide, children, output))
     }
 
-    /// As [`finish`](Self::finish), and makes the result of the output and of the children, which have ended.
+    /// Runs as [`finish`](Self::finish) does, and converts the output and the ended children to the result.
     pub(crate) fn finish_with<T>(
         mut self,
         conclude: impl FnOnce(&[ChildHandle], Output) -> io::Result<T>,
@@ -111,7 +111,7 @@ pub(crate) fn decided(
     }
 }
 
-/// Makes the result of the output and of the children.
+/// Converts the output and the ended children to the result.
 fn concluded<T>(
     program: &OsStr,
     children: &[ChildHandle],
@@ -124,5 +124,5 @@ fn concluded<T>(
 }
 
 pub(super) fn error_of(program: &OsStr, (doing, source): Failed) -> Error {
-    Error::talk(program, doing, source)
+    Error::cannot(program, doing, source)
 }

@@ -1,6 +1,6 @@
-//! Enforces the rules of runs while their callers are away, on one thread for all of them.
+//! Enforces the rules of runs while their callers do not wait, on one thread for all runs.
 //!
-//! The thread starts with the first such run and ends when there have been none for a while.
+//! The thread starts with the first such run and ends after a second without any.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,20 @@ use super::state::NextLook;
 use super::suspended::SuspendedRun;
 use crate::rules::{Rules, earlier};
 
-/// The time that the thread stays when it has nothing to do.
+/// The time that the idle thread waits before it ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The pause of the thread when it cannot wait.
+/// The pause of the thread after a wait that failed.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-/// A fork has one of its own: it has neither the thread nor the children.
+/// The runs of this process. A fork gets an empty list: it has neither the thread nor the children.
 static RUNS: PerProcess<Mutex<Runs>> = PerProcess::new(Mutex::default);
 
 #[derive(Debug, Default)]
 struct Runs {
     runs: Vec<(u64, EnforcedRun)>,
     next: u64,
-    /// Wakes the thread, while there is one.
+    /// Wakes the thread; `None` if there is no thread.
     thread: Option<Arc<Wake>>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct EnforcedRun {
     pub(crate) rules: Rules,
 }
 
-/// Enforces the rules of runs in the background. By pointers: see [`on_demand`](crate::run::on_demand).
+/// The functions that enforce rules in the background. Called through pointers: see [`on_demand`](crate::run::on_demand).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Enforcer {
     /// Starts the thread if it does not run.
@@ -52,10 +52,10 @@ pub(crate) struct Enforcer {
 
 pub(super) const ENFORCER: Enforcer = Enforcer { prepare, enforce };
 
-/// Keeps a run enforced in the background.
+/// A guard: the rules of a run are enforced in the background while it exists.
 ///
 /// # Drop
-/// Ends that. Nothing of the run is used any more.
+/// Ends the enforcement. Nothing of the run is used afterwards.
 #[derive(Debug)]
 pub(crate) struct Enforcement {
     number: u64,
@@ -72,13 +72,13 @@ fn enforce(run: EnforcedRun) -> Enforcement {
     let number = runs.next;
     runs.next += 1;
     runs.runs.push((number, run));
-    // Ignored: it was there a moment ago. If it has just ended and cannot be started again, the caller keeps the time
-    // when he comes back.
+    // Ignored: the thread was there a moment ago. If it cannot be started again, the caller's next wait enforces the
+    // rules.
     let _ = runs.wake_or_start();
     Enforcement { number, home: Generation::current() }
 }
 
-/// Makes the thread look at all runs.
+/// Wakes the thread, so that it checks all runs.
 fn wake() {
     let mut runs = runs();
     // Ignored as above.
@@ -88,24 +88,24 @@ fn wake() {
 impl Drop for Enforcement {
     fn drop(&mut self) {
         if !self.home.is_here() {
-            // A fork: what the other process keeps is no concern of this one.
+            // A fork: the list belongs to the other process.
             return;
         }
         let mut runs = runs();
         let at = runs.runs.iter().position(|(number, _)| *number == self.number);
         let run = at.map(|at| runs.runs.swap_remove(at));
         if let Some(wake) = &runs.thread {
-            // It may wait for a token that is to be let go.
+            // The thread may be waiting for this run's token, which it must let go.
             wake.raise();
         }
         drop(runs);
-        // Only now: the last handle on a child may go with it.
+        // Outside the lock: this may drop the last handle of a child.
         drop(run);
     }
 }
 
 fn runs() -> MutexGuard<'static, Runs> {
-    // A vector is whole between calls.
+    // The vector is consistent between calls.
     RUNS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -117,13 +117,14 @@ impl Runs {
         }
         let wake = Arc::new(Wake::new()?);
         let for_thread = Arc::clone(&wake);
-        service_thread::start(c"pipewright-time", move || tend(&for_thread))?;
+        service_thread::start(c"pipewright-time", move || serve(&for_thread))?;
         self.thread = Some(wake);
         Ok(())
     }
 }
 
-fn tend(wake: &Wake) {
+/// Runs the thread until it has been idle for [`IDLE`].
+fn serve(wake: &Wake) {
     let mut was_idle = false;
     loop {
         let (mut until, mut tokens) = (None, Vec::new());
@@ -131,7 +132,7 @@ fn tend(wake: &Wake) {
             let mut runs = runs();
             wake.lower();
             if was_idle && runs.runs.is_empty() {
-                // Under the lock: whoever comes next starts a new thread.
+                // Under the lock, so that the next caller starts a new thread.
                 runs.thread = None;
                 return;
             }
@@ -147,11 +148,11 @@ fn tend(wake: &Wake) {
         }
         let mut slots = Vec::with_capacity(tokens.len() + 1);
         slots.push(Slot::Event(wake));
-        // Ignored: a token for which there is no flag is looked at when something else wakes us.
+        // Ignored: a token without a flag is checked when something else wakes this thread.
         slots.extend(tokens.iter().filter_map(|token| token.wake().ok()).map(|it| Slot::Event(it)));
         let waited = wait::any(&mut slots, until);
         if waited.is_err() {
-            // No memory for the wait: there is nothing better than to try again.
+            // No memory for the wait: try again after a pause.
             thread::park_timeout(AFTER_ERROR);
         }
         was_idle = idle && matches!(waited, Ok(0));

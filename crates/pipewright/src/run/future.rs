@@ -13,19 +13,19 @@ use super::steps::Steps;
 use crate::error::Error;
 use crate::output::Output;
 
-/// Sees a run through to its end.
+/// A future that runs children to their ends.
 ///
 /// # Drop
-/// Kills the children that have not ended: nobody is left to ask for the result.
+/// Kills the children that still run: nobody is left to ask for the result.
 #[derive(Debug)]
 pub(crate) struct RunFuture {
-    /// Before the run: it holds copies of its handles.
+    /// Dropped before the run, because it holds copies of its handles.
     watch: Watch,
     steps: Steps,
 }
 
 impl ActiveRun {
-    /// Returns the same run as a future that kills the children if it is dropped.
+    /// Converts the run to a future that kills the children if it is dropped.
     pub(crate) fn into_future(self) -> RunFuture {
         RunFuture::new(self.into_steps())
     }
@@ -36,7 +36,7 @@ impl RunFuture {
         RunFuture { watch: Watch::default(), steps }
     }
 
-    /// The children.
+    /// Returns the children.
     pub(crate) fn children(&self) -> &[ChildHandle] {
         self.steps.children()
     }
@@ -46,7 +46,7 @@ impl RunFuture {
         self.steps.stop();
     }
 
-    /// Sends the children a signal.
+    /// Sends a signal to the children.
     pub(crate) fn signal(&self, signal: Signal) {
         self.steps.signal(signal);
     }

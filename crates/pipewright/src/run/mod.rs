@@ -1,30 +1,30 @@
-//! A run: sees started children through to their ends, feeds them, reads from them, and stops them.
+//! A run: waits for started children until they end, feeds them, reads from them, and stops them.
 //!
-//! A start makes an [`ActiveRun`] or, if the caller keeps the child, a [`SpawnedRun`]. Either owns the children, the
-//! options and a [`RunState`]. The state is the same for every way to wait: [`RunState::before`] says what to wait
-//! for, and [`RunState::after`] does what the wait brought. Between the two a thread blocks or a task is suspended.
+//! A start creates an [`ActiveRun`] or, if the caller keeps the child, a [`SpawnedRun`]. Either owns the children, the
+//! options and a [`RunState`]. The state is the same for every way to wait: [`RunState::before`] returns the events to
+//! wait for, and [`RunState::after`] handles the results. Between the two a thread blocks or a task is suspended.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `started.rs` | a child that has just been started, and the parent's ends of its streams |
-//! | `active.rs` | a run that is seen through to its end |
+//! | `active.rs` | a run that goes on to its end |
 //! | `spawned.rs` | the run of a child that the caller holds |
-//! | `steps.rs` | a run that hands out what comes |
+//! | `steps.rs` | a run that hands out chunks as they arrive |
 //! | `future.rs` | a run as a future |
 //! | `suspended.rs` | a run between two waits for a child that the caller holds |
 //! | `state.rs` | the state of a run, and one step of it |
-//! | `stop_policy.rs` | when to stop, to kill and to give up reading: times and phases, no system call |
+//! | `stop_policy.rs` | the times and phases of stopping, killing and giving up the streams; no system call |
 //! | `stop_targets.rs` | the processes that a stop reaches |
 //! | `sink.rs` | the part of a stream that is kept |
-//! | `stream.rs` | one stream: read, passed on, given up |
-//! | `tee.rs` | a copy of a stream for this process's own |
+//! | `stream.rs` | one stream: read, copied to a tee, given up |
+//! | `tee.rs` | a copy of a stream to one of this process's own, or to a handle |
 //! | `read_coalescer.rs` | a delay of the next read |
-//! | `foreground.rs` | a child that has the terminal |
+//! | `foreground.rs` | a child in the foreground of the terminal |
 //! | `process.rs` | the owner of a child, which leaves no zombie |
-//! | `background.rs` | the rules of runs whose callers are away |
+//! | `background.rs` | rules that are enforced while no caller waits |
 //! | `options.rs` | the options that commands and pipelines have in common |
 //! | `option_setters.rs` | their setters, stated once |
-//! | `on_demand.rs` | code that only those programs contain that ask for it |
+//! | `on_demand.rs` | code that only the programs that ask for it contain |
 
 mod active;
 mod background;

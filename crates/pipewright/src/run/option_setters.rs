@@ -1,60 +1,59 @@
-//! The setters of [`Options`](super::Options), with their documentation: stated once, for commands and pipelines.
+//! The setters of [`Options`](super::Options) with their documentation, written once for commands and pipelines.
 
-/// Writes the setters of a type that has a field `options`.
+/// Implements the setters for a type that has a field `options`.
 macro_rules! option_setters {
     ($owner:ty) => {
-        /// When a run is stopped: at the first of these, the child (of a pipeline every stage, the last one first) and
-        /// the descendants that can be found are sent the stop signal, and what is left of them after the grace is
-        /// killed. What was written until then is in the result.
+        /// Limits that stop a run. The first limit that is reached counts: the child (in a pipeline every stage, the last
+        /// one first) and the descendants that can be found get the stop signal, and those that are left after the grace
+        /// are killed. The output so far is in the result.
         impl $owner {
-            /// Stops the run when it has taken that long. Zero stops it at once.
+            /// Stops the run after this time. Zero stops it at once.
             ///
-            /// Calls that wait enforce it, and what follows it: the kill after the grace. While a caller does something
-            /// else between two calls of `next` of [`lines`](Self::lines) or [`events`](Self::events), or has not yet
-            /// called a verb that waits for what [`spawn`](Self::spawn) started, nobody does, unless
-            /// [`enforce_in_background`](Self::enforce_in_background) is set.
+            /// Calls that wait enforce it, and also the kill after the grace. Nothing enforces it between two calls of
+            /// `next` of [`lines`](Self::lines) or [`events`](Self::events), or before the first wait for a
+            /// [`spawn`](Self::spawn)ed child, unless [`enforce_in_background`](Self::enforce_in_background) is set.
             pub fn timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
                 self.options.set_timeout(timeout);
                 self
             }
 
-            /// Stops the run at that time. With [`timeout`](Self::timeout) too, the earlier one counts.
+            /// Stops the run at this time. If [`timeout`](Self::timeout) is set too, the earlier one counts.
             pub fn deadline(&mut self, deadline: ::std::time::Instant) -> &mut Self {
                 self.options.set_deadline(deadline);
                 self
             }
 
-            /// Stops the run when no stream has brought anything for that long. Only streams that pass through this
-            /// process count; if none does, this is a timeout from the start.
+            /// Stops the run after this long without output. Only streams that pass through this process count. If none
+            /// does, this is a timeout from the start.
             pub fn idle_timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
                 self.options.set_idle_timeout(timeout);
                 self
             }
 
             /// Stops the run when the token is cancelled, also [by a signal](crate::CancelToken::cancel_on). If the
-            /// child has ended and something else holds its streams, they are given up.
+            /// child has already ended and something else holds its streams open, stops reading them.
             pub fn cancel(&mut self, token: &$crate::CancelToken) -> &mut Self {
                 self.options.set_cancel(token);
                 self
             }
 
-            /// Has [`timeout`](Self::timeout), [`deadline`](Self::deadline), [`idle_timeout`](Self::idle_timeout) and
-            /// [`cancel`](Self::cancel), and the kill after the grace, enforced also while nobody waits for the child: by
-            /// one background thread for the whole process.
+            /// Enforces [`timeout`](Self::timeout), [`deadline`](Self::deadline), [`idle_timeout`](Self::idle_timeout),
+            /// [`cancel`](Self::cancel) and the kill after the grace even while nothing waits for the child. One
+            /// background thread does this for the whole process.
             ///
-            /// Without it, only calls that wait enforce these. If the caller works for a minute between two calls of
+            /// Without it, only calls that wait enforce them. If the caller works for a minute between two calls of
             /// `next` of [`lines`](Self::lines) or [`events`](Self::events), or reads the streams of a
             /// [`spawn`](Self::spawn)ed child directly, a timeout comes a minute late, or with the next wait. With it,
-            /// they come in time, and the next call reports them. So does the kill of a
-            /// [`stop_async`](crate::Child#method.stop_async) whose future was dropped. The verbs that run to the end
-            /// wait all the time, and do not need it.
+            /// they come in time, and the next call reports them. The kill of a
+            /// [`stop_async`](crate::Child#method.stop_async) whose future was dropped comes in time as well. Verbs that
+            /// run to the end wait all the time, and do not need it.
             ///
-            /// A child that has ended in time has not timed out, however late that is noticed. Output that has not been
-            /// read is no silence. It also holds for what [`run_all`](crate::run_all) or a [`Runner`](crate::Runner)
-            /// runs, between two calls of `next`; only `next` looks at the token of the whole.
+            /// A child that ends in time has not timed out, however late its end is noticed. Unread output does not
+            /// count as silence. The option also works for the commands of [`run_all`](crate::run_all) or a
+            /// [`Runner`](crate::Runner), between two calls of `next`; only `next` checks the token of the whole set.
             ///
             /// # Errors
-            /// The verb fails if the thread cannot be started. Nothing is started then.
+            /// The verb fails, and starts nothing, if the thread cannot be started.
             ///
             /// ```
             /// use pipewright::{Command, Stdio};
@@ -63,7 +62,7 @@ macro_rules! option_setters {
             /// command.args(["-c", "echo said; exec sleep 600"]).stdout(Stdio::piped());
             /// let mut child = command.timeout(Duration::from_millis(200)).enforce_in_background().spawn()?;
             /// let mut text = String::new();
-            /// // Nobody waits for the child, and yet this ends.
+            /// // Nothing waits for the child, and yet this returns.
             /// child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
             /// assert_eq!(text, "said\n");
             /// assert!(!child.wait()?.success());
@@ -74,57 +73,57 @@ macro_rules! option_setters {
                 self
             }
 
-            /// Sets the time between the stop signal and the kill; 5 s if it is not set. Zero kills at once, without a
-            /// stop signal.
+            /// Sets the time between the stop signal and the kill. The default is 5 s. Zero kills at once, without a stop
+            /// signal.
             #[doc(alias = "grace")]
             pub fn kill_grace(&mut self, grace: ::std::time::Duration) -> &mut Self {
                 self.options.set_kill_grace(grace);
                 self
             }
 
-            /// Sets the stop signal; `TERM` if it is not set.
+            /// Sets the stop signal. The default is `TERM`.
             pub fn stop_signal(&mut self, signal: $crate::Signal) -> &mut Self {
                 self.options.set_stop_signal(signal);
                 self
             }
 
-            /// Limits how much of each stream is kept; everything if it is not set. A
-            /// [`Limit::fail`](crate::Limit::fail) counts also what passes through the verbs that keep nothing. What
-            /// passes from one stage of a pipeline to the next is not limited.
+            /// Limits the part of each stream that is kept. By default everything is kept. With
+            /// [`Limit::fail`](crate::Limit::fail), output also counts in verbs that keep nothing. Data from one stage
+            /// of a pipeline to the next is not limited.
             pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
                 self.options.set_limit(limit);
                 self
             }
 
-            /// Limits a line of [`lines`](Self::lines) to that many bytes: of a longer one the start is given and the
-            /// rest skipped. Without it a line may take all the memory there is.
+            /// Limits the lines of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
+            /// Without it, a line may use up all memory.
             pub fn max_line(&mut self, bytes: usize) -> &mut Self {
                 self.options.set_max_line(bytes);
                 self
             }
 
-            /// Says what happens when the child, or every stage of a pipeline, has ended and something else holds a
-            /// stream open.
+            /// Sets how long streams are read after the child, or every stage of a pipeline, has ended, if something else
+            /// holds a stream open.
             pub fn linger(&mut self, linger: $crate::Linger) -> &mut Self {
                 self.options.set_linger(linger);
                 self
             }
 
-            /// Reads on in the background, and throws away, what still comes through a stream that was given up.
-            /// Without it the stream is closed, and the next process that writes to it gets SIGPIPE.
+            /// Drains streams in the background after the run has stopped reading them, and discards the bytes. Without
+            /// it, such a stream is closed, and the next process that writes to it gets SIGPIPE.
             pub fn linger_drain(&mut self) -> &mut Self {
                 self.options.set_linger_drain();
                 self
             }
 
-            /// Makes text that is not UTF-8 an error that says where, instead of a replacement character. A character
-            /// that a limit has cut is dropped silently.
+            /// Makes text that is not UTF-8 an error with the offset, instead of using replacement characters. A
+            /// character cut by a limit is dropped silently.
             pub fn strict_utf8(&mut self) -> &mut Self {
                 self.options.set_strict_utf8();
                 self
             }
 
-            /// Decodes text from that encoding instead of UTF-8.
+            /// Decodes text from this encoding instead of UTF-8.
             #[cfg(feature = "encoding")]
             pub fn encoding(&mut self, encoding: &'static encoding_rs::Encoding) -> &mut Self {
                 self.options.set_encoding(encoding);

@@ -1,4 +1,4 @@
-//! The options that a command and a pipeline have in common.
+//! The options that commands and pipelines have in common.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::rules::{Limit, Linger, Rules};
 use crate::text::Decoding;
 
 /// The settings of a whole run: its rules, and the part of its output that is kept. The setters of
-/// [`Command`](crate::Command) and [`Pipeline`](crate::Pipeline) call those of this type.
+/// [`Command`](crate::Command) and [`Pipeline`](crate::Pipeline) call the setters of this type.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) rules: Rules,
-    /// Enforces the rules in the background.
+    /// Enforces the rules in the background; `None` if that is not set.
     enforcer: Option<Enforcer>,
     pub(crate) limit: Option<Limit>,
     pub(crate) max_line_bytes: Option<usize>,
@@ -102,7 +102,7 @@ impl Options {
         settings.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
-    /// Has the rules enforced in the background while the run is suspended, if that is set.
+    /// Enforces the rules in the background while the run is suspended, if that is set.
     pub(crate) fn enforce(
         &self,
         children: &Arc<impl Children + 'static>,
@@ -113,13 +113,13 @@ impl Options {
         Some((enforcer.enforce)(EnforcedRun { children, suspended, rules: self.rules.clone() }))
     }
 
-    /// Fails if the rules are to be enforced in the background and cannot be.
+    /// Starts the background thread, if it is needed. Fails if it cannot be started.
     pub(crate) fn prepare_enforcement(&self, program: &OsStr) -> Result<(), Error> {
         let prepared = match self.enforcer {
             Some(enforcer) => (enforcer.prepare)(),
             None => return Ok(()),
         };
-        let words = || "cannot start the thread that keeps its time".to_owned();
-        prepared.map_err(|error| could_not_prepare(program, words(), error))
+        let step = || "cannot start the thread that enforces its limits".to_owned();
+        prepared.map_err(|error| could_not_prepare(program, step(), error))
     }
 }

@@ -1,4 +1,4 @@
-//! A child that is never left to become a zombie, and its tree, which is never left at all.
+//! The owner of a child, which leaves no zombie and, if the tree is held, no process of the tree.
 
 use std::fmt;
 use std::io;
@@ -16,24 +16,27 @@ use super::stop_targets::StopTargets;
 use crate::reaper;
 use crate::trace::Trace;
 
-/// The time that a drop waits for the child that it has killed.
-const KILL_TAKES: Duration = Duration::from_millis(100);
+/// The longest time that a drop waits for the child that it has killed.
+const KILL_WAIT: Duration = Duration::from_millis(100);
 
-/// Owns the handle on a child's end; on drop, a tree that is held ends, and a child that still runs
-/// goes to the reaper, or is killed first.
+/// Owns the handle of a child.
+///
+/// # Drop
+/// Ends the tree, if it is held. A child that still runs goes to the reaper, and is killed first if `kill_on_drop` is
+/// set.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     child: ChildHandle,
-    /// Called first by a drop. By a pointer: see [`on_demand`](super::on_demand).
+    /// Called by a drop, before the reaper. Through a pointer: see [`on_demand`](super::on_demand).
     on_drop: Option<fn(&ChildHandle)>,
     trace: Trace,
 }
 
-/// Kills the child and the processes that a kill of it reaches, and waits for it for a moment.
+/// Kills the child and the descendants that a kill reaches, and waits briefly for the child.
 pub(super) fn kill(child: &ChildHandle) {
-    // Ignored, as documented: it has become another user's. The wait is a courtesy.
+    // Errors are ignored, as documented: the child has changed its user. The wait is best effort.
     if StopTargets::default().kill(slice::from_ref(child)).is_ok() {
-        let until = Instant::now().checked_add(KILL_TAKES);
+        let until = Instant::now().checked_add(KILL_WAIT);
         let _ = wait::any(&mut [Slot::Event(child)], until);
     }
 }
@@ -47,18 +50,18 @@ impl Process {
         Process { child, on_drop, trace }
     }
 
-    /// The span of the process.
+    /// Returns the span of the process.
     pub(crate) fn trace(&self) -> Trace {
         self.trace.clone()
     }
 
-    /// The one child of a run.
-    pub(crate) fn alone(&self) -> &[ChildHandle] {
+    /// Returns the child as a slice, for runs of several children.
+    pub(crate) fn as_slice(&self) -> &[ChildHandle] {
         slice::from_ref(&self.child)
     }
 
-    /// Waits for the end, where nobody else has this process.
-    pub(crate) fn wait_alone(&mut self) -> io::Result<Ended> {
+    /// Waits for the end with one system call less: no other thread can use this handle.
+    pub(crate) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         let ended = self.child.wait_exclusive()?;
         self.trace.ended(ended.status);
         Ok(ended)
@@ -80,7 +83,7 @@ impl Process {
         Ok(ended)
     }
 
-    fn runs(&self) -> bool {
+    fn is_running(&self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 }
@@ -96,38 +99,39 @@ impl Deref for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(tree) = self.child.tree() {
-            // What holds the tree goes with this, and nobody in it is to outlive that.
+            // The tree's holder goes away with this handle, and no process of the tree may outlive it.
             self.trace.leftovers_killed(tree.end());
-            // Whoever has killed what held the tree has not freed the child. Ignored: it has ended.
+            // If somebody killed the holder, the child may still run. Errors are ignored: it has ended.
             let _ = self.child.signal(Signal::KILL);
         }
         if let Some(guard) = self.child.release_tree() {
-            reap_in_time(guard);
+            reap_now_or_later(guard);
         }
-        let runs = self.runs();
+        let is_running = self.is_running();
         self.trace.dropped(&self.child);
-        if !runs {
+        if !is_running {
             return;
         }
         if let Some(kill) = self.on_drop {
             kill(&self.child);
         }
-        reap_in_time(mem::take(&mut self.child));
+        reap_now_or_later(mem::take(&mut self.child));
     }
 }
 
-fn reap_in_time(child: ChildHandle) {
+/// Reaps the child if it has ended, and otherwise leaves that to the reaper.
+fn reap_now_or_later(child: ChildHandle) {
     if let Ok(None) = child.try_wait() {
-        reaper::adopt(child);
+        reaper::reap(child);
     }
 }
 
-/// Owns the handles on the ends of several children, as [`Process`] does on one.
+/// Owns the handles of several children, as [`Process`] owns one.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     children: Vec<ChildHandle>,
     on_drop: Option<fn(&ChildHandle)>,
-    /// A span for each.
+    /// One span per child.
     trace: Trace,
 }
 
@@ -136,7 +140,7 @@ impl Processes {
         Processes { children: Vec::with_capacity(count), on_drop: None, trace: Trace::default() }
     }
 
-    /// One child alone.
+    /// Converts the owner of one child.
     pub(crate) fn of(process: Process) -> Processes {
         let mut process = process;
         Processes {
@@ -146,14 +150,14 @@ impl Processes {
         }
     }
 
-    /// One more child, after the others. Where one is killed on drop, all are.
+    /// Adds a child after the others. If one child is killed on drop, all are.
     pub(crate) fn push(&mut self, mut process: Process) {
         self.on_drop = self.on_drop.or(process.on_drop);
         self.trace.extend(mem::take(&mut process.trace));
         self.children.push(mem::take(&mut process.child));
     }
 
-    /// The spans of the processes.
+    /// Returns the spans of the processes.
     pub(crate) fn trace(&self) -> Trace {
         self.trace.clone()
     }
@@ -169,21 +173,21 @@ impl Deref for Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // Each on its own: it is asked whether it still runs, and adopted if it does.
+        // Each child is reaped, or goes to the reaper if it still runs.
         for child in self.children.drain(..) {
             drop(Process::new(child, self.on_drop, self.trace.take_first()));
         }
     }
 }
 
-/// The handles on the children of a run, whoever owns them.
+/// An owner of the handles of a run's children.
 pub(crate) trait Children: fmt::Debug + Send + Sync {
     fn handles(&self) -> &[ChildHandle];
 }
 
 impl Children for Process {
     fn handles(&self) -> &[ChildHandle] {
-        self.alone()
+        self.as_slice()
     }
 }
 

@@ -1,24 +1,22 @@
 //! Delays the next read, so that several small writes are read in one go.
 //!
-//! A child that writes its lines one by one wakes its reader for each: with two processors the
-//! wake-ups cost more than the child itself. So after a small chunk the streams are left alone for
-//! a moment, and then read in one go. The wait for the child's end and everything else goes on
-//! meanwhile, so the nap delays no result; and where somebody watches a stream there are no naps.
+//! A child that writes its lines one by one wakes its reader for each: with two processors the wake-ups cost more than
+//! the child itself. So after a small chunk the streams are not read for a moment. Meanwhile the run still waits for
+//! the child's end and everything else, so the delay makes no result late. Streams that somebody watches are never
+//! delayed.
 
 use std::time::{Duration, Instant};
 
-/// How long a child is left alone at first.
+/// The delay after the start.
 const AT_START: Duration = Duration::from_micros(300);
-/// The first nap after a chunk that was not small; the next ones double.
+/// The first delay after a chunk that was not small. Each further delay is twice as long.
 const FIRST: Duration = Duration::from_micros(100);
-/// The longest. In this time a fast child writes less than a pipe holds, or the chunk it leaves
-/// behind is not small any more.
+/// The longest delay. In this time a fast child writes less than a pipe holds, or the resulting chunk is not small.
 const LONGEST: Duration = Duration::from_millis(1);
-/// A chunk that is not small: a quarter of a pipe.
+/// The size from which a chunk is not small: a quarter of a pipe.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The naps of one run: of both streams together, because the end of either wakes as much as a
-/// line of the other.
+/// The read delay of one run. It is common to both streams, because a wake-up costs the same for either.
 #[derive(Debug, Default)]
 pub(super) struct ReadCoalescer {
     length: Duration,
@@ -26,16 +24,16 @@ pub(super) struct ReadCoalescer {
 }
 
 impl ReadCoalescer {
-    /// Begins with a nap: a program takes longer than this to be loaded and to say anything.
+    /// Starts with a delay: a program takes longer than this to load and to write anything.
     pub(super) fn at_start(now: Instant) -> ReadCoalescer {
         ReadCoalescer { length: AT_START, until: Some(now + AT_START) }
     }
 
-    /// Notes that a chunk of that length came, and whether there was no room for more: then it says
-    /// nothing about the child. (A limit of a few bytes has a small buffer, and a nap after each chunk
-    /// made a child that floods us a hundred times slower.)
-    pub(super) fn note(&mut self, bytes: usize, had_no_room: bool, now: Instant) {
-        if bytes < SMALL_BYTES && !had_no_room {
+    /// Records a chunk of this length. If it filled its buffer, its length says nothing about the child. (A limit of a few
+    /// bytes has a small buffer, and a delay after each chunk made a child that writes without pause a hundred times
+    /// slower.)
+    pub(super) fn note(&mut self, bytes: usize, filled_buffer: bool, now: Instant) {
+        if bytes < SMALL_BYTES && !filled_buffer {
             self.length = (self.length * 2).clamp(FIRST, LONGEST);
             self.until = Some(now + self.length);
         } else {
@@ -43,17 +41,17 @@ impl ReadCoalescer {
         }
     }
 
-    /// Until when the streams are left alone, if they are.
+    /// Returns the end of the current delay, if there is one.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Ends the nap if its time is over.
+    /// Ends the delay if its time is over.
     pub(super) fn expire(&mut self, now: Instant) {
         self.until = self.until.filter(|until| now < *until);
     }
 
-    /// Ends the nap.
+    /// Ends the delay.
     pub(super) fn end(&mut self) {
         self.until = None;
     }

@@ -1,4 +1,4 @@
-//! What is kept of a stream.
+//! The sink of a stream: the part that is kept.
 
 use std::io;
 
@@ -10,20 +10,20 @@ use super::tee::Tee;
 use crate::output::TeeFailed;
 use crate::rules::{Limit, OnExceed};
 
-/// A read into less room than this is not worth its system call.
-const LEAST_ROOM_BYTES: usize = 4 << 10;
-/// From here on pages are asked for by the 2 MiB: page faults are what a large capture waits for.
+/// The least room for a read. Less is not worth the system call.
+const MIN_ROOM_BYTES: usize = 4 << 10;
+/// The buffer size from which huge pages of 2 MiB are requested: a large capture waits mostly for page faults.
 const HUGE_FROM_BYTES: usize = 4 << 20;
-/// Where nothing is kept, what is read goes here and is overwritten.
+/// The size of a buffer that is overwritten by each read, if nothing is kept.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The most room that a stream is given which is handed out as it comes.
-const MOST_ROOM_BYTES: usize = 128 << 10;
+/// The most room for a stream that is handed out in chunks.
+const MAX_ROOM_BYTES: usize = 128 << 10;
 
 /// Collects one stream.
 #[derive(Debug)]
 pub(crate) struct Sink {
-    /// What is kept. While a read is under way it is in the read's buffer instead.
+    /// The kept bytes. During a read they are in the read's buffer instead.
     kept: Vec<u8>,
     storage: Storage,
     limit: Option<Limit>,
@@ -36,21 +36,21 @@ pub(crate) struct Sink {
 enum Storage {
     All,
     Nothing,
-    /// Until the caller takes it, chunk by chunk.
-    UntilTaken {
-        /// Something has come that has not been taken, or the end.
-        fresh: bool,
-        /// How much is read at a time: more when that has not been enough.
+    /// Everything until the caller takes it, chunk by chunk.
+    Chunks {
+        /// True if bytes, or the end, have arrived and have not been taken.
+        has_new: bool,
+        /// The room for a read. It grows when a read fills it.
         room_bytes: usize,
     },
 }
 
-/// What became of a chunk.
+/// The result of checking a chunk against the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Fine,
-    /// More came than [`Limit::fail`] allows.
-    TooMuch,
+pub(super) enum LimitCheck {
+    Within,
+    /// The stream exceeds [`Limit::fail`].
+    Exceeded,
 }
 
 impl Sink {
@@ -66,33 +66,33 @@ impl Sink {
         }
     }
 
-    /// A sink that only drains, and counts where there is a limit.
+    /// Creates a sink that only drains, and counts if there is a limit.
     pub(crate) fn discarding(limit: Option<Limit>) -> Sink {
         Sink { storage: Storage::Nothing, ..Sink::new(limit) }
     }
 
-    /// A sink from which what has come is taken.
-    pub(crate) fn handing_out(limit: Option<Limit>) -> Sink {
-        let storage = Storage::UntilTaken { fresh: false, room_bytes: FIRST_READ_BYTES };
+    /// Creates a sink from which the caller takes chunks.
+    pub(crate) fn for_chunks(limit: Option<Limit>) -> Sink {
+        let storage = Storage::Chunks { has_new: false, room_bytes: FIRST_READ_BYTES };
         Sink { storage, ..Sink::new(limit) }
     }
 
-    /// The bytes after which the child is stopped.
-    pub(super) fn most_bytes(&self) -> Option<usize> {
+    /// Returns the limit beyond which the child is stopped.
+    pub(super) fn fail_limit_bytes(&self) -> Option<usize> {
         self.limit.filter(|limit| limit.on_exceed == OnExceed::Fail).map(|limit| limit.bytes)
     }
 
-    /// From here on nothing is kept.
+    /// Drops the kept bytes, and keeps nothing from now on.
     pub(super) fn keep_nothing(&mut self) {
         self.storage = Storage::Nothing;
         self.kept.clear();
     }
 
-    /// What has come, if something has, or the end. The last so many bytes can be told at the end.
+    /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` they are known only at the end.
     pub(super) fn take(&mut self, at_end: bool) -> Option<Vec<u8>> {
-        let Storage::UntilTaken { fresh, .. } = &mut self.storage else { return None };
+        let Storage::Chunks { has_new, .. } = &mut self.storage else { return None };
         let tail = self.limit.filter(|limit| limit.on_exceed == OnExceed::KeepTail);
-        if (tail.is_some() && !at_end) || !std::mem::take(fresh) {
+        if (tail.is_some() && !at_end) || !std::mem::take(has_new) {
             return None;
         }
         let mut taken = std::mem::take(&mut self.kept);
@@ -102,48 +102,49 @@ impl Sink {
         Some(taken)
     }
 
-    /// Nothing more comes.
+    /// Records the end of the stream.
     pub(super) fn note_end(&mut self) {
-        if let Storage::UntilTaken { fresh, .. } = &mut self.storage {
-            *fresh = true;
+        if let Storage::Chunks { has_new, .. } = &mut self.storage {
+            *has_new = true;
         }
     }
 
-    /// Passes everything on to our own stream as it comes.
-    pub(crate) fn passing_on(self, to: Box<dyn Tee>) -> Sink {
+    /// Adds a tee, which gets a copy of everything as it arrives.
+    pub(crate) fn with_tee(self, to: Box<dyn Tee>) -> Sink {
         Sink { tee: Some(to), ..self }
     }
 
-    /// Our own stream, where it has not taken yet what came.
-    pub(super) fn behind(&mut self) -> Option<&mut Box<dyn Tee>> {
-        self.tee.as_mut().filter(|tee| tee.is_behind())
+    /// Returns the tee if it has unwritten bytes.
+    pub(super) fn pending_tee(&mut self) -> Option<&mut Box<dyn Tee>> {
+        self.tee.as_mut().filter(|tee| tee.has_pending())
     }
 
-    pub(super) fn is_behind(&self) -> bool {
-        self.tee.as_ref().is_some_and(|tee| tee.is_behind())
+    /// Returns true if the tee has unwritten bytes.
+    pub(super) fn has_pending_tee(&self) -> bool {
+        self.tee.as_ref().is_some_and(|tee| tee.has_pending())
     }
 
-    /// What became of a write to our own stream.
-    pub(super) fn note_passed(&mut self, writer: PipeWriter, result: io::Result<usize>) {
+    /// Records the result of a write to the tee.
+    pub(super) fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
         if let Some(tee) = &mut self.tee {
-            tee.note(writer, result);
+            tee.note_written(writer, result);
         }
     }
 
-    /// Whether nobody wants what comes: it is passed on to a reader that has gone, and nothing else is done with it.
-    pub(super) fn is_in_vain(&self) -> bool {
+    /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept.
+    pub(super) fn is_unwanted(&self) -> bool {
         let only_counts = self.limit.is_some_and(|limit| limit.only_counts);
         let failed = self.tee.as_ref().and_then(|tee| tee.failed());
         only_counts && failed.is_some_and(|failed| failed.is_reader_gone())
     }
 
-    /// Whether somebody watches the stream while it comes.
+    /// Returns true if somebody watches the stream as it arrives.
     pub(super) fn is_watched(&self) -> bool {
-        self.tee.is_some() || matches!(self.storage, Storage::UntilTaken { .. })
+        self.tee.is_some() || matches!(self.storage, Storage::Chunks { .. })
     }
 
-    /// A buffer with room to read into; what is kept is in it. At first it is empty and has none:
-    /// a read gives it some when there is something to put in it.
+    /// Lends a buffer with room to read into, which contains the kept bytes. The first buffer has no room: a read
+    /// allocates it when there are bytes.
     pub(super) fn lend(&mut self) -> io::Result<Vec<u8>> {
         if self.kept.capacity() == 0 {
             return Ok(Vec::new());
@@ -151,8 +152,8 @@ impl Sink {
         self.lend_with_room()
     }
 
-    /// A buffer that has room; what is kept is in it.
-    // One copy, as above.
+    /// Lends a buffer with room, which contains the kept bytes.
+    // One copy, as below.
     #[inline(never)]
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
@@ -163,7 +164,7 @@ impl Sink {
         if buffer.capacity() - buffer.len() >= least {
             return Ok(buffer);
         }
-        // An allocation that fails must not end the program: the child is still to be stopped.
+        // A failed allocation must not abort the program: the child still has to be stopped.
         buffer.try_reserve_exact(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if buffer.capacity() >= HUGE_FROM_BYTES {
             memory::advise_huge_pages(&mut buffer);
@@ -171,73 +172,73 @@ impl Sink {
         Ok(buffer)
     }
 
-    /// With how much room the buffer will do, and how much it is given where it has less.
+    /// Returns the room that the buffer needs at least, and the room to reserve if it has less.
     fn room_for(&self, buffer: &Vec<u8>) -> (usize, usize) {
         match (&self.storage, self.limit) {
-            (Storage::Nothing, _) => (LEAST_ROOM_BYTES, SCRATCH_BYTES),
-            // Twice the limit and a chunk is the most that is ever needed.
+            (Storage::Nothing, _) => (MIN_ROOM_BYTES, SCRATCH_BYTES),
+            // Twice the limit plus a chunk is the most that is ever needed.
             (Storage::All, Some(limit))
             | (_, Some(limit @ Limit { on_exceed: OnExceed::KeepTail, .. })) => {
                 let most = limit.bytes.saturating_mul(2).saturating_add(SCRATCH_BYTES);
                 let wanted = buffer.capacity().saturating_mul(2).max(FIRST_READ_BYTES).min(most);
-                let more = wanted.saturating_sub(buffer.len()).max(LEAST_ROOM_BYTES);
-                (LEAST_ROOM_BYTES, more)
+                let more = wanted.saturating_sub(buffer.len()).max(MIN_ROOM_BYTES);
+                (MIN_ROOM_BYTES, more)
             }
-            (Storage::All, None) => (LEAST_ROOM_BYTES, buffer.capacity().max(FIRST_READ_BYTES)),
-            // As much again as is in it: a line of a gigabyte is not to be copied for each chunk.
-            (Storage::UntilTaken { room_bytes, .. }, _) => {
+            (Storage::All, None) => (MIN_ROOM_BYTES, buffer.capacity().max(FIRST_READ_BYTES)),
+            // The capacity doubles, so that a line of a gigabyte is not copied for each chunk.
+            (Storage::Chunks { room_bytes, .. }, _) => {
                 (room_bytes / 2, (*room_bytes).max(buffer.len()))
             }
         }
     }
 
-    /// Takes the buffer back, with that many new bytes at its end.
-    // One copy: a program pays for each in its size.
+    /// Takes the buffer back, with this many new bytes at its end.
+    // One copy: each one adds to the program's size.
     #[inline(never)]
-    pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> Verdict {
+    pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> LimitCheck {
         self.total_bytes += new as u64;
         if let Some(tee) = &mut self.tee {
-            tee.pass(&buffer[buffer.len() - new..]);
+            tee.write(&buffer[buffer.len() - new..]);
         }
-        let is_full = buffer.len() == buffer.capacity() || new >= MOST_ROOM_BYTES / 2;
-        let verdict = self.apply_limit(&mut buffer, new);
+        let is_full = buffer.len() == buffer.capacity() || new >= MAX_ROOM_BYTES / 2;
+        let check = self.apply_limit(&mut buffer, new);
         match &mut self.storage {
             Storage::All => {}
             Storage::Nothing => buffer.clear(),
-            Storage::UntilTaken { fresh, room_bytes } => {
-                *fresh = true;
+            Storage::Chunks { has_new, room_bytes } => {
+                *has_new = true;
                 if is_full {
-                    *room_bytes = room_bytes.saturating_mul(2).min(MOST_ROOM_BYTES);
+                    *room_bytes = room_bytes.saturating_mul(2).min(MAX_ROOM_BYTES);
                 }
             }
         }
         self.kept = buffer;
-        verdict
+        check
     }
 
-    fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> Verdict {
-        let Some(Limit { bytes, on_exceed, .. }) = self.limit else { return Verdict::Fine };
+    fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> LimitCheck {
+        let Some(Limit { bytes, on_exceed, .. }) = self.limit else { return LimitCheck::Within };
         if on_exceed == OnExceed::KeepTail {
             if buffer.len() > bytes.saturating_mul(2) {
                 self.keep_tail(buffer, bytes);
             }
-            return Verdict::Fine;
+            return LimitCheck::Within;
         }
         let excess = self.total_bytes.saturating_sub(bytes as u64);
         if excess == 0 {
-            return Verdict::Fine;
+            return LimitCheck::Within;
         }
         buffer.truncate(buffer.len() - new.min(usize::try_from(excess).unwrap_or(new)));
         self.truncated = true;
-        if on_exceed == OnExceed::Fail { Verdict::TooMuch } else { Verdict::Fine }
+        if on_exceed == OnExceed::Fail { LimitCheck::Exceeded } else { LimitCheck::Within }
     }
 
-    /// Takes back a buffer of a read that brought nothing.
+    /// Takes back the buffer of a read without new bytes.
     pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
         self.kept = buffer;
     }
 
-    /// What was kept, and whether something was not.
+    /// Returns the kept bytes and the counts.
     // One copy, as above.
     #[inline(never)]
     pub(super) fn finish(mut self) -> Finished {
@@ -262,7 +263,7 @@ impl Sink {
     }
 }
 
-/// What a sink collected.
+/// The result of a sink.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
     pub(super) kept: Vec<u8>,
@@ -276,20 +277,20 @@ mod tests {
     use super::*;
 
     /// Passes bytes through a sink in chunks of at most the given length.
-    fn pass(mut sink: Sink, bytes: &[u8], chunk: usize) -> (Finished, Verdict, usize) {
-        let mut verdict = Verdict::Fine;
+    fn pass(mut sink: Sink, bytes: &[u8], chunk: usize) -> (Finished, LimitCheck, usize) {
+        let mut check = LimitCheck::Within;
         let mut most_room = 0;
         for chunk in bytes.chunks(chunk) {
             let mut buffer = sink.lend().unwrap();
             let room = buffer.capacity() - buffer.len();
-            assert!(room >= LEAST_ROOM_BYTES.min(chunk.len()) || buffer.capacity() == 0);
+            assert!(room >= MIN_ROOM_BYTES.min(chunk.len()) || buffer.capacity() == 0);
             most_room = most_room.max(buffer.capacity());
             buffer.extend_from_slice(chunk);
-            if sink.accept(buffer, chunk.len()) == Verdict::TooMuch {
-                verdict = Verdict::TooMuch;
+            if sink.accept(buffer, chunk.len()) == LimitCheck::Exceeded {
+                check = LimitCheck::Exceeded;
             }
         }
-        (sink.finish(), verdict, most_room)
+        (sink.finish(), check, most_room)
     }
 
     fn bytes(length: usize) -> Vec<u8> {
@@ -297,44 +298,43 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_keeps_what_it_says_whatever_the_chunks() {
+    fn every_limit_keeps_the_same_bytes_for_any_chunk_size() {
         let all = bytes(50_000);
         for limit in [0, 1, 4096, 49_999, 50_000, 60_000] {
             for chunk in [1, 7, 1000, 8192] {
                 let kept = limit.min(all.len());
-                let (tail, verdict, _) =
-                    pass(Sink::new(Some(Limit::keep_tail(limit))), &all, chunk);
+                let (tail, check, _) = pass(Sink::new(Some(Limit::keep_tail(limit))), &all, chunk);
                 assert_eq!(tail.kept, all[all.len() - kept..]);
-                assert_eq!((tail.truncated, verdict), (limit < all.len(), Verdict::Fine));
+                assert_eq!((tail.truncated, check), (limit < all.len(), LimitCheck::Within));
                 let (head, _, _) = pass(Sink::new(Some(Limit::keep_head(limit))), &all, chunk);
                 assert_eq!(head.kept, all[..kept]);
                 assert_eq!(head.total_bytes, all.len() as u64);
-                let (_, verdict, _) = pass(Sink::new(Some(Limit::fail(limit))), &all, chunk);
-                assert_eq!(verdict == Verdict::TooMuch, limit < all.len());
+                let (_, check, _) = pass(Sink::new(Some(Limit::fail(limit))), &all, chunk);
+                assert_eq!(check == LimitCheck::Exceeded, limit < all.len());
             }
         }
     }
 
     #[test]
-    fn memory_stays_within_twice_the_limit_and_a_chunk() {
+    fn memory_stays_within_twice_the_limit_plus_a_chunk() {
         let all = bytes(4 << 20);
         for limit in [Limit::keep_tail(100_000), Limit::keep_head(100_000)] {
-            let (_, _, room) = pass(Sink::new(Some(limit)), &all, LEAST_ROOM_BYTES);
+            let (_, _, room) = pass(Sink::new(Some(limit)), &all, MIN_ROOM_BYTES);
             assert!(room <= 2 * 100_000 + SCRATCH_BYTES, "{room}");
         }
-        let (_, _, room) = pass(Sink::discarding(None), &all, LEAST_ROOM_BYTES);
+        let (_, _, room) = pass(Sink::discarding(None), &all, MIN_ROOM_BYTES);
         assert!(room <= SCRATCH_BYTES, "{room}");
     }
 
     #[test]
-    fn what_only_counts_keeps_nothing_and_still_refuses() {
+    fn a_limit_that_only_counts_keeps_nothing_and_is_still_enforced() {
         let all = bytes(4 << 20);
         let limit = |bytes| Some(Limit::fail(bytes).that_only_counts());
-        let (done, verdict, room) = pass(Sink::new(limit(4 << 20)), &all, LEAST_ROOM_BYTES);
-        assert_eq!((done.kept.len(), done.total_bytes, verdict), (0, 4 << 20, Verdict::Fine));
+        let (done, check, room) = pass(Sink::new(limit(4 << 20)), &all, MIN_ROOM_BYTES);
+        assert_eq!((done.kept.len(), done.total_bytes, check), (0, 4 << 20, LimitCheck::Within));
         assert!(room <= SCRATCH_BYTES, "{room}");
-        let (_, verdict, _) = pass(Sink::new(limit((4 << 20) - 1)), &all, LEAST_ROOM_BYTES);
-        assert_eq!(verdict, Verdict::TooMuch);
+        let (_, check, _) = pass(Sink::new(limit((4 << 20) - 1)), &all, MIN_ROOM_BYTES);
+        assert_eq!(check, LimitCheck::Exceeded);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The run of children that the caller holds: waited for, stopped and read when the caller asks.
+//! The run of children that the caller owns: waited for, stopped and read when the caller asks.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -29,7 +29,7 @@ use crate::trace::Trace;
 /// The common part of a [`Child`](crate::Child) and a [`PipelineChild`](crate::PipelineChild).
 #[derive(Debug)]
 pub(crate) struct SpawnedRun<P: Owner> {
-    /// Before the processes: it has handles on them.
+    /// Dropped before the processes, because it has handles of them.
     enforcement: Option<Enforcement>,
     processes: Arc<P>,
     program: OsString,
@@ -39,14 +39,14 @@ pub(crate) struct SpawnedRun<P: Owner> {
     input: Input,
     suspended: Arc<SuspendedRun>,
     options: Options,
-    /// Get a copy of what the caller reads through this crate.
+    /// The targets that get a copy of the streams that this crate reads.
     tees: [Option<TeeTarget>; 2],
 }
 
 /// The parent's ends that the caller holds, stdin first.
 pub(crate) type CallerEnds = (Option<PipeWriter>, [Option<PipeReader>; 2]);
 
-/// One process, or several, with everything that their handles own.
+/// The owner of one process or of several.
 pub(crate) trait Owner: Children + Default + 'static {
     fn trace(&self) -> Trace;
     fn into_processes(self) -> Processes;
@@ -73,7 +73,7 @@ impl Owner for Processes {
 }
 
 impl<P: Owner> SpawnedRun<P> {
-    /// Takes children that have just been started, and returns the ends that the caller gets.
+    /// Creates the run of children that have just been started. Also returns the pipe ends for the caller.
     pub(crate) fn new(
         processes: P,
         ends: ParentEnds,
@@ -116,25 +116,25 @@ impl<P: Owner> SpawnedRun<P> {
         &self.program
     }
 
-    /// Returns the stop signal and the grace that the options say.
+    /// Returns the stop signal and the grace of the options.
     pub(crate) fn stop_request(&self) -> StopRequest {
         StopRequest::by(&self.options.rules)
     }
 
-    /// Keeps the processes and nothing else.
+    /// Drops everything but the processes and their name.
     pub(crate) fn into_parts(self) -> (Arc<P>, OsString) {
         let SpawnedRun { enforcement, processes, program, .. } = self;
         drop(enforcement);
         (processes, program)
     }
 
-    /// Kills the children and the processes that a kill of them reaches.
+    /// Kills the children and the descendants that a kill reaches.
     pub(crate) fn kill(&self) -> Result<(), Error> {
         let killed = StopTargets::default().kill(self.children());
         killed.map_err(|error| self.cannot("kill", error))
     }
 
-    /// Waits until the children have ended, but no longer than that. Returns false if they have not.
+    /// Waits until the children have ended, but no longer than `until`. Returns false if they still run.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Result<bool, Error> {
         let rules = &self.options.rules;
         let waited = self.suspended.wait(|| self.new_state(), self.children(), rules, until);
@@ -148,12 +148,12 @@ impl<P: Owner> SpawnedRun<P> {
         stopped.map_err(|failed| self.failed(failed))
     }
 
-    /// Returns true if a wait has more to do than to wait for the end of the children.
+    /// Returns true if a wait has more to do than waiting for the children to end.
     pub(crate) fn needs_a_run(&self) -> bool {
         self.options.rules.can_stop()
             || self.foreground.is_some()
             || self.input.has_feed()
-            || self.suspended.is_begun()
+            || self.suspended.has_run()
     }
 
     /// Closes the piped stdin that the caller has not taken.
@@ -169,8 +169,8 @@ impl<P: Owner> SpawnedRun<P> {
         self.input.stop().map(drop).map_err(|failed| self.failed(failed))
     }
 
-    /// Returns the run that reads these streams. From here on nothing is enforced in the background unless that run
-    /// has it enforced.
+    /// Returns the run that reads these streams. This ends the enforcement in the background, unless that run starts it
+    /// again.
     pub(crate) fn into_run(mut self, (stdin, outputs): CallerEnds, collect: Collect) -> ActiveRun {
         self.enforcement = None;
         drop(stdin);
@@ -183,17 +183,17 @@ impl<P: Owner> SpawnedRun<P> {
         let streams = streams(ends, collect, self.options.limit);
         let feed = self.input.take_feed();
         let state = match self.suspended.take_out() {
-            Some(state) => state.reading(feed, streams),
+            Some(state) => state.with_streams(feed, streams),
             None => RunState::new(&self.options.rules, self.info(), feed, streams),
         };
         let SpawnedRun { processes, program, options, .. } = self;
-        // Nobody else has them any more.
+        // The enforcement was the only other owner.
         let processes = Arc::into_inner(processes).unwrap_or_default().into_processes();
         ActiveRun { processes, state, program, options, decide: None }
     }
 
     pub(crate) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
-        Error::talk(&self.program, doing, error)
+        Error::cannot(&self.program, doing, error)
     }
 
     fn failed(&self, (doing, error): Failed) -> Error {

@@ -1,4 +1,4 @@
-//! A child that has just been started, the parent's ends of its streams, and the part of them that is kept.
+//! A child that has just been started, the parent's ends of its streams, and the part of the streams that is kept.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::outcome::Source;
 use crate::output::TAIL_BYTES;
 use crate::rules::{Limit, OnExceed};
 
-/// A child that runs.
+/// A started child.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) process: Process,
@@ -37,12 +37,12 @@ pub(crate) struct ParentEnds {
 }
 
 impl Started {
-    /// Waits for a child that nothing else has to be done for. Its stdin is closed first: a child that reads to the
-    /// end of its input must find one.
+    /// Waits for a child that needs nothing else. Closes its stdin first: a child that reads to the end of its input
+    /// must find that end.
     pub(crate) fn wait(self) -> io::Result<Ended> {
         let Started { mut process, ends, .. } = self;
         drop(ends);
-        process.wait_alone()
+        process.wait_exclusive()
     }
 }
 
@@ -57,7 +57,7 @@ impl ParentEnds {
 #[derive(Debug)]
 pub(crate) struct OutputEnd {
     pub(crate) pipe: PipeReader,
-    /// Gets a copy of everything that comes.
+    /// The target that gets a copy of everything.
     pub(crate) tee: Option<TeeTarget>,
 }
 
@@ -66,7 +66,7 @@ impl OutputEnd {
         OutputEnd { pipe, tee }
     }
 
-    /// Separates the pipes from what they are passed on to.
+    /// Separates the pipes from their tees.
     pub(crate) fn split(
         ends: [Option<OutputEnd>; 2],
     ) -> ([Option<PipeReader>; 2], [Option<TeeTarget>; 2]) {
@@ -76,21 +76,21 @@ impl OutputEnd {
     }
 }
 
-/// The part of the streams that is kept, of those that pass through this process.
+/// The part that is kept of the streams that pass through this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collect {
     All,
     /// The end of stderr, for an error.
     StderrTail,
     Nothing,
-    /// Each chunk until the caller takes it.
+    /// Every chunk until the caller takes it.
     Chunks,
 }
 
-/// The streams of a run, stdout first: the pipe, and the sink for what it brings.
+/// The streams of a run, stdout first, each with its sink.
 pub(super) type Streams = [Option<(PipeReader, Sink)>; 2];
 
-/// Gives each stream the sink that keeps what is to be kept of it.
+/// Creates the sink of each stream.
 pub(super) fn streams(
     ends: [Option<OutputEnd>; 2],
     collect: Collect,
@@ -104,20 +104,20 @@ pub(super) fn streams(
 }
 
 impl Collect {
-    /// Returns the pipe, and the sink that keeps what is to be kept and passes on what is to be passed on.
-    // One copy: a program pays for each in its size.
+    /// Returns the pipe, and its sink with its tee.
+    // One copy: each one adds to the program's size.
     #[inline(never)]
     fn stream(self, end: OutputEnd, source: Source, limit: Option<Limit>) -> (PipeReader, Sink) {
         let sink = self.sink(source, limit);
         let sink = match end.tee {
-            Some(target) => sink.passing_on(target.open(source)),
+            Some(target) => sink.with_tee(target.open(source)),
             None => sink,
         };
         (end.pipe, sink)
     }
 
     fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
-        // A limit that stops the child stops it whatever is kept.
+        // `Limit::fail` stops the child even if nothing is kept.
         let fail = limit.filter(|limit| limit.on_exceed == OnExceed::Fail);
         match self {
             Collect::All => Sink::new(limit),
@@ -125,7 +125,7 @@ impl Collect {
                 Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES))))
             }
             Collect::StderrTail | Collect::Nothing => Sink::discarding(fail),
-            Collect::Chunks => Sink::handing_out(limit),
+            Collect::Chunks => Sink::for_chunks(limit),
         }
     }
 }

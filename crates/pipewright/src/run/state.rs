@@ -1,4 +1,4 @@
-//! One run, step by step: a step waits once, for everything, and does what that brought.
+//! The state of a run. Each step waits once, for all events, and handles the results.
 
 mod act;
 mod enforce;
@@ -21,7 +21,7 @@ use pipewright_os::process::status::Ended;
 
 use super::foreground::{ForegroundJob, POLL_INTERVAL};
 use super::read_coalescer::ReadCoalescer;
-use super::sink::Verdict;
+use super::sink::LimitCheck;
 use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
@@ -35,15 +35,15 @@ use crate::trace::Trace;
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
 const STDIN: usize = 2;
-/// One descendant that was told to stop, after the other: they all have to go anyway.
+/// A descendant that got the stop signal. The run waits for one after the other: all of them have to end anyway.
 const MEMBER: usize = 3;
-/// The slots that outlive a step.
+/// The number of slots that outlive a step.
 const KEPT_SLOTS: usize = 4;
 const EXIT: usize = 4;
 const CANCEL: usize = 5;
 pub(crate) const SLOTS: usize = 6;
 
-/// A group that was told to stop has no handle to wait on: it is looked at after growing pauses.
+/// The pauses between checks of a group that got the stop signal: it has no handle to wait for, so it is polled.
 const FIRST_GROUP_PAUSE: Duration = Duration::from_millis(2);
 const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,10 +54,10 @@ pub(crate) struct Wait<'a> {
     pub(crate) until: Option<Instant>,
 }
 
-/// The facts about a run beside its children, its rules and its streams.
+/// The facts about a run apart from its children, its rules and its streams.
 #[derive(Debug)]
 pub(crate) struct RunInfo {
-    /// For the result.
+    /// The program, for the result.
     pub(crate) program: OsString,
     pub(crate) started: Instant,
     /// Input that is fed in the background.
@@ -77,13 +77,13 @@ pub(crate) struct RunState {
     streams: [Stream; 2],
     coalescer: ReadCoalescer,
     slots: [Slot<'static>; KEPT_SLOTS],
-    /// The number of children that are known to have ended. One is waited for after the other.
+    /// The number of children that are known to have ended. The run waits for one after the other.
     ended_count: usize,
     /// The end of the last child, once all have ended.
     ended: Option<Ended>,
     held_open: bool,
     limit_exceeded: bool,
-    /// A cancel came after the end, and has been handled.
+    /// True if a cancel came after the end and has been handled.
     given_up: bool,
     group_pause: Duration,
 }
@@ -120,18 +120,22 @@ impl RunState {
         }
     }
 
-    /// Returns the same run, which was suspended, with the input and the streams that it has from now on.
-    pub(super) fn reading(self: Box<RunState>, feed: Option<Feed>, streams: Streams) -> RunState {
-        // Each chunk is looked at as it comes: there may be one already.
+    /// Gives a suspended run its input and its streams.
+    pub(super) fn with_streams(
+        self: Box<RunState>,
+        feed: Option<Feed>,
+        streams: Streams,
+    ) -> RunState {
+        // The first read is not delayed: there may be a chunk already.
         RunState { feed, streams: streams.map(Stream::new), ..*self }
     }
 
-    /// Waits once and does what that brought. `false`: there is nothing left to wait for.
+    /// Waits once and handles the results. Returns false if there was nothing left to wait for.
     pub(crate) fn step(&mut self, children: &[ChildHandle], rules: &Rules) -> Result<bool, Failed> {
         self.step_until(None, children, rules)
     }
 
-    /// The same, and waits no longer than until then.
+    /// Steps as [`step`](Self::step) does, but waits no longer than `until`.
     pub(crate) fn step_until(
         &mut self,
         until: Option<Instant>,
@@ -144,18 +148,18 @@ impl RunState {
         Ok(true)
     }
 
-    /// Returns what to wait for, and until when; `None`: there is nothing left to wait for.
+    /// Returns the events to wait for and the time limit, or `None` if there is nothing left to wait for.
     pub(crate) fn before<'a>(
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
     ) -> Result<Option<Wait<'a>>, Failed> {
         self.submit()?;
-        let Some(until) = self.what_to_wait_for(children) else { return Ok(None) };
+        let Some(until) = self.next_wait(children) else { return Ok(None) };
         Ok(Some(Wait { slots: self.lend_slots(children, rules)?, until }))
     }
 
-    /// Takes back what [`before`](Self::before) lent, and does what the wait brought.
+    /// Takes back the slots that [`before`](Self::before) lent, and handles the results of the wait.
     pub(crate) fn after(
         &mut self,
         slots: &mut [Slot<'_>],
@@ -168,7 +172,7 @@ impl RunState {
         waited.map_err(|e| ("wait for", e))?;
         self.coalescer.expire(now);
         self.take_completions(now)?;
-        // The end after the streams: what it left in them came before it.
+        // The end comes after the streams: their bytes were written before it.
         if matches!(slots.get(EXIT), Some(Slot::EventDone)) {
             self.note_end(children, now)?;
         }
@@ -183,26 +187,26 @@ impl RunState {
         self.act(children, rules, now)
     }
 
-    /// Takes back what [`before`](Self::before) lent, where the wait is not over.
+    /// Takes back the slots that [`before`](Self::before) lent, if the wait is not over.
     pub(crate) fn take_back(&mut self, slots: &mut [Slot<'_>]) {
-        // In a loop: to take arrays apart and map them is a copy of the code for every slot.
+        // A loop: destructuring and mapping arrays would copy this code for every slot.
         for (kept, slot) in self.slots.iter_mut().zip(slots) {
             *kept = mem::take(slot).detach();
         }
     }
 
-    /// From here on nothing of the streams is kept.
+    /// Keeps nothing of the streams from now on.
     pub(crate) fn keep_nothing(&mut self) {
         for sink in self.streams.iter_mut().filter_map(|stream| stream.sink.as_mut()) {
             sink.keep_nothing();
         }
     }
 
-    /// Takes what has come of that stream, or its end.
+    /// Takes the new bytes of a stream, or its end.
     pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
         let index = source as usize;
         if matches!(self.slots[index], Slot::Read(..)) {
-            // Its buffer is out with the read, and had nothing new when it went.
+            // The pending read has the buffer, which had nothing new when it was lent.
             return None;
         }
         let at_end = !self.is_open(index);
@@ -210,7 +214,7 @@ impl RunState {
         Some(Chunk { bytes, at_end })
     }
 
-    /// Takes back a buffer that was taken, with what is to stand before the next chunk.
+    /// Takes back a buffer. Its bytes come before the next chunk.
     pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
         let stream = &mut self.streams[source as usize];
         if let (Some(_), Some(sink)) = (&stream.pipe, &mut stream.sink) {
@@ -218,17 +222,16 @@ impl RunState {
         }
     }
 
-    /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
-    /// then is left to the reaper.
+    /// Kills all processes after an error, and waits for as long as a kill may take. Survivors are left to the reaper.
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
         self.targets.abandon(children);
     }
 
-    /// Fills the slots with what is to be done next.
+    /// Fills the slots with the next reads and writes.
     fn submit(&mut self) -> Result<(), Failed> {
         let paused = self.coalescer.until().is_some();
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
-            match stream.next(paused).map_err(|e| ("keep the output of", e))? {
+            match stream.next(paused).map_err(|e| ("store the output of", e))? {
                 Slot::Off => {}
                 next => *slot = next,
             }
@@ -239,14 +242,14 @@ impl RunState {
         Ok(())
     }
 
-    /// Returns until when to wait; `None`: there is nothing left to wait for.
-    fn what_to_wait_for(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
+    /// Returns the time limit of the next wait, or `None` if there is nothing left to wait for.
+    fn next_wait(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
         let reading = self.is_reading();
         let mut waiting = self.ended.is_none() || reading;
         let mut until = None;
         if self.ended.is_some() && self.policy.stopped().is_some() {
-            if let Some(others) = self.wait_for_the_others(children) {
-                until = others;
+            if let Some(limit) = self.wait_for_targets(children) {
+                until = limit;
                 waiting = true;
             }
         }
@@ -259,16 +262,16 @@ impl RunState {
         waiting.then_some(until)
     }
 
-    /// After a stop: waits for whom it reached, one after the other, as they all have to go.
-    /// Until when to wait; `None`: for nobody.
-    fn wait_for_the_others(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
+    /// Waits, after a stop, for the processes that it reached, one after the other. Returns the time limit, or `None` if
+    /// none is left to wait for.
+    fn wait_for_targets(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.policy.killed_wait_ends().is_none_or(|end| now < end) {
-            if let Some(member) = self.targets.someone_left(children) {
+            if let Some(member) = self.targets.remaining_member(children) {
                 self.slots[MEMBER] = member.to_slot();
                 return Some(self.policy.killed_wait_ends());
             }
-            if self.targets.others_are_left(children) {
+            if self.targets.group_or_tree_is_alive(children) {
                 self.group_pause =
                     (self.group_pause * 2).clamp(FIRST_GROUP_PAUSE, LAST_GROUP_PAUSE);
                 return Some(Some(now + self.group_pause));
@@ -298,13 +301,13 @@ impl RunState {
         Ok(slots)
     }
 
-    /// Returns true if a stream is open, or has yet to be passed on.
+    /// Returns true if a stream is open, or a tee has unwritten bytes.
     fn is_reading(&self) -> bool {
-        self.is_open(STDOUT) || self.is_open(STDERR) || self.policy.is_held_up()
+        self.is_open(STDOUT) || self.is_open(STDERR) || self.policy.is_tee_blocked()
     }
 
-    fn note_held_up(&mut self) {
-        self.policy.note_held_up(self.streams.iter().any(Stream::is_behind));
+    fn note_tee_blocked(&mut self) {
+        self.policy.note_tee_blocked(self.streams.iter().any(Stream::has_pending_tee));
     }
 
     fn is_open(&self, index: usize) -> bool {
@@ -321,10 +324,10 @@ impl RunState {
                 Slot::WriteDone(pipe, _, result) if index < STDIN => {
                     let stream = &mut self.streams[index];
                     if let Some(sink) = &mut stream.sink {
-                        sink.note_passed(pipe, result);
+                        sink.note_written(pipe, result);
                         self.policy.note_output(now);
                     }
-                    stream.close_if_in_vain();
+                    stream.close_if_unwanted();
                 }
                 Slot::WriteDone(pipe, _, result) => {
                     if let Some(feed) = &mut self.feed {
@@ -335,7 +338,7 @@ impl RunState {
                 waiting => self.slots[index] = waiting,
             }
         }
-        self.note_held_up();
+        self.note_tee_blocked();
         Ok(())
     }
 
@@ -351,7 +354,7 @@ impl RunState {
             return;
         };
         if count == 0 {
-            // The end of the stream: the pipe is closed here.
+            // The end of the stream. Returning drops, and so closes, the pipe.
             sink.give_back(buffer);
             sink.note_end();
             return;
@@ -361,8 +364,8 @@ impl RunState {
         if !sink.is_watched() && self.ended.is_none() {
             self.coalescer.note(count, buffer.len() == buffer.capacity(), now);
         }
-        self.limit_exceeded |= sink.accept(buffer, count) == Verdict::TooMuch;
-        self.streams[index].close_if_in_vain();
+        self.limit_exceeded |= sink.accept(buffer, count) == LimitCheck::Exceeded;
+        self.streams[index].close_if_unwanted();
     }
 
     fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
@@ -372,14 +375,14 @@ impl RunState {
         }
         let Some(ended) = child.try_wait().map_err(|e| ("wait for", e))? else { return Ok(()) };
         self.ended_count += 1;
-        // It was the first that was fed.
+        // Only the first child is fed.
         let fed = self.stop_feeding();
         if self.ended_count == children.len() {
             self.ended = Some(ended);
             self.policy.note_end(now);
             self.coalescer.end();
         }
-        // Only now: whoever waits for it again finds the end noted.
+        // Returned only now, so that another wait finds the end recorded.
         fed
     }
 

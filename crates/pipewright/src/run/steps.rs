@@ -1,4 +1,4 @@
-//! A run that goes on only while somebody asks for what it brings.
+//! A run that advances only when the caller asks for its next chunk.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -22,27 +22,26 @@ use crate::outcome::Source;
 use crate::output::{Ending, Output};
 use crate::rules::Rules;
 
-/// A started child, whose streams are handed out between two steps.
+/// A run of started children, whose streams are handed out between two steps.
 ///
-/// Nothing happens between the calls: a child that writes faster than is asked for waits, and what
-/// time has made necessary is done by the next step.
+/// Nothing happens between the calls: a child that writes too fast waits, and the next step does a stop that is due.
 ///
 /// # Drop
-/// Closes the streams; the child goes to the reaper.
+/// Closes the streams. The children go to the reaper.
 #[derive(Debug)]
 pub(crate) struct Steps {
-    /// Before the processes: it has handles on them.
+    /// Dropped before the processes, because it has handles of them.
     enforcement: Option<Enforcement>,
-    /// The run, between two calls, if its rules are enforced in the background.
+    /// The place of the run between two calls, if its rules are enforced in the background.
     shared: Option<Arc<SuspendedRun>>,
     processes: Arc<Processes>,
     program: OsString,
     rules: Rules,
-    /// The rule of a pipeline by which the status of the whole is chosen.
+    /// The pipeline's rule for the status of the whole.
     decide: Option<Decide>,
-    /// Our end of a piped stdin, until somebody takes it or waits.
+    /// This process's end of a piped stdin, until the caller takes it or waits.
     stdin: Option<PipeWriter>,
-    /// Taken by the end.
+    /// `None` after the end, and while it is in `shared`.
     run: Option<Box<RunState>>,
     state: State,
 }
@@ -50,14 +49,14 @@ pub(crate) struct Steps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
-    /// Everything is read, and the child has ended.
+    /// Everything has been read, and all children have ended.
     Ended,
-    /// An error has been reported, and there is no child.
+    /// An error has been reported, and no child is left.
     Failed,
 }
 
 impl ActiveRun {
-    /// Returns the same run, to be taken step by step.
+    /// Converts the run to one that advances step by step.
     pub(crate) fn into_steps(self) -> Steps {
         Steps::new(self)
     }
@@ -79,15 +78,15 @@ impl Steps {
         Steps { enforcement, shared, processes, program, rules, decide, stdin, run, state }
     }
 
-    /// Takes the run from where its rules are enforced meanwhile.
+    /// Takes the run back from the enforcement in the background.
     fn resume(&mut self) {
-        // It may be here already: one that has ended is not put back.
+        // It may be here already: an ended run is not put back.
         if let Some(run) = self.shared.as_ref().and_then(|suspended| suspended.take_out()) {
             self.run = Some(run);
         }
     }
 
-    /// Leaves the run where its rules are enforced.
+    /// Leaves the run to the enforcement in the background.
     fn suspend(&mut self) {
         if let (Some(suspended), Some(run)) =
             (&self.shared, self.run.take_if(|_| self.shared.is_some()))
@@ -96,22 +95,22 @@ impl Steps {
         }
     }
 
-    /// The same with our end of the child's stdin.
+    /// Adds this process's end of the child's stdin.
     pub(crate) fn with_stdin(self, stdin: Option<PipeWriter>) -> Steps {
         Steps { stdin, ..self }
     }
 
-    /// Our end of the child's stdin, where that is piped and nobody has waited or taken it yet.
+    /// Takes this process's end of a piped stdin, if nothing has taken it or waited yet.
     pub(crate) fn take_stdin(&mut self) -> Option<PipeWriter> {
         self.stdin.take()
     }
 
-    /// The process id; of several, that of the first.
+    /// Returns the process id; with several children, that of the first.
     pub(crate) fn pid(&self) -> u32 {
         self.processes.first().map_or(0, ChildHandle::pid)
     }
 
-    /// The children.
+    /// Returns the children.
     #[cfg(feature = "tokio")]
     pub(super) fn children(&self) -> &[ChildHandle] {
         &self.processes
@@ -126,7 +125,7 @@ impl Steps {
         self.state == State::Failed
     }
 
-    /// Takes what has come of a stream; once more at its end, whatever is left then.
+    /// Takes the new bytes of a stream, and the rest once at its end.
     pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
         if self.has_failed() {
             return None;
@@ -137,7 +136,7 @@ impl Steps {
         taken
     }
 
-    /// Gives a buffer back, with what is to stand before the next chunk of the stream.
+    /// Gives a buffer back. Its bytes come before the next chunk of the stream.
     pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
         self.resume();
         if let Some(run) = &mut self.run {
@@ -146,17 +145,17 @@ impl Steps {
         self.suspend();
     }
 
-    /// Waits once. `false`: there is nothing left to wait for.
+    /// Waits once. Returns false if there was nothing left to wait for.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         self.step_until(None)
     }
 
-    /// The same, and waits no longer than until then.
+    /// Steps as [`step`](Self::step) does, but waits no longer than `until`.
     pub(crate) fn step_until(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         run_async_for_test!(self.step_async(until));
         self.resume();
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
-        // Nobody will write to it, so the child is to find the end of its input.
+        // The caller has not taken it, so the child must find the end of its input.
         self.stdin = None;
         let stepped = run.step_until(until, &self.processes, &self.rules);
         if stepped.is_err() {
@@ -175,18 +174,18 @@ impl Steps {
         stepped.map_err(|failed| error_of(&self.program, failed))
     }
 
-    /// Returns how the child ended: once, when there is nothing left to wait for and nothing has failed.
+    /// Returns the result without streams, once, after a run that has not failed.
     pub(crate) fn ending(&mut self) -> Option<Result<Ending, Error>> {
         self.output().map(|output| output.map(Output::without_streams))
     }
 
-    /// As [`ending`](Self::ending), with what was kept of the streams.
+    /// Returns the result as [`ending`](Self::ending) does, with the kept bytes of the streams.
     pub(crate) fn output(&mut self) -> Option<Result<Output, Error>> {
         if self.state != State::Ended {
             return None;
         }
         self.resume();
-        // The time is over.
+        // The limits no longer apply.
         self.enforcement = None;
         let ended = self.run.take()?.finish(&self.processes);
         let ended = ended.and_then(|whole| {
@@ -195,7 +194,7 @@ impl Steps {
         Some(ended.map_err(|failed| error_of(&self.program, failed)))
     }
 
-    /// Reads the rest without keeping it, waits for the child, and tells how it ended.
+    /// Reads and discards the rest, waits for the children, and returns the result without streams.
     pub(crate) fn finish(mut self) -> Result<Ending, Error> {
         self.keep_nothing();
         while self.step()? {}
@@ -210,9 +209,9 @@ impl Steps {
         self.suspend();
     }
 
-    /// A second answer would not be the truth: the child is gone.
+    /// Returns the error of a second request for the result: the children are gone.
     fn already_reported(&self) -> Error {
-        let words = "how its run ended has been told already";
-        Error::talk(&self.program, "wait for", io::Error::other(words))
+        let message = "its result has already been returned";
+        Error::cannot(&self.program, "wait for", io::Error::other(message))
     }
 }

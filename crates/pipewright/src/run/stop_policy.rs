@@ -1,25 +1,26 @@
-//! When to stop a child, when to kill it, when to give up reading: times and phases, no system call.
+//! The times and phases of stopping and killing the children and of giving up their streams. No system call.
 
 use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome;
 use crate::rules::{Linger, Rules, earlier};
 
-/// After a kill nothing new is coming: what was in flight arrives within this, or something that
-/// is out of reach holds the stream.
+/// The linger rule after a kill. No new output is written then: output in flight arrives within this time, or a process
+/// out of reach holds the stream.
 const AFTER_KILL: Linger =
     Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
 
-/// The same where our own stream has not taken yet what is to be passed on to it: from then on it
-/// has to go on taking, or the rest is given up.
-const AFTER_KILL_HELD_UP: Linger =
+/// The linger rule after a kill while a tee has unwritten bytes. The tee's reader has to go on reading, or the rest is
+/// given up.
+const AFTER_KILL_TEE_BLOCKED: Linger =
     Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) };
 
-/// How long killed descendants are waited for. A kill takes microseconds; one that takes longer is
-/// stuck in the kernel (a dead network disk), and we do not hang with it.
+/// The longest wait for killed descendants. A kill takes microseconds. A process that takes longer is stuck in the
+/// kernel (a dead network disk), and the run must not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
 
-/// How long the killed child itself is waited for: to give back a very large memory takes its time.
+/// The longest wait for the killed child itself: freeing a very large memory takes time. An error in `state/act.rs`
+/// names it.
 pub(super) const KILLED_CHILD_WAIT: Duration = Duration::from_secs(30);
 
 /// The phase and the times of a run.
@@ -32,12 +33,12 @@ pub(super) struct StopPolicy {
     linger: Linger,
     phase: Phase,
     ended_at: Option<Instant>,
-    /// Streams that are open after the end are not waited for any longer than this.
+    /// The time at which streams that are open after the end are given up.
     give_up_at: Option<Instant>,
-    /// Since when nobody whom a stop reaches is left.
+    /// The time since which no process that the stop reaches is left.
     all_gone_at: Option<Instant>,
-    /// Our own stream holds us up: silence is not the child's.
-    held_up: bool,
+    /// True while a tee has unwritten bytes. Silence does not count then.
+    tee_blocked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +61,13 @@ pub(super) enum Due {
     Nothing,
     SendStopSignal,
     Kill,
-    /// The streams that are still open are given up.
+    /// Give up the streams that are still open.
     StopReading,
 }
 
 impl StopPolicy {
     pub(super) fn new(rules: &Rules, started: Instant) -> StopPolicy {
-        // A timeout so long that the clock cannot hold its end is no timeout.
+        // A timeout beyond the range of the clock never expires.
         let by_timeout = rules.timeout.and_then(|timeout| started.checked_add(timeout));
         let deadline = match (by_timeout, rules.deadline) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -82,52 +83,53 @@ impl StopPolicy {
             ended_at: None,
             give_up_at: deadline,
             all_gone_at: None,
-            held_up: false,
+            tee_blocked: false,
         }
     }
 
-    /// When its time is over.
+    /// Returns the earlier of the timeout's end and the deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// How long it may say nothing.
+    /// Returns the idle timeout.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
     }
 
+    /// Records output.
     pub(super) fn note_output(&mut self, now: Instant) {
         self.last_output = now;
     }
 
-    /// Whether our own stream has yet to take what came. Who holds up is waited for until the
-    /// command's time is over, and nothing counts as quiet meanwhile.
-    pub(super) fn note_held_up(&mut self, held_up: bool) {
-        self.held_up = held_up;
+    /// Records if a tee has unwritten bytes. Its reader has until the command's time is over, and that is not silence.
+    pub(super) fn note_tee_blocked(&mut self, tee_blocked: bool) {
+        self.tee_blocked = tee_blocked;
     }
 
-    pub(super) fn is_held_up(&self) -> bool {
-        self.held_up
+    /// Returns true while a tee has unwritten bytes.
+    pub(super) fn is_tee_blocked(&self) -> bool {
+        self.tee_blocked
     }
 
+    /// Records the end of the last child.
     pub(super) fn note_end(&mut self, now: Instant) {
         self.ended_at = Some(now);
     }
 
-    /// Nobody can be asked here, so nobody needs time to answer.
+    /// Records that the stop signal does not exist here. The kill then comes at once.
     pub(super) fn note_unsignalable(&mut self) {
         if let Phase::Stopping { kill_at, .. } = &mut self.phase {
             *kill_at = Some(self.last_output);
         }
     }
 
-    /// Nobody whom the stop could reach is left.
+    /// Records that no process that the stop reaches is left.
     pub(super) fn note_all_gone(&mut self, now: Instant) {
         self.all_gone_at.get_or_insert(now);
     }
 
-    /// How long whoever is asked to stop has for it, from now on; where that has been asked already, if it is less than
-    /// what is left.
+    /// Sets the grace from now on. After the stop signal, it counts only if it is shorter than the time that is left.
     pub(super) fn set_grace(&mut self, grace: Duration, now: Instant) {
         self.grace = grace;
         if let Phase::Stopping { kill_at, .. } = &mut self.phase {
@@ -135,13 +137,13 @@ impl StopPolicy {
         }
     }
 
-    /// Starts stopping, unless it has been started. Says what to do.
+    /// Starts a stop, unless one has begun. Returns the action that is due.
     pub(super) fn stop(&mut self, why: Outcome, now: Instant) -> Due {
         if self.phase != Phase::Running {
             return Due::Nothing;
         }
         if self.ended_at.is_some() {
-            // There is nobody to stop, and nothing more that is worth waiting for.
+            // There is nothing to stop, and no more output is worth waiting for.
             self.give_up_at = Some(now);
             return Due::Nothing;
         }
@@ -149,22 +151,22 @@ impl StopPolicy {
             self.phase = Phase::Killed { why, at: now };
             return Due::Kill;
         }
-        // A grace so long that the clock cannot hold its end has none.
+        // A grace beyond the range of the clock never ends.
         let kill_at = now.checked_add(self.grace);
         self.phase = Phase::Stopping { why, kill_at };
         Due::SendStopSignal
     }
 
-    /// True where the children are to be stopped now, unless they have ended.
+    /// Returns true if a timeout has expired and no end has been recorded.
     pub(super) fn is_time_up(&self, now: Instant) -> bool {
         let is_over = |end: Option<Instant>| end.is_some_and(|end| now >= end);
         let runs = self.phase == Phase::Running && self.ended_at.is_none();
         runs && (is_over(self.deadline) || is_over(self.idle_end()))
     }
 
-    /// What the passing of time has made necessary. Asked again until it says nothing.
+    /// Returns the action that is due now. Call it until it returns [`Due::Nothing`].
     ///
-    /// `reading`: whether a stream is still open.
+    /// `reading` is true if a stream is still open.
     pub(super) fn due(&mut self, now: Instant, reading: bool) -> Due {
         match self.phase {
             Phase::Stopping { why, kill_at: Some(kill_at) }
@@ -189,7 +191,7 @@ impl StopPolicy {
         }
     }
 
-    /// When [`due`](Self::due) is to be asked next.
+    /// Returns the time of the next action.
     pub(super) fn next(&self, reading: bool) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Running if self.ended_at.is_none() => earlier(self.deadline, self.idle_end()),
@@ -199,7 +201,7 @@ impl StopPolicy {
         earlier(phase, self.reading_ends().filter(|_| reading))
     }
 
-    /// When killed descendants are waited for no longer.
+    /// Returns the end of the wait for killed descendants.
     pub(super) fn killed_wait_ends(&self) -> Option<Instant> {
         match self.phase {
             Phase::Killed { at, .. } => at.checked_add(KILLED_WAIT),
@@ -207,7 +209,7 @@ impl StopPolicy {
         }
     }
 
-    /// When the killed child itself is waited for no longer.
+    /// Returns the end of the wait for the killed child itself.
     pub(super) fn killed_child_wait_ends(&self) -> Option<Instant> {
         match self.phase {
             Phase::Killed { at, .. } if self.ended_at.is_none() => {
@@ -217,7 +219,7 @@ impl StopPolicy {
         }
     }
 
-    /// Why we stopped it, if we did.
+    /// Returns the reason for the stop, if one has begun.
     pub(super) fn stopped(&self) -> Option<Outcome> {
         match self.phase {
             Phase::Running => None,
@@ -226,19 +228,21 @@ impl StopPolicy {
     }
 
     fn idle_end(&self) -> Option<Instant> {
-        let timeout = self.idle_timeout.filter(|_| !self.held_up);
+        let timeout = self.idle_timeout.filter(|_| !self.tee_blocked);
         timeout.and_then(|timeout| self.last_output.checked_add(timeout))
     }
 
-    /// When streams that are still open are given up; `None`: not as things stand.
+    /// Returns the time at which open streams are given up; `None` if nothing limits it yet.
     fn reading_ends(&self) -> Option<Instant> {
         let ended_at = self.ended_at?;
         let linger = match self.phase {
-            // Descendants that were asked to stop may have last words.
+            // Descendants that got the stop signal may still write.
             Phase::Stopping { .. } if self.all_gone_at.is_none() => return None,
-            Phase::Stopping { .. } | Phase::Killed { .. } if self.held_up => AFTER_KILL_HELD_UP,
+            Phase::Stopping { .. } | Phase::Killed { .. } if self.tee_blocked => {
+                AFTER_KILL_TEE_BLOCKED
+            }
             Phase::Stopping { .. } | Phase::Killed { .. } => AFTER_KILL,
-            Phase::Running if self.held_up => Linger::UntilEof,
+            Phase::Running if self.tee_blocked => Linger::UntilEof,
             Phase::Running => self.linger,
         };
         let lingers_until = match linger {
@@ -251,7 +255,7 @@ impl StopPolicy {
             }
         };
         match self.phase {
-            // The timeout is the time of the child, and its last words come after the stop.
+            // The timeout limits the child, and its last output comes after the stop.
             Phase::Stopping { .. } | Phase::Killed { .. } => lingers_until,
             Phase::Running => earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at))),
         }
@@ -259,7 +263,7 @@ impl StopPolicy {
 }
 
 impl StopPolicy {
-    /// From when a stream that is still open counts as held.
+    /// Returns the time from which an open stream counts as held.
     fn lingers_from(&self, ended_at: Instant) -> Instant {
         match self.phase {
             Phase::Running => ended_at,

@@ -1,5 +1,5 @@
-//! The processes that a stop reaches: the tree that is held, or each child, the group it leads, and the
-//! descendants that can be found.
+//! The processes that a stop reaches: the held tree, or each child, the group that it leads, and the descendants that can
+//! be found.
 
 use std::io;
 use std::time::Instant;
@@ -12,27 +12,25 @@ use pipewright_os::process::tree::{CAN_STOP, Descendants};
 
 use super::stop_policy::KILLED_CHILD_WAIT;
 
-/// Searches at most so often for new descendants while it stops them: a storm of forks that is
-/// faster than we are is no reason to go on for ever.
-const MOST_ROUNDS: usize = 64;
+/// The most searches for new descendants: processes that fork faster than they are found must not make this endless.
+const MAX_ROUNDS: usize = 64;
 
-/// Those below the children of a run: one, or the stages of a pipeline.
+/// The descendants of the children of a run: of one child, or of the stages of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct StopTargets {
-    /// EnforcedRun from the first signal on: a descendant whose parent ends in between could not be found
-    /// a second time.
+    /// Kept from the first signal on: a descendant whose parent ends in between could not be found again.
     descendants: Descendants,
 }
 
 impl StopTargets {
-    /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
-    /// `false`: there is no such signal for any of the children, and nobody was asked.
+    /// Sends all processes a stop signal, and continues those that are stopped so that they receive it. Returns false if
+    /// the signal does not exist for any of the children, and nothing was sent.
     pub(crate) fn request_stop(&mut self, children: &[ChildHandle], signal: Signal) -> bool {
-        // Stopped while the list is made: a child that is asked while it forks would end and leave
-        // behind one whom nobody could find any more.
+        // The search stops the processes: a child that is signalled while it forks would end, and its new child could
+        // not be found any more.
         self.collect(children);
-        // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
-        // is found out by the kill that follows.
+        // Errors are ignored here and below: a process that has ended needs no signal, and the kill that follows finds
+        // those that may not be signalled.
         let sent = self.send(children, signal);
         if signal != Signal::CONT {
             self.send(children, Signal::CONT);
@@ -40,10 +38,10 @@ impl StopTargets {
         sent.unsupported < children.len()
     }
 
-    /// Kills everyone.
+    /// Kills all processes.
     ///
     /// # Errors
-    /// A child may not be signalled by us: it has become another user's. The others are killed.
+    /// A child may not be signalled because it has changed its user. The others are killed.
     pub(crate) fn kill(&mut self, children: &[ChildHandle]) -> io::Result<()> {
         let mut is_held = false;
         for tree in children.iter().filter_map(ChildHandle::tree) {
@@ -60,11 +58,11 @@ impl StopTargets {
         result
     }
 
-    /// Where nobody can be stopped: those whom somebody has started between the search and the kill.
-    /// All the others are dead by now, so there are fewer of them each time.
+    /// Kills the processes that were started between the search and the kill, on systems that cannot stop processes.
+    /// All others are dead by now, so each round finds fewer.
     #[cold]
     fn kill_latecomers(&mut self, children: &[ChildHandle]) {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let from = self.descendants.members().len();
             for child in children {
                 self.descendants.collect(child);
@@ -74,59 +72,58 @@ impl StopTargets {
                 return;
             }
             for member in latecomers {
-                // Ignored: gone, or another user's.
+                // Ignored: it has ended, or has changed its user.
                 let _ = member.signal(Signal::KILL);
             }
         }
     }
 
-    /// Kills all, and waits for them as long as that can be expected to help. Who is left then is
-    /// left to the reaper.
+    /// Kills all processes, and waits for the children for as long as a kill may take. Survivors are left to the reaper.
     #[cold]
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
-        // Ignored: whom we may not kill is found out below, and not waited for.
+        // Ignored: the loop below finds the children that may not be killed, and does not wait for them.
         let _ = self.kill(children);
         let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
         for child in children {
             if child.signal(Signal::KILL).is_ok() {
-                // Ignored: its status is of no use now.
+                // Ignored: its status is not needed.
                 let _ = wait::any(&mut [Slot::Event(child)], until);
                 let _ = child.try_wait();
             }
         }
     }
 
-    /// The child has ended and is about to be reaped: the last moment at which its group can be
-    /// signalled, where that goes by the number that the reap frees.
+    /// Kills the group of a child that has ended, before the reap. Afterwards it could not be signalled if the group is
+    /// addressed by the pid that the reap frees.
     pub(crate) fn before_reap(&self, child: &ChildHandle) {
         if has_own_group(child) && !child.group_survives_reap() {
             let _ = child.signal_group(Signal::KILL);
         }
     }
 
-    /// Whether someone is left for whose end there is nothing to wait on.
-    pub(crate) fn others_are_left(&self, children: &[ChildHandle]) -> bool {
+    /// Returns true if a tree or a group is alive. No event reports their ends, so the caller has to poll.
+    pub(crate) fn group_or_tree_is_alive(&self, children: &[ChildHandle]) -> bool {
         children.iter().any(|child| match child.tree() {
             Some(tree) => tree.is_alive(),
             None => has_own_group(child) && child.group_is_alive(),
         })
     }
 
-    /// Somebody other than the children who has not ended yet.
-    pub(crate) fn someone_left(&self, children: &[ChildHandle]) -> Option<Member> {
+    /// Returns a process that has not ended yet and is not one of the children.
+    pub(crate) fn remaining_member(&self, children: &[ChildHandle]) -> Option<Member> {
         let mut last = children.iter().filter_map(|child| child.tree()?.last());
         last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
     }
 
-    /// The last stage of a pipeline first: one whose writer is stopped before it would take the end
-    /// of its input for the whole of it, and load half a dump.
+    /// Finds the descendants and stops them, the last stage of a pipeline first: a stage whose writer ends first would
+    /// take the end of its input for complete input, and load half a dump.
     fn collect(&mut self, children: &[ChildHandle]) {
         for child in children.iter().rev() {
-            self.descendants.stop_and_collect(child, MOST_ROUNDS);
+            self.descendants.stop_and_collect(child, MAX_ROUNDS);
         }
     }
 
-    /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
+    /// Sends each process the signal once: programs treat a second SIGINT differently from the first.
     fn send(&self, children: &[ChildHandle], signal: Signal) -> Sent {
         let any_group = children.iter().any(has_own_group);
         let is_led = |group: Option<u32>| {
@@ -136,10 +133,10 @@ impl StopTargets {
         for child in children.iter().rev() {
             let mut result = Ok(());
             if has_own_group(child) {
-                // Other errors are ignored here and below: gone, or another user's.
+                // Other errors are ignored here and below: the process has ended, or has changed its user.
                 result = child.signal_group(signal).map(drop).or_else(only_unsupported);
             }
-            // It may have left the group that it was started in.
+            // The child may have left the group that it was started in.
             if !has_own_group(child) || !child.is_group_leader() {
                 result = child.signal(signal).map(drop);
             }
@@ -159,7 +156,7 @@ impl StopTargets {
 struct Sent {
     /// The first error.
     result: io::Result<()>,
-    /// The number of children that the signal does not exist for.
+    /// The number of children for which the signal does not exist.
     unsupported: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One of the child's streams: read from, or passed on, and in the end given up.
+//! One of the child's streams: read, copied to a tee, and in the end given up.
 
 use std::io;
 use std::mem;
@@ -6,12 +6,12 @@ use std::mem;
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::wait::Slot;
 
-use super::sink::{Sink, Verdict};
+use super::sink::{LimitCheck, Sink};
 
 /// One of the child's streams.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// Here while it is not being read from; then it is in its slot.
+    /// `None` during a read, which has it in its slot, and after the end.
     pub(super) pipe: Option<PipeReader>,
     pub(super) sink: Option<Sink>,
 }
@@ -24,11 +24,11 @@ impl Stream {
         }
     }
 
-    /// What is to be waited for now; [`Slot::Off`]: nothing, or nothing new.
+    /// Returns the next read or write, or [`Slot::Off`] if there is no new one.
     pub(super) fn next(&mut self, paused: bool) -> io::Result<Slot<'static>> {
         let Some(sink) = &mut self.sink else { return Ok(Slot::Off) };
-        if let Some(tee) = sink.behind() {
-            // Before more is read. The slot of the read is free meanwhile.
+        if let Some(tee) = sink.pending_tee() {
+            // The write comes before the next read, and uses the slot of the read.
             return Ok(tee.submit());
         }
         match self.pipe.take_if(|_| !paused) {
@@ -37,29 +37,28 @@ impl Stream {
         }
     }
 
-    /// Whether our own stream has yet to take what came.
-    pub(super) fn is_behind(&self) -> bool {
-        self.sink.as_ref().is_some_and(Sink::is_behind)
+    /// Returns true if the tee has unwritten bytes.
+    pub(super) fn has_pending_tee(&self) -> bool {
+        self.sink.as_ref().is_some_and(Sink::has_pending_tee)
     }
 
-    /// Closes our end where nobody wants what comes, as a reader of the child's own would have.
-    pub(super) fn close_if_in_vain(&mut self) {
-        if self.sink.as_ref().is_some_and(Sink::is_in_vain) {
+    /// Closes this process's end if nobody wants the stream, as a direct reader of the child would have done.
+    pub(super) fn close_if_unwanted(&mut self) {
+        if self.sink.as_ref().is_some_and(Sink::is_unwanted) {
             self.pipe = None;
         }
     }
 
-    /// Takes what is in the pipe at this moment, and gives the stream up; also what has not been
-    /// passed on by now.
+    /// Reads the bytes that are in the pipe now, and gives the stream up, with the unwritten bytes of its tee.
     ///
-    /// `drain` reads on what others write to it.
+    /// `drain` takes over a pipe that others still hold.
     #[cold]
     pub(super) fn give_up(
         &mut self,
         slot: &mut Slot<'static>,
         drain: Option<fn(PipeReader)>,
     ) -> io::Result<Rest> {
-        let nothing = Rest { at_end: true, too_much: false };
+        let nothing = Rest { at_end: true, exceeds_limit: false };
         let Stream { pipe, sink: Some(sink) } = self else { return Ok(nothing) };
         let pipe = match mem::take(slot) {
             Slot::Read(pipe, buffer) => {
@@ -68,7 +67,7 @@ impl Stream {
             }
             _ => pipe.take(),
         };
-        if let Some(tee) = sink.behind() {
+        if let Some(tee) = sink.pending_tee() {
             tee.give_up();
         }
         let Some(pipe) = pipe else { return Ok(nothing) };
@@ -85,41 +84,41 @@ impl Stream {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) bytes: Vec<u8>,
-    /// Nothing more comes of this stream.
+    /// True if this is the last chunk of the stream.
     pub(crate) at_end: bool,
 }
 
-/// The result of reading what is left in a pipe.
+/// The result of reading the rest of a pipe.
 pub(super) struct Rest {
-    /// Nobody holds the stream any more.
+    /// True if no process holds the stream open any more.
     pub(super) at_end: bool,
-    /// More came than [`Limit::fail`](crate::Limit::fail) allows.
-    pub(super) too_much: bool,
+    /// True if the stream exceeds [`Limit::fail`](crate::Limit::fail).
+    pub(super) exceeds_limit: bool,
 }
 
-/// Reads what is in the pipe now, and not what a fast writer adds meanwhile.
+/// Reads the bytes that are in the pipe now, but not those that a fast writer adds meanwhile.
 fn take_rest(pipe: &PipeReader, sink: &mut Sink) -> io::Result<Rest> {
     let mut left = pipe.available()?;
-    let mut too_much = false;
+    let mut exceeds_limit = false;
     loop {
         let mut buffer = sink.lend_with_room()?;
         match pipe.try_read_spare(&mut buffer) {
             Ok(0) => {
                 sink.give_back(buffer);
-                return Ok(Rest { at_end: true, too_much });
+                return Ok(Rest { at_end: true, exceeds_limit });
             }
             Ok(count) => {
-                too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
+                exceeds_limit |= sink.accept(buffer, count) == LimitCheck::Exceeded;
                 left = left.saturating_sub(count);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 sink.give_back(buffer);
-                return Ok(Rest { at_end: false, too_much });
+                return Ok(Rest { at_end: false, exceeds_limit });
             }
             Err(error) => return Err(error),
         }
         if left == 0 && pipe.available()? > 0 {
-            return Ok(Rest { at_end: false, too_much });
+            return Ok(Rest { at_end: false, exceeds_limit });
         }
     }
 }

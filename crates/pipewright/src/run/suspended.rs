@@ -1,4 +1,4 @@
-//! The waits for children that somebody holds, and that are waited for again and again.
+//! A run between two waits, for children that the caller owns and may wait for repeatedly.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -13,7 +13,7 @@ use super::state::{NextLook, RunState};
 use crate::error::Failed;
 use crate::rules::Rules;
 
-/// A run without streams, between two waits: where a stop that one of them has begun stands.
+/// The state of a run without streams between two waits, such as a stop that one of the waits has begun.
 ///
 /// If its rules are enforced in the background, the background thread finds it here. A wait takes it out, and enforces
 /// the rules itself.
@@ -23,23 +23,24 @@ pub(crate) struct SuspendedRun(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     run: Option<Box<RunState>>,
-    /// Called when the run comes back, if the background thread has missed it.
+    /// Called when the run is put back, if the background thread did not find it here.
     call: Option<fn()>,
+    /// True if the background thread did not find the run here.
     was_missed: bool,
 }
 
-/// A run that is waited for.
+/// A run during a wait.
 ///
 /// # Drop
-/// Suspends it again: the next wait goes on with it.
+/// Suspends the run again. The next wait continues it.
 #[derive(Debug)]
 struct ActiveWait<'a> {
     suspended: &'a SuspendedRun,
-    /// Taken by the end.
+    /// `None` after the end.
     run: Option<Box<RunState>>,
 }
 
-/// The way to stop children, for [`SuspendedRun::stop`].
+/// The signal and the grace of a stop: see [`SuspendedRun::stop`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopRequest {
     pub(crate) signal: Signal,
@@ -47,25 +48,25 @@ pub(crate) struct StopRequest {
 }
 
 impl StopRequest {
-    /// As the command says.
+    /// Returns the signal and the grace of the command.
     pub(crate) fn by(rules: &Rules) -> StopRequest {
         StopRequest { signal: rules.stop_signal, grace: rules.kill_grace }
     }
 
-    /// The same rules, with this signal.
+    /// Returns the command's rules with this signal, and without a cancel token.
     fn rules(self, rules: &Rules) -> Rules {
         Rules { stop_signal: self.signal, cancel: None, ..rules.clone() }
     }
 }
 
 impl SuspendedRun {
-    /// Returns true if a wait has left something to go on with.
-    pub(crate) fn is_begun(&self) -> bool {
+    /// Returns true if a wait has left a run to continue.
+    pub(crate) fn has_run(&self) -> bool {
         self.lock().run.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Each of its fields is whole.
+        // Each field is consistent on its own.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,10 +78,10 @@ impl SuspendedRun {
     /// Puts the run back.
     pub(crate) fn put(&self, run: Box<RunState>) {
         let mut inner = self.lock();
-        // A stop that has begun goes on at another time than was expected.
+        // A stop that has begun changes the time of the next action.
         let is_new = inner.was_missed || run.is_stopping();
         inner.was_missed = false;
-        // Where two threads wait, one of the runs is as good as the other.
+        // If two threads wait, either run will do.
         inner.run = Some(run);
         let call = inner.call.filter(|_| is_new);
         drop(inner);
@@ -89,12 +90,12 @@ impl SuspendedRun {
         }
     }
 
-    /// Sets the function that is called when a run comes back that was missed.
+    /// Sets the function to call when a run is put back that the background thread did not find.
     pub(crate) fn call_when_missed(&self, call: fn()) {
         self.lock().call = Some(call);
     }
 
-    /// Looks at the run, if it is here; otherwise whoever has it enforces its rules.
+    /// Calls `look` with the run, if it is here. Otherwise the wait that has it enforces its rules.
     pub(crate) fn look(&self, look: impl FnOnce(&mut RunState) -> NextLook) -> NextLook {
         let mut inner = self.lock();
         match &mut inner.run {
@@ -106,8 +107,8 @@ impl SuspendedRun {
         }
     }
 
-    /// Waits until the children have ended, but not longer than until then; `false`: they have not. After an error
-    /// they are as they were.
+    /// Waits until the children have ended, but no longer than `until`. Returns false if they still run. An error does not
+    /// affect them.
     pub(crate) fn wait(
         &self,
         new: impl FnOnce() -> RunState,
@@ -115,7 +116,7 @@ impl SuspendedRun {
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {
-        self.take(new).see_through(children, rules, until)
+        self.take(new).run_to_end(children, rules, until)
     }
 
     /// Stops the children and waits until they have ended.
@@ -132,10 +133,10 @@ impl SuspendedRun {
         let rules = how.rules(rules);
         let mut waiting = self.take(new);
         waiting.stop(how, children, &rules)?;
-        waiting.see_through(children, &rules, None).map(drop)
+        waiting.run_to_end(children, &rules, None).map(drop)
     }
 
-    /// Takes the suspended run, or a new one: also where another thread is in a wait for the one that was suspended.
+    /// Takes the suspended run, or creates one if there is none or another thread is waiting with it.
     fn take(&self, new: impl FnOnce() -> RunState) -> ActiveWait<'_> {
         let run = self.take_out().unwrap_or_else(|| Box::new(new()));
         ActiveWait { suspended: self, run: Some(run) }
@@ -143,7 +144,7 @@ impl SuspendedRun {
 }
 
 impl ActiveWait<'_> {
-    fn see_through(
+    fn run_to_end(
         mut self,
         children: &[ChildHandle],
         rules: &Rules,
@@ -186,7 +187,7 @@ impl Drop for ActiveWait<'_> {
     }
 }
 
-/// True where all have ended: then nobody is to be told to stop.
+/// Returns true if all children have ended, so that there is nothing to stop.
 fn have_ended(children: &[ChildHandle]) -> Result<bool, Failed> {
     for child in children {
         if child.try_wait().map_err(|error| ("wait for", error))?.is_none() {

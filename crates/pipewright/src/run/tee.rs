@@ -1,9 +1,9 @@
-//! Passes a child's stream on to our own, without ever waiting for whoever reads ours.
+//! Copies a child's stream to one of this process's own, or to a handle, without waiting for the reader of it.
 //!
-//! What our stream does not take at once is kept, and until it is taken the child's stream is not
-//! read: so memory stays bounded, a child that writes faster than we are read waits, and a timeout,
-//! a cancel or a kill comes in time. A thread that writes would do the same, and could not be given
-//! up when the run ends: its last bytes would come after everything else.
+//! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
+//! memory stays bounded, back-pressure makes a child that writes too fast wait, and a timeout, a cancel or a kill comes
+//! in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would come
+//! after everything else.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,89 +17,89 @@ use pipewright_os::base::wait::Slot;
 use crate::outcome::Source;
 use crate::output::TeeFailed;
 
-/// Where a stream is passed on to. Behind a pointer that only a tee makes, so that a program without
-/// one does not carry it.
+/// The target of a stream's copy. A trait object, so that only programs with tees contain the code.
 pub(crate) trait Tee: fmt::Debug + Send {
-    /// Passes bytes on, or keeps them until they can be.
-    fn pass(&mut self, bytes: &[u8]);
+    /// Writes bytes, or keeps them until the target accepts them.
+    fn write(&mut self, bytes: &[u8]);
 
-    /// Whether something is kept. The child's stream is not to be read meanwhile.
-    fn is_behind(&self) -> bool;
+    /// Returns true if there are unwritten bytes. The child's stream must not be read then.
+    fn has_pending(&self) -> bool;
 
-    /// The write that is to be waited for.
+    /// Returns the write to wait for.
     fn submit(&mut self) -> Slot<'static>;
 
-    /// What became of that write.
-    fn note(&mut self, writer: PipeWriter, result: io::Result<usize>);
+    /// Records the result of that write.
+    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>);
 
-    /// Forgets what is kept: there is no more time for it.
+    /// Drops the unwritten bytes, because their time is over.
     fn give_up(&mut self);
 
+    /// Returns the error of a write, if one failed.
     fn failed(&self) -> Option<TeeFailed>;
 }
 
-/// Makes the tee to that stream of ours.
+/// Opens the tee to the same stream of this process.
 pub(crate) type OpenTee = fn(Source) -> Box<dyn Tee>;
 
-/// Makes the tee of that stream to something else.
+/// Opens the tee of a stream to a handle.
 pub(crate) type OpenTeeTo = fn(Source, Handle) -> Box<dyn Tee>;
 
-/// What a stream is passed on to.
+/// The target of a stream's copy, before the start.
 #[derive(Debug)]
 pub(crate) enum TeeTarget {
-    Ours(OpenTee),
-    Other(OpenTeeTo, Handle),
+    SameStream(OpenTee),
+    Handle(OpenTeeTo, Handle),
 }
 
 impl TeeTarget {
     pub(crate) fn open(self, stream: Source) -> Box<dyn Tee> {
         match self {
-            TeeTarget::Ours(open) => open(stream),
-            TeeTarget::Other(open, target) => open(stream, target),
+            TeeTarget::SameStream(open) => open(stream),
+            TeeTarget::Handle(open, target) => open(stream, target),
         }
     }
 }
 
-/// Opens our stream for a tee.
+/// Opens the same stream of this process for a tee.
 pub(super) fn open_tee(stream: Source) -> Box<dyn Tee> {
-    let mut console = Console::new(stream, stream == Source::Stdout);
+    let mut tee = TeeWriter::new(stream, stream == Source::Stdout);
     match stdio::console_writer(stream == Source::Stderr) {
-        // Closed: there is nobody to pass anything on to, which is no failure, as in std.
-        Ok(writer) => console.writer = writer,
-        Err(error) => console.fail(&error),
+        // `None` if it is closed. As in std, that is not a failure.
+        Ok(writer) => tee.writer = writer,
+        Err(error) => tee.fail(&error),
     }
-    Box::new(console)
+    Box::new(tee)
 }
 
-/// Opens something else for the tee of that stream.
+/// Opens a handle for the tee of a stream.
 pub(super) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
-    let mut console = Console::new(stream, false);
+    let mut tee = TeeWriter::new(stream, false);
     match stdio::writer_to(target) {
-        Ok(writer) => console.writer = Some(writer),
-        Err(error) => console.fail(&error),
+        Ok(writer) => tee.writer = Some(writer),
+        Err(error) => tee.fail(&error),
     }
-    Box::new(console)
+    Box::new(tee)
 }
 
-/// Our stdout or stderr, or what stands in its place.
+/// A tee to this process's stdout or stderr, or to a handle.
 #[derive(Debug)]
-struct Console {
-    /// The stream that is passed on.
+struct TeeWriter {
+    /// The child's stream.
     stream: Source,
-    /// It goes to our stdout, of which std may have something in its buffer.
+    /// True for this process's stdout, of which std may have buffered bytes.
     is_stdout: bool,
-    /// Here while nothing is kept; then it is in a slot.
+    /// `None` while a write in a slot has it, after a failure, and if the stream is closed.
     writer: Option<PipeWriter>,
     kept: Arc<Vec<u8>>,
-    /// How much of what is kept has been written.
+    /// The number of kept bytes that have been written.
     written: usize,
     failed: Option<TeeFailed>,
 }
 
-impl Console {
-    fn new(stream: Source, is_stdout: bool) -> Console {
+impl TeeWriter {
+    fn new(stream: Source, is_stdout: bool) -> TeeWriter {
         let (kept, written) = (Arc::default(), 0);
-        Console { stream, is_stdout, writer: None, kept, written, failed: None }
+        TeeWriter { stream, is_stdout, writer: None, kept, written, failed: None }
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -109,7 +109,7 @@ impl Console {
         self.written = 0;
     }
 
-    /// Writes what goes at once. Says how much that was.
+    /// Writes as much as possible without blocking, and returns the number of bytes.
     fn write_now(&self, writer: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -117,8 +117,8 @@ impl Console {
                 break;
             }
             if self.is_stdout && written == 0 {
-                // What the program itself has printed comes first. Only where there is room, as
-                // this write can wait. Ignored: the write below says so.
+                // The program's own output comes first. This can block, so only if there is room. Errors are
+                // ignored: the write below reports them.
                 let _ = io::stdout().flush();
             }
             match writer.try_write(rest) {
@@ -131,9 +131,9 @@ impl Console {
     }
 }
 
-impl Tee for Console {
-    fn pass(&mut self, bytes: &[u8]) {
-        if self.is_behind() {
+impl Tee for TeeWriter {
+    fn write(&mut self, bytes: &[u8]) {
+        if self.has_pending() {
             Arc::make_mut(&mut self.kept).extend_from_slice(bytes);
             return;
         }
@@ -147,7 +147,7 @@ impl Tee for Console {
         }
     }
 
-    fn is_behind(&self) -> bool {
+    fn has_pending(&self) -> bool {
         self.written < self.kept.len()
     }
 
@@ -156,7 +156,7 @@ impl Tee for Console {
         self.writer.take().map_or(Slot::Off, write)
     }
 
-    fn note(&mut self, writer: PipeWriter, result: io::Result<usize>) {
+    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
         match result {
             Ok(count) => {
                 self.written += count;
@@ -167,7 +167,7 @@ impl Tee for Console {
     }
 
     fn give_up(&mut self) {
-        if self.is_behind() {
+        if self.has_pending() {
             self.fail(&io::ErrorKind::TimedOut.into());
         }
     }

@@ -1,4 +1,12 @@
-//! Many commands at once, on one thread.
+//! Many commands at once, on one thread or in one task.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `runnable.rs` | a command or a pipeline |
+//! | `queue.rs`, `push_queue.rs` | the rules, without waiting: which command starts next, and the results |
+//! | `run_set.rs` | the wait for all that run, on a thread |
+//! | `runner.rs` | a runner, which takes more commands while some run |
+//! | `task.rs` | the same for tasks |
 
 mod push_queue;
 mod queue;
@@ -23,21 +31,18 @@ pub use runner::Runner;
 #[cfg(feature = "tokio")]
 pub use task::{AsTheyEndAsync, AsyncRunner};
 
-/// Runs many commands, some of them at once, and captures what each says.
+/// Runs many commands, some of them at once, and captures the output of each.
 ///
-/// All of them are run by the calling thread: it starts them, reads what they write, feeds them and
-/// stops them, whichever of them needs it. A command's own settings hold for it: its timeout, its
-/// limits, its stdio.
+/// The calling thread does all the work: it starts, reads, feeds and stops the commands. Each command keeps its own
+/// settings: its timeout, its limits, its stdio.
 ///
-/// The next command is taken out of `commands` when there is room for it, so that there may be any
-/// number.
+/// A command is taken from `commands` when there is room for it, so there may be any number of them.
 ///
-/// Commands that are found while others run (a retry, a graph, a queue) need a [`Runner`]. A
-/// [`Pipeline`](crate::Pipeline) counts as one command, with the result of
-/// [its whole](crate::Pipelined::whole).
+/// If commands turn up while others run (a retry, a graph, a queue), use a [`Runner`]. A [`Pipeline`](crate::Pipeline)
+/// counts as one command, with the result of [its whole](crate::Pipelined::whole).
 ///
-/// A closure that makes the commands ends with [`owned`](crate::Command::owned): without it, it
-/// returns a reference to a temporary, which is error E0515.
+/// A closure that creates the commands ends with [`owned`](crate::Command::owned). Without it, the closure returns a
+/// reference to a temporary, which is error E0515.
 ///
 /// ```
 /// use pipewright::{Command, run_all};
@@ -56,7 +61,7 @@ where
     RunAll { commands: commands.into_iter(), concurrency, fail_fast: false, cancel: None }
 }
 
-/// Commands that are to be run: see [`run_all`].
+/// Commands to run: see [`run_all`].
 #[derive(Debug)]
 #[must_use = "nothing is run until `captures` or `as_they_end` is called"]
 pub struct RunAll<I> {
@@ -70,7 +75,7 @@ impl<'a, I> RunAll<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
 {
-    /// How many run at once, at least one. Where it is not set, as many as there are processors.
+    /// Sets the number of commands that run at once, at least one. The default is the number of processors.
     #[doc(alias = "max_parallel")]
     #[doc(alias = "jobs")]
     pub fn concurrency(mut self, count: usize) -> RunAll<I> {
@@ -78,35 +83,34 @@ where
         self
     }
 
-    /// When one has failed (an error, or no success), the others are stopped as by a cancel, and no
-    /// more are started. Without it, all are run whatever becomes of them.
+    /// Stops the other commands, as a cancel does, once one has failed (an error, or no success), and starts no more.
+    /// Without it, all commands run even if some fail.
     pub fn fail_fast(mut self) -> RunAll<I> {
         self.fail_fast = true;
         self
     }
 
-    /// Stops those that run when the token is cancelled, and starts no more.
+    /// Stops the running commands when the token is cancelled, and starts no more.
     pub fn cancel(mut self, token: &CancelToken) -> RunAll<I> {
         self.cancel = Some(token.clone());
         self
     }
 
-    /// Runs them, and gives what came of each, in the order of the commands. Those that were not
-    /// started, because of [`fail_fast`](Self::fail_fast) or a cancel, are not among them; they are
-    /// the last.
+    /// Runs the commands and returns their results, in the order of the commands. After
+    /// [`fail_fast`](Self::fail_fast) or a cancel, the last commands may not have been started. They have no results.
     pub fn captures(self) -> Vec<Result<Capture, Error>> {
-        run_async_for_test!(self.unpinned().captures_async());
+        run_async_for_test!(self.boxed().captures_async());
         in_order(self.as_they_end().collect())
     }
 
-    /// The same commands, wherever they come from, for a task.
+    /// Boxes the commands, so that they are `Unpin`.
     #[cfg(all(pipewright_force_async, feature = "tokio"))]
-    fn unpinned(self) -> RunAll<Box<I>> {
+    fn boxed(self) -> RunAll<Box<I>> {
         let RunAll { commands, concurrency, fail_fast, cancel } = self;
         RunAll { commands: Box::new(commands), concurrency, fail_fast, cancel }
     }
 
-    /// Gives what came of each as it ends, with the number of its command, counted from 0.
+    /// Returns an iterator over the results as the commands end, each with the number of its command, counted from 0.
     pub fn as_they_end(self) -> AsTheyEnd<I> {
         AsTheyEnd { queue: self.into_queue(), runs: RunSet::default() }
     }
@@ -118,16 +122,16 @@ where
     }
 }
 
-/// What came of many commands, as they end: see [`RunAll::as_they_end`].
+/// The results of many commands, as they end: see [`RunAll::as_they_end`].
 ///
-/// Between the calls of `next` nothing is read: a child that writes much waits meanwhile, and no timeout and no cancel
-/// of a command stops it before the next call. Whoever takes long between two calls uses
-/// [`next_within`](Self::next_within), or works on another thread.
+/// Nothing is read between two calls of `next`: a child that writes much waits, and a command's timeout or cancel stops
+/// it only in the next call. If the work between two calls takes long, use [`next_within`](Self::next_within), or do the
+/// work on another thread.
 ///
-/// While 32 results have not been taken, no more commands are started.
+/// No more commands are started while 32 results have not been taken.
 ///
 /// # Drop
-/// Those that still run are killed, with the descendants that can be found.
+/// Kills the running commands, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEnd<I: Iterator> {
     queue: Queue<Numbered<I>>,
@@ -138,8 +142,8 @@ impl<'a, I> AsTheyEnd<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
 {
-    /// Waits until the next one ends, but not longer than that: for whoever has something else to do now
-    /// and then. Zero takes what has ended.
+    /// Waits until the next command ends, but no longer than `limit`. Use it if there is other work in between. Zero
+    /// takes a result without waiting.
     ///
     /// ```
     /// use pipewright::{Command, Next, run_all};
@@ -150,7 +154,7 @@ where
     /// assert!(matches!(ends.next_within(Duration::ZERO), Next::Done));
     /// ```
     pub fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
-        // A limit so long that the clock cannot hold its end is none.
+        // A limit beyond the range of the clock never ends.
         next_end(&mut self.queue, &mut self.runs, Instant::now().checked_add(limit))
     }
 }
@@ -166,7 +170,7 @@ where
     }
 }
 
-/// Waits until one ends, but not beyond that time.
+/// Waits until a command ends, but no longer than `until`.
 fn next_end(
     queue: &mut Queue<impl CommandSource>,
     runs: &mut RunSet,
@@ -179,12 +183,12 @@ fn next_end(
             NextStep::Wait if runs.len() == 0 => return Next::Done,
             NextStep::Wait if is_late => return Next::Pending,
             NextStep::Wait => until,
-            NextStep::Look => Some(Instant::now()),
+            NextStep::Poll => Some(Instant::now()),
         };
         for end in runs.step(queue.cancel(), step_until) {
             queue.note(end, runs);
         }
-        // At least one step: a limit of zero takes what there is.
+        // At least one step: a limit of zero takes results that are ready.
         is_late = until.is_some_and(|until| Instant::now() >= until);
     }
 }

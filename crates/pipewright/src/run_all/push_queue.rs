@@ -1,4 +1,4 @@
-//! The commands of a runner: pushed one by one, each with a key, and cancelled by it.
+//! The commands of a runner: pushed one by one, each with a key, and cancelled by that key.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,17 +11,17 @@ use crate::output::Capture;
 /// A key, and the result of its command.
 pub(crate) type KeyedEnd<K> = (K, Result<Capture, Error>);
 
-/// The state of a runner, whichever way it waits.
+/// The state of a runner, which is the same for threads and tasks.
 #[derive(Debug)]
 pub(crate) struct PushQueue<K, R> {
     pub(crate) queue: Queue<QueuedCommands>,
     pub(crate) running: R,
-    /// By the number of the command. A result that is returned takes its key along.
+    /// The keys by the numbers of their commands. A returned result takes its key along.
     keys: BTreeMap<usize, K>,
     next: usize,
 }
 
-/// Those that have not been started, in the order of their pushes.
+/// The commands that have not been started, in the order of their pushes.
 #[derive(Debug, Default)]
 pub(crate) struct QueuedCommands(VecDeque<(usize, Runnable<'static>)>);
 
@@ -68,7 +68,7 @@ impl<K, R: RunningSet> PushQueue<K, R> {
         self.next += 1;
     }
 
-    /// How many results have not been returned.
+    /// Returns the number of results that have not been returned.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -98,9 +98,9 @@ impl<K, R: RunningSet> PushQueue<K, R> {
         let waiting = &mut self.queue.source.0;
         // Sorted: numbers are given in the order of the pushes.
         if let Ok(at) = waiting.binary_search_by_key(&number, |(number, _)| *number) {
-            let given_up = waiting.remove(at);
-            let end = given_up.map(|(number, command)| (number, Err(command.cancelled())));
-            self.queue.over.extend(end);
+            let removed = waiting.remove(at);
+            let end = removed.map(|(number, command)| (number, Err(command.cancelled())));
+            self.queue.ends.extend(end);
             return true;
         }
         self.running.stop_one(number)
@@ -108,7 +108,7 @@ impl<K, R: RunningSet> PushQueue<K, R> {
 
     pub(crate) fn cancel_queued(&mut self) {
         while let Some(end) = self.queue.source.give_up() {
-            self.queue.over.push_back(end);
+            self.queue.ends.push_back(end);
         }
     }
 
@@ -117,8 +117,8 @@ impl<K, R: RunningSet> PushQueue<K, R> {
         self.running.stop();
     }
 
-    /// Puts the key in place of the number. There always is one: a number ends once.
-    pub(crate) fn keyed(&mut self, (number, result): End) -> Option<KeyedEnd<K>> {
+    /// Replaces the number by its key. Each number ends once, so the key is always there.
+    pub(crate) fn with_key(&mut self, (number, result): End) -> Option<KeyedEnd<K>> {
         self.keys.remove(&number).map(|key| (key, result))
     }
 }

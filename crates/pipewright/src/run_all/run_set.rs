@@ -1,4 +1,4 @@
-//! Children that one thread sees through to their ends together.
+//! A set of runs that one thread runs to their ends together.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,21 +19,21 @@ use crate::run::{
 };
 use crate::text::into_text;
 
-/// Those that run.
+/// The running commands.
 ///
-/// Two vectors, of the same length: a wait borrows the members while the runs are changed.
+/// The two vectors have the same length: a wait borrows the members while the runs are changed.
 #[derive(Debug, Default)]
 pub(super) struct RunSet {
     members: Vec<Member>,
-    /// `None` between two calls, for a member whose time is kept in the background: its run is suspended there.
+    /// `None` between two calls, for a member whose rules are enforced in the background: its run is suspended there.
     runs: Vec<Option<Box<RunState>>>,
 }
 
-/// What of a command is needed after its start.
+/// The facts about a started command.
 #[derive(Debug)]
 struct Member {
     index: usize,
-    /// Enforces the limits in the background. Dropped before the processes, as it has handles on them.
+    /// The enforcement in the background. Dropped before the processes, because it has handles of them.
     background: Option<(Enforcement, Arc<SuspendedRun>)>,
     processes: Arc<Processes>,
     program: OsString,
@@ -41,10 +41,10 @@ struct Member {
     decide: Option<Decide>,
 }
 
-/// Where one stands before a wait.
+/// The state of a member before a wait.
 enum MemberState {
-    Waits,
-    Over,
+    Waiting,
+    Ended,
     Failed(Failed),
 }
 
@@ -85,8 +85,7 @@ impl RunningSet for RunSet {
 }
 
 impl RunSet {
-    /// Waits once, for all, but not beyond that time, and does what that brought. Returns the
-    /// results of those that are over.
+    /// Waits once for all members, but no longer than `limit`. Returns the results of those that have ended.
     pub(super) fn step(
         &mut self,
         cancel: Option<&CancelToken>,
@@ -95,11 +94,11 @@ impl RunSet {
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.resume(run);
         }
-        let over = self.step_all(cancel, limit);
+        let ends = self.step_all(cancel, limit);
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.suspend(run);
         }
-        over
+        ends
     }
 
     fn step_all(&mut self, cancel: Option<&CancelToken>, limit: Option<Instant>) -> Vec<End> {
@@ -108,47 +107,47 @@ impl RunSet {
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             let Some(run) = run else {
-                states.push(MemberState::Over);
+                states.push(MemberState::Ended);
                 continue;
             };
             states.push(match run.before(&member.processes, &member.options.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
                     until = earlier(until, wait.until);
-                    MemberState::Waits
+                    MemberState::Waiting
                 }
-                Ok(None) => MemberState::Over,
+                Ok(None) => MemberState::Ended,
                 Err(failed) => MemberState::Failed(failed),
             });
         }
-        if states.iter().any(|state| !matches!(state, MemberState::Waits)) {
-            // What is over is told now, and nobody is waited for meanwhile.
+        if states.iter().any(|state| !matches!(state, MemberState::Waiting)) {
+            // There are results to return now, so the wait must not block.
             until = Some(Instant::now());
         }
-        // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
+        // Ignored: a token without a flag is checked when something else wakes this thread.
         slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));
         let waited = wait::any(&mut slots, until).map(drop);
         if let (Some(token), Some(Slot::EventDone)) = (cancel, slots.last()) {
-            self.pass_on(token);
+            self.forward_signals(token);
         }
         let mut lent = slots.chunks_mut(SLOTS);
         for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
-            let (MemberState::Waits, Some(run)) = (&*state, run) else {
-                // It has lent nothing.
+            let (MemberState::Waiting, Some(run)) = (&*state, run) else {
+                // It lent no slots.
                 continue;
             };
             let (slots, children) = (lent.next().unwrap_or_default(), &*member.processes);
-            let waited = waited.as_ref().map_err(same_error).copied();
+            let waited = waited.as_ref().map_err(copy_error).copied();
             if let Err(failed) = run.after(slots, waited, children, &member.options.rules) {
                 *state = MemberState::Failed(failed);
             }
         }
         drop(slots);
-        self.take_out(states)
+        self.remove_ended(states)
     }
 
-    /// Sends everyone the signals that the token was given for them. Ignored: they have ended.
-    fn pass_on(&self, token: &CancelToken) {
+    /// Forwards the token's signals to all children. Errors are ignored: a child has ended.
+    fn forward_signals(&self, token: &CancelToken) {
         for signal in token.take_signals() {
             for member in &self.members {
                 for child in member.processes.iter() {
@@ -158,33 +157,34 @@ impl RunSet {
         }
     }
 
-    fn take_out(&mut self, states: Vec<MemberState>) -> Vec<End> {
-        let mut over = Vec::new();
-        // From the end: what takes the place of one that is taken out has been looked at.
+    /// Removes the members that have ended, and returns their results.
+    fn remove_ended(&mut self, states: Vec<MemberState>) -> Vec<End> {
+        let mut ends = Vec::new();
+        // From the end: the member that replaces a removed one has already been handled.
         for (at, state) in states.into_iter().enumerate().rev() {
             let failed = match state {
-                MemberState::Waits => continue,
-                MemberState::Over => None,
+                MemberState::Waiting => continue,
+                MemberState::Ended => None,
                 MemberState::Failed(failed) => Some(failed),
             };
             let (run, member) = (self.runs.swap_remove(at), self.members.swap_remove(at));
             if let Some(run) = run {
-                over.push((member.index, member.end(*run, failed)));
+                ends.push((member.index, member.end(*run, failed)));
             }
         }
-        over
+        ends
     }
 }
 
 impl Member {
-    /// Takes the run from where its time is kept meanwhile.
+    /// Takes the run back from the enforcement in the background.
     fn resume(&self, run: &mut Option<Box<RunState>>) {
         if let (Some((_, suspended)), None) = (&self.background, &*run) {
             *run = suspended.take_out();
         }
     }
 
-    /// Leaves the run where its time is kept.
+    /// Leaves the run to the enforcement in the background.
     fn suspend(&self, run: &mut Option<Box<RunState>>) {
         if let (Some((_, suspended)), Some(run)) =
             (&self.background, run.take_if(|_| self.background.is_some()))
@@ -197,7 +197,7 @@ impl Member {
         self.resume(run);
         if let Some(run) = run {
             if run.stop(Outcome::Cancelled, &self.processes, &self.options.rules, now).is_err() {
-                // Another user's by now: nobody can stop it, and nobody waits for it.
+                // A child has changed its user: it cannot be stopped, and nothing waits for it.
                 run.abandon(&self.processes);
             }
         }
@@ -215,7 +215,8 @@ impl Member {
                 Err(failed)
             }
         };
-        let output = output.map_err(|(doing, source)| Error::talk(&self.program, doing, source))?;
+        let output =
+            output.map_err(|(doing, source)| Error::cannot(&self.program, doing, source))?;
         into_text(&self.program, self.options.decoding, output)
     }
 }
@@ -231,7 +232,8 @@ impl Drop for RunSet {
     }
 }
 
-fn same_error(error: &io::Error) -> io::Error {
+/// Copies an error for another member.
+fn copy_error(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
         None => error.kind().into(),

@@ -1,10 +1,10 @@
-//! A command or a pipeline, as one thing that can be run and captured.
+//! A command or a pipeline that can be run and captured.
 
 use std::ffi::OsString;
 use std::fmt;
 
 use crate::command::Command;
-use crate::error::{Doing, Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::pipeline::{Pipeline, Stage};
 use crate::run::ActiveRun;
 
@@ -13,10 +13,11 @@ use crate::run::ActiveRun;
 #[derive(Debug)]
 pub struct Runnable<'a>(Box<dyn StartCapture + Send + Sync + 'a>);
 
-/// Starts a capture. Behind a pointer, so that a program without pipelines does not contain them.
+/// A command that starts a capture. Used as a trait object, so that a program without pipelines does not contain their
+/// code.
 trait StartCapture: fmt::Debug {
     fn start(&mut self) -> Result<ActiveRun, Error>;
-    /// The program, for errors.
+    /// Returns the name of the program, for errors.
     fn name(&self) -> OsString;
 }
 
@@ -31,9 +32,9 @@ impl Runnable<'_> {
         self.0.name()
     }
 
-    /// The error of a run that was cancelled before its start.
+    /// Returns the error of a command that was cancelled before it started.
     pub(crate) fn cancelled(&self) -> Error {
-        Error::new(&self.name(), Doing::Start, ErrorKind::Cancelled, None)
+        Error::new(&self.name(), Operation::Start, ErrorKind::Cancelled, None)
     }
 }
 

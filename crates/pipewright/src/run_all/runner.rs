@@ -1,4 +1,4 @@
-//! Many commands at once, of which more can come while some run.
+//! A runner of many commands, which takes more while some run.
 
 use std::time::{Duration, Instant};
 
@@ -10,30 +10,26 @@ use crate::error::Error;
 use crate::next::Next;
 use crate::output::Capture;
 
-/// Runs commands, some of them at once, and takes more while they run: for retries, graphs of
-/// dependencies and queues.
+/// Runs commands, some of them at once, and takes more while they run: for retries, dependency graphs and queues.
 ///
-/// Each command comes with a key of any type, which comes back with its result. Keys need not
-/// differ. All commands are run by the thread that calls [`next`](Iterator::next) or
-/// [`next_within`](Self::next_within): nothing is started, read or stopped between these calls, and
-/// a child that writes much waits meanwhile. Each command keeps its own settings: its timeout, its
-/// limits, its stdio.
+/// Each command is pushed with a key of any type, which is returned with its result. Keys may be equal. The thread that
+/// calls [`next`](Iterator::next) or [`next_within`](Self::next_within) does all the work: nothing is started, read or
+/// stopped between these calls, and a child that writes much waits. Each command keeps its own settings: its timeout,
+/// its limits, its stdio.
 ///
-/// Every key that was pushed is returned exactly once, in the order of the ends. After `next` has
-/// returned `None`, more can be pushed. A list of commands that is known from the start needs no
-/// runner: see [`run_all`](crate::run_all). A task uses [`AsyncRunner`](crate::AsyncRunner)
-/// (feature `tokio`).
+/// Every pushed key is returned exactly once, in the order in which the commands end. After `next` has returned `None`,
+/// more can be pushed. A list of commands that is known from the start needs no runner: see
+/// [`run_all`](crate::run_all). A task uses `AsyncRunner` (feature `tokio`).
 ///
 /// # Results
-/// A result is that of [`Command::capture`](crate::Command::capture): an error is a command that
-/// could not be started, or not be waited for. A [`Pipeline`](crate::Pipeline) counts as one
-/// command, with the result of [its whole](crate::Pipelined::whole). A command that was cancelled
-/// while it ran has [`Outcome::Cancelled`](crate::Outcome::Cancelled); one that was cancelled before
-/// its start is the error [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+/// A result is that of [`Command::capture`](crate::Command::capture): an error means that the command could not be
+/// started or waited for. A [`Pipeline`](crate::Pipeline) counts as one command, with the result of
+/// [its whole](crate::Pipelined::whole). A command that is cancelled while it runs has
+/// [`Outcome::Cancelled`](crate::Outcome::Cancelled). One that is cancelled before its start has the error
+/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
 ///
 /// # Drop
-/// Kills the commands that run, and the descendants that can be found. The queued ones are never
-/// started.
+/// Kills the running commands, and the descendants that can be found. Queued commands are never started.
 ///
 /// ```
 /// use pipewright::{Command, Runner};
@@ -59,15 +55,14 @@ use crate::output::Capture;
 pub struct Runner<K>(PushQueue<K, RunSet>);
 
 impl<K> Runner<K> {
-    /// Creates a runner of that many commands at once, at least one.
+    /// Creates a runner of this many commands at once, at least one.
     #[doc(alias = "max_parallel")]
     pub fn new(concurrency: usize) -> Runner<K> {
         Runner(PushQueue::new(concurrency))
     }
 
-    /// Lets the token cancel all, now and later: once it is cancelled, the commands that run are
-    /// stopped, and those that are queued, or are pushed later, are never started. It wakes
-    /// [`next`](Iterator::next).
+    /// Sets a token that cancels all commands, now and later. Once it is cancelled, the running commands are stopped, and
+    /// commands that are queued, or are pushed later, are never started. A cancel wakes [`next`](Iterator::next).
     ///
     /// ```
     /// use pipewright::{CancelToken, Command, ErrorKind, Runner};
@@ -83,31 +78,29 @@ impl<K> Runner<K> {
         self
     }
 
-    /// Lets the token drain the runner: once it is cancelled, the commands that run go on to their
-    /// ends, and those that are queued, or are pushed later, are never started.
+    /// Sets a token that drains the runner. Once it is cancelled, the running commands go on to their ends, and commands
+    /// that are queued, or are pushed later, are never started.
     ///
-    /// The token is looked at when a command ends, and by each call of [`next`](Iterator::next).
+    /// The token is checked when a command ends, and by each call of [`next`](Iterator::next).
     pub fn with_drain(mut self, token: &CancelToken) -> Runner<K> {
         self.0.drain_on(token);
         self
     }
 
-    /// Sets how many commands run at once, at least one. If more run already, they go on to their
-    /// ends.
+    /// Sets the number of commands that run at once, at least one. If more are already running, they go on to their ends.
     pub fn set_concurrency(&mut self, count: usize) {
         self.0.set_concurrency(count);
     }
 
-    /// Queues a command or a pipeline. It is started by [`next`](Iterator::next), in the order of
-    /// the pushes, when there is room for it.
+    /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is room.
     ///
     /// A chain of setters ends with [`owned`](crate::Command::owned).
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
         self.0.push(key, command.into());
     }
 
-    /// Returns how many keys have been pushed and not been returned: those that are queued, those
-    /// that run, and those whose results wait for [`next`](Iterator::next).
+    /// Returns the number of keys that were pushed and have not been returned: those of queued commands, of running
+    /// commands, and of results that [`next`](Iterator::next) has not taken.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -119,25 +112,24 @@ impl<K> Runner<K> {
         self.len() == 0
     }
 
-    /// Returns how many commands run.
+    /// Returns the number of running commands.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
     }
 
-    /// Returns how many commands have not been started.
+    /// Returns the number of commands that have not been started.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.0.queued()
     }
 
-    /// Cancels every command of that key. One that runs is sent its stop signal, is killed after its
-    /// [grace](crate::Command::kill_grace), and ends with
-    /// [`Outcome::Cancelled`](crate::Outcome::Cancelled). One that is queued is never started, and
-    /// its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Their results still
-    /// come from [`next`](Iterator::next), which also sees the stop through.
+    /// Cancels every command of this key. A running one gets its stop signal, is killed after its
+    /// [grace](crate::Command::kill_grace), and ends with [`Outcome::Cancelled`](crate::Outcome::Cancelled). A queued one
+    /// is never started, and its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// [`next`](Iterator::next) still returns their results, and also completes the stop.
     ///
-    /// Returns false if no command of that key runs or is queued.
+    /// Returns false if no command of this key is running or queued.
     pub fn cancel(&mut self, key: &K) -> bool
     where
         K: PartialEq,
@@ -145,24 +137,24 @@ impl<K> Runner<K> {
         self.0.cancel(key)
     }
 
-    /// Cancels all that run or are queued, as [`cancel`](Self::cancel) does. Commands that are pushed
-    /// later run as usual.
+    /// Cancels all running and queued commands, as [`cancel`](Self::cancel) does. Commands that are pushed later run as
+    /// usual.
     pub fn cancel_all(&mut self) {
         self.0.cancel_all();
     }
 
-    /// Cancels those that are queued, as [`cancel`](Self::cancel) does. Those that run go on.
+    /// Cancels the queued commands, as [`cancel`](Self::cancel) does. The running ones go on.
     pub fn cancel_queued(&mut self) {
         self.0.cancel_queued();
     }
 
-    /// Waits until a command ends, but not longer than that. Zero starts what there is room for,
-    /// reads what there is, and returns at once.
+    /// Waits until a command ends, but no longer than `limit`. Zero starts commands if there is room, reads the output that
+    /// is ready, and returns at once.
     ///
-    /// [`Next::Done`]: nothing is left, as where [`next`](Iterator::next) returns `None`.
+    /// Returns [`Next::Done`] if nothing is left, when [`next`](Iterator::next) would return `None`.
     #[doc(alias = "wait_timeout")]
     pub fn next_within(&mut self, limit: Duration) -> Next<(K, Result<Capture, Error>)> {
-        // A limit that the clock cannot hold is none.
+        // A limit beyond the range of the clock never ends.
         self.next_until(Instant::now().checked_add(limit))
     }
 
@@ -173,15 +165,15 @@ impl<K> Runner<K> {
                 Next::Pending => return Next::Pending,
                 Next::Done => return Next::Done,
             };
-            if let Some(end) = self.0.keyed(end) {
+            if let Some(end) = self.0.with_key(end) {
                 return Next::Item(end);
             }
         }
     }
 }
 
-/// Waits until a command ends, and returns its key and its result; `None`: nothing is left. More can
-/// be pushed afterwards.
+/// Waits until a command ends, and returns its key and its result, or `None` if nothing is left. More can be pushed
+/// afterwards.
 impl<K> Iterator for Runner<K> {
     type Item = (K, Result<Capture, Error>);
 

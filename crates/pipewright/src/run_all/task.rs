@@ -1,4 +1,4 @@
-//! Many commands at once, by one task.
+//! Runs of many commands at once, in one task.
 
 mod runner;
 mod waker;
@@ -20,7 +20,7 @@ use super::{
     CommandSource, End, NextStep, Numbered, Queue, RunAll, Runnable, RunningSet, in_order,
 };
 use crate::cancel::CancelToken;
-use crate::error::{Doing, Error};
+use crate::error::{Error, Operation};
 use crate::next::Next;
 use crate::output::{Capture, Output};
 use crate::run::{ActiveRun, RunFuture};
@@ -34,10 +34,10 @@ impl<'a, I> RunAll<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>> + Unpin,
 {
-    /// As [`captures`](Self::captures), and blocks no thread.
+    /// Runs the commands as [`captures`](Self::captures) does, without blocking the thread.
     ///
     /// # Cancellation
-    /// Dropping the future kills those that run, and starts no more.
+    /// Dropping the future kills the running commands, and starts no more.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -55,10 +55,10 @@ where
         in_order(all)
     }
 
-    /// As [`as_they_end`](Self::as_they_end), for a task.
+    /// Returns a stream of the results as the commands end, as [`as_they_end`](Self::as_they_end) does for a thread.
     ///
     /// # Cancellation
-    /// What it gives is no future: see [`AsTheyEndAsync::next`].
+    /// Not async: returns at once. See [`AsTheyEndAsync::next`].
     pub fn as_they_end_async(self) -> AsTheyEndAsync<I> {
         AsTheyEndAsync {
             queue: self.into_queue(),
@@ -68,15 +68,15 @@ where
     }
 }
 
-/// What came of many commands, as they end: see [`RunAll::as_they_end_async`].
+/// The results of many commands, as they end: see [`RunAll::as_they_end_async`].
 ///
 /// # Drop
-/// Those that still run are killed, with the descendants that can be found.
+/// Kills the running commands, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEndAsync<I: Iterator> {
     queue: Queue<Numbered<I>>,
     members: Members,
-    /// For the cancel.
+    /// The registration of the cancel token.
     watch: Watch,
 }
 
@@ -84,17 +84,17 @@ pub struct AsTheyEndAsync<I: Iterator> {
 pub(super) struct Members {
     members: Vec<Member>,
     task: Arc<TaskWaker>,
-    /// How often others have been started since.
+    /// The number of bursts of starts so far.
     bursts: usize,
 }
 
 #[derive(Debug)]
 struct Member {
     index: usize,
-    /// With whom it was started.
+    /// The burst in which it was started.
     burst: usize,
     due: Arc<MemberWaker>,
-    /// Gives it its turn.
+    /// Makes it due.
     waker: Waker,
     run: RunFuture,
     program: OsString,
@@ -105,22 +105,22 @@ impl<'a, I> AsTheyEndAsync<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>> + Unpin,
 {
-    /// What ends next, with the number of its command, counted from 0; `None` after the last.
+    /// Returns the next result, with the number of its command, counted from 0, or `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on where this one was.
+    /// Dropping the future loses nothing: the next call goes on.
     ///
-    /// Outside of a tokio runtime nothing is started, and the error of those that would be is
-    /// `Unsupported`. Where some run already, it is the error of one of them, which goes on running: a
-    /// call in a runtime tells of it again.
+    /// # Errors
+    /// Outside of a tokio runtime nothing is started, and the results are the error `Unsupported`. If commands are already
+    /// running, it is the result of one of them, which goes on: a later call in a runtime returns its own result too.
     pub async fn next(&mut self) -> Option<(usize, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// As [`AsTheyEnd::next_within`](crate::AsTheyEnd::next_within).
+    /// Waits as [`AsTheyEnd::next_within`](crate::AsTheyEnd::next_within) does, without blocking the thread.
     ///
     /// # Cancellation
-    /// As with [`next`](Self::next).
+    /// As for [`next`](Self::next).
     pub async fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
         let until = Instant::now().checked_add(limit);
         let mut timer = Watch::default();
@@ -159,7 +159,7 @@ impl RunningSet for Members {
     }
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
-        check_runtime(&command.name(), Doing::Start)?;
+        check_runtime(&command.name(), Operation::Start)?;
         self.members.push(Member::new(index, self.bursts, command.start()?, &self.task));
         Ok(())
     }
@@ -175,7 +175,7 @@ impl RunningSet for Members {
 }
 
 impl Members {
-    /// `None`: nothing is left to wait for.
+    /// Polls for the next result; `None` if nothing is left to wait for.
     pub(super) fn poll_end(
         &mut self,
         queue: &mut Queue<impl CommandSource>,
@@ -183,8 +183,8 @@ impl Members {
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
         if let Err(error) = wait::check_runtime() {
-            if let Some(refused) = self.refused(error) {
-                return Poll::Ready(Some(refused));
+            if let Some(end) = self.unsupported_end(error) {
+                return Poll::Ready(Some(end));
             }
         }
         loop {
@@ -193,7 +193,7 @@ impl Members {
                 NextStep::End(end) => return Poll::Ready(Some(end)),
                 NextStep::Wait if self.len() == 0 => return Poll::Ready(None),
                 NextStep::Wait => true,
-                NextStep::Look => false,
+                NextStep::Poll => false,
             };
             let ends = self.poll(cx, !waits);
             if ends.is_empty() && waits {
@@ -202,23 +202,23 @@ impl Members {
             for end in ends {
                 queue.note(end, self);
             }
-            // Before more are started the runtime looks at its sources, and other tasks have their turn.
+            // Before more starts, the runtime polls its sources, and other tasks get their turn.
             if !waits && pin!(yield_now()).poll(cx).is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Registers the token, so that it wakes the task, and passes its signals on. The queue itself
-    /// asks if it is cancelled.
+    /// Registers the token, so that it wakes the task, and forwards its signals. The queue itself checks if it is
+    /// cancelled.
     fn handle_cancel(&self, cancel: Option<&CancelToken>, watch: &mut Watch, cx: &mut Context<'_>) {
         let Some(token) = cancel else { return };
-        // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
+        // Ignored: a token without a flag is checked when something else wakes this task.
         let Ok(wake) = token.wake() else { return };
-        // Until it is lowered again, for only then the next time wakes us.
+        // Until the flag is lowered: only then does the next cancel or signal wake this task.
         while let Poll::Ready(Ok(_)) = watch.poll_wait(cx, &mut [Slot::Event(wake)], None) {
             for signal in token.take_signals() {
-                self.pass_on(signal);
+                self.forward(signal);
             }
             if token.is_cancelled() {
                 return;
@@ -226,40 +226,40 @@ impl Members {
         }
     }
 
-    /// Goes on with each whose turn it is, and takes out those that are over.
+    /// Polls the members that are due, and removes those that have ended.
     ///
-    /// `but_the_last`: those that were started last are left for the next time. By then most of them have
-    /// ended, if they are short, and need not be registered with the runtime.
-    fn poll(&mut self, cx: &Context<'_>, but_the_last: bool) -> Vec<End> {
-        let last = self.bursts;
-        self.bursts += usize::from(but_the_last);
-        if self.task.is_polled(cx) {
+    /// `skip_newest` leaves the newest burst for the next poll. Most short commands have ended by then, and need no
+    /// registration with the runtime.
+    fn poll(&mut self, cx: &Context<'_>, skip_newest: bool) -> Vec<End> {
+        let newest = self.bursts;
+        self.bursts += usize::from(skip_newest);
+        if self.task.set_waker(cx) {
             self.members.iter().for_each(|member| member.due.set());
         }
         let mut ends = Vec::new();
-        // From the end: what takes the place of one that is taken out has been looked at.
+        // From the end: the member that replaces a removed one has already been polled.
         for at in (0..self.members.len()).rev() {
             let Some(member) = self.members.get_mut(at) else { continue };
-            if but_the_last && member.burst == last {
+            if skip_newest && member.burst == newest {
                 continue;
             }
             if let Some(Poll::Ready(output)) = member.poll() {
                 let member = self.members.swap_remove(at);
-                ends.push((member.index, member.text_of(output)));
+                ends.push((member.index, member.decode(output)));
             }
         }
         ends
     }
 
-    /// What is told where no runtime drives the call: that the first of those that run cannot be waited for. It is left
-    /// alone, and told of again.
-    fn refused(&self, error: io::Error) -> Option<End> {
+    /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It goes
+    /// on, and its own result is returned later.
+    fn unsupported_end(&self, error: io::Error) -> Option<End> {
         let first = self.members.iter().min_by_key(|member| member.index)?;
-        Some((first.index, Err(Error::talk(&first.program, "wait for", error))))
+        Some((first.index, Err(Error::cannot(&first.program, "wait for", error))))
     }
 
-    /// Ignored: who has ended needs no signal.
-    fn pass_on(&self, signal: Signal) {
+    /// Sends a signal to all children.
+    fn forward(&self, signal: Signal) {
         for member in &self.members {
             member.run.signal(signal);
         }
@@ -285,13 +285,13 @@ impl Member {
         self.due.set();
     }
 
-    /// `None`: it is not its turn.
+    /// Polls the run if it is due; otherwise returns `None`.
     fn poll(&mut self) -> Option<Poll<Result<Output, Error>>> {
         let mut cx = Context::from_waker(&self.waker);
         self.due.take().then(|| Pin::new(&mut self.run).poll(&mut cx))
     }
 
-    fn text_of(&self, output: Result<Output, Error>) -> Result<Capture, Error> {
+    fn decode(&self, output: Result<Output, Error>) -> Result<Capture, Error> {
         into_text(&self.program, self.decoding, output?)
     }
 }

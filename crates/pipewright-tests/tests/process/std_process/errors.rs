@@ -4,7 +4,7 @@ use pipewright_test_macros::watched_test;
 
 use std::io;
 
-/// Program and setters that cannot be started.
+/// Commands that fail to start: their programs and setters.
 macro_rules! failures {
     ($($process:ident)::*) => {{
         use $($process)::*::Command;

@@ -1,4 +1,4 @@
-//! The Unix extensions: `pre_exec` and its kin.
+//! The Unix extensions: `pre_exec` and the other methods of `CommandExt`.
 
 use pipewright_test_macros::{isolated_test, watched_test};
 
@@ -14,7 +14,7 @@ macro_rules! program {
             use $($unix)::*::CommandExt;
             use $($process)::*::{Command, Stdio};
 
-            type Said = io::Result<Vec<String>>;
+            type Results = io::Result<Vec<String>>;
 
             fn say(text: &'static str) -> impl FnMut() -> io::Result<()> {
                 move || {
@@ -26,7 +26,7 @@ macro_rules! program {
                 }
             }
 
-            pub(super) fn closures_run_in_order_with_everything_in_place() -> Said {
+            pub(super) fn closures_run_in_order_with_everything_in_place() -> Results {
                 let dir = tempfile::tempdir()?;
                 let mut command = Command::new("sh");
                 command.args(["-c", "echo $0 $KEY; pwd; ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ > /dev/null && echo own"]);
@@ -48,8 +48,8 @@ macro_rules! program {
                 Ok(vec![format!("{text} {} {again}", output.status)])
             }
 
-            pub(super) fn errors_of_closures_are_returned_unchanged() -> Said {
-                let mut said = Vec::new();
+            pub(super) fn errors_of_closures_are_returned_unchanged() -> Results {
+                let mut results = Vec::new();
                 for errno in [libc::EPERM, libc::ENOENT, libc::ETXTBSY, libc::ERANGE] {
                     let mut command = Command::new("true");
                     // SAFETY: they do nothing.
@@ -58,17 +58,17 @@ macro_rules! program {
                         command.pre_exec(|| panic!("nothing comes after an error"));
                     }
                     let error = command.spawn().unwrap_err();
-                    said.push(format!("{error} {:?} {:?}", error.kind(), error.raw_os_error()));
+                    results.push(format!("{error} {:?} {:?}", error.kind(), error.raw_os_error()));
                 }
                 let mut command = Command::new("true");
                 // SAFETY: it does nothing.
                 unsafe { command.pre_exec(|| Err(io::ErrorKind::TimedOut.into())) };
                 let error = command.status().unwrap_err();
-                said.push(format!("{error} {:?}", error.raw_os_error()));
-                Ok(said)
+                results.push(format!("{error} {:?}", error.raw_os_error()));
+                Ok(results)
             }
 
-            pub(super) fn closures_may_change_stdio_and_the_mask() -> Said {
+            pub(super) fn closures_may_change_stdio_and_the_mask() -> Results {
                 let mut command = Command::new("sh");
                 command.args(["-c", "echo err >&2; grep SigBlk /proc/self/status"]).stderr(Stdio::null());
                 // SAFETY: numbers, and calls that are async-signal-safe.
@@ -85,7 +85,7 @@ macro_rules! program {
                 Ok(vec![format!("{:?}", command.output()?)])
             }
 
-            pub(super) fn a_missing_program_is_reported_after_the_closures_ran() -> Said {
+            pub(super) fn a_missing_program_is_reported_after_the_closures_ran() -> Results {
                 let mut command = Command::new("/no/such/program");
                 // SAFETY: it does nothing.
                 unsafe { command.pre_exec(|| Ok(())) };
@@ -93,14 +93,14 @@ macro_rules! program {
             }
 
             #[allow(deprecated, reason = "std has it, so we have it")]
-            pub(super) fn before_exec_exists() -> Said {
+            pub(super) fn before_exec_exists() -> Results {
                 let mut command = Command::new("true");
                 // SAFETY: as pre_exec.
                 unsafe { command.before_exec(say("before")) };
                 Ok(vec![format!("{:?}", command.output()?)])
             }
 
-            pub(super) fn generic_code_takes_the_trait() -> Said {
+            pub(super) fn generic_code_takes_the_trait() -> Results {
                 fn named<C: CommandExt>(command: &mut C) {
                     command.arg0("named");
                 }
@@ -111,8 +111,8 @@ macro_rules! program {
             }
 
             /// Returns the mask and the ignored signals of a child of a thread that blocks and ignores some.
-            pub(super) fn signals() -> Said {
-                let mut said = Vec::new();
+            pub(super) fn signals() -> Results {
+                let mut results = Vec::new();
                 for fork in [false, true] {
                     let mut command = Command::new("cat");
                     command.arg("/proc/self/status");
@@ -125,10 +125,10 @@ macro_rules! program {
                         let line = status.lines().find(|line| line.starts_with(name)).unwrap_or("");
                         let mask = u64::from_str_radix(line.split_whitespace().nth(1).unwrap_or(""), 16);
                         // 32 and 33 are the C library's own, and its posix_spawn ignores them.
-                        said.push(format!("{name} {:x}", mask.map_err(io::Error::other)? & !(0b11 << 31)));
+                        results.push(format!("{name} {:x}", mask.map_err(io::Error::other)? & !(0b11 << 31)));
                     }
                 }
-                Ok(said)
+                Ok(results)
             }
 
             pub(super) fn exec_again() -> io::Error {
@@ -140,7 +140,7 @@ macro_rules! program {
                 command.exec()
             }
 
-            pub(super) fn exec_fails() -> Said {
+            pub(super) fn exec_fails() -> Results {
                 let error = Command::new("/no/such/program").exec();
                 let mut refused = Command::new("true");
                 // SAFETY: it does nothing.
@@ -199,7 +199,7 @@ fn a_panic_in_a_closure_aborts_the_child_alone() {
     use pipewright::process::unix::{CommandExt as _, ExitStatusExt as _};
     let mut command = pipewright::process::Command::new("true");
     command.stderr(pipewright::process::Stdio::null());
-    // SAFETY: what a panic does is what is to be seen; no other thread of this test holds a lock that it takes.
+    // SAFETY: the test observes a panic; no other thread of this test holds a lock that the panic takes.
     unsafe {
         command.pre_exec(|| {
             std::panic::set_hook(Box::new(|_| ()));

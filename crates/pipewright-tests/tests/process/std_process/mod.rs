@@ -1,4 +1,4 @@
-//! `pipewright::process` is `std::process`: the same program compiles against both, and says the same.
+//! `pipewright::process` is `std::process`: the same program compiles against both, and prints the same.
 
 mod differs;
 mod errors;
@@ -6,7 +6,7 @@ mod ext;
 mod program;
 mod shown;
 
-/// Runs each function once with std and once with `pipewright::process`, and compares what they say.
+/// Runs each function once with std and once with `pipewright::process`, and compares their results.
 macro_rules! same_with_both {
     ($($test:ident)*) => {$(
         #[pipewright_test_macros::watched_test]

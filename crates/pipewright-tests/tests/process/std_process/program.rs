@@ -15,24 +15,24 @@ macro_rules! program {
             use $($process)::*::{self as process, Child, Command, CommandArgs, CommandEnvs, Output, Stdio};
             use $($process)::*::{ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Termination};
 
-            pub(super) type Said = io::Result<Vec<String>>;
+            pub(super) type Results = io::Result<Vec<String>>;
 
-            pub(super) fn statuses() -> Said {
+            pub(super) fn statuses() -> Results {
                 let status: ExitStatus = Command::new("sh").arg("-c").arg("exit 3").status()?;
-                let mut said = vec![format!("{status} {status:?} {:?} {}", status.code(), status.success())];
+                let mut results = vec![format!("{status} {status:?} {:?} {}", status.code(), status.success())];
                 let killed = Command::new("sh").args(["-c", "kill -9 $$"]).status()?;
-                said.push(format!("{killed} {:?} {}", killed.signal(), killed.core_dumped()));
+                results.push(format!("{killed} {:?} {}", killed.signal(), killed.core_dumped()));
                 let made = ExitStatus::from_raw(0x1300);
-                said.push(format!("{made} {} {:?} {}", made.into_raw(), made.stopped_signal(), made.continued()));
-                said.push(format!("{:?}", ExitStatus::default()));
-                Ok(said)
+                results.push(format!("{made} {} {:?} {}", made.into_raw(), made.stopped_signal(), made.continued()));
+                results.push(format!("{:?}", ExitStatus::default()));
+                Ok(results)
             }
 
-            pub(super) fn outputs_are_built_and_matched() -> Said {
+            pub(super) fn outputs_are_built_and_matched() -> Results {
                 let Output { status, stdout, stderr } =
                     Command::new("sh").args(["-c", "echo out; echo err >&2; exit 4"]).output()?;
                 let built = Output { status, stdout: stdout.clone(), stderr: stderr.clone() };
-                // Code of others that knows only std.
+                // Other code that only knows std.
                 fn takes_std(output: std::process::Output) -> std::process::ExitStatus {
                     output.status
                 }
@@ -40,12 +40,12 @@ macro_rules! program {
                 Ok(vec![format!("{built:?} {same}"), takes_std(built).to_string()])
             }
 
-            pub(super) fn output_reads_to_the_end_though_the_child_has_exited() -> Said {
+            pub(super) fn output_reads_to_the_end_though_the_child_has_exited() -> Results {
                 let output = Command::new("sh").args(["-c", "(sleep 0.6; echo late) & echo early"]).output()?;
                 Ok(vec![String::from_utf8_lossy(&output.stdout).into_owned()])
             }
 
-            pub(super) fn a_child_and_its_streams() -> Said {
+            pub(super) fn a_child_and_its_streams() -> Results {
                 struct Kept {
                     child: Child,
                     input: Option<ChildStdin>,
@@ -58,7 +58,7 @@ macro_rules! program {
                     .stdout(Stdio::piped())
                     .stderr(Stdio::piped())
                     .spawn()?;
-                let mut said = vec![format!("{child:?}")];
+                let mut results = vec![format!("{child:?}")];
                 let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
                 let mut kept = Kept { child, input, output, errors };
                 assert!(kept.child.id() > 0 && kept.child.try_wait()?.is_none());
@@ -69,18 +69,18 @@ macro_rules! program {
                 let mut text = String::new();
                 kept.output.as_mut().unwrap().read_to_string(&mut text)?;
                 kept.errors.as_mut().unwrap().read_to_string(&mut text)?;
-                said.push(text);
-                said.push(format!("{:?} {:?}", kept.child.wait()?, kept.child.try_wait()?));
-                said.push(format!("{:?}", kept.child.kill().is_ok()));
-                Ok(said)
+                results.push(text);
+                results.push(format!("{:?} {:?}", kept.child.wait()?, kept.child.try_wait()?));
+                results.push(format!("{:?}", kept.child.kill().is_ok()));
+                Ok(results)
             }
 
-            pub(super) fn wait_closes_stdin() -> Said {
+            pub(super) fn wait_closes_stdin() -> Results {
                 let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
                 Ok(vec![format!("{} {:?}", child.wait()?, child.stdin.is_none())])
             }
 
-            pub(super) fn wait_with_output_reads_what_is_piped() -> Said {
+            pub(super) fn wait_with_output_reads_what_is_piped() -> Results {
                 let child = Command::new("sh")
                     .args(["-c", "cat; echo err >&2; exit 5"])
                     .stdin(Stdio::piped())
@@ -93,7 +93,7 @@ macro_rules! program {
                 Ok(vec![format!("{one:?}"), format!("{two:?}")])
             }
 
-            pub(super) fn kill_reaches_the_child_alone() -> Said {
+            pub(super) fn kill_reaches_the_child_alone() -> Results {
                 let mut child = Command::new("sh")
                     .args(["-c", "sleep 1 & echo started; wait"])
                     .stdout(Stdio::piped())
@@ -102,14 +102,14 @@ macro_rules! program {
                 child.stdout.as_mut().unwrap().read_exact(&mut first)?;
                 child.kill()?;
                 let status = child.wait()?;
-                // The sleep holds the pipe: nobody has killed it, if this takes a while.
+                // The sleep holds the pipe: if this takes a while, the sleep was not killed.
                 let since = std::time::Instant::now();
                 let rest = child.wait_with_output()?;
                 Ok(vec![format!("{status} {rest:?} {}", since.elapsed().as_millis() > 300)])
             }
 
             #[cfg_attr(pipewright_std_pipes, expect(clippy::incompatible_msrv, reason = "it has them"))]
-            pub(super) fn stdio_comes_from_everything() -> Said {
+            pub(super) fn stdio_comes_from_everything() -> Results {
                 fn with<T: Into<Stdio>>(stdin: T) -> io::Result<String> {
                     let output = Command::new("cat").stdin(stdin).output()?;
                     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -120,67 +120,67 @@ macro_rules! program {
                     io::Seek::rewind(&mut file)?;
                     Ok(file)
                 };
-                let mut said = vec![with(file()?)?, with(OwnedFd::from(file()?))?, with(Stdio::null())?];
-                // SAFETY: the number is owned by nobody else from here on.
-                said.push(with(unsafe { Stdio::from_raw_fd(file()?.into_raw_fd()) })?);
+                let mut results = vec![with(file()?)?, with(OwnedFd::from(file()?))?, with(Stdio::null())?];
+                // SAFETY: nothing else owns the number from here on.
+                results.push(with(unsafe { Stdio::from_raw_fd(file()?.into_raw_fd()) })?);
                 let first = Command::new("echo").arg("one").stdout(Stdio::piped()).spawn()?;
-                said.push(with(first.stdout.unwrap())?);
+                results.push(with(first.stdout.unwrap())?);
                 let first = Command::new("sh").args(["-c", "echo two >&2"]).stderr(Stdio::piped()).spawn()?;
-                said.push(with(first.stderr.unwrap())?);
+                results.push(with(first.stderr.unwrap())?);
                 let mut last = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
                 Command::new("echo").arg("three").stdout(last.stdin.take().unwrap()).status()?;
-                said.push(format!("{:?}", last.wait_with_output()?));
+                results.push(format!("{:?}", last.wait_with_output()?));
                 let swapped = Command::new("sh")
                     .args(["-c", "readlink /proc/self/fd/1; readlink /proc/self/fd/2"])
                     .stderr(io::stdout())
                     .output()?;
-                said.push(format!("{}", swapped.stdout.is_empty()));
+                results.push(format!("{}", swapped.stdout.is_empty()));
                 let to_err = Command::new("true").stdout(io::stderr()).status()?;
-                said.push(format!("{to_err} {:?} {:?}", Stdio::inherit(), Stdio::from(file()?)));
+                results.push(format!("{to_err} {:?} {:?}", Stdio::inherit(), Stdio::from(file()?)));
                 // Rust 1.87.
                 #[cfg(pipewright_std_pipes)]
                 {
                     let (reader, mut writer) = io::pipe()?;
                     writer.write_all(b"std's pipe")?;
                     drop(writer);
-                    said.push(with(reader)?);
+                    results.push(with(reader)?);
                     let (mut reader, writer) = io::pipe()?;
                     // The command owns the writer, and goes first.
                     let status = Command::new("echo").arg("written").stdout(writer).status()?;
                     let mut text = String::new();
                     reader.read_to_string(&mut text)?;
-                    said.push(format!("{status} {text}"));
+                    results.push(format!("{status} {text}"));
                 }
-                Ok(said)
+                Ok(results)
             }
 
-            pub(super) fn getters_and_iterators() -> Said {
+            pub(super) fn getters_and_iterators() -> Results {
                 let mut command = Command::new("program");
                 command.args(["a b", "c"]).env("KEY", "value").env_remove("OTHER").envs([("A", "1")]).current_dir("/");
                 let args: CommandArgs<'_> = command.get_args();
-                let mut said = vec![format!("{args:?} {} {:?}", args.len(), args.size_hint())];
+                let mut results = vec![format!("{args:?} {} {:?}", args.len(), args.size_hint())];
                 let envs: CommandEnvs<'_> = command.get_envs();
-                said.push(format!("{envs:?} {}", envs.len()));
+                results.push(format!("{envs:?} {}", envs.len()));
                 let program: &OsStr = command.get_program();
                 let dir: Option<&Path> = command.get_current_dir();
-                said.push(format!("{program:?} {dir:?} {:?}", command.get_args().collect::<Vec<_>>()));
+                results.push(format!("{program:?} {dir:?} {:?}", command.get_args().collect::<Vec<_>>()));
                 command.env_clear().env_remove("A").env("B", "2");
-                said.push(format!("{:?}", command.get_envs().collect::<Vec<_>>()));
-                Ok(said)
+                results.push(format!("{:?}", command.get_envs().collect::<Vec<_>>()));
+                Ok(results)
             }
 
-            pub(super) fn the_environment_of_the_child() -> Said {
+            pub(super) fn the_environment_of_the_child() -> Results {
                 let mut command = Command::new("env");
                 command.env_clear().env("B", "2").env("A", "1").envs([("C", "3")]).env_remove("C");
                 command.env("PATH", "/usr/bin:/bin").arg0("other");
-                let mut said = vec![String::from_utf8_lossy(&command.output()?.stdout).into_owned()];
+                let mut results = vec![String::from_utf8_lossy(&command.output()?.stdout).into_owned()];
                 // Names that no shell could set are passed on as they are.
                 let odd = Command::new("/usr/bin/env").env_clear().env("A=B", "x").env("", "y").output()?;
-                said.push(String::from_utf8_lossy(&odd.stdout).into_owned());
-                Ok(said)
+                results.push(String::from_utf8_lossy(&odd.stdout).into_owned());
+                Ok(results)
             }
 
-            pub(super) fn closures_and_generic_functions() -> Said {
+            pub(super) fn closures_and_generic_functions() -> Results {
                 fn run<S: AsRef<OsStr>>(program: S, set: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Child> {
                     let mut command = Command::new(program);
                     set(&mut command).spawn()
@@ -191,14 +191,14 @@ macro_rules! program {
                 let boxed: Result<Child, Box<dyn std::error::Error>> = run("sh", |it| it.arg("-c")).map_err(Into::into);
                 drop(boxed.map_err(|error| io::Error::other(error.to_string()))?.wait());
                 let reports = |code: ExitCode| code.report() == ExitCode::SUCCESS;
-                said_of(&[format!("{made:?} {} {:?}", reports(ExitCode::from(0)), ExitCode::FAILURE)])
+                results_of(&[format!("{made:?} {} {:?}", reports(ExitCode::from(0)), ExitCode::FAILURE)])
             }
 
-            fn said_of(said: &[String]) -> Said {
-                Ok(said.to_vec())
+            fn results_of(results: &[String]) -> Results {
+                Ok(results.to_vec())
             }
 
-            pub(super) fn handles_are_inherited_as_in_std() -> Said {
+            pub(super) fn handles_are_inherited_as_in_std() -> Results {
                 let file = tempfile::tempfile()?;
                 // SAFETY: numbers; the copy is ours. Not close-on-exec.
                 let kept = unsafe { libc::dup(file.as_raw_fd()) };
@@ -209,7 +209,7 @@ macro_rules! program {
                 Ok(vec![status.to_string()])
             }
 
-            pub(super) fn relative_programs_are_found_in_the_childs_directory() -> Said {
+            pub(super) fn relative_programs_are_found_in_the_childs_directory() -> Results {
                 let dir = tempfile::tempdir()?;
                 let script = dir.path().join("here");
                 std::fs::write(&script, "#!/bin/sh\necho found\n")?;
@@ -220,14 +220,14 @@ macro_rules! program {
                 Ok(vec![format!("{in_dir:?} {by_path:?} {not_here:?}")])
             }
 
-            pub(super) fn a_command_runs_again_and_again() -> Said {
+            pub(super) fn a_command_runs_again_and_again() -> Results {
                 let mut command = Command::new("echo");
                 let one = command.arg("one").output()?;
                 let two = command.arg("two").stdout(Stdio::piped()).spawn()?.wait_with_output()?;
                 Ok(vec![format!("{one:?} {two:?} {}", command.status()?)])
             }
 
-            pub(super) fn other_items_exist() -> Said {
+            pub(super) fn other_items_exist() -> Results {
                 fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
                 fn survives_panics<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
                 goes_anywhere::<(Command, Child, Stdio, Output)>();

@@ -1,4 +1,4 @@
-//! The same run, seen through by a task.
+//! A run that a task runs to its end.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::output::Output;
 use crate::run::stop_targets::StopTargets;
 
 impl ActiveRun {
-    /// As [`finish`](Self::finish), without blocking the thread.
+    /// Runs as [`finish`](Self::finish) does, without blocking the thread.
     pub(crate) async fn finish_async(self) -> Result<Output, Error> {
         let decide = self.decide;
         self.finish_async_with(|children, output| super::decided(decide, children, output)).await
     }
 
-    /// As [`finish_with`](Self::finish_with), without blocking the thread. After an error the children are killed; they
-    /// are left alone if no runtime drives the call.
+    /// Runs as [`finish_with`](Self::finish_with) does, without blocking the thread. After an error the children are
+    /// killed, except if no runtime drives the call.
     ///
     /// Dropping the future drops the run.
     pub(crate) async fn finish_async_with<T>(
@@ -30,7 +30,7 @@ impl ActiveRun {
             Ok(_) => self.state.finish(children),
             Err(failed) => {
                 if wait::check_runtime().is_ok() {
-                    // Ignored: another user's by now. They are not waited for: that holds up a task.
+                    // Ignored: a child may have changed its user. Not waited for: that would block the task.
                     let _ = StopTargets::default().kill(children);
                 }
                 Err(failed)

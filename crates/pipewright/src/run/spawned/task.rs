@@ -1,4 +1,4 @@
-//! The same waits, by a task.
+//! Waits and stops for tasks.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use crate::run::suspended::StopRequest;
 use crate::runtime::check_runtime_to_wait;
 
 impl<P: Owner> SpawnedRun<P> {
-    /// As [`wait`](Self::wait), without blocking the thread.
+    /// Waits as [`wait`](Self::wait) does, without blocking the thread.
     pub(crate) async fn wait_async(&self, until: Option<Instant>) -> Result<bool, Error> {
         let (children, rules) = (self.children(), &self.options.rules);
         let waited = self.suspended.wait_async(|| self.new_state(), children, rules, until).await;
         waited.map_err(|failed| self.failed(failed))
     }
 
-    /// As [`stop`](Self::stop), without blocking the thread. Fails before anything is done if no runtime drives the
+    /// Stops as [`stop`](Self::stop) does, without blocking the thread. Does nothing but fail if no runtime drives the
     /// call.
     pub(crate) async fn stop_async(&self, how: StopRequest) -> Result<(), Error> {
         check_runtime_to_wait(&self.program)?;

@@ -1,4 +1,4 @@
-//! What time, a token or too much output have made necessary.
+//! The actions that are due because of time, a token or too much output.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::run::stop_policy::Due;
 
 impl RunState {
-    /// Does what time has made necessary.
+    /// Does everything that is due by now.
     pub(super) fn act(
         &mut self,
         children: &[ChildHandle],
@@ -20,8 +20,8 @@ impl RunState {
         now: Instant,
     ) -> Result<(), Failed> {
         if self.policy.killed_child_wait_ends().is_some_and(|end| now >= end) {
-            let words = "it was killed and does not end";
-            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
+            let message = "it still runs 30 s after the kill";
+            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, message)));
         }
         if self.policy.is_time_up(now) {
             self.note_ends_in_time(children, now)?;
@@ -45,7 +45,7 @@ impl RunState {
         let Some(token) = &rules.cancel else { return Ok(()) };
         for signal in token.take_signals() {
             for child in children {
-                // Ignored: it has ended meanwhile, or has become another user's.
+                // Ignored: it has ended meanwhile, or has changed its user.
                 let _ = child.signal(signal);
             }
         }
@@ -56,8 +56,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Notes that children have ended, before they are stopped for what came later. A task that was away is told of
-    /// what can be read first, and of the end with the next turn.
+    /// Records children that have already ended, before a stop whose reason came later. A task that was not polled for a
+    /// while learns of readable streams first, and of the end only with its next poll.
     #[cold]
     fn note_ends_in_time(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
         loop {
@@ -71,7 +71,7 @@ impl RunState {
         }
     }
 
-    /// Stops the children, if nothing has stopped them yet.
+    /// Stops the children, unless they are being stopped already.
     pub(crate) fn stop(
         &mut self,
         why: Outcome,
@@ -84,7 +84,7 @@ impl RunState {
         self.carry_out(due, children, rules)
     }
 
-    /// The same, with that grace. A stop that is under way goes on, and ends no later.
+    /// Stops the children with this grace. A stop that has begun goes on, and takes no longer than before.
     pub(crate) fn stop_within(
         &mut self,
         grace: Duration,
@@ -119,15 +119,15 @@ impl RunState {
         Ok(())
     }
 
-    /// Takes what is in the pipes at this moment, and gives them up.
+    /// Reads the bytes that are in the pipes now, and gives the pipes up.
     fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             let rest = stream.give_up(slot, rules.linger_drain);
             let rest = rest.map_err(|e| ("read the output of", e))?;
-            self.limit_exceeded |= rest.too_much;
+            self.limit_exceeded |= rest.exceeds_limit;
             self.held_open |= !rest.at_end;
         }
-        self.note_held_up();
+        self.note_tee_blocked();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The part of a run that is done in the background, while nobody waits for it.
+//! The part of a run that the background thread does while no caller waits.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ pub(crate) struct NextLook {
 }
 
 impl RunState {
-    /// Does what time and the token have made necessary: stops and kills. Nothing is read, and no end is noted: that
-    /// is for whoever waits next, who also learns of an error.
+    /// Stops and kills if time or the token requires it. Reads nothing and records no end: the next wait does that, and
+    /// also reports errors.
     pub(crate) fn enforce(
         &mut self,
         children: &[ChildHandle],
@@ -28,14 +28,14 @@ impl RunState {
     ) -> NextLook {
         if !self.is_stopping() {
             if have_ended(children) {
-                // In time, whenever somebody takes notice of it.
+                // They have ended in time, however late a caller notices it.
                 return NextLook::default();
             }
-            // Ignored here and below: whoever waits next tries again, and tells.
+            // Ignored here and below: the next wait tries again, and reports the error.
             let _ = self.handle_cancel(children, rules, now);
         }
         if self.has_unread_output() {
-            // The child has not been silent: nobody has listened.
+            // Unread output does not count as silence.
             self.policy.note_output(now);
         }
         loop {
@@ -50,7 +50,7 @@ impl RunState {
         NextLook { until: self.policy.next(false), token }
     }
 
-    /// True once something has stopped the children.
+    /// Returns true once a stop has begun.
     pub(crate) fn is_stopping(&self) -> bool {
         self.policy.stopped().is_some()
     }
@@ -66,7 +66,7 @@ impl RunState {
     }
 }
 
-/// True where all have ended, as far as can be told. Not by a wait: without pidfds that would take a thread.
+/// Returns true if all have ended, as far as is known. Does not wait: without pidfds a wait would need a thread.
 fn have_ended(children: &[ChildHandle]) -> bool {
     children.iter().all(|child| !matches!(child.try_wait(), Ok(None)))
 }

@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::run::sink::{Finished, Sink};
 
 impl RunState {
-    /// Returns the result; if there are several children, with the status of the last.
+    /// Returns the result. With several children, it has the status of the last one.
     pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, Failed> {
         let elapsed = self.info.started.elapsed();
         self.stop_feeding()?;
@@ -28,9 +28,9 @@ impl RunState {
         let outcome = self.policy.stopped().unwrap_or(unstopped);
         let exceeded = self.exceeded(outcome);
         let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
-        let passed = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
+        let total_bytes = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
         let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
-        let (stdout_bytes, stderr_bytes) = (passed(&out), passed(&err));
+        let (stdout_bytes, stderr_bytes) = (total_bytes(&out), total_bytes(&err));
         let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
         let output = Output {
             status: ended.status,
@@ -47,7 +47,7 @@ impl RunState {
             tee_failed,
             stdin_unread: self.stdin_unread,
             containment: child.containment(),
-            // Whoever of the tree has not ended by now is not waited for.
+            // The run waits no longer for the rest of the tree: it is killed.
             leftovers_killed: children
                 .iter()
                 .filter_map(ChildHandle::tree)
@@ -60,7 +60,7 @@ impl RunState {
         Ok(output)
     }
 
-    /// The limit that such an outcome speaks of.
+    /// Returns the limit that this outcome is about.
     fn exceeded(&self, outcome: Outcome) -> Option<Exceeded> {
         match outcome {
             Outcome::TimedOut => {
@@ -70,7 +70,7 @@ impl RunState {
             Outcome::IdleTimedOut => self.policy.idle_timeout().map(Exceeded::Silence),
             Outcome::LimitExceeded => {
                 let sinks = self.streams.iter().filter_map(|stream| stream.sink.as_ref());
-                sinks.filter_map(Sink::most_bytes).next().map(Exceeded::Bytes)
+                sinks.filter_map(Sink::fail_limit_bytes).next().map(Exceeded::Bytes)
             }
             _ => None,
         }

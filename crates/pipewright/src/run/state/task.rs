@@ -1,4 +1,4 @@
-//! One step, taken by a task.
+//! Steps for tasks.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,7 @@ use crate::error::Failed;
 use crate::rules::{Rules, earlier};
 
 impl RunState {
-    /// As [`step_until`](Self::step_until). `Pending`: nothing is out, all is as it was.
+    /// Polls [`step_until`](Self::step_until). `Pending` leaves the state unchanged.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,15 +34,15 @@ impl RunState {
         }
     }
 
-    /// Waits until there is nothing left to wait for, but no longer than that. Returns false if there is more to wait
-    /// for. After an error the children are as they were.
+    /// Waits until there is nothing left to wait for, but no longer than `until`. Returns false if there is more to wait
+    /// for. An error does not affect the children.
     pub(crate) async fn run_until(
         &mut self,
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
     ) -> Result<bool, Failed> {
-        // Dropped before the end is looked at: what is registered would keep a pipe open.
+        // Dropped before the end is handled: its registrations would keep a pipe open.
         let mut watch = Watch::default();
         poll_fn(|cx| {
             loop {

@@ -1,4 +1,4 @@
-//! The same steps, taken by a task.
+//! Steps for tasks.
 
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -14,15 +14,14 @@ use crate::run::stop_targets::StopTargets;
 use crate::runtime::check_runtime_to_wait;
 
 impl Steps {
-    /// As [`step_until`](Self::step_until). `Pending`: nothing is out, all is as it was; so after an error because no runtime
-    /// drives the call.
+    /// Polls [`step_until`](Self::step_until). `Pending`, or the error of a missing runtime, leaves the state unchanged.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
         watch: &mut Watch,
         until: Option<Instant>,
     ) -> Poll<Result<bool, Error>> {
-        // Before anything is begun: the next call may be made where there is one.
+        // Before anything else: the next call may be made in a runtime.
         if self.state == State::Running {
             check_runtime_to_wait(&self.program)?;
         }
@@ -40,26 +39,26 @@ impl Steps {
         Poll::Ready(self.note(stepped))
     }
 
-    /// One step on its own.
+    /// Takes a single step.
     #[cfg(pipewright_force_async)]
     pub(super) async fn step_async(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let mut watch = Watch::default();
         std::future::poll_fn(|cx| self.poll_step(cx, &mut watch, until)).await
     }
 
-    /// Steps to the end, and gives what was kept of the streams.
+    /// Steps to the end, and returns the result with the kept bytes of the streams.
     pub(crate) fn poll_output(
         &mut self,
         cx: &mut Context<'_>,
         watch: &mut Watch,
     ) -> Poll<Result<Output, Error>> {
         while ready!(self.poll_step(cx, watch, None))? {}
-        // Nothing is registered any more that could keep a pipe open.
+        // Drops the registrations, which would keep a pipe open.
         *watch = Watch::default();
         Poll::Ready(self.output().unwrap_or_else(|| Err(self.already_reported())))
     }
 
-    /// Reads the rest without keeping it, and tells how the child ended.
+    /// Reads and discards the rest, and returns the result without streams.
     pub(crate) fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,19 +79,18 @@ impl Steps {
         }
     }
 
-    /// Sends the children a signal. Ignored: they have ended, or are another user's by now.
+    /// Sends a signal to the children. Errors are ignored: a child has ended, or has changed its user.
     pub(crate) fn signal(&self, signal: Signal) {
         for child in self.processes.iter() {
             let _ = child.signal(signal);
         }
     }
 
-    /// Kills the children and whom a kill of them reaches, if they have not ended. They are not
-    /// waited for: a task must not be held up.
+    /// Kills the children and the descendants that a kill reaches, unless the run has ended. Does not wait for them,
+    /// because that would block the task.
     pub(crate) fn kill(&mut self) {
-        if self.run.is_some() || self.shared.as_ref().is_some_and(|suspended| suspended.is_begun())
-        {
-            // Ignored: another user's by now, whom we may not kill.
+        if self.run.is_some() || self.shared.as_ref().is_some_and(|suspended| suspended.has_run()) {
+            // Ignored: a child that has changed its user cannot be killed.
             let _ = StopTargets::default().kill(&self.processes);
         }
     }

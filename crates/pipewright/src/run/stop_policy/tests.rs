@@ -1,4 +1,4 @@
-//! Times and phases, without a child.
+//! Tests of the times and phases, without a child.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn policy(change: impl FnOnce(&mut Rules)) -> (StopPolicy, Instant) {
 }
 
 #[test]
-fn a_timeout_asks_then_kills() {
+fn a_timeout_sends_the_stop_signal_and_then_kills() {
     let (mut policy, start) = policy(|rules| {
         rules.timeout = Some(100 * MS);
         rules.kill_grace = 50 * MS;
@@ -28,7 +28,7 @@ fn a_timeout_asks_then_kills() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_killed_at_once() {
+fn without_a_stop_signal_the_kill_comes_at_once() {
     let (mut policy, start) = policy(|rules| rules.timeout = Some(100 * MS));
     assert_eq!(policy.due(start + 100 * MS, true), Due::SendStopSignal);
     policy.note_unsignalable();
@@ -54,7 +54,7 @@ fn the_earlier_of_timeout_and_deadline_counts() {
 }
 
 #[test]
-fn absurd_times_are_no_times() {
+fn times_beyond_the_range_of_the_clock_never_expire() {
     let (mut policy, start) = policy(|rules| {
         rules.timeout = Some(Duration::MAX);
         rules.idle_timeout = Some(Duration::MAX);
@@ -66,7 +66,7 @@ fn absurd_times_are_no_times() {
 }
 
 #[test]
-fn output_puts_the_idle_timeout_off() {
+fn output_restarts_the_idle_timeout() {
     let (mut policy, start) = policy(|rules| rules.idle_timeout = Some(10 * MS));
     policy.note_output(start + 9 * MS);
     assert_eq!(policy.due(start + 18 * MS, true), Due::Nothing);
@@ -75,7 +75,7 @@ fn output_puts_the_idle_timeout_off() {
 }
 
 #[test]
-fn a_held_stream_settles_and_every_chunk_starts_the_quiet_anew() {
+fn a_held_stream_settles_and_every_chunk_restarts_the_quiet_time() {
     let settle = Linger::Settle { quiet: 10 * MS, cap: 25 * MS };
     let (mut policy, start) = policy(|rules| rules.linger = settle);
     policy.note_end(start);
@@ -101,7 +101,7 @@ fn an_end_before_the_deadline_is_not_a_timeout() {
 }
 
 #[test]
-fn a_cancel_after_the_end_gives_the_streams_up_and_is_no_outcome() {
+fn a_cancel_after_the_end_gives_up_the_streams_and_is_not_the_outcome() {
     let (mut policy, start) = policy(|rules| rules.linger = Linger::UntilEof);
     policy.note_end(start);
     assert_eq!(policy.due(start + 9 * MS, true), Due::Nothing);
@@ -111,12 +111,12 @@ fn a_cancel_after_the_end_gives_the_streams_up_and_is_no_outcome() {
 }
 
 #[test]
-fn who_holds_us_up_is_waited_for_until_the_time_is_over_and_no_longer() {
+fn a_blocked_tee_is_waited_for_until_the_timeout() {
     let (mut policy, start) = policy(|rules| {
         rules.idle_timeout = Some(10 * MS);
         rules.timeout = Some(9000 * MS);
     });
-    policy.note_held_up(true);
+    policy.note_tee_blocked(true);
     assert_eq!(policy.next(true), Some(start + 9000 * MS), "silence does not count");
     policy.note_end(start);
     assert_eq!(policy.due(start + 8999 * MS, true), Due::Nothing);
@@ -124,21 +124,21 @@ fn who_holds_us_up_is_waited_for_until_the_time_is_over_and_no_longer() {
 }
 
 #[test]
-fn after_a_kill_who_holds_us_up_has_to_go_on_taking() {
+fn after_a_kill_a_blocked_tee_must_make_progress() {
     let (mut policy, start) = policy(|rules| {
         rules.timeout = Some(Duration::ZERO);
         rules.kill_grace = Duration::ZERO;
     });
     assert_eq!(policy.due(start, true), Due::Kill);
     policy.note_end(start);
-    policy.note_held_up(true);
+    policy.note_tee_blocked(true);
     policy.note_output(start + 100 * MS);
     assert_eq!(policy.due(start + 349 * MS, true), Due::Nothing);
     assert_eq!(policy.due(start + 350 * MS, true), Due::StopReading);
 }
 
 #[test]
-fn a_grace_without_end_never_kills() {
+fn an_unlimited_grace_never_kills() {
     let (mut policy, start) = policy(|rules| {
         rules.timeout = Some(MS);
         rules.kill_grace = Duration::MAX;

@@ -1,4 +1,4 @@
-//! The same waits, by a task.
+//! Waits and stops for tasks.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::rules::Rules;
 use crate::run::state::RunState;
 
 impl SuspendedRun {
-    /// As [`wait`](Self::wait), and blocks no thread.
+    /// Waits as [`wait`](Self::wait) does, without blocking the thread.
     pub(crate) async fn wait_async(
         &self,
         new: impl FnOnce() -> RunState,
@@ -18,10 +18,10 @@ impl SuspendedRun {
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {
-        self.take(new).see_through_async(children, rules, until).await
+        self.take(new).run_to_end_async(children, rules, until).await
     }
 
-    /// As [`stop`](Self::stop), and blocks no thread.
+    /// Stops as [`stop`](Self::stop) does, without blocking the thread.
     pub(crate) async fn stop_async(
         &self,
         new: impl FnOnce() -> RunState,
@@ -35,12 +35,12 @@ impl SuspendedRun {
         let rules = how.rules(rules);
         let mut waiting = self.take(new);
         waiting.stop(how, children, &rules)?;
-        waiting.see_through_async(children, &rules, None).await.map(drop)
+        waiting.run_to_end_async(children, &rules, None).await.map(drop)
     }
 }
 
 impl ActiveWait<'_> {
-    async fn see_through_async(
+    async fn run_to_end_async(
         mut self,
         children: &[ChildHandle],
         rules: &Rules,

@@ -1,4 +1,4 @@
-//! A runner for a task.
+//! A runner for tasks.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,20 +15,19 @@ use crate::run_all::Runnable;
 use crate::run_all::push_queue::{KeyedEnd, PushQueue};
 use crate::runtime::poll_within_budget;
 
-/// The [`Runner`](crate::Runner) of a task: the same rules, and it blocks no thread (feature
-/// `tokio`).
+/// A [`Runner`](crate::Runner) for tasks: the same rules, without blocking the thread (feature `tokio`).
 ///
-/// It is also a `Stream`. After that has ended, more can be pushed.
+/// Implements `Stream`. After the stream has ended, more can be pushed.
 ///
 /// # Drop
-/// Kills the commands that run, and the descendants that can be found, and does not wait for them.
-/// The queued ones are never started.
+/// Kills the running commands, and the descendants that can be found, without waiting for them. Queued commands are
+/// never started.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use pipewright::{AsyncRunner, Command};
 ///
-/// // A graph: what a command makes possible is pushed when it has ended.
+/// // A dependency graph: commands are pushed when the one that they depend on has ended.
 /// let mut runner = AsyncRunner::new(4);
 /// runner.push("compile", Command::new("echo").arg("compiled").owned());
 /// let mut order = Vec::new();
@@ -48,64 +47,63 @@ use crate::runtime::poll_within_budget;
 #[must_use = "a runner starts nothing until `next` is awaited"]
 pub struct AsyncRunner<K> {
     pushed: PushQueue<K, Members>,
-    /// For the token.
+    /// The registration of the cancel token.
     watch: Watch,
 }
 
 impl<K> AsyncRunner<K> {
-    /// Creates a runner of that many commands at once, at least one.
+    /// Creates a runner of this many commands at once, at least one.
     pub fn new(concurrency: usize) -> AsyncRunner<K> {
         AsyncRunner { pushed: PushQueue::new(concurrency), watch: Watch::default() }
     }
 
-    /// As [`Runner::with_cancel`](crate::Runner::with_cancel).
+    /// Sets a token that cancels all: see [`Runner::with_cancel`](crate::Runner::with_cancel).
     pub fn with_cancel(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.cancel_on(token);
         self
     }
 
-    /// As [`Runner::with_drain`](crate::Runner::with_drain).
+    /// Sets a token that drains: see [`Runner::with_drain`](crate::Runner::with_drain).
     pub fn with_drain(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.drain_on(token);
         self
     }
 
-    /// As [`Runner::set_concurrency`](crate::Runner::set_concurrency).
+    /// Sets the concurrency: see [`Runner::set_concurrency`](crate::Runner::set_concurrency).
     pub fn set_concurrency(&mut self, count: usize) {
         self.pushed.set_concurrency(count);
     }
 
-    /// As [`Runner::push`](crate::Runner::push). Nothing is started before [`next`](Self::next) is
-    /// polled.
+    /// Queues a command: see [`Runner::push`](crate::Runner::push). A poll of [`next`](Self::next) starts it.
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
         self.pushed.push(key, command.into());
     }
 
-    /// As [`Runner::len`](crate::Runner::len).
+    /// Returns the number of keys that [`next`](Self::next) has not returned: see [`Runner::len`](crate::Runner::len).
     #[must_use]
     pub fn len(&self) -> usize {
         self.pushed.len()
     }
 
-    /// As [`Runner::is_empty`](crate::Runner::is_empty).
+    /// Returns true if [`next`](Self::next) would return `None`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// As [`Runner::running`](crate::Runner::running).
+    /// Returns the number of running commands.
     #[must_use]
     pub fn running(&self) -> usize {
         self.pushed.running()
     }
 
-    /// As [`Runner::queued`](crate::Runner::queued).
+    /// Returns the number of commands that have not been started.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.pushed.queued()
     }
 
-    /// As [`Runner::cancel`](crate::Runner::cancel).
+    /// Cancels every command of this key: see [`Runner::cancel`](crate::Runner::cancel).
     pub fn cancel(&mut self, key: &K) -> bool
     where
         K: PartialEq,
@@ -113,26 +111,25 @@ impl<K> AsyncRunner<K> {
         self.pushed.cancel(key)
     }
 
-    /// As [`Runner::cancel_all`](crate::Runner::cancel_all).
+    /// Cancels all commands: see [`Runner::cancel_all`](crate::Runner::cancel_all).
     pub fn cancel_all(&mut self) {
         self.pushed.cancel_all();
     }
 
-    /// As [`Runner::cancel_queued`](crate::Runner::cancel_queued).
+    /// Cancels the queued ones: see [`Runner::cancel_queued`](crate::Runner::cancel_queued).
     pub fn cancel_queued(&mut self) {
         self.pushed.cancel_queued();
     }
 
-    /// Waits until a command ends, and returns its key and its result; `None`: nothing is left. More
-    /// can be pushed afterwards.
+    /// Waits until a command ends, and returns its key and its result, or `None` if nothing is left. More can be pushed
+    /// afterwards.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on where this one was. So a limit is
-    /// `tokio::time::timeout`, and `tokio::select!` can wait for something else as well, and push
-    /// what comes of that.
+    /// Dropping the future loses nothing: the next call goes on. So `tokio::time::timeout` works as a limit, and
+    /// `tokio::select!` can wait for other events as well, and push commands because of them.
     ///
     /// # Errors
-    /// As [`Runner`](crate::Runner#results); outside of a tokio runtime, each is `Unsupported`.
+    /// Those of [`Runner`](crate::Runner#results). Outside of a tokio runtime, every result is `Unsupported`.
     pub async fn next(&mut self) -> Option<(K, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -141,12 +138,12 @@ impl<K> AsyncRunner<K> {
         let AsyncRunner { pushed, watch } = self;
         poll_within_budget(cx, |cx| {
             let PushQueue { queue, running, .. } = pushed;
-            running.poll_end(queue, watch, cx).map(|end| end.and_then(|end| pushed.keyed(end)))
+            running.poll_end(queue, watch, cx).map(|end| end.and_then(|end| pushed.with_key(end)))
         })
     }
 }
 
-/// Nothing in it is pinned.
+/// No field is structurally pinned.
 impl<K> Unpin for AsyncRunner<K> {}
 
 impl<K> Stream for AsyncRunner<K> {

@@ -1,18 +1,18 @@
-//! Wakers of the members of a run of many: each notes that its member is due, and wakes the task that polls all.
+//! Wakers for the members of a set of runs: each marks its member as due, and wakes the task that polls all of them.
 //!
-//! A task is woken without being told what for. If each wake-up meant a look at all, a thousand
-//! children would cost a thousand looks for every line of one of them.
+//! A wake-up does not tell the task its cause. If each one meant polling all members, every line of one of a thousand
+//! children would cost a thousand polls.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// The task that goes on with all of them.
+/// The waker of the task that polls all members.
 #[derive(Debug)]
 pub(super) struct TaskWaker(Mutex<Waker>);
 
-/// Of one of them: it is due when something has come for it.
+/// The waker of one member, which is due when one of its events has arrived.
 #[derive(Debug)]
 pub(super) struct MemberWaker {
     due: AtomicBool,
@@ -26,16 +26,16 @@ impl Default for TaskWaker {
 }
 
 impl TaskWaker {
-    /// To be called before any turn is taken: who comes from then on wakes this task. `true`: it is another one than
-    /// the last time, maybe in another runtime, and has to look at everyone.
-    pub(super) fn is_polled(&self, cx: &Context<'_>) -> bool {
+    /// Sets the task to wake. Call it before any member is polled: events from then on wake this task. Returns true if it is
+    /// another task than before, maybe in another runtime, which has to poll all members.
+    pub(super) fn set_waker(&self, cx: &Context<'_>) -> bool {
         let mut waker = self.waker();
         if waker.will_wake(cx.waker()) {
             return false;
         }
         let old = mem::replace(&mut *waker, cx.waker().clone());
         drop(waker);
-        // Only now: dropping another's waker may call anything.
+        // Outside the lock: dropping a foreign waker may call anything.
         drop(old);
         true
     }
@@ -46,17 +46,17 @@ impl TaskWaker {
 }
 
 impl MemberWaker {
-    /// Everyone is due at first.
+    /// Creates a waker whose member is due.
     pub(super) fn new(task: &Arc<TaskWaker>) -> Arc<MemberWaker> {
         Arc::new(MemberWaker { due: AtomicBool::new(true), task: Arc::clone(task) })
     }
 
-    /// Makes it due, by whoever goes on with all of them.
+    /// Marks the member as due, without waking the task.
     pub(super) fn set(&self) {
         self.due.store(true, Ordering::Release);
     }
 
-    /// Whether it is due; it is no longer.
+    /// Returns true if the member was due, and clears that.
     pub(super) fn take(&self) -> bool {
         self.due.swap(false, Ordering::AcqRel)
     }
@@ -68,7 +68,7 @@ impl Wake for MemberWaker {
     }
 
     fn wake_by_ref(self: &Arc<MemberWaker>) {
-        // Where it was due already, the task has been woken and has not come by yet.
+        // If it was already due, the task has been woken and has not polled it yet.
         if !self.due.swap(true, Ordering::AcqRel) {
             let waker = self.task.waker().clone();
             waker.wake();
@@ -92,15 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn the_task_is_woken_once_for_a_turn_and_the_last_one_to_poll_is_the_task() {
+    fn the_task_is_woken_once_per_poll_and_it_is_the_last_one_that_polled() {
         let (task, [first, second]) =
             (Arc::<TaskWaker>::default(), [(); 2].map(|()| Arc::new(Count::default())));
         let [one, other] = [(); 2].map(|()| MemberWaker::new(&task));
         let counts = || [&first, &second].map(|count| count.0.load(Ordering::Relaxed));
-        assert!(one.take() && other.take(), "everyone is due at first");
+        assert!(one.take() && other.take(), "all are due at first");
 
         let poll =
-            |count: &Arc<Count>| task.is_polled(&Context::from_waker(&Arc::clone(count).into()));
+            |count: &Arc<Count>| task.set_waker(&Context::from_waker(&Arc::clone(count).into()));
         assert!(poll(&first) && !poll(&first));
         let waker = Waker::from(Arc::clone(&one));
         waker.wake_by_ref();

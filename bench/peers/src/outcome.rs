@@ -1,4 +1,4 @@
-//! What an operation brought, and whether it is what the child does.
+//! The outcome of an operation, and its check against the child's known output.
 
 use crate::Result;
 use crate::request::Operation;
@@ -6,8 +6,8 @@ use crate::request::Operation;
 /// The length of a line of the child `lines`.
 const LINE_BYTES: u64 = 9;
 
-/// What an operation brought.
-pub(crate) struct Seen {
+/// The outcome of an operation.
+pub(crate) struct Outcome {
     success: bool,
     output: Output,
 }
@@ -16,20 +16,20 @@ enum Output {
     Nothing,
     Counted(u64),
     Kept(Vec<u8>),
-    /// Nanoseconds, where they are not those from the start of the operation.
+    /// Nanoseconds, if the time does not begin at the start of the operation.
     Timed(u128),
 }
 
-impl Seen {
-    pub(crate) fn ended(success: bool) -> Seen {
-        Seen { success, output: Output::Nothing }
+impl Outcome {
+    pub(crate) fn exited(success: bool) -> Outcome {
+        Outcome { success, output: Output::Nothing }
     }
 
-    pub(crate) fn counted(success: bool, bytes: u64) -> Seen {
-        Seen { success, output: Output::Counted(bytes) }
+    pub(crate) fn counted(success: bool, bytes: u64) -> Outcome {
+        Outcome { success, output: Output::Counted(bytes) }
     }
 
-    /// One more of many.
+    /// Adds the outcome of one more child.
     pub(crate) fn add(&mut self, success: bool, more_bytes: usize) {
         self.success &= success;
         if let Output::Counted(bytes) = &mut self.output {
@@ -37,26 +37,26 @@ impl Seen {
         }
     }
 
-    /// What a last stage said that counts what it reads.
-    pub(crate) fn told(success: bool, said: &[u8]) -> Result<Seen> {
-        let bytes = std::str::from_utf8(said)?.trim().parse()?;
-        Ok(Seen::counted(success, bytes))
+    /// Returns the outcome of a pipeline whose last stage printed the number of bytes that it read.
+    pub(crate) fn from_printed_count(success: bool, output: &[u8]) -> Result<Outcome> {
+        let bytes = std::str::from_utf8(output)?.trim().parse()?;
+        Ok(Outcome::counted(success, bytes))
     }
 
-    pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> Seen {
-        Seen { success, output: Output::Kept(bytes) }
+    pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> Outcome {
+        Outcome { success, output: Output::Kept(bytes) }
     }
 
-    /// A line that said when it was written, and has been read now.
-    pub(crate) fn stamp(line: &str) -> Result<Seen> {
+    /// Returns the age of a line that contains its time of writing, and has just been read.
+    pub(crate) fn from_timestamp(line: &str) -> Result<Outcome> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
         let age = now - line.parse::<i128>()?;
-        let age = u128::try_from(age).map_err(|_| "a line has come before it was written")?;
-        Ok(Seen { success: true, output: Output::Timed(age) })
+        let age = u128::try_from(age).map_err(|_| "a line arrived before it was written")?;
+        Ok(Outcome { success: true, output: Output::Timed(age) })
     }
 
-    /// How long it took, where that is not the time of the whole operation.
+    /// Returns the measured time, or `None` if it is the time of the whole operation.
     pub(crate) fn own_nanoseconds(&self) -> Option<u128> {
         match self.output {
             Output::Timed(nanoseconds) => Some(nanoseconds),
@@ -64,7 +64,7 @@ impl Seen {
         }
     }
 
-    /// An error unless the child succeeded and all that it writes has come.
+    /// Fails unless the child succeeded and its output is complete.
     pub(crate) fn verify(&self, operation: Operation, expected_bytes: u64) -> Result<()> {
         if !self.success {
             return Err("the child did not succeed".into());
@@ -75,7 +75,7 @@ impl Seen {
             Output::Kept(bytes) => bytes.len() as u64,
         };
         if bytes != expected_bytes {
-            return Err(format!("{bytes} bytes came instead of {expected_bytes}").into());
+            return Err(format!("received {bytes} bytes instead of {expected_bytes}").into());
         }
         let Output::Kept(bytes) = &self.output else {
             return Ok(());
@@ -89,7 +89,7 @@ impl Seen {
         if bytes.starts_with(first.as_bytes()) && bytes.ends_with(last.as_bytes()) {
             return Ok(());
         }
-        Err("the bytes that came are not the child's".into())
+        Err("received bytes that the child did not write".into())
     }
 }
 

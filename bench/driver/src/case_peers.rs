@@ -1,4 +1,4 @@
-//! Which peers take part in what.
+//! The peers of each case.
 
 pub(crate) const SPAWN_PEERS: &[&str] = &[
     "std",
@@ -19,7 +19,7 @@ pub(crate) const OPTION_PEERS: &[&str] = &[
     "pipewright_options_same_thread",
     "pipewright_options",
 ];
-/// A fork of the large parent takes tens of milliseconds.
+/// Peers that fork: with a large parent, a fork takes tens of milliseconds.
 pub(crate) const FORKING_PEERS: &[&str] = &["std_pre_exec", "subprocess"];
 pub(crate) const CAPTURE_PEERS: &[&str] = &[
     "std",
