@@ -1,0 +1,67 @@
+# Sourced by vm.sh. Runs a kernel in qemu, which emulates the processor: no hardware support is needed.
+
+prepare_qemu() {
+    packages qemu-system-common cpio kmod e2fsprogs
+    case $arch in
+        amd64) packages qemu-system-x86 ;;
+        arm64) packages qemu-system-arm ;;
+        riscv64) packages qemu-system-misc ;;
+    esac
+    virtiofsd=/usr/lib/qemu/virtiofsd
+    [ -x "$virtiofsd" ] || skip "qemu has no virtiofsd here (Debian 12 has one)"
+    # The folder of a mount is shared, and only root may mount.
+    [ "$(id -u)" = 0 ] || skip "sharing the root with a guest needs root"
+}
+
+start_qemu() {
+    local program console hardware files i disk extra=()
+    case $arch in
+        amd64) program=qemu-system-x86_64 console=ttyS0 hardware=(-M q35 -cpu max) ;;
+        arm64) program=qemu-system-aarch64 console=ttyAMA0 hardware=(-M virt -cpu max,pauth-impdef=on) ;;
+        riscv64) program=qemu-system-riscv64 console=ttyS0 hardware=(-M virt -cpu rv64) ;;
+    esac
+    mkdir "$run/initramfs" "$run/root"
+    printf 'uid=%q\ncheckout=%q\ntarget=%q\nmodules=%q\n' "$uid" "$PWD" "$target" "$(guest_modules)" > "$run/initramfs/settings"
+    cp "$run/command" "$run/initramfs/command"
+    # A second archive, behind that of the kernel.
+    (cd "$run/initramfs" && find . | cpio -o -H newc --quiet) | cat "$kernel/initrd" - > "$run/initrd"
+
+    # The root of this machine, read-only and without the file systems that are mounted in it.
+    unshare --mount --propagation private bash -c 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" &&
+        exec "$3" --socket-path="$4" -o source="$2" -o cache=always -o sandbox=chroot' - \
+        "$(guest_root)" "$run/root" "$virtiofsd" "$run/files" > "$run/files.log" 2>&1 &
+    processes+=($!)
+    for ((i = 0; i < 200; i++)); do [ ! -S "$run/files" ] || break; sleep 0.05; done
+    [ -S "$run/files" ] || { cat "$run/files.log" >&2; fail "virtiofsd did not start"; }
+
+    disk_options=()
+    attach "$run/disk"
+    attach "$run/swap"
+    for disk in "${disks[@]}"; do
+        truncate -s "$disk" "$run/disk-${#disk_options[@]}"
+        attach "$run/disk-${#disk_options[@]}"
+    done
+    timeout --kill-after=5 "$seconds" "$program" "${hardware[@]}" -accel tcg,thread=multi -smp "$cpus" -m "$mib" \
+        -nodefaults -no-user-config -display none -no-reboot -monitor none \
+        -object "memory-backend-memfd,id=memory,size=${mib}M,share=on" -numa node,memdev=memory \
+        -kernel "$kernel/vmlinuz" -initrd "$run/initrd" -append "console=$console panic=-1 quiet loglevel=4" \
+        -serial "file:$run/console" \
+        -chardev "socket,id=files,path=$run/files" -device vhost-user-fs-pci,chardev=files,tag=root \
+        "${disk_options[@]}" -device virtio-rng-pci -device virtio-serial-pci \
+        -chardev "file,id=output,path=$run/output" -device virtserialport,chardev=output,nr=1 \
+        -chardev "file,id=status,path=$run/status" -device virtserialport,chardev=status,nr=2 < /dev/null &
+    guest=$!
+    processes+=("$guest")
+}
+
+# Attaches a file as the next disk. What the guest writes need not survive this machine.
+attach() {
+    local id=disk${#disk_options[@]}
+    disk_options+=(-drive "file=$1,if=none,id=$id,format=raw,cache=unsafe" -device "virtio-blk-pci,drive=$id")
+}
+
+# The root of another processor's system is a folder in the cache.
+guest_root() { if [ "$arch" = amd64 ]; then echo /; else echo "$kernel/root"; fi; }
+
+# The folder of the kernel's modules as the guest sees it.
+guest_modules() { if [ "$arch" = amd64 ]; then echo "$kernel"/lib/modules/*; fi; }

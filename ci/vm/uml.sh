@@ -1,0 +1,20 @@
+# Sourced by vm.sh. Runs user-mode Linux: the kernel is an ordinary process.
+
+prepare_uml() {
+    [ "$(uname -sm)" = "Linux x86_64" ] || skip "user-mode Linux runs on Linux on x86-64"
+    packages e2fsprogs util-linux
+}
+
+start_uml() {
+    {
+        printf 'uid=%q run=%q checkout=%q target=%q\n' "$uid" "$run" "$PWD" "$target"
+        cat ci/vm/uml-init
+    } > "$run/init"
+    chmod 755 "$run" "$run/init"
+    # Its memory is a file in TMPDIR.
+    TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "$kernel/usr/bin/linux.uml" "mem=${mib}M" rootfstype=hostfs rootflags=/ ro \
+        init=/bin/sh "ubda=$run/disk" "ubdb=$run/swap" con=null con0=fd:0,fd:1 quiet -- "$run/init" \
+        < /dev/null > "$run/console" 2>&1 &
+    guest=$!
+    processes+=("$guest")
+}
