@@ -1,6 +1,6 @@
 //! `pipewright doctor`: the system features that are available.
 
-use pipewright::machine::{self, State};
+use pipewright::machine::{self, Facility, State};
 use serde::Serialize;
 
 use crate::Failure;
@@ -20,6 +20,8 @@ struct Finding {
     state: &'static str,
     detail: String,
     used_for: &'static str,
+    without: &'static str,
+    needs: &'static str,
 }
 
 /// Tries each feature and prints a line for it.
@@ -32,22 +34,29 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
             // A later version of the library may have more states.
             _ => ("unknown", String::new()),
         };
-        Finding { name: facility.name, state, detail, used_for: facility.used_for }
+        let Facility { name, used_for, without, needs, .. } = facility;
+        Finding { name, state, detail, used_for, without, needs }
     });
     let findings = Findings { schema: "pipewright.doctor/1", facilities: facilities.collect() };
     if options.json {
         print_json(&findings)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    let line = |finding: &Finding| {
-        let text = match (finding.state, finding.detail.as_str()) {
+    let lines = |finding: &Finding| {
+        let Finding { name, state, detail, used_for, without, needs } = finding;
+        let text = match (*state, detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),
-            ("missing", why) => format!("no: {why}"),
+            ("missing", _) => "no".to_owned(),
             (_, detail) => detail.to_owned(),
         };
-        format!("{:<20} {:<28} {}\n", finding.name, text, finding.used_for)
+        let mut lines = format!("{name:<20} {text:<28} {used_for}\n");
+        if *state == "missing" {
+            lines += &format!("{:<20}   needs {needs}: {detail}\n", "");
+            lines += &format!("{:<20}   without it: {without}\n", "");
+        }
+        lines
     };
-    print(findings.facilities.iter().map(line).collect::<String>())?;
+    print(findings.facilities.iter().map(lines).collect::<String>())?;
     Ok(crate::exit_code::SUCCESS)
 }

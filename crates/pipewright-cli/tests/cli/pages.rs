@@ -112,6 +112,8 @@ fn doctor_prints_a_line_for_each_facility_or_json() {
     for facility in facilities {
         let state = facility["state"].as_str().unwrap();
         assert!(["available", "missing", "value"].contains(&state), "{facility}");
+        let texts = ["without", "needs"].map(|text| facility[text].as_str().unwrap());
+        assert!(texts.iter().all(|text| text.is_empty() == (state == "value")), "{facility}");
     }
 }
 

@@ -4,20 +4,24 @@ use std::io;
 
 use super::{Facility, State};
 
-pub(super) fn facility(
-    name: &'static str,
-    found: io::Result<String>,
-    used_for: &'static str,
-) -> Facility {
+/// The texts of a facility.
+pub(super) struct About {
+    pub(super) used_for: &'static str,
+    pub(super) without: &'static str,
+    pub(super) needs: &'static str,
+}
+
+pub(super) fn facility(name: &'static str, found: io::Result<String>, about: About) -> Facility {
     let state = match found {
         Ok(detail) => State::Available(detail),
         Err(error) => State::Missing(error.to_string()),
     };
-    Facility { name, state, used_for }
+    let About { used_for, without, needs } = about;
+    Facility { name, state, used_for, without, needs }
 }
 
 pub(super) fn value(name: &'static str, text: String, used_for: &'static str) -> Facility {
-    Facility { name, state: State::Value(text), used_for }
+    Facility { name, state: State::Value(text), used_for, without: "", needs: "" }
 }
 
 /// Returns the number of handles that this process may have open.

@@ -2,58 +2,115 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 use super::Facility;
-use super::entry::{facility, open_files, processes, value};
+use super::entry::{About, facility, open_files, processes, value};
+use crate::process::contain::linux::own_cgroup_path;
+use crate::process::pidfd::{self, SavedStatus};
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
         facility(
             "clone3",
             clone3(),
-            "starting children; without it signal handlers are reset one by one",
+            About {
+                used_for: "starting children",
+                without: "signal handlers are reset one by one",
+                needs: "clone3 with CLONE_CLEAR_SIGHAND (Linux 5.5)",
+            },
         ),
         facility(
             "pidfd",
             pidfd(),
-            "waiting and signalling without the risk of a reused pid; without it a thread per child waits for its exit",
+            About {
+                used_for: "waiting and signalling without the risk of a reused pid",
+                without: "a thread for each child waits for its exit",
+                needs: "pidfd_open (Linux 5.3)",
+            },
         ),
         facility(
-            "pidfd_info",
+            "pidfd info",
             pidfd_info(),
-            "the exit status of a child that other code reaped; without it the status is lost, which is an error",
+            About {
+                used_for: "the exit status of a child that other code reaped",
+                without: "the status is lost, which is an error",
+                needs: "ioctl PIDFD_GET_INFO with PIDFD_INFO_EXIT (Linux 6.15)",
+            },
         ),
         facility(
             "pidfd group signal",
             pidfd_group(),
-            "signalling a group whose leader is gone; without it the leader is kept unreaped",
+            About {
+                used_for: "signalling a group whose leader is gone",
+                without: "the leader is kept unreaped",
+                needs: "pidfd_send_signal with PIDFD_SIGNAL_PROCESS_GROUP (Linux 6.9)",
+            },
         ),
         facility(
             "close_range",
             close_range(),
-            "closing the handles that a child does not inherit; without it /proc/self/fd is read",
+            About {
+                used_for: "closing the handles that a child does not inherit",
+                without: "/proc/self/fd is read",
+                needs: "close_range with CLOSE_RANGE_CLOEXEC (Linux 5.11)",
+            },
         ),
         facility(
             "proc children",
             proc_children(),
-            "finding the descendants of a child; without it a kill reaches only the child and its group",
+            About {
+                used_for: "finding the descendants of a child",
+                without: "a kill reaches only the child and its group",
+                needs: "/proc/PID/task/TID/children (Linux 3.5, CONFIG_PROC_CHILDREN)",
+            },
         ),
         facility(
             "cgroup v2",
             cgroup(),
-            "holding a whole tree and killing it at once; without it a supervisor holds it",
+            About {
+                used_for: "holding a tree",
+                without: "a supervisor holds it",
+                needs: "a cgroup v2 that this user may write to, and clone3 with CLONE_INTO_CGROUP (Linux 5.7)",
+            },
+        ),
+        facility(
+            "cgroup.kill",
+            cgroup_kill(),
+            About {
+                used_for: "killing a cgroup at once",
+                without: "it is frozen, and its processes are killed one by one",
+                needs: "the file cgroup.kill (Linux 5.14)",
+            },
         ),
         facility(
             "supervisor",
             crate::process::spawn::try_supervisor().map(|()| String::new()),
-            "holding a tree without privileges and ending it with its program; without it a process group holds it",
+            About {
+                used_for: "holding a tree without privileges, and ending it with its program",
+                without: "a process group holds it",
+                needs: "memfd_create and execveat of the result (Linux 3.19), pidfd_open (Linux 5.3)",
+            },
         ),
         facility(
             "memfd",
             memfd(),
-            "the supervisor's program; shared memory between host and workers",
+            About {
+                used_for: "the supervisor's program; shared memory between host and workers",
+                without: "no supervisor, and messages go through a socket",
+                needs: "memfd_create (Linux 3.17)",
+            },
         ),
-        facility("io_uring", io_uring(), "asynchronous disk I/O"),
+        facility(
+            "io_uring",
+            io_uring(),
+            About {
+                used_for: "asynchronous disk I/O",
+                without: "Linux AIO or threads, see pipewright disk",
+                needs: "io_uring_setup (Linux 5.1), and kernel.io_uring_disabled = 0",
+            },
+        ),
         value(
             "open handles",
             open_files(),
@@ -104,15 +161,28 @@ fn pidfd() -> io::Result<String> {
     own_pidfd().map(|_| String::new())
 }
 
+/// Queries the exit status of a child that has been reaped.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child that only exits, and is reaped as other code would"
+)]
 fn pidfd_info() -> io::Result<String> {
-    let pidfd = own_pidfd()?;
-    // SAFETY: plain integers.
-    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the request names the size of the struct that is passed.
-    let result = unsafe {
-        libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&pidfd), libc::PIDFD_GET_INFO, &raw mut info)
+    forced_off(crate::base::fallback::NO_PIDFD)?;
+    // SAFETY: the child makes one call, which any child of a program with threads may make.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        // SAFETY: as above.
+        0 => unsafe { libc::_exit(0) },
+        child => child,
     };
-    if result == 0 { Ok(String::new()) } else { Err(io::Error::last_os_error()) }
+    let pidfd = pidfd::open_pidfd(child).ok_or_else(io::Error::last_os_error);
+    // SAFETY: a child of this process, whose status is not wanted.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    match pidfd::saved_status(pidfd?.as_fd()) {
+        SavedStatus::Known(_) => Ok(String::new()),
+        SavedStatus::NotReaped => Err(io::Error::other("the kernel keeps no exit status")),
+        SavedStatus::Unavailable => Err(io::Error::last_os_error()),
+    }
 }
 
 fn pidfd_group() -> io::Result<String> {
@@ -147,17 +217,22 @@ fn proc_children() -> io::Result<String> {
 
 /// Checks that a cgroup could be made below the cgroup of this process, and returns its path.
 fn cgroup() -> io::Result<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let mount = mounts
-        .lines()
-        .find(|line| line.split(" - ").nth(1).is_some_and(|fs| fs.starts_with("cgroup2 ")))
-        .and_then(|line| line.split(' ').nth(4))
-        .ok_or_else(|| io::Error::other("not mounted"))?;
-    let groups = fs::read_to_string("/proc/self/cgroup")?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let path = format!("{mount}{}", own.trim_end_matches('/'));
+    let path = own_cgroup()?;
     rustix::fs::access(&path, rustix::fs::Access::WRITE_OK)?;
-    Ok(path)
+    Ok(path.display().to_string())
+}
+
+/// Looks for the file in the cgroup of this process, or in one below it: the root of all has none.
+fn cgroup_kill() -> io::Result<String> {
+    let own = own_cgroup()?;
+    let below = fs::read_dir(&own)?.filter_map(Result::ok).map(|entry| entry.path());
+    let found = std::iter::once(own).chain(below).any(|dir| dir.join("cgroup.kill").exists());
+    if found { Ok(String::new()) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+fn own_cgroup() -> io::Result<PathBuf> {
+    forced_off(crate::base::fallback::NO_CGROUP)?;
+    own_cgroup_path().ok_or_else(|| io::Error::other("not mounted"))
 }
 
 fn memfd() -> io::Result<String> {

@@ -5,7 +5,7 @@ use std::io;
 use rustix::fs::Access;
 
 use super::Facility;
-use super::entry::{facility, open_files, processes, value};
+use super::entry::{About, facility, open_files, processes, value};
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::StartTime;
 
@@ -14,17 +14,29 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "kqueue",
             kqueue(),
-            "waiting for the end of a process; without it the process is polled",
+            About {
+                used_for: "waiting for the end of a process",
+                without: "the process is polled",
+                needs: "kevent with EVFILT_PROC",
+            },
         ),
         facility(
             "libproc",
             libproc_works(),
-            "finding the descendants of a child; without it a kill reaches only the child and its group",
+            About {
+                used_for: "finding the descendants of a child",
+                without: "a kill reaches only the child and its group",
+                needs: "proc_pidinfo (macOS 10.5)",
+            },
         ),
         facility(
             "guard",
             shell(),
-            "ending a child with its program: /bin/sh waits for the end of the program",
+            About {
+                used_for: "ending a child with its program: /bin/sh waits for the end of the program",
+                without: "no child can be ended with its program",
+                needs: "/bin/sh",
+            },
         ),
         value(
             "open handles",

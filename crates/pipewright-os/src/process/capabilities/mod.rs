@@ -22,8 +22,12 @@ pub struct Facility {
     pub name: &'static str,
     /// The state that was found.
     pub state: State,
-    /// The uses of it, and so the loss without it.
+    /// The uses of it.
     pub used_for: &'static str,
+    /// The loss without it. Empty for a figure.
+    pub without: &'static str,
+    /// The call that it needs, and the version of the system that brought it. Empty for a figure.
+    pub needs: &'static str,
 }
 
 /// The state of a facility.

@@ -14,7 +14,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::Facility;
-use super::entry::{facility, value};
+use super::entry::{About, facility, value};
 use crate::base::pipe::{self, Mode, PipeOptions};
 use crate::base::windows_version::system_version;
 use crate::process::contain::windows::is_in_job;
@@ -24,32 +24,56 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "handle list",
             attribute(PROC_THREAD_ATTRIBUTE_HANDLE_LIST),
-            "a child inherits only the listed handles; without it no child can be started",
+            About {
+                used_for: "starting children that inherit only the listed handles",
+                without: "no child can be started",
+                needs: "PROC_THREAD_ATTRIBUTE_HANDLE_LIST (Windows Vista)",
+            },
         ),
         facility(
             "job object",
             job().map(|_| String::new()),
-            "holding a whole tree, killing it at once, and ending it with its program",
+            About {
+                used_for: "holding a whole tree, killing it at once, and ending it with its program",
+                without: "no tree is held",
+                needs: "CreateJobObject",
+            },
         ),
         facility(
             "job list",
             attribute(PROC_THREAD_ATTRIBUTE_JOB_LIST),
-            "children that are in their job from birth; without it no tree is held",
+            About {
+                used_for: "starting children inside their job",
+                without: "no tree is held",
+                needs: "PROC_THREAD_ATTRIBUTE_JOB_LIST (Windows 10)",
+            },
         ),
         facility(
             "overlapped pipe",
             overlapped_pipe(),
-            "reading both streams of a child on one thread; without it nothing is captured",
+            About {
+                used_for: "reading both streams of a child on one thread",
+                without: "nothing is captured",
+                needs: "CreateNamedPipe with FILE_FLAG_OVERLAPPED",
+            },
         ),
         facility(
             "precise timer",
             precise_timer(),
-            "waits of less than a clock tick; without it they take up to 16 ms",
+            About {
+                used_for: "waits of less than a clock tick",
+                without: "they take up to 16 ms",
+                needs: "CREATE_WAITABLE_TIMER_HIGH_RESOLUTION (Windows 10 1803)",
+            },
         ),
         facility(
             "console",
             console(),
-            "asking a child to end, with Ctrl-Break; without it a stop is a kill",
+            About {
+                used_for: "asking a child to end, with Ctrl-Break",
+                without: "a stop is a kill",
+                needs: "a console",
+            },
         ),
         value("inside a job", inside_a_job(), "a job around this process holds its children too"),
         value("open handles", count_text(), "the number of handles that this process has open"),

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cgroup::Cgroup;
+pub(crate) use place::own_cgroup_path;
 use report::{Report, Reports};
 
 use crate::process::child::{ChildHandle, Containment, Tree};

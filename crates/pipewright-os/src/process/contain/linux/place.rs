@@ -58,6 +58,11 @@ fn open(cgroups: &[u8]) -> Option<OwnedFd> {
     rustix::fs::open(own_cgroup(cgroups)?, flags, Mode::empty()).ok()
 }
 
+/// Returns the path of the cgroup that this process is in now; `None` if no mount shows it.
+pub(crate) fn own_cgroup_path() -> Option<PathBuf> {
+    own_cgroup(&procfs::read("/proc/self/cgroup")?)
+}
+
 /// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
 fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
     let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
