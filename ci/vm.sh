@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
 # Runs a shell command in a virtual machine with another kernel, or another processor, and with this machine's files:
-# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-d DISK]... MACHINE COMMAND`, as in
+# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-f FILESYSTEM] [-d SIZE]... MACHINE COMMAND`, as in
 # `bash ci/vm.sh uml-5.10 'uname -r'`. Prints the command's output and exits with its status, 125 if the machine ended
 # without one, 124 after the time limit, and 77 if this machine cannot run it.
 #
-# The guest sees the root of this machine read-only, this checkout and its target folder included. /tmp is an empty ext4
-# disk of 8 GiB, /run and /dev/shm are in memory, cgroup v2 is mounted and delegated to the user, and 1 GiB is swap.
+# The guest sees the root of this machine read-only, this checkout and its target folder included. /tmp is an empty disk
+# of 8 GiB with ext4 or the named filesystem (xfs, btrfs), /run and /dev/shm are in memory, cgroup v2 is mounted and delegated to the user, and 1 GiB is swap.
 # There is no network but the loopback. Names without a way of running are emulated by qemu, at a tenth of the speed;
 # uml-* is user-mode Linux, an ordinary process with one processor, which is as fast as this machine but for system
-# calls. A DISK is the size of a further empty disk (/dev/vdd and so on; not under uml).
+# calls. -d adds an empty disk of that size: /dev/vdc and so on, not under uml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cache=$(realpath -m "${PIPEWRIGHT_VM_CACHE:-$HOME/.cache/pipewright-machines}")
 # Increase this whenever the contents of the cache, or the way to make them, change.
-recipe=1
+recipe=2
 . ci/machine.sh
 . ci/vm/kernels.sh
 . ci/vm/uml.sh
 . ci/vm/qemu.sh
 
-uid=0 mib=2048 cpus=2 seconds=900 disks=()
-while getopts u:m:c:t:d: option; do
+uid=0 mib=2048 cpus=2 seconds=900 filesystem=ext4 disks=()
+while getopts u:m:c:t:f:d: option; do
     case $option in
-        u) uid=$OPTARG ;; m) mib=$OPTARG ;; c) cpus=$OPTARG ;; t) seconds=$OPTARG ;; d) disks+=("$OPTARG") ;;
+        u) uid=$OPTARG ;; m) mib=$OPTARG ;; c) cpus=$OPTARG ;; t) seconds=$OPTARG ;; f) filesystem=$OPTARG ;; d) disks+=("$OPTARG") ;;
         *) exit 2 ;;
     esac
 done
@@ -48,7 +48,12 @@ trap finish EXIT
 printf '%s\n' "$command" > "$run/command"
 : > "$run/output"
 truncate -s 8G "$run/disk"
-mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 "$run/disk"
+case $filesystem in
+    ext4) mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 "$run/disk" ;;
+    xfs) packages xfsprogs; mkfs.xfs -q "$run/disk" ;;
+    btrfs) packages btrfs-progs; mkfs.btrfs -q "$run/disk" ;;
+    *) fail "no filesystem is called $filesystem; there are: ext4 xfs btrfs" ;;
+esac
 truncate -s 1G "$run/swap"
 chmod 600 "$run/swap"
 mkswap "$run/swap" > /dev/null 2>&1

@@ -83,7 +83,7 @@ make_initramfs() {
     [ -x "$root/bin/busybox" ] || fail "busybox-static contains no busybox"
     install -m 755 "$PWD/ci/vm/qemu-init" "$root/init"
     touch "$root/modules/order"
-    for module in virtio_pci virtio_mmio virtio_blk virtio_console virtiofs overlay ext4 virtio-rng; do
+    for module in virtio_pci virtio_mmio virtio_blk virtio_console virtiofs overlay ext4 xfs btrfs loop virtio-rng; do
         modprobe -d "$new/kernel" -S "$version" --show-depends "$module" 2> /dev/null | awk '$1 == "insmod" {print $2}' || true
     done | awk '!seen[$0]++' | while read -r file; do
         module=$(basename "$file" .xz)

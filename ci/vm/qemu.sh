@@ -21,7 +21,8 @@ start_qemu() {
         riscv64) program=qemu-system-riscv64 console=ttyS0 hardware=(-M virt -cpu rv64) ;;
     esac
     mkdir "$run/initramfs" "$run/root"
-    printf 'uid=%q\ncheckout=%q\ntarget=%q\nmodules=%q\n' "$uid" "$PWD" "$target" "$(guest_modules)" > "$run/initramfs/settings"
+    printf 'uid=%q\ncheckout=%q\ntarget=%q\nfilesystem=%q\nmodules=%q\n' "$uid" "$PWD" "$target" "$filesystem" \
+        "$(guest_modules)" > "$run/initramfs/settings"
     cp "$run/command" "$run/initramfs/command"
     # A second archive, behind that of the kernel.
     (cd "$run/initramfs" && find . | cpio -o -H newc --quiet) | cat "$kernel/initrd" - > "$run/initrd"

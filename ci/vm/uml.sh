@@ -7,7 +7,7 @@ prepare_uml() {
 
 start_uml() {
     {
-        printf 'uid=%q run=%q checkout=%q target=%q\n' "$uid" "$run" "$PWD" "$target"
+        printf 'uid=%q run=%q checkout=%q target=%q filesystem=%q\n' "$uid" "$run" "$PWD" "$target" "$filesystem"
         cat ci/vm/uml-init
     } > "$run/init"
     chmod 755 "$run" "$run/init"
