@@ -69,18 +69,23 @@ fn compile(image: &Path) -> Result<(), String> {
         // If the C library is linked statically, rustc adds start files, which define `_start`.
         rustc.args(["-C", "link-self-contained=no"]);
     }
-    let linker_arguments = [
-        "-nostartfiles",
-        "-nostdlib",
-        "-static",
-        "-no-pie",
-        "-Wl,--build-id=none",
-        "-Wl,-z,noexecstack",
-    ];
-    for argument in linker_arguments {
+    let linker = env::var("RUSTC_LINKER").ok();
+    let arguments: &[&str] = if linker.as_deref().is_some_and(is_plain_linker) {
+        &["-nostdlib", "-static", "--no-pie", "--build-id=none", "-znoexecstack"]
+    } else {
+        &[
+            "-nostartfiles",
+            "-nostdlib",
+            "-static",
+            "-no-pie",
+            "-Wl,--build-id=none",
+            "-Wl,-z,noexecstack",
+        ]
+    };
+    for argument in arguments {
         rustc.arg("-C").arg(format!("link-arg={argument}"));
     }
-    if let Ok(linker) = env::var("RUSTC_LINKER") {
+    if let Some(linker) = linker {
         rustc.arg("-C").arg(format!("linker={linker}"));
     }
     let output = rustc.output().map_err(|error| error.to_string())?;
@@ -88,4 +93,11 @@ fn compile(image: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Returns true for a linker such as `rust-lld`, which is not a C compiler that calls one: it needs no C compiler for the
+/// target, and takes the arguments without `-Wl`.
+fn is_plain_linker(linker: &str) -> bool {
+    let name = Path::new(linker).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    name == "ld" || name.ends_with("lld") || name.ends_with("-ld")
 }

@@ -1,6 +1,11 @@
 //! Creates the child, which shares the parent's memory and runs on its own stack. The parent sleeps until
 //! the child's exec.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, unused_imports, reason = "clone3 is called on x86-64 only")
+)]
+
 use std::io;
 use std::mem;
 use std::os::fd::{OwnedFd, RawFd};

@@ -94,6 +94,7 @@ impl Stack {
     }
 
     /// The number of usable bytes above [`low`](Self::low).
+    #[cfg(target_arch = "x86_64")]
     pub(super) const BYTES: usize = STACK_BYTES;
 
     /// Returns the address one past the highest byte, which is page-aligned.
