@@ -67,6 +67,14 @@ fetch_kernel() {
     mv "$new/kernel" "$kernel"
 }
 
+# Adds the root of another processor's system: busybox, which becomes every program there. Programs have to be static.
+make_root() {
+    mkdir -p "$new"/kernel/root/{bin,etc,dev,proc,sys,run,tmp,usr/bin,usr/lib,var/tmp}
+    cp "$1" "$new/kernel/root/bin/busybox"
+    echo 'root:x:0:0:root:/tmp/home:/bin/sh' > "$new/kernel/root/etc/passwd"
+    echo 'root:x:0:' > "$new/kernel/root/etc/group"
+}
+
 # Adds vmlinuz and initrd to the kernel: busybox, the modules that find the root, and the first process.
 make_initramfs() {
     local root=$new/initramfs version module file
@@ -81,6 +89,7 @@ make_initramfs() {
     mkdir -p "$root/bin" "$root/modules"
     cp "$new"/busybox/*bin/busybox "$new"/busybox/usr/bin/busybox "$root/bin/" 2> /dev/null || true
     [ -x "$root/bin/busybox" ] || fail "busybox-static contains no busybox"
+    [ "$arch" = amd64 ] || make_root "$root/bin/busybox"
     install -m 755 "$PWD/ci/vm/qemu-init" "$root/init"
     touch "$root/modules/order"
     for module in virtio_pci virtio_mmio virtio_blk virtio_console virtiofs overlay ext4 xfs btrfs loop virtio-rng; do

@@ -27,10 +27,16 @@ start_qemu() {
     # A second archive, behind that of the kernel.
     (cd "$run/initramfs" && find . | cpio -o -H newc --quiet) | cat "$kernel/initrd" - > "$run/initrd"
 
-    # The root of this machine, read-only and without the file systems that are mounted in it.
-    unshare --mount --propagation private bash -c 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" &&
-        exec "$3" --socket-path="$4" -o source="$2" -o cache=always -o sandbox=chroot' - \
-        "$(guest_root)" "$run/root" "$virtiofsd" "$run/files" > "$run/files.log" 2>&1 &
+    # The root of the guest, read-only and without the file systems that are mounted in it. Another processor's system has
+    # this checkout at the same place.
+    unshare --mount --propagation private bash -c '
+        set -e
+        root=$1 place=$2 daemon=$3 socket=$4; shift 4
+        mount --bind "$root" "$place"
+        for folder; do mkdir -p "$root$folder"; mount --bind "$folder" "$place$folder"; done
+        mount -o remount,bind,ro "$place"
+        exec "$daemon" --socket-path="$socket" -o source="$place" -o cache=always -o sandbox=chroot' - \
+        "$(guest_root)" "$run/root" "$virtiofsd" "$run/files" $(shared_folders) > "$run/files.log" 2>&1 &
     processes+=($!)
     for ((i = 0; i < 200; i++)); do [ ! -S "$run/files" ] || break; sleep 0.05; done
     [ -S "$run/files" ] || { cat "$run/files.log" >&2; fail "virtiofsd did not start"; }
@@ -63,6 +69,9 @@ attach() {
 
 # The root of another processor's system is a folder in the cache.
 guest_root() { if [ "$arch" = amd64 ]; then echo /; else echo "$kernel/root"; fi; }
+
+# The folders of this machine that the root of the guest lacks.
+shared_folders() { [ "$arch" = amd64 ] || printf '%s\n' "$PWD" "$target" | sort -u; }
 
 # The folder of the kernel's modules as the guest sees it.
 guest_modules() { if [ "$arch" = amd64 ]; then echo "$kernel"/lib/modules/*; fi; }
