@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request, WorkerState};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{bodies, watchdog};
+use pipewright_tests::{bodies, pace, watchdog};
 
 use super::pool::{kill_one, number, options, pool as start};
 use super::{exit_words, was_killed, worker};
@@ -148,7 +148,7 @@ fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
 fn a_call_ends_at_its_deadline_or_cancel() {
     let (pool, pid) = one_idle();
     for _ in 0..3 {
-        let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
+        let request = Request::new("wait 60000").timeout(pace::millis(30));
         let error = pool.call(request).unwrap_err();
         assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
         // The worker ends the call itself, and is kept.

@@ -6,7 +6,7 @@ use pipewright::{CancelToken, Command, Ending, Event, Events, Limit, Outcome};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{alive, count, watchdog};
 
-use super::{SHORT, alternating, puppet};
+use super::{alternating, puppet, short};
 
 /// Returns both streams put together again, and the exit.
 fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
@@ -66,7 +66,7 @@ fn events_contain_every_byte() {
 
 #[watched_test]
 fn timeouts_and_cancels_are_reported_by_the_last_event() {
-    let short = SHORT;
+    let short = short();
     let start = Instant::now();
     let mut command = puppet(["out=x", "wait=600"]);
     let (out, _, ending) = gather(command.timeout(short).events().unwrap());

@@ -9,13 +9,15 @@ use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{count, pace, watchdog};
 
 #[cfg(unix)]
 use super::hostile::child_with_pid;
 use super::{ended_by, printed_pid, puppet};
 
-const SHORT: Duration = Duration::from_millis(50);
+fn short() -> Duration {
+    pace::millis(50)
+}
 
 /// Returns true if this build can open processes; reports it if not.
 fn can_open() -> bool {
@@ -58,7 +60,7 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
     let process = ProcessHandle::open(pid).unwrap();
     assert_eq!(process.pid(), pid);
     assert_eq!(process.try_wait().unwrap(), None);
-    assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+    assert_eq!(process.try_wait_for(short()).unwrap(), None);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| process.wait().unwrap());
         std::fs::write(&go, b"").unwrap();
@@ -84,7 +86,7 @@ fn a_process_that_is_not_our_child_can_be_killed() {
     }
     let (_parent, pid) = parent_of("wait=600");
     let process = ProcessHandle::open(pid).unwrap();
-    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    let end = process.wait_or_kill_on_timeout(short()).unwrap();
     assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::TimedOut), true));
     assert!(end.status.is_none_or(|status| status.signal() == Some(9)));
 
@@ -138,7 +140,7 @@ fn a_later_reap_can_be_waited_for() {
     assert_eq!(opened.state().unwrap(), ProcessState::StatusUnknown);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| opened.wait_for_reap(Duration::MAX));
-        std::thread::park_timeout(SHORT);
+        std::thread::park_timeout(short());
         assert!(!waiting.is_finished(), "it is not reaped yet");
         drop(parent.stdin.take());
         waiting.join().unwrap();
@@ -281,7 +283,7 @@ fn without_pidfds_open_is_unsupported_and_children_still_work() {
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
     let words = "a process can only be opened as a pidfd, and this machine refuses those";
     assert!(error.to_string().ends_with(words), "{error}");
-    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    let end = process.wait_or_kill_on_timeout(short()).unwrap();
     assert_eq!((end.outcome, end.status.unwrap().signal()), (Some(Outcome::TimedOut), Some(9)));
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use pipewright::{Command, ErrorKind, Event, Outcome, Pipeline, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::pace;
 
 use super::{flood, puppet};
 
@@ -274,7 +275,7 @@ fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let mut lines = pipeline.lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "y");
     drop(lines);
-    let last = pipeline.timeout(std::time::Duration::from_millis(100)).events().unwrap().last();
+    let last = pipeline.timeout(pace::millis(100)).events().unwrap().last();
     match last.unwrap().unwrap() {
         Event::Exited(ending) => assert_eq!(ending.outcome, Outcome::TimedOut),
         other => panic!("{other:?} is no end"),

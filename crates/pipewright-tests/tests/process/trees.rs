@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
@@ -89,8 +89,8 @@ fn a_timeout_reaches_detached_descendants() {
     }
     let acts = ["spawn=daemon=600", "spawn=spawn=ignore=TERM;wait=600", "wait=0.1", "wait=600"];
     let mut command = held("timeout", acts);
-    command.stderr(Stdio::null()).timeout(Duration::from_millis(400));
-    let capture = command.kill_grace(Duration::from_millis(100)).capture().unwrap();
+    command.stderr(Stdio::null()).timeout(pace::millis(400));
+    let capture = command.kill_grace(pace::millis(100)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     no_process_is_left("timeout");
 }
@@ -113,7 +113,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
         asked.display(),
         ready.display()
     );
-    let child = shell("asked", &script).timeout(Duration::from_secs(2)).spawn().unwrap();
+    let child = shell("asked", &script).timeout(pace::seconds(2)).spawn().unwrap();
     watchdog::until("the daemon listens", || ready.exists());
     child.wait().unwrap();
     assert!(asked.exists(), "it was not asked");
@@ -192,7 +192,7 @@ fn a_fork_bomb_is_contained() {
                  i=$((i+1)); done) & done; wait; sleep 600";
     let mut command = shell("storm", storm);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.timeout(Duration::from_millis(150)).kill_grace(Duration::ZERO);
+    command.timeout(pace::millis(150)).kill_grace(Duration::ZERO);
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     no_process_is_left("storm");
