@@ -9,7 +9,8 @@ pub(super) fn millis(millis: u64) -> Duration {
         Ok(text) => text.parse::<u32>().ok().filter(|factor| (1..=1000).contains(factor)),
         Err(_) => Some(1),
     };
-    Duration::from_millis(millis) * factor.expect("a whole number from 1 to 1000")
+    Duration::from_millis(millis)
+        * factor.expect("PIPEWRIGHT_TEST_SCALE is a whole number from 1 to 1000")
 }
 
 /// Returns it as the value of an option.
