@@ -74,7 +74,7 @@ fn stop_at_exit_reads_only_what_is_in_the_pipe() {
 fn stop_at_exit_without_a_holder_reads_everything() {
     // Isolated: a child of another test has a copy of the pipe until it executes its program.
 
-    for _ in 0..50 {
+    for _ in 0..pace::rounds(50, 10) {
         let mut command = puppet(["out-bytes=300000"]);
         let capture = command.linger(Linger::StopAtExit).capture().unwrap();
         assert_eq!((capture.stdout_bytes, capture.held_open), (Some(300_000), false));

@@ -7,7 +7,7 @@ use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
-use pipewright_tests::watchdog;
+use pipewright_tests::{pace, watchdog};
 
 use super::{later, puppet, short};
 
@@ -86,16 +86,18 @@ fn an_infinite_grace_lets_the_child_exit_by_itself() {
     assert_eq!(capture.stdout, "bye\n");
 }
 
-#[watched_test]
+#[isolated_test]
 fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
-    // Each of 40 loops starts sleepers as fast as it can, 60 in all.
-    let script =
-        "for i in $(seq 40); do (for j in $(seq 60); do sleep 600 & done; wait) & done; wait";
+    // Isolated: a stop holds each descendant by a handle. Each loop starts sleepers as fast as it can.
+    let (loops, sleepers) = (pace::rounds(40, 10), pace::rounds(60, 20));
+    let script = format!(
+        "for i in $(seq {loops}); do (for j in $(seq {sleepers}); do sleep 600 & done; wait) & done; wait"
+    );
     let mut command = Command::new("sh");
-    command.args(["-c", script]).timeout(short()).kill_grace(Duration::ZERO);
+    command.args(["-c", &script]).timeout(short()).kill_grace(Duration::ZERO);
     let capture = command.own_group().capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     let group = capture.pid.to_string();

@@ -8,7 +8,7 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{ended_by, later, puppet, short};
 
@@ -260,7 +260,7 @@ fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
         count::handles()
     };
     let handles = settled();
-    (0..800).for_each(one_run);
+    (0..pace::rounds(800, 80)).for_each(one_run);
     assert_eq!(settled(), handles);
     assert_eq!(count::zombies(), Vec::<u32>::new());
 }

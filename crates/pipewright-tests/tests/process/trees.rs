@@ -262,7 +262,7 @@ fn contained_trees_leave_nothing_behind() {
     (0..16).for_each(run);
     watchdog::until("the first are reaped", || count::children().is_empty());
     let before = count::handles();
-    (0..160).for_each(run);
+    (0..pace::rounds(160, 48)).for_each(run);
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
     no_process_is_left("leak");
@@ -291,7 +291,7 @@ fn many_threads_hold_trees_at_once() {
     std::thread::scope(|scope| {
         for thread in 0..8 {
             scope.spawn(move || {
-                for round in 0..15 {
+                for round in 0..pace::rounds(15, 3) as i32 {
                     let code = (thread * 15 + round) % 100;
                     let mut command = puppet(["daemon=600".to_owned(), format!("exit={code}")]);
                     command
