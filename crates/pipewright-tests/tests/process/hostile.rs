@@ -11,6 +11,8 @@ use pipewright_tests::{pace, watchdog};
 
 use super::{later, puppet, short};
 
+const MARK: &str = "PIPEWRIGHT_HOSTILE_TEST";
+
 /// Starts a child with exactly that pid. Returns `None` if the pid is not available.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     for _ in 0..200 {
@@ -110,6 +112,27 @@ fn a_bounded_fork_bomb_is_killed() {
             fields[0] != "Z" && fields[2] == group
         })
     });
+}
+
+/// Each is found by its parent and is outside of the group that is killed as a whole.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_stop_reaches_more_descendants_than_this_process_may_have_handles() {
+    const SLEEPERS: usize = 150;
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let new = rustix::process::Rlimit { current: Some(100), maximum: old.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+    let script = format!("for i in $(seq {SLEEPERS}); do setsid sleep 600 & done; wait");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env(MARK, alive::mark("many")).own_group();
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.kill_grace(Duration::ZERO).spawn().unwrap();
+    watchdog::until("all sleep", || alive::marked(MARK, "many").len() > SLEEPERS);
+    child.stop().unwrap();
+    watchdog::until("no process is left", || alive::marked(MARK, "many").is_empty());
 }
 
 #[cfg(target_os = "linux")]
