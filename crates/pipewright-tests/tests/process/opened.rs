@@ -8,7 +8,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{is_forced_off, kernel, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 #[cfg(unix)]
@@ -30,10 +30,7 @@ fn can_open() -> bool {
 
 /// Returns true if the kernel keeps the status of a reaped process (Linux 6.15 and later).
 fn status_is_kept() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (6, 15)
+    kernel() >= (6, 15)
 }
 
 /// Starts a shell that prints the pid of a puppet with these acts, and reaps it. Both are killed when the shell is
@@ -129,7 +126,7 @@ fn a_later_reap_can_be_waited_for() {
         return;
     }
     if !status_is_kept() {
-        return skipped("this kernel does not keep the status of a reaped process");
+        return skipped("PIDFD_GET_INFO has the status of a reaped process since Linux 6.15");
     }
     let mut command = puppet(["spawn-and-reap=exit=5"]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
