@@ -10,7 +10,7 @@ use pipewright_tests::{alive, count, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
 use super::async_pipes::poll_once;
-use super::{alternating, ended_by, flood, puppet, short};
+use super::{alternating, ended_by, flood, later, puppet, short};
 
 const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
 
@@ -65,8 +65,8 @@ fn timeouts_cancels_and_limits_hold() {
     one_thread().block_on(async {
         let start = Instant::now();
         let mut command = puppet(["out=partial", "wait=600"]);
-        let capture = command.timeout(short()).capture_async().await.unwrap();
-        assert!(start.elapsed() >= short());
+        let capture = command.timeout(later()).capture_async().await.unwrap();
+        assert!(start.elapsed() >= later());
         assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
         ended_by(capture.status, Signal::TERM);
 

@@ -27,9 +27,9 @@ fn none_is_left(capture: &Capture, at_least: usize) {
 #[watched_test]
 fn a_timeout_keeps_partial_output_and_is_not_an_error() {
     let start = Instant::now();
-    let capture = puppet(["out=partial", "wait=600"]).timeout(short()).capture().unwrap();
-    assert!(start.elapsed() >= short());
-    assert!(capture.elapsed >= short());
+    let capture = puppet(["out=partial", "wait=600"]).timeout(later()).capture().unwrap();
+    assert!(start.elapsed() >= later());
+    assert!(capture.elapsed >= later());
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert_eq!(capture.stdout, "partial");
     ended_by(capture.status, Signal::TERM);
@@ -101,8 +101,8 @@ fn an_orphan_in_the_group_is_killed() {
 fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     let start = Instant::now();
     let mut command = puppet(["ignore=TERM", "out=deaf", "wait=600"]);
-    let capture = command.timeout(short()).kill_grace(short()).capture().unwrap();
-    assert!(start.elapsed() >= short() * 2);
+    let capture = command.timeout(later()).kill_grace(short()).capture().unwrap();
+    assert!(start.elapsed() >= later() + short());
     assert_eq!(capture.outcome, Outcome::TimedOut);
     ended_by(capture.status, Signal::KILL);
     assert_eq!(capture.stdout, "deaf");
@@ -126,14 +126,14 @@ fn a_descendant_that_ignores_the_stop_signal_is_killed_after_the_grace() {
 #[cfg(unix)]
 #[watched_test]
 fn a_stopped_child_is_continued_for_the_stop_signal() {
-    let capture = puppet(["raise=STOP", "wait=600"]).timeout(short()).capture().unwrap();
+    let capture = puppet(["raise=STOP", "wait=600"]).timeout(later()).capture().unwrap();
     ended_by(capture.status, Signal::TERM);
 }
 
 #[watched_test]
 fn without_a_grace_no_stop_signal_is_sent() {
     let mut command = puppet(["ignore=TERM", "wait=600"]);
-    let capture = command.timeout(short()).kill_grace(Duration::ZERO).capture().unwrap();
+    let capture = command.timeout(later()).kill_grace(Duration::ZERO).capture().unwrap();
     ended_by(capture.status, Signal::KILL);
 }
 
@@ -141,7 +141,7 @@ fn without_a_grace_no_stop_signal_is_sent() {
 #[watched_test]
 fn the_stop_signal_can_be_chosen() {
     let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
-    let capture = command.timeout(short()).stop_signal(Signal::INT).capture().unwrap();
+    let capture = command.timeout(later()).stop_signal(Signal::INT).capture().unwrap();
     ended_by(capture.status, Signal::INT);
 }
 
@@ -175,7 +175,7 @@ fn a_cancel_stops_a_child_from_another_thread() {
     let token = CancelToken::new();
     let (remote, start) = (token.clone(), Instant::now());
     let canceller = std::thread::spawn(move || {
-        std::thread::park_timeout(short());
+        std::thread::park_timeout(later());
         remote.cancel();
     });
     let capture = puppet(["out=so far", "wait=600"]).cancel(&token).capture().unwrap();
