@@ -128,7 +128,7 @@ fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
             .iter_mut()
             .map(|command| {
                 scope.spawn(|| {
-                    for _ in 0..50 {
+                    for _ in 0..pace::rounds(50, 10) {
                         assert!(command.status().unwrap().success());
                     }
                 })
