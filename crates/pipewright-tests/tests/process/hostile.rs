@@ -154,7 +154,7 @@ fn a_child_of_another_user_is_given_up_with_an_error() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
     let mut command = Command::new(&tool);
-    command.arg("2").timeout(short()).kill_grace(short());
+    command.arg(pace::seconds(2).as_secs().to_string()).timeout(short()).kill_grace(short());
     let start = Instant::now();
     match command.capture() {
         Err(error) => {
