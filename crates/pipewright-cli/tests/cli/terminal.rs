@@ -130,7 +130,8 @@ fn ctrl_c_kills_the_command_unless_it_handles_it() {
         shell.shows("up\r\n");
         shell.types(CTRL_C);
         shell.ended_with(130);
-        let script = "trap \"echo caught\" INT; echo up; until read line; do :; done; echo got $line; exit 7";
+        // With a time limit: a signal between `echo` and the wait of `read` is handled only when that returns.
+        let script = "trap \"echo caught\" INT; echo up; until read -t 1 line; do :; done; echo got $line; exit 7";
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'; echo code=$?\n"));
         shell.shows("up\r\n");
         shell.types(CTRL_C);
@@ -219,7 +220,7 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         // The shell prints the job before it continues it; the command prints once it runs again.
-        let script = "trap \"echo ag\\ain\" CONT; echo up; until read line; do :; done; echo got $line; exit 4";
+        let script = "trap \"echo ag\\ain\" CONT; echo up; until read -t 1 line; do :; done; echo got $line; exit 4";
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
         shell.shows("up\r\n");
         for round in 0..3 {

@@ -175,8 +175,11 @@ fn a_traced_grandchild_does_not_escape() {
     if Command::new("strace").arg("-V").output().is_err() {
         return skipped("there is no strace here");
     }
-    let script = "(setsid strace -f -o /dev/null sh -c 'sleep 600' &) ; sleep 0.3";
-    let mut command = shell("traced", script);
+    let dir = tempfile::tempdir().unwrap();
+    let ready = dir.path().join("ready").display().to_string();
+    let traced = format!("setsid strace -f -o /dev/null sh -c ': > {ready}; sleep 600; :'");
+    let script = format!("({traced} &) ; until [ -e {ready} ]; do sleep 0.01; done");
+    let mut command = shell("traced", &script);
     let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
     assert!(capture.leftovers_killed >= 2, "{capture:?}");
     no_process_is_left("traced");
