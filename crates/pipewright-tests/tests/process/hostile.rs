@@ -11,6 +11,7 @@ use pipewright_tests::{pace, watchdog};
 
 use super::{later, puppet, short};
 
+#[cfg(target_os = "linux")]
 const MARK: &str = "PIPEWRIGHT_HOSTILE_TEST";
 
 /// Starts a child with exactly that pid. Returns `None` if the pid is not available.
