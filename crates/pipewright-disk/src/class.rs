@@ -10,6 +10,10 @@ use pipewright_os::disk::iocp::CallStatus;
 /// A classification of operations by who waited for the disk.
 ///
 /// Ordered from best to worst for the caller.
+///
+/// # Platform
+/// Linux with one processor: an operation that io_uring gave to a worker may be done when the submitting call returns. It is
+/// then an [`InlineCached`](Class::InlineCached).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Class {

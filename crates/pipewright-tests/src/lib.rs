@@ -17,6 +17,7 @@
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | the kernel's trace of io_uring (Linux) |
+//! | [`pace`] | the times of a slow machine |
 //! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | reports skipped tests |
 
@@ -35,6 +36,7 @@ pub mod isolate;
 pub mod mounts;
 #[cfg(target_os = "linux")]
 pub mod oracle;
+pub mod pace;
 #[cfg(target_os = "linux")]
 pub mod refuse;
 pub mod skip;

@@ -62,3 +62,10 @@ pub fn is_wine() -> bool {
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// Returns the major and the minor version of Linux; elsewhere zeroes.
+pub fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}

@@ -5,6 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::pace;
+
 /// A guard that ends the whole test program with a message if it is not dropped in time.
 #[must_use = "the watch ends when this is dropped"]
 #[derive(Debug)]
@@ -12,14 +14,15 @@ pub struct Watchdog {
     _alive: Sender<()>,
 }
 
-/// Watches the test that calls it: 120 s, or `PIPEWRIGHT_TEST_SECONDS`.
+/// Watches the test that calls it: 120 s, or `PIPEWRIGHT_TEST_SECONDS`, at this machine's [`pace`].
 pub fn watch() -> Watchdog {
     let seconds = std::env::var("PIPEWRIGHT_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
     watch_for(Duration::from_secs(seconds.unwrap_or(120)))
 }
 
-/// Watches the test that calls it for that long.
+/// Watches the test that calls it for that long, at this machine's [`pace`].
 pub fn watch_for(limit: Duration) -> Watchdog {
+    let limit = pace::scaled(limit);
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let (alive, watched) = channel::<()>();
     let (ready, is_ready) = channel::<()>();
@@ -37,12 +40,12 @@ pub fn watch_for(limit: Duration) -> Watchdog {
     Watchdog { _alive: alive }
 }
 
-/// Waits until a fact is true. Panics after 30 s.
+/// Waits until a fact is true. Panics after 30 s, at this machine's [`pace`].
 #[track_caller]
 pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), pace::seconds(30));
     while !fact() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        assert!(start.elapsed() < limit, "waited in vain until {what}");
         // Facts about other processes can only be polled.
         thread::park_timeout(Duration::from_millis(2));
     }

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::{err, out, pipewright};
+use super::{err, out, pace, pipewright};
 
 /// Options for cells that take a moment.
 pub(super) const TINY: [&str; 5] = ["--quiet", "--time", "1ms", "--seed", "7"];
@@ -39,7 +39,7 @@ fn cells(report: &Value) -> Vec<&Value> {
 fn is_left_out(cell: &Value) -> bool {
     let why = cell["skipped"].as_str();
     if let Some(why) = why {
-        eprintln!("SKIPPED {}: {why}", cell["label"]);
+        pace::skipped(&format!("{}: {why}", cell["label"]));
     }
     why.is_some()
 }
@@ -225,7 +225,7 @@ fn messages_go_through_memory_and_through_a_socket() {
     let output = bench(&["ipc", "--blocks", "100,64k", "--series", "2", "--json"]);
     if !cfg!(target_os = "linux") && output.status.code() == Some(125) {
         assert!(err(&output).contains("nothing was measured"), "{}", err(&output));
-        eprintln!("SKIPPED: {}", err(&output).trim());
+        pace::skipped(err(&output).trim());
         return;
     }
     let report = json(&output);
@@ -325,7 +325,7 @@ fn a_signal_keeps_the_results_so_far() {
     let start = Instant::now();
     // Saved after each series.
     while saved().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
+        assert!(start.elapsed() < pace::millis(60_000), "nothing is saved");
         std::thread::park_timeout(Duration::from_millis(5));
     }
     let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();

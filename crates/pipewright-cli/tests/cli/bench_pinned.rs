@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::bench::TINY;
-use super::{err, out, pipewright};
+use super::{err, out, pace, pipewright};
 
 /// A script that makes the kernel refuse the call to it and its children, and then executes the given program.
 const REFUSE: &str = "
@@ -30,7 +30,7 @@ fn below(program: &str, words: &[&str], args: &[&str]) -> Option<Output> {
     match command.output() {
         Ok(output) if output.status.code() != Some(77) => Some(output),
         other => {
-            eprintln!("SKIPPED: no {program} that could do it: {other:?}");
+            pace::skipped(&format!("no {program} that could do it: {other:?}"));
             None
         }
     }
@@ -103,7 +103,7 @@ fn a_refused_call_is_reported_and_bench_continues() {
     let report = report(&output);
     assert_eq!(pins(&report), [("none", true); 2]);
     if report["machine"]["processors"] == 1 {
-        eprintln!("SKIPPED: with one processor no other one can be requested");
+        pace::skipped("with one processor no other one can be requested");
         return;
     }
     let words = warning(&report, "not_pinned");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::bench::{TINY, bench};
 use super::trees::{MARK, mark, marked};
-use super::{err, out, pipewright};
+use super::{err, out, pace, pipewright};
 
 #[test]
 fn bench_disk_reports_a_disk_without_room_for_its_file() {
@@ -17,7 +17,7 @@ fn bench_disk_reports_a_disk_without_room_for_its_file() {
     command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
     let output = command.output().unwrap();
     if output.status.code() == Some(77) || err(&output).starts_with("unshare:") {
-        eprintln!("SKIPPED: no mount of our own: {}", err(&output));
+        pace::skipped(&format!("no mount of our own: {}", err(&output)));
         return;
     }
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
@@ -72,7 +72,7 @@ fn a_killed_bench_leaves_no_file_and_no_process() {
         let begin = Instant::now();
         // Every file and process exists from the first series on.
         while fs::metadata(&saved).map_or(0, |file| file.len()) == 0 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: nothing is saved");
+            assert!(begin.elapsed() < pace::millis(60_000), "{args:?}: nothing is saved");
             std::thread::park_timeout(Duration::from_millis(2));
         }
         child.kill().unwrap();
@@ -81,7 +81,7 @@ fn a_killed_bench_leaves_no_file_and_no_process() {
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{args:?}");
         // Its children exit with it.
         while !marked(&name).is_empty() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: a process is left");
+            assert!(begin.elapsed() < pace::millis(60_000), "{args:?}: a process is left");
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }

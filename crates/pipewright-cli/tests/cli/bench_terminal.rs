@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::pace;
 use super::terminal::{CTRL_C, Shell};
 use super::trees::{MARK, mark, marked};
 
@@ -72,7 +73,7 @@ fn ctrl_c_saves_the_results_and_leaves_nothing() {
         // Other processes may create and remove such memory meanwhile.
         let is_new = |name: &String| !before.contains(name);
         while !marked(&name).is_empty() || named_memory().iter().any(is_new) {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{args}: something is left");
+            assert!(begin.elapsed() < pace::millis(60_000), "{args}: something is left");
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::terminal::Shell;
-use super::{out, pipewright};
+use super::{out, pace, pipewright};
 
 /// The name of a program that no machine has. It prints its arguments.
 const PROGRAM: &str = "pw-sample-program";
@@ -28,7 +28,7 @@ fn folder() -> tempfile::TempDir {
 fn has(shell: &str) -> bool {
     let is_there = Command::new(shell).args(["-c", ":"]).output().is_ok();
     if !is_there {
-        eprintln!("SKIPPED: there is no {shell} here");
+        pace::skipped(&format!("there is no {shell} here"));
     }
     is_there
 }
@@ -139,7 +139,7 @@ fn bash_tells_options_from_the_command() {
 fn bash_completes_arguments_as_the_command_itself_does() {
     let library = "/usr/share/bash-completion/bash_completion";
     if !Path::new(library).exists() {
-        eprintln!("SKIPPED: there is no bash-completion here");
+        pace::skipped("there is no bash-completion here");
         return;
     }
     let folder = folder();

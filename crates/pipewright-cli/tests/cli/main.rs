@@ -13,6 +13,7 @@ mod bench_terminal;
 mod completions;
 mod disk;
 mod help;
+mod pace;
 mod pages;
 #[cfg(unix)]
 mod pipe;

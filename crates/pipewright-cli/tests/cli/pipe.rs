@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{err, out, pipewright};
+use super::{err, out, pace, pipewright};
 
 /// Runs `pipewright pipe` with options and words.
 fn pipe(options: &[&str], words: &[&str]) -> Output {
@@ -92,15 +92,21 @@ fn wrong_usage_is_125_and_one_line() {
 fn timeouts_and_limits_stop_every_stage() {
     let start = Instant::now();
     let words = ["sh", "-c", "echo $$ >&2; sleep 60", "|", "sh", "-c", "echo $$; cat"];
-    let output = pipe(&["--timeout", "300ms"], &words);
-    assert!(start.elapsed().as_millis() >= 300);
+    let output = pipe(&["--timeout", &pace::option(300)], &words);
+    assert!(start.elapsed() >= pace::millis(300));
     assert_eq!(output.status.code(), Some(124));
     let (first, message) = err(&output).split_once('\n').unwrap();
-    assert_eq!(message, "pipewright: \"sh | sh\" timed out after 300ms\n");
+    let words = format!("pipewright: \"sh | sh\" timed out after {}\n", pace::option(300));
+    assert_eq!(message, words);
     assert!(!is_running(first) && !is_running(out(&output)), "{output:?}");
-    let output = pipe(&["--idle-timeout", "200ms"], &["sh", "-c", "echo hi; sleep 60", "|", "cat"]);
+    let output = pipe(
+        &["--idle-timeout", &pace::option(200)],
+        &["sh", "-c", "echo hi; sleep 60", "|", "cat"],
+    );
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh | cat\" timed out: no output for 200ms\n");
+    let silence = pace::option(200);
+    let words = format!("pipewright: \"sh | cat\" timed out: no output for {silence}\n");
+    assert_eq!(err(&output), words);
     let output = pipe(&["--limit", "10", "--quiet"], &["yes", "|", "cat"]);
     assert_eq!((err(&output), output.status.code()), ("", Some(124)));
 }

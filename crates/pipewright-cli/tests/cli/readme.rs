@@ -2,17 +2,17 @@
 
 use std::process::Command;
 
-use super::out;
+use super::{out, pace};
 
 #[test]
 fn the_picture_shows_what_the_tool_prints() {
     if Command::new("jq").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no jq here, which the picture has");
+        pace::skipped("there is no jq here, which the picture has");
         return;
     }
     let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.svg");
     let Ok(picture) = std::fs::read_to_string(picture) else {
-        eprintln!("SKIPPED: the package has no picture");
+        pace::skipped("the package has no picture");
         return;
     };
     let lines: Vec<String> = picture

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{err, out, pipewright, run_sh};
+use super::{err, out, pace, pipewright, run_sh};
 
 fn report_of(options: &[&str], script: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ fn every_outcome_has_its_name() {
     assert_eq!(of(&["--idle-timeout", "50ms"], "sleep 60").0, "idle_timed_out");
     assert_eq!(of(&["--limit", "1"], "echo much; sleep 60").0, "limit_exceeded");
     let deaf = "trap '' TERM; while :; do sleep 1; done";
-    let killed = of(&["--timeout", "1s", "--kill-grace", "50ms"], deaf);
+    let killed = of(&["--timeout", &pace::option(1000), "--kill-grace", "50ms"], deaf);
     assert_eq!(killed, ("timed_out".into(), "SIGKILL".into()));
 }
 

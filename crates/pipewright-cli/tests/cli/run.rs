@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::{err, out, pipewright, run_sh};
+use super::{err, out, pace, pipewright, run_sh};
 
 /// Returns true if a process with this pid runs.
 fn is_running(pid: &str) -> bool {
@@ -26,7 +26,7 @@ fn exit_codes_are_those_of_timeout() {
     }
     assert_eq!(run_sh(&["--timeout", "100ms"], "sleep 60").status.code(), Some(124));
     let deaf = "trap '' TERM; while :; do sleep 1; done";
-    let output = run_sh(&["--timeout", "100ms", "--kill-grace", "100ms"], deaf);
+    let output = run_sh(&["--timeout", &pace::option(100), "--kill-grace", "100ms"], deaf);
     assert_eq!(output.status.code(), Some(124), "also when it had to be killed");
     for (command, code) in
         [("no-such-program", 127), ("/no/such", 127), ("/etc/passwd", 126), ("/etc", 126)]
@@ -78,7 +78,9 @@ fn an_unusable_program_is_126_and_an_unusable_directory_is_125() {
                 assert_eq!(output.status.code(), Some(125), "{}", output.stderr);
                 assert!(output.stderr.contains("permission denied"), "{}", output.stderr);
             }
-            Err(error) => eprintln!("SKIPPED: the tool cannot be run by another user: {error}"),
+            Err(error) => {
+                pace::skipped(&format!("the tool cannot be run by another user: {error}"))
+            }
         }
     }
 }
@@ -131,10 +133,11 @@ fn wrong_usage_is_125_and_names_the_remedy() {
 fn a_timeout_kills_the_whole_tree_and_is_reported() {
     let start = Instant::now();
     let script = "sleep 60 & echo $!; echo $$; sleep 60";
-    let output = run_sh(&["--timeout", "300ms"], script);
-    assert!(start.elapsed().as_millis() >= 300);
+    let output = run_sh(&["--timeout", &pace::option(300)], script);
+    assert!(start.elapsed() >= pace::millis(300));
     assert_eq!(output.status.code(), Some(124));
-    assert_eq!(err(&output), "pipewright: \"sh\" timed out after 300ms\n");
+    let words = format!("pipewright: \"sh\" timed out after {}\n", pace::option(300));
+    assert_eq!(err(&output), words);
     for pid in out(&output).lines() {
         assert!(!is_running(pid), "{pid} is left");
     }
@@ -149,12 +152,13 @@ fn limits_and_idle_timeouts_watch_output_to_files() {
     let file = path.to_str().unwrap();
     let written = || std::fs::read_to_string(&path).unwrap();
     let often = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do echo hi; sleep 0.1; done";
+    let soon = pace::option(200);
     // The whole run is longer than the idle timeout.
-    let output = run_sh(&["--idle-timeout", "1400ms", "--stdout", file], often);
+    let output = run_sh(&["--idle-timeout", &pace::option(1400), "--stdout", file], often);
     assert_eq!((output.status.code(), written()), (Some(0), "hi\n".repeat(15)));
-    let output = run_sh(&["--idle-timeout", "200ms", "--stdout", file], "echo ho; sleep 60");
+    let output = run_sh(&["--idle-timeout", &soon, "--stdout", file], "echo ho; sleep 60");
     assert_eq!(output.status.code(), Some(124));
-    assert!(err(&output).contains("timed out: no output for 200ms"), "{}", err(&output));
+    assert!(err(&output).contains(&format!("timed out: no output for {soon}")), "{}", err(&output));
     let options = ["--limit", "1000", "--stdout", file];
     let output = run_sh(&options, "while :; do echo hi; done");
     assert_eq!((output.status.code(), out(&output)), (Some(124), ""));
@@ -171,9 +175,10 @@ fn limits_and_idle_timeouts_watch_output_to_files() {
 
 #[test]
 fn an_idle_timeout_and_a_limit_stop_the_command() {
-    let output = run_sh(&["--idle-timeout", "200ms"], "echo hi; sleep 60");
+    let output = run_sh(&["--idle-timeout", &pace::option(200)], "echo hi; sleep 60");
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh\" timed out: no output for 200ms\n");
+    let words = format!("pipewright: \"sh\" timed out: no output for {}\n", pace::option(200));
+    assert_eq!(err(&output), words);
     let output = run_sh(&["--limit", "10"], "while :; do echo lots of words; done");
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(err(&output), "pipewright: \"sh\" exceeded --limit (10 bytes)\n");

@@ -1,6 +1,6 @@
 //! The tool starts with few libraries, since it starts other programs.
 
-use super::{out, run_sh};
+use super::{out, pace, run_sh};
 
 #[test]
 fn no_library_is_loaded_for_backtraces_or_for_logarithms() {
@@ -11,6 +11,6 @@ fn no_library_is_loaded_for_backtraces_or_for_logarithms() {
     if cfg!(unwinder_inside) {
         assert!(!maps.contains("/libgcc_s"), "{maps}");
     } else {
-        eprintln!("SKIPPED: the compiler that links has no archive of the unwinder");
+        pace::skipped("the compiler that links has no archive of the unwinder");
     }
 }

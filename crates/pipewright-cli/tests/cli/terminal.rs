@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+use super::pace;
 use super::trees::{named_below, until};
 
 pub(super) const CTRL_C: &str = "\x03";
@@ -43,7 +44,7 @@ impl Shell {
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", terminal);
         let Ok(shell) = command.spawn() else {
-            eprintln!("SKIPPED: there is no setsid here");
+            pace::skipped("there is no setsid here");
             return None;
         };
         drop(command);
@@ -81,7 +82,7 @@ impl Shell {
     fn shows_while_typing(&mut self, key: &str, text: &str) -> String {
         let start = Instant::now();
         while !self.shown.lock().unwrap()[self.seen..].contains(text) {
-            assert!(start.elapsed() < Duration::from_secs(20), "never showed {text:?}");
+            assert!(start.elapsed() < pace::millis(20_000), "never showed {text:?}");
             self.types(key);
             thread::park_timeout(Duration::from_millis(100));
         }
@@ -100,7 +101,7 @@ impl Shell {
                 return before;
             }
             assert!(
-                start.elapsed() < Duration::from_secs(20),
+                start.elapsed() < pace::millis(20_000),
                 "never showed {text:?} after {:?}",
                 &shown[self.seen..]
             );
@@ -129,7 +130,8 @@ fn ctrl_c_kills_the_command_unless_it_handles_it() {
         shell.shows("up\r\n");
         shell.types(CTRL_C);
         shell.ended_with(130);
-        let script = "trap \"echo caught\" INT; echo up; until read line; do :; done; echo got $line; exit 7";
+        // With a time limit: a signal between `echo` and the wait of `read` is handled only when that returns.
+        let script = "trap \"echo caught\" INT; echo up; until read -t 1 line; do :; done; echo got $line; exit 7";
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'; echo code=$?\n"));
         shell.shows("up\r\n");
         shell.types(CTRL_C);
@@ -218,7 +220,7 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         // The shell prints the job before it continues it; the command prints once it runs again.
-        let script = "trap \"echo ag\\ain\" CONT; echo up; until read line; do :; done; echo got $line; exit 4";
+        let script = "trap \"echo ag\\ain\" CONT; echo up; until read -t 1 line; do :; done; echo got $line; exit 4";
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
         shell.shows("up\r\n");
         for round in 0..3 {

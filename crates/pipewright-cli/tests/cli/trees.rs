@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{out, pipewright, run_sh};
+use super::{out, pace, pipewright, run_sh};
 
 pub(super) const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
 
@@ -64,7 +64,7 @@ pub(super) fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
 pub(super) fn until(what: &str, mut fact: impl FnMut() -> bool) {
     let start = Instant::now();
     while !fact() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        assert!(start.elapsed() < pace::millis(30_000), "waited in vain until {what}");
         thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -104,7 +104,7 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
         ours.extend(supervisors(child.id()));
         of_us = ours.len();
         if of_us == 1 {
-            eprintln!("SKIPPED: no supervisor is to be had here, the command alone ends with us");
+            pace::skipped("no supervisor is to be had here, the command alone ends with us");
             kill(child.id());
             child.wait().unwrap();
             marked("kill-one").into_iter().for_each(kill);
@@ -120,7 +120,7 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
 
 #[test]
 fn no_descendant_survives_a_timeout_or_the_end_of_the_command() {
-    let mut child = started_tree("timeout", &["--timeout", "300ms", "--quiet"]);
+    let mut child = started_tree("timeout", &["--timeout", &pace::option(300), "--quiet"]);
     assert_eq!(child.wait().unwrap().code(), Some(124));
     until("no process is left", || marked("timeout").is_empty());
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{err, out, pipewright};
+use super::{err, out, pace, pipewright};
 
 fn run_cmd(options: &[&str], line: &str) -> Output {
     let mut args = vec!["run"];
@@ -70,7 +70,7 @@ fn the_command_ends_with_the_tool() {
     let until = |what: &str, fact: &dyn Fn() -> bool| {
         let start = Instant::now();
         while !fact() {
-            assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+            assert!(start.elapsed() < pace::millis(60_000), "waited in vain until {what}");
             thread::park_timeout(Duration::from_millis(5));
         }
     };

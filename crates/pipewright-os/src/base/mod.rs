@@ -26,6 +26,8 @@ pub(crate) mod raw_pipe;
 pub(crate) mod security;
 pub mod service_thread;
 pub mod signal;
+#[cfg(test)]
+pub(crate) mod skipped;
 pub mod stdio;
 pub mod wait;
 pub mod wake;

@@ -53,10 +53,15 @@ pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Parses a decimal number with nothing around it.
 pub(crate) fn number(digits: &[u8]) -> Option<u32> {
-    let mut number: u32 = 0;
+    u32::try_from(long_number(digits)?).ok()
+}
+
+/// Does the same for a number that may have 64 bits.
+fn long_number(digits: &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
     for digit in digits {
         let value = digit.checked_sub(b'0').filter(|value| *value < 10)?;
-        number = number.checked_mul(10)?.checked_add(u32::from(value))?;
+        number = number.checked_mul(10)?.checked_add(u64::from(value))?;
     }
     (!digits.is_empty()).then_some(number)
 }
@@ -101,6 +106,8 @@ pub(crate) struct Stat {
     state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    /// Clock ticks since the start of the machine.
+    pub(crate) start: u64,
 }
 
 impl Stat {
@@ -112,6 +119,7 @@ impl Stat {
             state: *fields.next()?.first()?,
             parent: number(fields.next()?)?,
             group: number(fields.next()?)?,
+            start: long_number(fields.nth(16)?)?,
         })
     }
 

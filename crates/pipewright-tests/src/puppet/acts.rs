@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Signal};
+use pipewright_tests::pace;
 
 use crate::{started, system, worker};
 
@@ -148,9 +149,10 @@ fn count() -> io::Result<()> {
     write_and_flush(io::stdout(), format!("{bytes}\n").as_bytes())
 }
 
+/// Waits that many seconds, at this machine's pace.
 fn wait(seconds: &str) -> io::Result<()> {
     let seconds: f64 = seconds.parse().map_err(io::Error::other)?;
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let end = Instant::now() + pace::scaled(Duration::from_secs_f64(seconds));
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     {
         thread::park_timeout(left);

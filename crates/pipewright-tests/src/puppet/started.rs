@@ -5,10 +5,10 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::pin::pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use pipewright::Command;
 use pipewright_ipc::{Channel, Error, Options, Pool, PoolOptions, Request, SharedMemory, worker};
+use pipewright_tests::pace;
 
 /// Prints if this process is a worker; with an argument, a child of that kind prints it.
 pub(crate) fn is_worker(whose: &str) -> io::Result<()> {
@@ -65,5 +65,5 @@ pub(crate) fn forgets(value: &str) -> io::Result<()> {
 fn pool(command: Command, channel: Options) -> Result<(), Error> {
     let options = PoolOptions { max_workers: 1, start_attempts: 2, channel, ..Default::default() };
     let pool = Pool::new(command, options)?;
-    pool.call(Request::new("x").timeout(Duration::from_secs(20))).map(drop)
+    pool.call(Request::new("x").timeout(pace::seconds(20))).map(drop)
 }

@@ -86,6 +86,17 @@ fn doers() -> Vec<(String, Doer)> {
     doers
 }
 
+/// Returns true, and reports it, if a worker of the kernel may be done before the call that submits has returned: its
+/// operation then counts as done inside of that call.
+#[cfg(target_os = "linux")]
+fn has_one_processor() -> bool {
+    let has = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+    if has {
+        skipped("with one processor workers of the kernel are not told from the call that submits");
+    }
+    has
+}
+
 /// Creates a file with those bytes, open for reading and writing.
 fn file_with(folder: &tempfile::TempDir, name: &str, bytes: &[u8], direct: bool) -> DiskFile {
     let path: PathBuf = folder.path().join(name);

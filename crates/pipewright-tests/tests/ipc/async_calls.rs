@@ -7,6 +7,7 @@ use pipewright::{Handle, PipeOptions};
 use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::bodies;
+use pipewright_tests::pace;
 use tokio::time::timeout;
 
 use super::{both_ways, complains_and_ends, exit_words, some_files, worker};
@@ -102,7 +103,7 @@ fn a_dropped_receive_loses_nothing() {
 fn blocking_recv_after_a_dropped_future_gets_its_message() {
     for options in both_ways() {
         let mut channel = run(start("slow", &options));
-        channel.set_timeout(Some(Duration::from_secs(10)));
+        channel.set_timeout(Some(pace::seconds(10)));
         for round in 0..20_u8 {
             let dropped =
                 run(async { timeout(Duration::ZERO, channel.recv_async()).await.is_err() });

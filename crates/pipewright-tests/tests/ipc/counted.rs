@@ -5,16 +5,19 @@ use std::time::Duration;
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, PendingCall, Pool, PoolOptions, Request};
 use pipewright_test_macros::watched_test;
+use pipewright_tests::pace;
 
 use super::complains_and_ends;
 use super::pool::{options, pool as start};
 
-const CALLS: u64 = if cfg!(windows) { 200 } else { 2_000 };
+fn count_of_calls() -> u64 {
+    if cfg!(windows) { 200 } else { pace::rounds(2_000, 200) as u64 }
+}
 
 #[watched_test]
 fn a_reply_is_counted_before_the_call_returns() {
     let pool = start(options());
-    for number in 1..=CALLS {
+    for number in 1..=count_of_calls() {
         pool.begin("echo x").unwrap().wait().unwrap();
         let stats = pool.stats();
         assert_eq!(stats.replies, number);
@@ -22,18 +25,19 @@ fn a_reply_is_counted_before_the_call_returns() {
         assert_eq!(jobs, number);
     }
     // All at once, and the last one is waited for.
-    let calls: Vec<PendingCall> = (0..CALLS).map(|_| pool.begin("echo x").unwrap()).collect();
+    let calls: Vec<PendingCall> =
+        (0..count_of_calls()).map(|_| pool.begin("echo x").unwrap()).collect();
     for call in calls {
         call.wait().unwrap();
     }
-    assert_eq!(pool.stats().replies, 2 * CALLS);
+    assert_eq!(pool.stats().replies, 2 * count_of_calls());
 }
 
 #[watched_test]
 fn a_reply_is_counted_before_the_future_resolves() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     super::async_calls::run(async {
-        for number in 1..=CALLS {
+        for number in 1..=count_of_calls() {
             match number % 3 {
                 0 => pool.begin("echo x").unwrap().await.unwrap(),
                 1 => pool.call_async("echo x").await.unwrap(),
@@ -52,7 +56,7 @@ fn calls_of_many_threads_are_counted_when_they_return() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                for number in 1..=CALLS / 10 {
+                for number in 1..=count_of_calls() / 10 {
                     pool.call("echo x").unwrap();
                     pool.call("fail x").unwrap_err();
                     let stats = pool.stats();
@@ -64,7 +68,7 @@ fn calls_of_many_threads_are_counted_when_they_return() {
         }
     });
     let stats = pool.stats();
-    let all = threads * (CALLS / 10);
+    let all = threads * (count_of_calls() / 10);
     assert_eq!((stats.replies, stats.failures), (all, all));
     assert_eq!(stats.workers.iter().map(|worker| worker.jobs).sum::<u64>(), 2 * all);
 }
@@ -72,7 +76,7 @@ fn calls_of_many_threads_are_counted_when_they_return() {
 #[watched_test]
 fn a_failed_call_is_counted_before_it_returns() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
-    for number in 1..=CALLS {
+    for number in 1..=count_of_calls() {
         pool.begin("fail x").unwrap().wait().unwrap_err();
         assert_eq!(pool.stats().failures, number);
     }
@@ -88,7 +92,7 @@ fn a_lost_call_and_its_worker_are_counted_before_it_returns() {
         max_backoff: backoff,
         ..options()
     });
-    for number in 1..=if cfg!(windows) { 3 } else { 20 } {
+    for number in 1..=if cfg!(windows) { 3 } else { pace::rounds(20, 4) as u64 } {
         let request = Request::new("exit 3").idempotent();
         let error = pool.begin(request).unwrap().wait().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Lost { .. }), "{error}");
@@ -130,7 +134,7 @@ fn a_cancelled_call_is_counted_before_it_returns() {
 #[watched_test]
 fn failed_starts_are_counted_before_the_call_returns() {
     let backoff = Duration::from_millis(1);
-    for number in 1..=if cfg!(windows) { 2 } else { 20 } {
+    for number in 1..=if cfg!(windows) { 2 } else { pace::rounds(20, 4) as u32 } {
         let options =
             PoolOptions { start_attempts: number, backoff, max_backoff: backoff, ..options() };
         let pool = Pool::new(complains_and_ends(), options).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request, WorkerState};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{bodies, watchdog};
+use pipewright_tests::{bodies, pace, watchdog};
 
 use super::pool::{kill_one, number, options, pool as start};
 use super::{exit_words, was_killed, worker};
@@ -21,7 +21,7 @@ fn one_idle() -> (Pool, u64) {
 
 #[watched_test(limit = Duration::from_secs(120))]
 fn callers_on_many_threads_get_their_own_replies() {
-    const CALLS: u64 = if cfg!(windows) { 40 } else { 400 };
+    let calls = if cfg!(windows) { 40 } else { pace::rounds(400, 60) as u64 };
     for (threads, max_workers, calls_per_worker) in [(1, 1, 1), (2, 2, 1), (4, 1, 1), (4, 2, 3)] {
         let pool = start(PoolOptions { max_workers, calls_per_worker, ..options() });
         let together = Barrier::new(threads as usize);
@@ -31,7 +31,7 @@ fn callers_on_many_threads_get_their_own_replies() {
                 scope.spawn(move || {
                     let mut expected = Vec::new();
                     together.wait();
-                    for number in thread * CALLS..(thread + 1) * CALLS {
+                    for number in thread * calls..(thread + 1) * calls {
                         if number % 3 == 0 {
                             let error = pool.call(format!("fail {number}")).unwrap_err();
                             assert!(error.to_string().ends_with(&format!(": {number}")), "{error}");
@@ -45,7 +45,7 @@ fn callers_on_many_threads_get_their_own_replies() {
                 });
             }
         });
-        let all = threads * CALLS;
+        let all = threads * calls;
         let failures = (0..all).filter(|number| number % 3 == 0).count() as u64;
         watchdog::until("the pool has counted the same", || {
             let stats = pool.stats();
@@ -105,7 +105,7 @@ fn an_idle_worker_that_exits_costs_no_call() {
 
 #[watched_test(limit = Duration::from_secs(120))]
 fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
-    const KILLS: usize = if cfg!(windows) { 10 } else { 100 };
+    let kills = if cfg!(windows) { 10 } else { pace::rounds(100, 20) };
     let backoff = Duration::from_millis(1);
     let pool = start(PoolOptions { max_workers: 2, retries: 1_000, backoff, ..options() });
     let is_over = AtomicBool::new(false);
@@ -134,7 +134,7 @@ fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
                 }
             });
         }
-        for kill in 0..KILLS {
+        for kill in 0..kills {
             watchdog::until("one is killed", || kill_one(&pool));
             watchdog::until("that is known", || pool.stats().died > kill as u64);
         }
@@ -148,7 +148,7 @@ fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
 fn a_call_ends_at_its_deadline_or_cancel() {
     let (pool, pid) = one_idle();
     for _ in 0..3 {
-        let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
+        let request = Request::new("wait 60000").timeout(pace::millis(30));
         let error = pool.call(request).unwrap_err();
         assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
         // The worker ends the call itself, and is kept.

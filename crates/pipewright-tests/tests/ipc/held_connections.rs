@@ -2,11 +2,10 @@
 //! open.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use pipewright_ipc::{ErrorKind, PoolOptions, WorkerState};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, skip, watchdog};
+use pipewright_tests::{alive, pace, skip, watchdog};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::pool::{number, options, pool as start};
@@ -53,7 +52,7 @@ fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
         let _held = end_of(pid).unwrap();
         alive::kill(pid);
         watchdog::until("it is found out", || pool.stats().died == 2);
-        let request = pipewright_ipc::Request::new("pid").timeout(Duration::from_secs(60));
+        let request = pipewright_ipc::Request::new("pid").timeout(pace::seconds(60));
         assert_ne!(*pool.call(request).unwrap(), *pid.to_string().as_bytes());
     }
 }

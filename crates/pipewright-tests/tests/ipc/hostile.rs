@@ -9,7 +9,7 @@ use pipewright_os::channel::handle_channel::End;
 use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
-use pipewright_tests::{count, skip, watchdog};
+use pipewright_tests::{count, pace, skip, watchdog};
 use proptest::prelude::*;
 
 use super::some_files;
@@ -21,8 +21,8 @@ fn options(shared_memory: SharedMemory) -> Options {
         shared_memory,
         max_message_bytes: MOST_BYTES,
         ring_bytes: 64 << 10,
-        handshake_timeout: Duration::from_secs(5),
-        timeout: Some(Duration::from_secs(5)),
+        handshake_timeout: pace::seconds(5),
+        timeout: Some(pace::seconds(5)),
         ..Options::default()
     }
 }

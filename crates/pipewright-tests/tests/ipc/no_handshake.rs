@@ -1,12 +1,10 @@
 //! Programs that are started as workers and never complete the handshake: the error has their exit status and
 //! their output, and no call counts as lost.
 
-use std::time::Duration;
-
 use pipewright::{Command, ExitStatus, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
 use super::async_calls::run;
 use super::exit_words;
@@ -109,7 +107,7 @@ fn a_killed_program_is_reported_with_its_signal() {
 
 #[watched_test]
 fn a_silent_program_is_reported_and_killed_at_the_deadline() {
-    let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
+    let options = Options { handshake_timeout: pace::seconds(1), ..quick() };
     let acts = ["err=listening on port 80", "wait=60"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
         let (pid, status, stderr_tail, text) = facts(&error);

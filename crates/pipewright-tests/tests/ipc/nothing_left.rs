@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use pipewright_ipc::{Channel, Options};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{both_ways, start, worker};
 
 /// The number of connections. Under Wine each takes a fifth of a second.
-const CONNECTIONS: u64 = if cfg!(windows) { 100 } else { 1_000 };
-const KILLS: u64 = if cfg!(windows) { 30 } else { 200 };
+fn connections() -> u64 {
+    if cfg!(windows) { 100 } else { pace::rounds(1_000, 100) as u64 }
+}
+
+fn kills() -> u64 {
+    if cfg!(windows) { 30 } else { pace::rounds(200, 30) as u64 }
+}
 
 /// Returns the names in the places where shared memory, sockets and semaphores are left behind.
 fn names() -> BTreeSet<String> {
@@ -87,14 +92,14 @@ fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
     // The first use allocates permanent resources.
     (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
     let (handles, memory) = settled();
-    for round in 0..CONNECTIONS {
+    for round in 0..connections() {
         let channel = connect(round, if round % 4 == 3 { &off } else { &on });
         match round % 3 {
             0 => drop(channel),
             _ => assert!(channel.close().unwrap().unwrap().success()),
         }
     }
-    (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+    (0..kills()).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
     let (handles_after, memory_after) = settled();
     // Without pidfds a thread that waits for an exit has a handle of its own, and ends later.
     watchdog::until("there are no more handles than before", || {

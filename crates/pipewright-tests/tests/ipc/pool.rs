@@ -10,7 +10,7 @@ use pipewright_ipc::{
     ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState, WorkerStatus,
 };
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, bodies, watchdog};
+use pipewright_tests::{alive, bodies, pace, watchdog};
 
 use super::{complains_and_ends, exit_words, was_killed, worker};
 
@@ -102,7 +102,7 @@ fn a_hanging_worker_is_killed_when_no_caller_waits() {
     let cancel_grace = Duration::from_millis(50);
     let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
     let pid = number(&pool, "pid");
-    let error = pool.call(Request::new("hang").timeout(Duration::from_secs(1))).unwrap_err();
+    let error = pool.call(Request::new("hang").timeout(pace::seconds(1))).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert!(error.to_string().contains(&format!("process {pid}")), "{error}");
     let next = number(&pool, "pid");
@@ -112,7 +112,7 @@ fn a_hanging_worker_is_killed_when_no_caller_waits() {
     {
         let stopped = rustix::process::Pid::from_raw(next as i32).unwrap();
         rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
-        let error = pool.call(Request::new("pid").timeout(Duration::from_secs(1))).unwrap_err();
+        let error = pool.call(Request::new("pid").timeout(pace::seconds(1))).unwrap_err();
         assert!(error.to_string().contains("is stopped"), "{error}");
         assert_ne!(number(&pool, "pid"), next);
     }

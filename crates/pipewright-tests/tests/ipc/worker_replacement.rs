@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright_ipc::{Pool, PoolOptions};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
 use super::pool::{number, options, pool as start};
 use super::worker;
@@ -94,7 +94,7 @@ fn workers_of_a_changed_program_are_replaced() {
 
 #[watched_test]
 fn a_worker_that_does_not_acknowledge_a_reset_is_replaced() {
-    let reset_timeout = Some(Duration::from_secs(10));
+    let reset_timeout = Some(pace::seconds(10));
     let options = PoolOptions { max_workers: 1, reset_timeout, ..options() };
     let pool = start(options.clone());
     let pid = number(&pool, "pid");

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use pipewright::{AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{count, pace, watchdog};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::{flood, puppet};
 
-/// A time in which a write that has room completes.
-const A_WHILE: Duration = Duration::from_millis(100);
+/// Returns a time in which a write that has room completes.
+fn a_while() -> Duration {
+    pace::millis(100)
+}
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -112,7 +114,7 @@ fn a_drop_closes_stdin_after_all_accepted_bytes() {
             let wait = format!("wait-for-file={}", go.display());
             let (child, mut stdin) = piped(&[&wait, "count"], stdin);
             let mut taken = 0;
-            while let Ok(count) = timeout(A_WHILE, stdin.write(&[7; 50_000])).await {
+            while let Ok(count) = timeout(a_while(), stdin.write(&[7; 50_000])).await {
                 taken += count.unwrap();
             }
             // Windows: more than the pipe holds.
@@ -283,7 +285,7 @@ fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
                 .map(|fd| std::fs::File::from(fd.try_clone_to_owned().unwrap()));
             let (mut stdin, mut stdout) =
                 (stdin.into_async().unwrap(), stdout.into_async().unwrap());
-            assert!(timeout(A_WHILE, stdout.read(&mut [0; 8])).await.is_err());
+            assert!(timeout(a_while(), stdout.read(&mut [0; 8])).await.is_err());
             stdin.write_all(b"one").await.unwrap();
             let mut echo = [0; 3];
             stdout.read_exact(&mut echo).await.unwrap();
@@ -297,7 +299,7 @@ fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
             });
             into.write_all(b"two").unwrap();
             let mut rest = [0; 3];
-            let task_has_it = timeout(A_WHILE, stdout.read_exact(&mut rest)).await.is_ok();
+            let task_has_it = timeout(a_while(), stdout.read_exact(&mut rest)).await.is_ok();
             if task_has_it {
                 // Then the thread gets the next bytes.
                 into.write_all(b"two").unwrap();

@@ -5,14 +5,17 @@ use std::time::Duration;
 use pipewright::{AsyncRunner, CancelToken, Command, ErrorKind, Outcome, Runner};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::async_verbs::one_thread;
 use super::puppet;
 
 const MARK: &str = "PIPEWRIGHT_ASYNC_RUNNER_TEST";
 const IDLE: [&str; 1] = ["wait=600"];
-const A_WHILE: Duration = Duration::from_millis(50);
+
+fn a_while() -> Duration {
+    pace::millis(50)
+}
 
 fn marked(mark: &str) -> Command {
     puppet(IDLE).env(MARK, alive::mark(mark)).owned()
@@ -49,13 +52,13 @@ fn a_dropped_next_of_an_async_runner_loses_nothing() {
             runner.push(number, puppet([format!("wait-for-file={}", go.display())]));
         }
         for _ in 0..3 {
-            assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+            assert!(tokio::time::timeout(a_while(), runner.next()).await.is_err());
         }
         assert_eq!((runner.len(), runner.running(), runner.queued()), (3, 2, 1));
         std::fs::write(&go, b"").unwrap();
         let mut keys = Vec::new();
         while keys.len() < 3 {
-            if let Ok(end) = tokio::time::timeout(A_WHILE, runner.next()).await {
+            if let Ok(end) = tokio::time::timeout(a_while(), runner.next()).await {
                 let (key, result) = end.unwrap();
                 assert!(result.unwrap().success());
                 keys.push(key);
@@ -72,7 +75,7 @@ fn async_cancel_by_key_stops_one_and_never_starts_another() {
         let mut runner = AsyncRunner::new(1);
         runner.push("runs", marked("key"));
         runner.push("waits", marked("key"));
-        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        assert!(tokio::time::timeout(a_while(), runner.next()).await.is_err());
         assert!(runner.cancel(&"waits") && runner.cancel(&"runs"));
         let (key, result) = runner.next().await.unwrap();
         assert_eq!((key, result.unwrap_err().kind()), ("waits", &ErrorKind::Cancelled));
@@ -91,7 +94,7 @@ fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
         for number in 0..4 {
             runner.push(number, puppet(IDLE));
         }
-        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        assert!(tokio::time::timeout(a_while(), runner.next()).await.is_err());
         assert_eq!(runner.running(), 2);
         drain.cancel();
         for number in [2, 3] {
@@ -117,7 +120,7 @@ fn a_dropped_async_runner_leaves_no_process() {
         let mut runner = AsyncRunner::new(3);
         runner.push(0, marked("drop"));
         runner.push(1, marked("drop") | marked("drop"));
-        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        assert!(tokio::time::timeout(a_while(), runner.next()).await.is_err());
         drop(runner);
         watchdog::until("no process is left", || alive::marked(MARK, "drop").is_empty());
     });

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pipewright::{Handle, PipeReader, PipeWriter, stderr_async, stdin_async, stdout_async};
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::pace;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -17,8 +18,10 @@ use super::async_pipes::poll_once;
 use super::flood;
 use super::tee::{terminal, with_stdout};
 
-/// Time in which nothing comes.
-const A_WHILE: Duration = Duration::from_millis(50);
+/// Returns a time in which nothing comes.
+fn a_while() -> Duration {
+    pace::millis(50)
+}
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -50,7 +53,7 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     let mut stdin = stdin_async().unwrap();
     is_as_before();
     // Dropped, with nothing lost.
-    assert!(timeout(A_WHILE, stdin.read(&mut [0; 8])).await.is_err());
+    assert!(timeout(a_while(), stdin.read(&mut [0; 8])).await.is_err());
     is_as_before();
     writer.write_all(b"one\n").unwrap();
     let mut line = [0; 4];
@@ -62,7 +65,7 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     writer.write_all(b"two\n").unwrap();
     assert_eq!(io::stdin().read(&mut line).unwrap(), 4);
     assert!(poll_once(stdin.read(&mut line)).is_pending());
-    assert!(timeout(A_WHILE, stdin.read(&mut line)).await.is_err());
+    assert!(timeout(a_while(), stdin.read(&mut line)).await.is_err());
     writer.write_all(b"six\n").unwrap();
     assert_eq!(stdin.read(&mut line).await.unwrap(), 4);
     assert_eq!(&line, b"six\n");
@@ -148,7 +151,7 @@ fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'sta
         one_thread().block_on(async {
             let mut ours = stdout_async().unwrap();
             let mut written = 0;
-            let full = timeout(A_WHILE, async {
+            let full = timeout(a_while(), async {
                 loop {
                     written += ours.write(&flood(1 << 20)[written..]).await.unwrap();
                 }

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use pipewright::{CaughtSignals, Signal};
 use pipewright_test_macros::isolated_test;
 
-use super::SHORT;
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
+use super::short;
 use super::signals::sender;
 
 #[isolated_test]
 fn caught_signals_are_waited_for_with_a_limit() {
     let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
     let start = Instant::now();
-    assert_eq!(caught.wait_for(SHORT).unwrap(), None);
-    assert!(start.elapsed() >= SHORT);
+    assert_eq!(caught.wait_for(short()).unwrap(), None);
+    assert!(start.elapsed() >= short());
     let send_here = sender();
     send_here(Signal::USR1);
     assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), Some(Signal::USR1));

@@ -6,7 +6,7 @@ use pipewright::{CancelToken, Error, ErrorKind, Event, Exceeded, Limit, Outcome}
 use pipewright_test_macros::watched_test;
 
 use super::async_verbs::one_thread;
-use super::{SHORT, puppet};
+use super::{later, puppet};
 
 #[track_caller]
 fn facts(error: &Error) -> (Outcome, Option<Exceeded>, &str, &str) {
@@ -46,20 +46,20 @@ fn checked_passes_success_and_turns_failure_into_an_error() {
 #[watched_test]
 fn a_timeout_error_has_its_limit_and_the_output_so_far() {
     let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
-    let error = command.timeout(SHORT).read().unwrap_err();
-    let words = format!("failed: timed out after {SHORT:?}: two");
+    let error = command.timeout(later()).read().unwrap_err();
+    let words = format!("failed: timed out after {:?}: two", later());
     assert!(error.to_string().ends_with(&words), "{error}");
-    let limit = Some(Exceeded::Time(SHORT));
+    let limit = Some(Exceeded::Time(later()));
     assert_eq!(facts(&error), (Outcome::TimedOut, limit, "one\ntwo\n", ""));
     let capture = command.capture().unwrap();
     assert_eq!(capture.exceeded, limit);
     assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
     // Its stderr says more.
     let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
-    let error = command.idle_timeout(SHORT).read().unwrap_err();
-    let words = format!("failed: timed out after {SHORT:?} without output: oh");
+    let error = command.idle_timeout(later()).read().unwrap_err();
+    let words = format!("failed: timed out after {:?} without output: oh", later());
     assert!(error.to_string().ends_with(&words), "{error}");
-    assert_eq!(facts(&error).1, Some(Exceeded::Silence(SHORT)));
+    assert_eq!(facts(&error).1, Some(Exceeded::Silence(later())));
 }
 
 #[watched_test]
@@ -79,7 +79,7 @@ fn other_limits_are_named_in_their_errors() {
 #[watched_test]
 fn an_error_line_is_bounded_and_its_facts_are_complete() {
     let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", "wait=600"]);
-    let error = command.timeout(SHORT).read().unwrap_err();
+    let error = command.timeout(later()).read().unwrap_err();
     let text = error.to_string();
     assert!(!text.contains('\n') && text.ends_with(&"x".repeat(200)), "{text}");
     let rest = text.rsplit(": ").next().unwrap();
@@ -100,10 +100,10 @@ fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
     );
     assert!(!error.to_string().contains('|'), "{error}");
     let mut pipeline = puppet(["out=x\n", "wait=600"]) | puppet(["cat"]);
-    let output = pipeline.timeout(SHORT).output().unwrap();
+    let output = pipeline.timeout(later()).output().unwrap();
     let error = output.check().unwrap_err();
     assert!(error.to_string().contains(" | "), "{error}");
-    assert!(error.to_string().ends_with(&format!("timed out after {SHORT:?}: x")), "{error}");
+    assert!(error.to_string().ends_with(&format!("timed out after {:?}: x", later())), "{error}");
 }
 
 #[watched_test]
@@ -116,10 +116,10 @@ fn an_exit_is_described_in_one_line() {
         assert!(line.starts_with("killed by SIGKILL after "), "{line}");
     }
     let mut command = puppet(["wait=600"]);
-    let ending = command.timeout(SHORT).lines().unwrap().finish().unwrap();
+    let ending = command.timeout(later()).lines().unwrap().finish().unwrap();
     let line = ending.to_string();
-    assert!(line.starts_with(&format!("timed out after {SHORT:?}, ended after ")), "{line}");
-    assert!(ending.elapsed >= SHORT);
+    assert!(line.starts_with(&format!("timed out after {:?}, ended after ", later())), "{line}");
+    assert!(ending.elapsed >= later());
     let mut command = puppet(["out=12345", "wait=600"]);
     let line = command.limit(Limit::fail(1)).lines().unwrap().finish().unwrap().to_string();
     assert!(line.starts_with("exceeded its output limit of 1 byte, ended after "), "{line}");

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use pipewright::Stdio;
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::puppet;
 
 #[isolated_test]
 fn dropped_children_leave_no_zombie_and_no_handle() {
     let before = count::handles();
-    for round in 0..50 {
+    for round in 0..pace::rounds(50, 10) {
         // Some have ended when they are dropped, some end later, some are waited for.
         let mut command = puppet([["exit=0", "wait=0.2"][round % 2]]);
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -43,7 +43,7 @@ fn children_dropped_by_many_threads_are_reaped() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                for _ in 0..20 {
+                for _ in 0..pace::rounds(20, 4) {
                     drop(puppet(["wait=0.05"]).spawn().unwrap());
                 }
             });

@@ -5,6 +5,7 @@ use std::thread;
 
 use pipewright::{Command, Contain, Error, Scope};
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::pace;
 
 use super::{cannot_supervise, puppet};
 
@@ -98,14 +99,14 @@ fn children_have_a_whole_environment_while_another_thread_sets_variables() {
 
 /// Starts children by three threads. Returns a line for each that failed.
 fn try_often((_, start): Way) -> Vec<String> {
-    const STARTS: usize = if cfg!(windows) { 5 } else { 25 };
+    let starts = if cfg!(windows) { 5 } else { pace::rounds(25, 3) };
     let by_one_thread = || {
         let wrong = |_| match start() {
             Ok(true) => None,
             Ok(false) => Some("wrong environment".to_owned()),
             Err(error) => Some(error.to_string()),
         };
-        (0..STARTS).filter_map(wrong).collect::<Vec<String>>()
+        (0..starts).filter_map(wrong).collect::<Vec<String>>()
     };
     thread::scope(|scope| {
         let threads = [(); 3].map(|()| scope.spawn(by_one_thread));
@@ -127,7 +128,7 @@ fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
         // A failed test exits with a different code.
         command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap().status.code() != Some(42)
     };
-    assert_eq!((0..25).filter(wrong).count(), 0);
+    assert_eq!((0..pace::rounds(25, 5)).filter(wrong).count(), 0);
 }
 
 /// Runs in the process that the test above starts.

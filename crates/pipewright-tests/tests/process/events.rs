@@ -6,7 +6,7 @@ use pipewright::{CancelToken, Command, Ending, Event, Events, Limit, Outcome};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{alive, count, watchdog};
 
-use super::{SHORT, alternating, puppet};
+use super::{alternating, later, puppet};
 
 /// Returns both streams put together again, and the exit.
 fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
@@ -66,14 +66,14 @@ fn events_contain_every_byte() {
 
 #[watched_test]
 fn timeouts_and_cancels_are_reported_by_the_last_event() {
-    let short = SHORT;
+    let limit = later();
     let start = Instant::now();
     let mut command = puppet(["out=x", "wait=600"]);
-    let (out, _, ending) = gather(command.timeout(short).events().unwrap());
-    assert!(start.elapsed() >= short);
+    let (out, _, ending) = gather(command.timeout(limit).events().unwrap());
+    assert!(start.elapsed() >= limit);
     assert_eq!((out.as_slice(), ending.outcome), (&b"x"[..], Outcome::TimedOut));
     let mut command = puppet(["out=x", "wait=600"]);
-    let (_, _, ending) = gather(command.idle_timeout(short).events().unwrap());
+    let (_, _, ending) = gather(command.idle_timeout(limit).events().unwrap());
     assert_eq!(ending.outcome, Outcome::IdleTimedOut);
     let token = CancelToken::new();
     let mut command = puppet(["out=x", "wait=600"]);

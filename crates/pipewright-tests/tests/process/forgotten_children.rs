@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use pipewright::{Command, ErrorKind, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{count, pace, watchdog};
 
 use super::tee::terminal;
 use super::{printed_pid, puppet};
@@ -15,7 +15,7 @@ use super::{printed_pid, puppet};
 #[isolated_test]
 fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
     let before = count::handles();
-    for round in 0..60 {
+    for round in 0..pace::rounds(60, 24) {
         let mut command = puppet([["exit=0", "wait=0.1", "raise=KILL"][round % 3]]);
         match round % 4 {
             0 => drop(command.start_and_forget().unwrap()),

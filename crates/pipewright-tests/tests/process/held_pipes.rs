@@ -1,16 +1,18 @@
 //! A capture returns when a grandchild holds the pipe, has everything written before, and reports `held_open`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::{Capture, Linger, Outcome};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::watchdog;
+use pipewright_tests::{pace, watchdog};
 
-use super::{LATER, puppet};
+use super::{later, puppet};
 
-/// The default linger, with time for a grandchild to start.
-const PATIENT: Linger = Linger::Settle { quiet: LATER, cap: Duration::from_secs(60) };
+/// Returns the default linger, with time for a grandchild to start.
+fn patient() -> Linger {
+    Linger::Settle { quiet: later(), cap: pace::seconds(60) }
+}
 
 /// Returns the pid of the grandchild, which `spawn=` writes as the first line of stderr.
 fn grandchild(capture: &Capture) -> KillOnDrop {
@@ -32,7 +34,7 @@ fn capture_returns_when_a_grandchild_holds_the_pipe() {
 #[watched_test]
 fn output_of_a_grandchild_is_read_until_it_is_idle() {
     let acts = ["out=early ", "spawn=wait=0.1;out=late ;wait=0.1;out=later;wait=600"];
-    let capture = puppet(acts).linger(PATIENT).capture().unwrap();
+    let capture = puppet(acts).linger(patient()).capture().unwrap();
     let _holder = grandchild(&capture);
     assert_eq!(capture.stdout, "early late later");
     assert!(capture.held_open);
@@ -41,15 +43,15 @@ fn output_of_a_grandchild_is_read_until_it_is_idle() {
 #[watched_test]
 fn a_grandchild_that_closes_in_time_is_not_reported() {
     let mut command = puppet(["out=a", "spawn=wait=0.05;out=b"]);
-    let capture = command.linger(PATIENT).capture().unwrap();
+    let capture = command.linger(patient()).capture().unwrap();
     assert_eq!(capture.stdout, "ab");
     assert!(!capture.held_open);
 }
 
 #[watched_test]
 fn a_flood_that_never_ends_is_cut_at_the_cap() {
-    let cap = LATER * 2;
-    let settle = Linger::Settle { quiet: LATER, cap };
+    let cap = later() * 2;
+    let settle = Linger::Settle { quiet: later(), cap };
     let acts = ["out=start", "spawn=out-bytes=1000000000000"];
     let mut command = puppet(acts);
     let start = Instant::now();
@@ -72,7 +74,7 @@ fn stop_at_exit_reads_only_what_is_in_the_pipe() {
 fn stop_at_exit_without_a_holder_reads_everything() {
     // Isolated: a child of another test has a copy of the pipe until it executes its program.
 
-    for _ in 0..50 {
+    for _ in 0..pace::rounds(50, 10) {
         let mut command = puppet(["out-bytes=300000"]);
         let capture = command.linger(Linger::StopAtExit).capture().unwrap();
         assert_eq!((capture.stdout_bytes, capture.held_open), (Some(300_000), false));
@@ -90,7 +92,7 @@ fn until_eof_waits_for_the_last_holder() {
 #[watched_test]
 fn until_eof_ends_at_the_timeout_with_the_childs_own_status() {
     let mut command = puppet(["out=a", "spawn=wait=600"]);
-    let capture = command.linger(Linger::UntilEof).timeout(LATER).capture().unwrap();
+    let capture = command.linger(Linger::UntilEof).timeout(later()).capture().unwrap();
     let _holder = grandchild(&capture);
     assert_eq!((capture.outcome, capture.held_open), (Outcome::Exited, true));
 }

@@ -7,9 +7,12 @@ use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
-use pipewright_tests::watchdog;
+use pipewright_tests::{pace, watchdog};
 
-use super::{LATER, SHORT, puppet};
+use super::{later, puppet, short};
+
+#[cfg(target_os = "linux")]
+const MARK: &str = "PIPEWRIGHT_HOSTILE_TEST";
 
 /// Starts a child with exactly that pid. Returns `None` if the pid is not available.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
@@ -53,7 +56,7 @@ fn a_child_that_leaves_its_group_is_still_stopped() {
         return skipped("python3 is not here");
     }
     let mut command = Command::new("python3");
-    command.args(["-c", script]).own_group().timeout(LATER).kill_grace(SHORT);
+    command.args(["-c", script]).own_group().timeout(later()).kill_grace(short());
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert!(!alive::is_running(capture.pid));
@@ -81,21 +84,23 @@ fn a_cancel_after_the_end_gives_up_held_streams() {
 fn an_infinite_grace_lets_the_child_exit_by_itself() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done"]);
-    let capture = command.timeout(LATER).kill_grace(Duration::MAX).capture().unwrap();
+    let capture = command.timeout(later()).kill_grace(Duration::MAX).capture().unwrap();
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::TimedOut, Some(5)));
     assert_eq!(capture.stdout, "bye\n");
 }
 
-#[watched_test]
+#[isolated_test]
 fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
-    // Each of 40 loops starts sleepers as fast as it can, 60 in all.
-    let script =
-        "for i in $(seq 40); do (for j in $(seq 60); do sleep 600 & done; wait) & done; wait";
+    // Isolated: a stop holds each descendant by a handle. Each loop starts sleepers as fast as it can.
+    let (loops, sleepers) = (pace::rounds(40, 10), pace::rounds(60, 20));
+    let script = format!(
+        "for i in $(seq {loops}); do (for j in $(seq {sleepers}); do sleep 600 & done; wait) & done; wait"
+    );
     let mut command = Command::new("sh");
-    command.args(["-c", script]).timeout(SHORT).kill_grace(Duration::ZERO);
+    command.args(["-c", &script]).timeout(short()).kill_grace(Duration::ZERO);
     let capture = command.own_group().capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     let group = capture.pid.to_string();
@@ -108,6 +113,27 @@ fn a_bounded_fork_bomb_is_killed() {
             fields[0] != "Z" && fields[2] == group
         })
     });
+}
+
+/// Each is found by its parent and is outside of the group that is killed as a whole.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_stop_reaches_more_descendants_than_this_process_may_have_handles() {
+    const SLEEPERS: usize = 150;
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let new = rustix::process::Rlimit { current: Some(100), maximum: old.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+    let script = format!("for i in $(seq {SLEEPERS}); do setsid sleep 600 & done; wait");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env(MARK, alive::mark("many")).own_group();
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.kill_grace(Duration::ZERO).spawn().unwrap();
+    watchdog::until("all sleep", || alive::marked(MARK, "many").len() > SLEEPERS);
+    child.stop().unwrap();
+    watchdog::until("no process is left", || alive::marked(MARK, "many").is_empty());
 }
 
 #[cfg(target_os = "linux")]
@@ -129,13 +155,13 @@ fn a_child_of_another_user_is_given_up_with_an_error() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
     let mut command = Command::new(&tool);
-    command.arg("2").timeout(SHORT).kill_grace(SHORT);
+    command.arg(pace::seconds(2).as_secs().to_string()).timeout(short()).kill_grace(short());
     let start = Instant::now();
     match command.capture() {
         Err(error) => {
             assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{error}");
             assert!(error.to_string().starts_with("cannot stop "), "{error}");
-            assert!(start.elapsed() >= SHORT * 2);
+            assert!(start.elapsed() >= short() * 2);
         }
         // The temp folder may be mounted nosuid: then we may kill the child.
         Ok(capture) => assert_eq!(capture.outcome, Outcome::TimedOut),
@@ -290,7 +316,7 @@ fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
     // SAFETY: numbers; this process runs nothing but this test.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     let mut command = puppet(["spawn=wait=600", "wait=600"]);
-    command.own_group().timeout(LATER).kill_grace(Duration::from_secs(600));
+    command.own_group().timeout(later()).kill_grace(Duration::from_secs(600));
     let capture = command.capture().unwrap();
     assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
     let orphan = capture.stderr.trim().parse().unwrap();

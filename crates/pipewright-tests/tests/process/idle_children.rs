@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright::{CancelToken, Outcome};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{counted, is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::async_verbs::{one_thread, until};
 use super::puppet;
@@ -17,7 +17,7 @@ fn idle_children_take_no_thread() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds a child takes a thread");
     }
-    const CROWD: usize = 256;
+    let crowd = pace::rounds(256, 48);
     let token = CancelToken::new();
     let idle = || {
         let token = token.clone();
@@ -32,13 +32,13 @@ fn idle_children_take_no_thread() {
         let first = idle();
         until(are_there(1)).await;
         let (threads, handles) = (count::threads(), count::handles());
-        let mut captures: Vec<_> = (0..CROWD).map(|_| idle()).collect();
-        until(are_there(CROWD + 1)).await;
+        let mut captures: Vec<_> = (0..crowd).map(|_| idle()).collect();
+        until(are_there(crowd + 1)).await;
         assert_eq!(count::threads(), threads);
-        assert!(count::handles() > handles + CROWD);
-        counted(&format!("{CROWD} idle children: {threads} threads, as with one"));
+        assert!(count::handles() > handles + crowd);
+        counted(&format!("{crowd} idle children: {threads} threads, as with one"));
         #[cfg(feature = "peers")]
-        a_peer_with_idle_children(if cfg!(windows) { CROWD / 4 } else { CROWD }).await;
+        a_peer_with_idle_children(if cfg!(windows) { crowd / 4 } else { crowd }).await;
         captures.push(first);
         token.cancel();
         for capture in captures {

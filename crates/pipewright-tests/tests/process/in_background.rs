@@ -13,7 +13,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{SHORT, ended_by, puppet};
+use super::{ended_by, later, puppet, short};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -47,10 +47,10 @@ fn all_of(child: &mut Child) -> String {
 #[watched_test]
 fn a_timeout_comes_between_two_lines() {
     let start = Instant::now();
-    let mut lines = talks().timeout(SHORT).lines().unwrap();
+    let mut lines = talks().timeout(later()).lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= later());
     assert!(lines.next().is_none());
     let ending = lines.finish().unwrap();
     assert_eq!(ending.outcome, Outcome::TimedOut);
@@ -71,9 +71,9 @@ fn a_cancel_comes_between_two_events() {
 #[watched_test]
 fn a_child_whose_streams_the_caller_reads_is_stopped() {
     let start = Instant::now();
-    let mut child = talks().timeout(SHORT).spawn().unwrap();
+    let mut child = talks().timeout(later()).spawn().unwrap();
     assert_eq!(all_of(&mut child), "said\n");
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= later());
     ended_by(child.wait().unwrap(), Signal::TERM);
     let token = CancelToken::new();
     let mut child = talks().cancel(&token).spawn().unwrap();
@@ -84,11 +84,10 @@ fn a_child_whose_streams_the_caller_reads_is_stopped() {
 
 #[watched_test]
 fn a_later_wait_reports_the_enforced_timeout() {
-    let stopped = || {
-        let child = talks().timeout(SHORT).spawn().unwrap();
-        away(child.id());
-        child
-    };
+    let children = [(); 5].map(|()| talks().timeout(later()).spawn().unwrap());
+    children.iter().for_each(|child| away(child.id()));
+    let mut children = children.into_iter();
+    let mut stopped = || children.next().unwrap();
     let output = stopped().wait_with_output().unwrap();
     assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"said\n"[..]));
     let mut lines = stopped().read_all_lines().unwrap();
@@ -102,7 +101,7 @@ fn a_later_wait_reports_the_enforced_timeout() {
 
 #[watched_test]
 fn output_of_a_spawned_child_is_kept() {
-    let mut lines = talks().timeout(SHORT).spawn().unwrap().read_all_lines().unwrap();
+    let mut lines = talks().timeout(later()).spawn().unwrap().read_all_lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
@@ -115,11 +114,11 @@ fn a_pipeline_is_stopped_too() {
         last.stdout(Stdio::piped());
         puppet(["out=said\n", "wait=600"]) | last
     };
-    let child = pipeline().timeout(SHORT).enforce_in_background().spawn().unwrap();
+    let child = pipeline().timeout(later()).enforce_in_background().spawn().unwrap();
     child.ids().into_iter().for_each(away);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"said\n"[..]));
-    let mut lines = pipeline().timeout(SHORT).enforce_in_background().lines().unwrap();
+    let mut lines = pipeline().timeout(later()).enforce_in_background().lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
@@ -128,7 +127,7 @@ fn a_pipeline_is_stopped_too() {
 #[watched_test]
 fn timeouts_hold_while_the_task_does_not_poll() {
     one_thread().block_on(async {
-        let mut lines = talks().timeout(SHORT).lines_async().unwrap();
+        let mut lines = talks().timeout(later()).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
         // A wait that is dropped, and then none.
         assert!(poll_once(lines.next()).is_pending());
@@ -140,12 +139,12 @@ fn timeouts_hold_while_the_task_does_not_poll() {
 #[watched_test]
 fn a_child_that_has_ended_in_time_has_not_timed_out() {
     let mut command = puppet(["out=said\n", "exit=3"]);
-    command.timeout(SHORT).enforce_in_background();
+    command.timeout(short()).enforce_in_background();
     let lines = command.lines().unwrap();
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     away(lines.pid());
     away(child.id());
-    away_for(SHORT * 2);
+    away_for(short() * 2);
     let ending = lines.finish().unwrap();
     assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
     let output = child.wait_with_output().unwrap();
@@ -155,13 +154,13 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     one_thread().block_on(async {
         let with_background = command.stdout(Stdio::piped()).owned();
         for mut command in
-            [with_background, puppet(["out=said\n", "exit=3"]).timeout(SHORT).owned()]
+            [with_background, puppet(["out=said\n", "exit=3"]).timeout(short()).owned()]
         {
             let mut lines = command.cancel(&token).lines_async().unwrap();
             // With a line ready, and without.
             let _ = poll_once(lines.next());
             away(lines.pid());
-            away_for(SHORT * 2);
+            away_for(short() * 2);
             let ending = lines.finish().await.unwrap();
             assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
         }
@@ -175,9 +174,10 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
 
 #[watched_test]
 fn unread_output_is_not_idle() {
-    let mut lines = talks().idle_timeout(SHORT).lines().unwrap();
+    // It has to have written by then.
+    let mut lines = talks().idle_timeout(later()).lines().unwrap();
     // Also until that is reported.
-    away_for(SHORT * 3);
+    away_for(later() * 2);
     assert!(alive::is_running(lines.pid()));
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
@@ -191,7 +191,7 @@ fn stubborn(dir: &std::path::Path) -> Command {
     let traps = "trap 'echo x >> heard' TERM; trap 'echo x >> passed' USR1";
     let script = format!("{traps}; : > ready; while :; do sleep 0.01; done");
     command.args(["-c", &script]).current_dir(dir).stdout(Stdio::piped());
-    command.kill_grace(SHORT).enforce_in_background().owned()
+    command.kill_grace(short()).enforce_in_background().owned()
 }
 
 #[cfg(unix)]
@@ -209,7 +209,7 @@ fn a_background_stop_kills_after_the_grace() {
     let start = Instant::now();
     token.cancel();
     all_of(&mut child);
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= short());
     ended_by(child.wait().unwrap(), Signal::KILL);
     assert_eq!(count("heard"), 1);
 }
@@ -227,14 +227,14 @@ fn a_dropped_stop_continues() {
 
 #[watched_test]
 fn a_blocking_wait_enforces_its_own_timeout() {
-    let child = talks().timeout(SHORT).spawn().unwrap();
+    let child = talks().timeout(short()).spawn().unwrap();
     std::thread::scope(|scope| {
         let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
         for wait in waits {
             ended_by(wait.join().unwrap(), Signal::TERM);
         }
     });
-    let mut lines = talks().timeout(SHORT).lines().unwrap();
+    let mut lines = talks().timeout(later()).lines().unwrap();
     assert!(lines.next().is_some() && lines.next().is_none());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
@@ -250,7 +250,7 @@ fn one_background_thread_serves_all_runs_and_ends() {
     let children: Vec<_> =
         (0..20).map(|_| talks().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
     assert!(count::threads() <= threads + 1, "{} threads", count::threads());
-    let lines: Vec<_> = (0..20).map(|_| talks().timeout(SHORT).lines().unwrap()).collect();
+    let lines: Vec<_> = (0..20).map(|_| talks().timeout(short()).lines().unwrap()).collect();
     lines.iter().for_each(|lines| away(lines.pid()));
     assert!(children.iter().all(|child| alive::is_running(child.id())));
     assert!(count::threads() <= threads + 1, "{} threads", count::threads());
@@ -277,10 +277,10 @@ fn a_dropped_child_loses_its_timeout_or_is_killed() {
     let pid = child.id();
     drop(child);
     assert!(!alive::is_running(pid));
-    let child = puppet(["wait=600"]).timeout(SHORT).enforce_in_background().spawn().unwrap();
+    let child = puppet(["wait=600"]).timeout(short()).enforce_in_background().spawn().unwrap();
     let pid = child.id();
     drop(child);
-    away_for(SHORT * 2);
+    away_for(short() * 2);
     assert!(alive::is_running(pid), "its timeout went with its handle");
     alive::kill(pid);
 }
@@ -297,7 +297,7 @@ fn a_forked_process_enforces_only_its_own_timeouts() {
     #[expect(clippy::disallowed_methods, reason = "tests a fork, as a daemon makes it")]
     let forked = unsafe { libc::fork() };
     if forked == 0 {
-        let mut theirs = talks().timeout(SHORT).spawn().unwrap();
+        let mut theirs = talks().timeout(later()).spawn().unwrap();
         let is_fine = all_of(&mut theirs) == "said\n" && theirs.wait().is_ok();
         // SAFETY: it ends here.
         unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
@@ -320,7 +320,7 @@ fn holds_a_pipe() -> (Command, PipeReader) {
 #[watched_test]
 fn a_timeout_comes_between_two_results_of_run_all() {
     let (mut slow, mut end) = holds_a_pipe();
-    let commands = [slow.timeout(SHORT).owned(), puppet(["exit=0"])];
+    let commands = [slow.timeout(later()).owned(), puppet(["exit=0"])];
     let mut ends = run_all(commands).concurrency(2).as_they_end();
     assert_eq!(ends.next().unwrap().0, 1);
     // No call of `next`, and yet this ends.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pipewright::{Command, ErrorKind, Handle, HandleKind, PipeOptions, Stdio, open_handles};
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::pace;
 use pipewright_tests::skip::{is_forced_async, skipped};
 
 use super::puppet;
@@ -45,7 +46,7 @@ fn is_inheritable(number: i64) -> Option<bool> {
 #[isolated_test]
 fn children_of_eight_threads_inherit_only_listed_handles() {
     const STARTERS: usize = 8;
-    const STARTS: usize = 30;
+    let starts = pace::rounds(30, 4);
     let done = AtomicBool::new(false);
     let opened = AtomicUsize::new(0);
     let before = inheritable_numbers();
@@ -62,13 +63,13 @@ fn children_of_eight_threads_inherit_only_listed_handles() {
             });
         }
         let starters: Vec<_> = (0..STARTERS)
-            .map(|_| scope.spawn(|| (0..STARTS).for_each(start_with_a_list)))
+            .map(|_| scope.spawn(|| (0..starts).for_each(start_with_a_list)))
             .collect();
         let results: Vec<_> = starters.into_iter().map(|it| it.join()).collect();
         done.store(true, Ordering::Relaxed);
         results.into_iter().for_each(|result| result.unwrap());
     });
-    assert!(opened.into_inner() > STARTERS * STARTS, "there was something to leak");
+    assert!(opened.into_inner() > STARTERS * starts, "there was something to leak");
     drop(always);
     assert_eq!(inheritable_numbers(), before);
 }
@@ -127,7 +128,7 @@ fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
             .iter_mut()
             .map(|command| {
                 scope.spawn(|| {
-                    for _ in 0..50 {
+                    for _ in 0..pace::rounds(50, 10) {
                         assert!(command.status().unwrap().success());
                     }
                 })

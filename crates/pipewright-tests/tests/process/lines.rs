@@ -2,7 +2,7 @@
 
 use pipewright::{Command, Limit, Line, Lines, Outcome, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 use proptest::prelude::*;
 
 use super::{flood, puppet};
@@ -74,7 +74,7 @@ fn by_std(text: &str, max: usize) -> Vec<(String, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(pace::rounds(48, 12) as u32))]
 
     #[watched_test]
     fn lines_match_std_and_next_matches_next_into(
@@ -126,13 +126,14 @@ fn a_child_that_writes_too_fast_waits() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     // More than all pipes and buffers hold.
-    let acts = ["lines=500000".to_owned(), format!("touch={}", done.display())];
+    let count = pace::rounds(500_000, 50_000);
+    let acts = [format!("lines={count}"), format!("touch={}", done.display())];
     let mut lines = puppet(acts).lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
     let pid = lines.pid();
     watchdog::until("the pipe is full", || alive::state(pid) == Some('S'));
     assert!(!done.exists(), "it has written everything although no output was read");
-    assert_eq!(lines.count(), 499_999);
+    assert_eq!(lines.count(), count - 1);
     assert!(done.exists());
 }
 

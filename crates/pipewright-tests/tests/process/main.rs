@@ -93,12 +93,17 @@ mod waiting;
 use std::time::Duration;
 
 use pipewright::{Child, Command, ExitStatus, Signal};
+use pipewright_tests::pace;
 
-/// A time in which a child has started. Wine takes 70 ms and more for one.
-const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 800 });
+/// Returns a time in which a child has started. Wine takes 70 ms and more for one.
+fn short() -> Duration {
+    pace::millis(if cfg!(windows) { 1500 } else { 800 })
+}
 
-/// A time in which a few children, each started by the one before, have started on a busy machine.
-const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 2500 });
+/// Returns a time in which a few children, each started by the one before, have started on a busy machine.
+fn later() -> Duration {
+    pace::millis(if cfg!(windows) { 4000 } else { 2500 })
+}
 
 /// Returns a command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {

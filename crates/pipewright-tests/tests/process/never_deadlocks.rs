@@ -2,6 +2,7 @@
 
 use pipewright::{Outcome, Stdio};
 use pipewright_test_macros::watched_test;
+use pipewright_tests::pace;
 
 use super::{alternating, flood, puppet};
 
@@ -40,7 +41,7 @@ fn never_deadlocks_while_stdin_is_fed_and_both_streams_answer() {
 
 #[watched_test]
 fn never_deadlocks_with_a_quarter_of_a_gigabyte_each_way() {
-    let input = flood(256 << 20);
+    let input = flood(pace::rounds(256, 32) << 20);
     let output = puppet(["cat"]).stdin(Stdio::bytes(input.clone())).output().unwrap();
     assert!(output.stdout == input);
 }

@@ -7,7 +7,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::alive;
 
 use super::async_verbs::one_thread;
-use super::{SHORT, puppet};
+use super::{puppet, short};
 
 const TICK: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(600);
@@ -82,12 +82,12 @@ fn async_next_within_behaves_the_same() {
 #[watched_test]
 fn a_timeout_holds_from_tick_to_tick() {
     let start = Instant::now();
-    let mut lines = puppet(["wait=600"]).timeout(SHORT).lines().unwrap();
+    let mut lines = puppet(["wait=600"]).timeout(short()).lines().unwrap();
     let mut ticks = 0;
     while let Next::Pending = lines.next_within(TICK) {
         ticks += 1;
     }
-    assert!(ticks > 0 && start.elapsed() >= SHORT);
+    assert!(ticks > 0 && start.elapsed() >= short());
     let pid = lines.pid();
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
     assert!(!alive::is_running(pid));

@@ -7,13 +7,18 @@ use pipewright::{
     Command, Contain, ErrorKind, Limit, Outcome, ProcessHandle, Scope, Signal, Stdio,
 };
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{count, pace, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
-/// The number of runs. Wine starts twelve a second, so three of four runs start nothing there.
-const RUNS: usize = if cfg!(windows) { 2_000 } else { 10_000 };
-const OTHER_RUNS: usize = if cfg!(windows) { 150 } else { 5_000 };
+/// Returns the number of runs. Wine starts twelve a second, so three of four runs start nothing there.
+fn runs() -> usize {
+    pace::rounds(if cfg!(windows) { 2_000 } else { 10_000 }, 400)
+}
+
+fn other_runs() -> usize {
+    pace::rounds(if cfg!(windows) { 150 } else { 5_000 }, 100)
+}
 
 /// Runs one of every ten ways for a run to end.
 fn one_run(round: usize) {
@@ -135,11 +140,11 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
 
 #[isolated_test(limit = Duration::from_secs(600))]
 fn nothing_leaks_in_ten_thousand_runs_with_errors_mixed_in() {
-    leaves_nothing(RUNS, one_run);
+    leaves_nothing(runs(), one_run);
 }
 
 #[isolated_test(limit = Duration::from_secs(600))]
 fn nothing_leaks_from_streams_pipelines_handles_and_trees() {
     let supervised = !cannot_supervise();
-    leaves_nothing(OTHER_RUNS, |round| one_other_run(round, supervised));
+    leaves_nothing(other_runs(), |round| one_other_run(round, supervised));
 }

@@ -8,14 +8,16 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
-use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::skip::{is_forced_off, kernel, skipped};
+use pipewright_tests::{count, pace, watchdog};
 
 #[cfg(unix)]
 use super::hostile::child_with_pid;
 use super::{ended_by, printed_pid, puppet};
 
-const SHORT: Duration = Duration::from_millis(50);
+fn short() -> Duration {
+    pace::millis(50)
+}
 
 /// Returns true if this build can open processes; reports it if not.
 fn can_open() -> bool {
@@ -28,10 +30,7 @@ fn can_open() -> bool {
 
 /// Returns true if the kernel keeps the status of a reaped process (Linux 6.15 and later).
 fn status_is_kept() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (6, 15)
+    kernel() >= (6, 15)
 }
 
 /// Starts a shell that prints the pid of a puppet with these acts, and reaps it. Both are killed when the shell is
@@ -58,7 +57,7 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
     let process = ProcessHandle::open(pid).unwrap();
     assert_eq!(process.pid(), pid);
     assert_eq!(process.try_wait().unwrap(), None);
-    assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+    assert_eq!(process.try_wait_for(short()).unwrap(), None);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| process.wait().unwrap());
         std::fs::write(&go, b"").unwrap();
@@ -84,7 +83,7 @@ fn a_process_that_is_not_our_child_can_be_killed() {
     }
     let (_parent, pid) = parent_of("wait=600");
     let process = ProcessHandle::open(pid).unwrap();
-    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    let end = process.wait_or_kill_on_timeout(short()).unwrap();
     assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::TimedOut), true));
     assert!(end.status.is_none_or(|status| status.signal() == Some(9)));
 
@@ -127,7 +126,7 @@ fn a_later_reap_can_be_waited_for() {
         return;
     }
     if !status_is_kept() {
-        return skipped("this kernel does not keep the status of a reaped process");
+        return skipped("PIDFD_GET_INFO has the status of a reaped process since Linux 6.15");
     }
     let mut command = puppet(["spawn-and-reap=exit=5"]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -138,7 +137,7 @@ fn a_later_reap_can_be_waited_for() {
     assert_eq!(opened.state().unwrap(), ProcessState::StatusUnknown);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| opened.wait_for_reap(Duration::MAX));
-        std::thread::park_timeout(SHORT);
+        std::thread::park_timeout(short());
         assert!(!waiting.is_finished(), "it is not reaped yet");
         drop(parent.stdin.take());
         waiting.join().unwrap();
@@ -281,7 +280,7 @@ fn without_pidfds_open_is_unsupported_and_children_still_work() {
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
     let words = "a process can only be opened as a pidfd, and this machine refuses those";
     assert!(error.to_string().ends_with(words), "{error}");
-    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    let end = process.wait_or_kill_on_timeout(short()).unwrap();
     assert_eq!((end.outcome, end.status.unwrap().signal()), (Some(Outcome::TimedOut), Some(9)));
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use pipewright::{Command, Pipeline, Stdio};
 use pipewright_test_macros::watched_test;
+use pipewright_tests::pace;
 use pipewright_tests::skip::skipped;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -90,8 +91,11 @@ fn random_pipelines_match_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("input");
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-    let config =
-        Config { cases: cases.unwrap_or(150), failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: cases.unwrap_or(pace::rounds(150, 15) as u32),
+        failure_persistence: None,
+        ..Config::default()
+    };
     let case = (prop::collection::vec(stage(), 1..7), input(), prop::bool::ANY, prop::bool::ANY);
     let mut runner = TestRunner::new(config);
     let result = runner.run(&case, |(stages, input, fed, pipefail)| {

@@ -8,9 +8,9 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
-use super::{LATER, SHORT, ended_by, puppet};
+use super::{ended_by, later, puppet, short};
 
 /// A program that does not exist.
 fn missing() -> Command {
@@ -21,15 +21,15 @@ fn missing() -> Command {
 fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
     let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
     pipeline = pipeline.pipe(puppet(["cat"]));
-    let capture = pipeline.timeout(LATER).capture().unwrap();
-    assert!(capture.elapsed >= LATER);
+    let capture = pipeline.timeout(later()).capture().unwrap();
+    assert!(capture.elapsed >= later());
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
     assert!(!capture.success() && !capture.held_open);
     for stage in &capture.stages {
         ended_by(stage.status, Signal::TERM);
         assert!(!alive::is_running(stage.pid), "{stage:?}");
     }
-    let error = pipeline.timeout(SHORT).run().unwrap_err();
+    let error = pipeline.timeout(short()).run().unwrap_err();
     let words = error.to_string();
     assert_eq!(words.matches(" | ").count(), 2, "{words}");
     assert!(words.contains("\" failed: timed out after "), "{words}");
@@ -57,13 +57,13 @@ fn the_reader_is_stopped_before_its_writer() {
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
     let deaf = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let mut pipeline = deaf | puppet(["eat=1", "out=y", "wait=600"]);
-    let capture = pipeline.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
-    assert!(capture.elapsed >= SHORT * 2);
+    let capture = pipeline.timeout(later()).kill_grace(short()).capture().unwrap();
+    assert!(capture.elapsed >= later() + short());
     let signals: Vec<_> =
         capture.stages.iter().map(|stage| stage.status.terminating_signal()).collect();
     assert_eq!(signals, [Some(Signal::KILL), Some(Signal::TERM)]);
     let mut pipeline = puppet(["ignore=INT", "wait=600"]) | puppet(["wait=600"]);
-    pipeline.stop_signal(Signal::INT).timeout(SHORT).kill_grace(SHORT);
+    pipeline.stop_signal(Signal::INT).timeout(later()).kill_grace(short());
     let output = pipeline.output().unwrap();
     ended_by(output.stages[0].status, Signal::KILL);
 }
@@ -76,7 +76,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     }
     let stage = || puppet(["spawn=wait=600", "wait=600"]);
     let mut pipeline = stage() | stage() | stage();
-    let capture = pipeline.timeout(LATER).capture().unwrap();
+    let capture = pipeline.timeout(later()).capture().unwrap();
     let below: Vec<u32> = capture.stderr.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(below.len(), 3);
     for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
@@ -88,7 +88,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
         command.own_group();
         command
     };
-    let capture = (orphan() | orphan()).timeout(LATER).capture().unwrap();
+    let capture = (orphan() | orphan()).timeout(later()).capture().unwrap();
     let below: Vec<u32> = capture.stderr.lines().filter_map(|line| line.parse().ok()).collect();
     assert!(below.len() >= 4, "{below:?}");
     watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
@@ -98,7 +98,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
 #[watched_test]
 fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
-    let capture = silent.idle_timeout(LATER).capture().unwrap();
+    let capture = silent.idle_timeout(later()).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
     let mut loud = Command::new("yes") | Command::new("cat");
     let capture = loud.limit(Limit::fail(1000)).capture().unwrap();
@@ -106,7 +106,7 @@ fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let token = CancelToken::new();
     let remote = token.clone();
     let canceller = std::thread::spawn(move || {
-        std::thread::park_timeout(SHORT);
+        std::thread::park_timeout(short());
         remote.cancel();
     });
     let output = (Command::new("yes") | Command::new("cat").stdout(Stdio::null()))
@@ -118,7 +118,7 @@ fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let now = Instant::now();
     let mut late = puppet(["wait=600"]) | puppet(["wait=600"]);
     assert_eq!(late.deadline(now).output().unwrap().outcome, Outcome::TimedOut);
-    let child = (puppet(["wait=600"]) | puppet(["wait=600"])).timeout(SHORT).spawn().unwrap();
+    let child = (puppet(["wait=600"]) | puppet(["wait=600"])).timeout(short()).spawn().unwrap();
     ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
@@ -188,8 +188,8 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
     let whole = |name: &str| {
         format!(r#"cannot start "cat": `{name}` applies to the whole run: set it on the pipeline"#)
     };
-    refused(touch() | Command::new("cat").timeout(SHORT), &whole("timeout"));
-    refused(touch() | Command::new("cat").kill_grace(SHORT), &whole("kill_grace"));
+    refused(touch() | Command::new("cat").timeout(short()), &whole("timeout"));
+    refused(touch() | Command::new("cat").kill_grace(short()), &whole("kill_grace"));
     refused(touch() | Command::new("cat").linger(Linger::UntilEof), &whole("linger"));
     refused(touch() | Command::new("cat").limit(Limit::fail(1)), &whole("limit"));
     refused(touch() | Command::new("cat").strict_utf8(), &whole("strict_utf8"));
@@ -260,7 +260,7 @@ fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
         count::handles()
     };
     let handles = settled();
-    (0..800).for_each(one_run);
+    (0..pace::rounds(800, 80)).for_each(one_run);
     assert_eq!(settled(), handles);
     assert_eq!(count::zombies(), Vec::<u32>::new());
 }

@@ -4,6 +4,7 @@ use std::fs;
 
 use pipewright::{Command, ErrorKind, Event, Outcome, Pipeline, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::pace;
 
 use super::{flood, puppet};
 
@@ -150,8 +151,10 @@ fn the_rightmost_failed_stage_is_reported() {
 #[cfg(unix)]
 #[watched_test]
 fn usage_is_reported_for_each_stage_and_in_total() {
-    let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cat";
-    let capture = (sh("echo x") | sh(busy) | sh(busy)).capture().unwrap();
+    // Some kernels count whole ticks of the processor's clock.
+    let turns = pace::rounds(20_000, 200_000);
+    let busy = format!("i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done; cat");
+    let capture = (sh("echo x") | sh(&busy) | sh(&busy)).capture().unwrap();
     let of = |stage: usize| capture.stages[stage].usage.unwrap();
     let cpu = |usage: pipewright::Usage| usage.user + usage.system;
     assert!(cpu(of(1)) > cpu(of(0)) && cpu(of(2)) > cpu(of(0)));
@@ -274,7 +277,7 @@ fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let mut lines = pipeline.lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "y");
     drop(lines);
-    let last = pipeline.timeout(std::time::Duration::from_millis(100)).events().unwrap().last();
+    let last = pipeline.timeout(pace::millis(100)).events().unwrap().last();
     match last.unwrap().unwrap() {
         Event::Exited(ending) => assert_eq!(ending.outcome, Outcome::TimedOut),
         other => panic!("{other:?} is no end"),

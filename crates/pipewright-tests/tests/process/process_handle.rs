@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{ended_by, puppet};
 
-const SHORT: Duration = Duration::from_millis(50);
+fn short() -> Duration {
+    pace::millis(50)
+}
 
 #[cfg(unix)]
 #[watched_test]
@@ -33,8 +35,8 @@ fn every_kind_of_exit_is_reported() {
 fn a_wait_with_a_limit_leaves_the_process_running() {
     let process = puppet(["wait=600"]).start().unwrap();
     let start = Instant::now();
-    assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
-    assert!(start.elapsed() >= SHORT);
+    assert_eq!(process.try_wait_for(short()).unwrap(), None);
+    assert!(start.elapsed() >= short());
     assert_eq!(process.try_wait().unwrap(), None);
     assert!(alive::is_running(process.pid()));
     assert!(process.kill().unwrap());
@@ -59,8 +61,8 @@ fn an_unreaped_process_takes_no_signal() {
 fn a_timeout_kills_and_is_reported() {
     let process = puppet(["ignore=TERM", "wait=600"]).start().unwrap();
     let start = Instant::now();
-    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
-    assert!(start.elapsed() >= SHORT);
+    let end = process.wait_or_kill_on_timeout(short()).unwrap();
+    assert!(start.elapsed() >= short());
     assert!(end.was_killed());
     assert_eq!(end.outcome, Some(Outcome::TimedOut));
     ended_by(end.status.unwrap(), Signal::KILL);
@@ -76,7 +78,7 @@ fn a_cancel_kills_and_is_reported() {
     let process = puppet(["wait=600"]).start().unwrap();
     let end = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| process.wait_or_kill_on_cancel(&token).unwrap());
-        assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+        assert_eq!(process.try_wait_for(short()).unwrap(), None);
         token.cancel();
         waiter.join().unwrap()
     });
@@ -165,7 +167,7 @@ fn options_that_need_our_streams_are_refused() {
     let said = words(&|command| command.stderr(Stdio::tee()));
     assert!(said.ends_with(&format!("\": its stderr{through}")), "{said}");
     let alone = "a timeout or cancel token needs a call that waits: use `spawn` or `status`";
-    assert!(words(&|command| command.timeout(SHORT)).ends_with(alone));
+    assert!(words(&|command| command.timeout(short())).ends_with(alone));
     assert!(words(&|command| command.cancel(&CancelToken::new())).ends_with(alone));
     assert!(!mark.exists(), "it was started");
 

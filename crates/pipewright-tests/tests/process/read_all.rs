@@ -1,11 +1,11 @@
 //! A spawned child whose streams are read to their ends.
 
 use std::io::Read;
-use std::time::Duration;
 
 use pipewright::{Limit, Outcome, Source, Stdio};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::alive;
+use pipewright_tests::pace;
 
 use super::{flood, puppet};
 
@@ -50,7 +50,7 @@ fn a_missing_stream_is_empty_and_reported() {
 #[watched_test]
 fn read_all_follows_the_commands_options() {
     // Long enough for a start on a busy machine.
-    let soon = Duration::from_millis(if cfg!(windows) { 3000 } else { 700 });
+    let soon = pace::millis(if cfg!(windows) { 3000 } else { 700 });
     let mut command = puppet(["out=partial\n", "wait=600"]);
     command.stdout(Stdio::piped()).timeout(soon);
     let text = command.spawn().unwrap().read_all_text().unwrap();

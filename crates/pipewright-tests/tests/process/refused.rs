@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_test_macros::isolated_test;
 pub(crate) use pipewright_tests::refuse::{refuse, refuse_flags};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::puppet;
 
@@ -19,7 +19,7 @@ fn everything_works() {
     assert_eq!((output.stdout.len(), output.stderr.len()), (300_000, 300_000));
 
     let mut command = puppet(["out=so far", "wait=600"]);
-    let capture = command.own_group().timeout(Duration::from_secs(1)).capture().unwrap();
+    let capture = command.own_group().timeout(pace::seconds(1)).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "so far"));
     assert!(!alive::is_running(capture.pid));
 

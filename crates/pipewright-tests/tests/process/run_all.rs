@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_async, is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{alternating, ended_by, flood, puppet};
 
@@ -189,21 +189,21 @@ fn a_crowd_of_idle_children_takes_one_thread() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds a child takes a thread");
     }
-    const CROWD: usize = 256;
+    let crowd_size = pace::rounds(256, 48);
     let (token, taken) = (CancelToken::new(), AtomicUsize::new(0));
     thread::scope(|scope| {
         let crowd = scope.spawn(|| {
-            let commands = (0..CROWD).map(|_| {
+            let commands = (0..crowd_size).map(|_| {
                 // Started before anything else is done.
                 taken.fetch_add(1, Ordering::SeqCst);
                 puppet(["wait=600"])
             });
-            run_all(commands).concurrency(CROWD).cancel(&token).captures()
+            run_all(commands).concurrency(crowd_size).cancel(&token).captures()
         });
         let threads = count::threads();
         // Windows keeps no list of children.
-        let are_there = || count::children().len() == CROWD || cfg!(windows);
-        let is_there = || taken.load(Ordering::SeqCst) == CROWD && are_there();
+        let are_there = || count::children().len() == crowd_size || cfg!(windows);
+        let is_there = || taken.load(Ordering::SeqCst) == crowd_size && are_there();
         // Not `until`, which gives up after half a minute: Wine starts six a second.
         while !is_there() {
             thread::park_timeout(Duration::from_millis(20));
@@ -211,11 +211,11 @@ fn a_crowd_of_idle_children_takes_one_thread() {
         // Windows: one waits for the handles of all tasks (`--cfg pipewright_force_async`), and the system has one
         // in its pool for each 63 handles: of the end and both streams of each child.
         let of_tasks = usize::from(cfg!(windows) && is_forced_async());
-        let of_pool = if cfg!(windows) { (3 * CROWD).div_ceil(63) } else { 0 };
+        let of_pool = if cfg!(windows) { (3 * crowd_size).div_ceil(63) } else { 0 };
         let more = count::threads() - threads;
         assert!(more <= of_tasks + of_pool, "{more} more: the one that runs them was there before");
         token.cancel();
-        assert_eq!(crowd.join().unwrap().len(), CROWD);
+        assert_eq!(crowd.join().unwrap().len(), crowd_size);
     });
     watchdog::until("every child is reaped", || count::children().is_empty());
 }

@@ -11,7 +11,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
-use super::{SHORT, ended_by, flood, puppet};
+use super::{ended_by, flood, puppet, short};
 
 const MARK: &str = "PIPEWRIGHT_RUNNER_TEST";
 const IDLE: [&str; 1] = ["wait=600"];
@@ -126,11 +126,11 @@ impl<K> Keyed<K> for Next<(K, Result<Capture, Error>)> {
 #[watched_test]
 fn next_within_waits_for_its_limit_and_not_for_the_child() {
     let mut runner = Runner::new(1);
-    assert_eq!(runner.next_within(SHORT).map_to(), Next::Done);
+    assert_eq!(runner.next_within(short()).map_to(), Next::Done);
     runner.push('x', puppet(IDLE));
     let start = Instant::now();
-    assert_eq!(runner.next_within(SHORT).map_to(), Next::Pending);
-    assert!(start.elapsed() >= SHORT);
+    assert_eq!(runner.next_within(short()).map_to(), Next::Pending);
+    assert!(start.elapsed() >= short());
     runner.cancel_all();
     assert_eq!(runner.next_within(Duration::MAX).map_to(), Next::Item('x'));
     assert_eq!(runner.next_within(Duration::MAX).map_to(), Next::Done);
@@ -289,7 +289,7 @@ fn a_pipeline_counts_as_one_command() {
     runner.push("sum", puppet(["out=b\na\n", "err=oh"]) | puppet(["sort"]));
     runner.push("fails", puppet(["exit=3"]) | puppet(["cat"]));
     runner.push("quiet", (puppet(["exit=3"]) | puppet(["cat"])).pipefail(false).owned());
-    runner.push("late", (puppet(IDLE) | puppet(["cat"])).timeout(SHORT).owned());
+    runner.push("late", (puppet(IDLE) | puppet(["cat"])).timeout(short()).owned());
     runner.push("missing", puppet(IDLE) | Command::new("no-such-program"));
     assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
     assert_eq!(runner.running(), 3);

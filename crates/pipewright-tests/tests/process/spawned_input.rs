@@ -10,7 +10,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{SHORT, flood, puppet};
+use super::{flood, puppet, short};
 
 /// A size beyond the capacity of a pipe.
 const MUCH: usize = 500_000;
@@ -213,7 +213,7 @@ fn a_blocking_input_reader_delays_no_other_child() {
     }
     let (_still_there, blocks) = channel();
     let mut command = puppet(["out=said", "wait=600"]);
-    command.stdin(Stdio::reader(Blocks(blocks))).stdout(Stdio::piped()).timeout(SHORT);
+    command.stdin(Stdio::reader(Blocks(blocks))).stdout(Stdio::piped()).timeout(short());
     let output = command.spawn().unwrap().wait_with_output().unwrap();
     assert_eq!((output.stdout.as_slice(), output.outcome), (&b"said"[..], Outcome::TimedOut));
     let (still_there, blocks) = channel();

@@ -9,7 +9,7 @@ use pipewright_tests::{alive, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{SHORT, ended_by, printed_pid, puppet};
+use super::{ended_by, printed_pid, puppet, short};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -85,11 +85,11 @@ fn heard(dir: &std::path::Path) -> usize {
 #[watched_test]
 fn a_child_that_ignores_a_stop_is_killed_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
-    let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
+    let child = stubborn(dir.path()).kill_grace(short()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     let start = Instant::now();
     ended_by(child.stop().unwrap(), Signal::KILL);
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= short());
     assert_eq!(heard(dir.path()), 1);
 }
 
@@ -97,7 +97,7 @@ fn a_child_that_ignores_a_stop_is_killed_after_the_grace() {
 #[watched_test]
 fn a_dropped_stop_continues_with_the_next_wait() {
     let dir = tempfile::tempdir().unwrap();
-    let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
+    let child = stubborn(dir.path()).kill_grace(short()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
     watchdog::until("it has been asked", || heard(dir.path()) == 1);
@@ -114,9 +114,9 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
         let dir = tempfile::tempdir().unwrap();
         let mut command = stubborn(dir.path());
         let start = Instant::now();
-        let child = command.timeout(SHORT).kill_grace(SHORT).spawn().unwrap();
+        let child = command.timeout(short()).kill_grace(short()).spawn().unwrap();
         while !waits(&child) {}
-        assert!(start.elapsed() >= SHORT * 2);
+        assert!(start.elapsed() >= short() * 2);
         ended_by(child.wait().unwrap(), Signal::KILL);
         assert_eq!(heard(dir.path()), 1, "the number of stop requests");
     };
@@ -135,18 +135,18 @@ fn a_wait_with_a_limit_keeps_the_child() {
     for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).owned()] {
         let child = command.spawn().unwrap();
         let start = Instant::now();
-        assert_eq!(child.try_wait_for(SHORT).unwrap(), None);
-        assert!(start.elapsed() >= SHORT);
+        assert_eq!(child.try_wait_for(short()).unwrap(), None);
+        assert!(start.elapsed() >= short());
         assert_eq!(child.try_wait_for(Duration::ZERO).unwrap(), None);
-        assert_eq!(runtime.block_on(child.try_wait_for_async(SHORT)).unwrap(), None);
-        assert!(start.elapsed() >= SHORT * 2);
+        assert_eq!(runtime.block_on(child.try_wait_for_async(short())).unwrap(), None);
+        assert!(start.elapsed() >= short() * 2);
         child.signal(Signal::KILL).unwrap();
         ended_by(child.try_wait_for(Duration::MAX).unwrap().unwrap(), Signal::KILL);
         ended_by(runtime.block_on(child.try_wait_for_async(LONG)).unwrap().unwrap(), Signal::KILL);
     }
     let pipeline = idle_pipeline();
-    assert_eq!(pipeline.try_wait_for(SHORT).unwrap(), None);
-    assert_eq!(runtime.block_on(pipeline.try_wait_for_async(SHORT)).unwrap(), None);
+    assert_eq!(pipeline.try_wait_for(short()).unwrap(), None);
+    assert_eq!(runtime.block_on(pipeline.try_wait_for_async(short())).unwrap(), None);
     pipeline.kill().unwrap();
     ended_by(pipeline.try_wait_for(LONG).unwrap().unwrap(), Signal::KILL);
 }
@@ -154,9 +154,9 @@ fn a_wait_with_a_limit_keeps_the_child() {
 #[watched_test]
 fn a_timeout_holds_while_a_limited_wait_waits() {
     let start = Instant::now();
-    let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
+    let child = puppet(["wait=600"]).timeout(short()).spawn().unwrap();
     ended_by(child.try_wait_for(LONG).unwrap().unwrap(), Signal::TERM);
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= short());
 }
 
 #[watched_test]

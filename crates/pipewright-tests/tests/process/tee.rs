@@ -9,10 +9,10 @@ use std::time::Duration;
 use pipewright::{CancelToken, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_async, skipped};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{count, pace, watchdog};
 use rustix::fs::OFlags;
 
-use super::{SHORT, flood, puppet};
+use super::{flood, puppet, short};
 
 /// Runs `body` with that as stdout. Only in a process of its own.
 pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
@@ -53,18 +53,18 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
         done.outcome
     };
     let timed_out = run(&|command| {
-        command.timeout(SHORT);
+        command.timeout(short());
     });
     assert_eq!(timed_out, Outcome::TimedOut);
     let asked = run(&|command| {
-        command.timeout(SHORT).kill_grace(Duration::from_secs(100));
+        command.timeout(short()).kill_grace(Duration::from_secs(100));
     });
     assert_eq!(asked, Outcome::TimedOut);
     let cancelled = run(&|command| {
         let token = CancelToken::new();
         command.cancel(&token);
         thread::spawn(move || {
-            thread::park_timeout(SHORT);
+            thread::park_timeout(short());
             token.cancel();
         });
     });
@@ -110,7 +110,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 #[isolated_test]
 fn a_slow_tee_reader_gets_everything() {
     // Longer than the child is ever idle on a busy machine.
-    const IDLE: Duration = Duration::from_secs(2);
+    let idle = pace::seconds(2);
     for linger in [
         Linger::StopAtExit,
         Linger::UntilEof,
@@ -119,12 +119,12 @@ fn a_slow_tee_reader_gets_everything() {
         let (mut reader, stdout) = pipe();
         let passed = thread::spawn(move || {
             // Longer than the child runs, than the linger and than its cap.
-            thread::park_timeout(IDLE * 3 / 2);
+            thread::park_timeout(idle * 3 / 2);
             let mut passed = Vec::new();
             reader.read_to_end(&mut passed).map(|_| passed)
         });
         let mut command = puppet(["out-bytes=400000"]);
-        command.stdout(Stdio::tee()).linger(linger).idle_timeout(IDLE);
+        command.stdout(Stdio::tee()).linger(linger).idle_timeout(idle);
         let done = with_stdout(&stdout, || command.output()).unwrap();
         drop(stdout);
         assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");

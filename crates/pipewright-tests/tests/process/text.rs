@@ -7,7 +7,7 @@ use pipewright::{Command, ErrorKind, Limit, Line, Outcome, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{alive, count, watchdog};
 
-use super::{SHORT, puppet};
+use super::{later, puppet};
 
 const TEXT: &str = "caf\u{e9}\r\n\u{1f600} \u{4f60}\u{597d}\n\r\nlast";
 
@@ -121,9 +121,9 @@ fn finish_reads_the_rest() {
 fn a_timeout_ends_the_lines() {
     let start = Instant::now();
     let mut command = puppet(["out=only\n", "wait=600"]);
-    let mut lines = command.timeout(SHORT).lines().unwrap();
+    let mut lines = command.timeout(later()).lines().unwrap();
     assert_eq!(texts(lines.by_ref()), ["only"]);
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() >= later());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Capture, Outcome, Signal};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
-use super::{LATER, SHORT, ended_by, puppet};
+use super::{ended_by, later, puppet, short};
 
 /// Returns every pid that the puppet printed, a line each.
 fn pids(text: &str) -> Vec<u32> {
@@ -27,9 +27,9 @@ fn none_is_left(capture: &Capture, at_least: usize) {
 #[watched_test]
 fn a_timeout_keeps_partial_output_and_is_not_an_error() {
     let start = Instant::now();
-    let capture = puppet(["out=partial", "wait=600"]).timeout(SHORT).capture().unwrap();
-    assert!(start.elapsed() >= SHORT);
-    assert!(capture.elapsed >= SHORT);
+    let capture = puppet(["out=partial", "wait=600"]).timeout(later()).capture().unwrap();
+    assert!(start.elapsed() >= later());
+    assert!(capture.elapsed >= later());
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert_eq!(capture.stdout, "partial");
     ended_by(capture.status, Signal::TERM);
@@ -42,7 +42,7 @@ fn a_timeout_kills_the_children_of_the_child() {
         return skipped("descendants are only held by pidfds");
     }
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).timeout(LATER).capture().unwrap();
+    let capture = puppet(acts).timeout(later()).capture().unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
 }
@@ -66,7 +66,7 @@ fn a_timeout_finds_a_descendant_with_a_strange_name() {
     symlink(env!("CARGO_BIN_EXE_puppet"), &file).unwrap();
     let mut command = pipewright::Command::new("sh");
     command.args(["-c", r#""$0" wait=600 & echo $! >&2; wait"#]).arg(file);
-    let capture = command.timeout(LATER).capture().unwrap();
+    let capture = command.timeout(later()).capture().unwrap();
     fs::remove_dir_all(dir).unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
@@ -75,7 +75,7 @@ fn a_timeout_finds_a_descendant_with_a_strange_name() {
 #[watched_test]
 fn a_timeout_kills_the_whole_group() {
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).own_group().timeout(LATER).capture().unwrap();
+    let capture = puppet(acts).own_group().timeout(later()).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "here"));
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -88,7 +88,7 @@ fn an_orphan_in_the_group_is_killed() {
     // The middle one exits at once: init adopts its child, which only the group still finds.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.own_group().timeout(LATER).kill_grace(SHORT).capture().unwrap();
+    let capture = command.own_group().timeout(later()).kill_grace(short()).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -101,8 +101,8 @@ fn an_orphan_in_the_group_is_killed() {
 fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     let start = Instant::now();
     let mut command = puppet(["ignore=TERM", "out=deaf", "wait=600"]);
-    let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
-    assert!(start.elapsed() >= SHORT * 2);
+    let capture = command.timeout(later()).kill_grace(short()).capture().unwrap();
+    assert!(start.elapsed() >= later() + short());
     assert_eq!(capture.outcome, Outcome::TimedOut);
     ended_by(capture.status, Signal::KILL);
     assert_eq!(capture.stdout, "deaf");
@@ -117,8 +117,8 @@ fn a_descendant_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     }
     let acts = ["spawn=ignore=TERM;wait=600", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.timeout(LATER).kill_grace(SHORT).capture().unwrap();
-    assert!(capture.elapsed >= LATER + SHORT);
+    let capture = command.timeout(later()).kill_grace(short()).capture().unwrap();
+    assert!(capture.elapsed >= later() + short());
     ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 1);
 }
@@ -126,14 +126,14 @@ fn a_descendant_that_ignores_the_stop_signal_is_killed_after_the_grace() {
 #[cfg(unix)]
 #[watched_test]
 fn a_stopped_child_is_continued_for_the_stop_signal() {
-    let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
+    let capture = puppet(["raise=STOP", "wait=600"]).timeout(later()).capture().unwrap();
     ended_by(capture.status, Signal::TERM);
 }
 
 #[watched_test]
 fn without_a_grace_no_stop_signal_is_sent() {
     let mut command = puppet(["ignore=TERM", "wait=600"]);
-    let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
+    let capture = command.timeout(later()).kill_grace(Duration::ZERO).capture().unwrap();
     ended_by(capture.status, Signal::KILL);
 }
 
@@ -141,7 +141,7 @@ fn without_a_grace_no_stop_signal_is_sent() {
 #[watched_test]
 fn the_stop_signal_can_be_chosen() {
     let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
-    let capture = command.timeout(SHORT).stop_signal(Signal::INT).capture().unwrap();
+    let capture = command.timeout(later()).stop_signal(Signal::INT).capture().unwrap();
     ended_by(capture.status, Signal::INT);
 }
 
@@ -164,8 +164,8 @@ fn an_absurdly_long_timeout_never_expires() {
 fn an_idle_timeout_stops_a_child_and_output_resets_it() {
     let acts = ["out=1", "wait=0.1", "err=2", "wait=0.1", "out=3", "wait=600"];
     let start = Instant::now();
-    let capture = puppet(acts).idle_timeout(Duration::from_secs(1)).capture().unwrap();
-    assert!(start.elapsed() >= Duration::from_millis(1200));
+    let capture = puppet(acts).idle_timeout(pace::seconds(1)).capture().unwrap();
+    assert!(start.elapsed() >= pace::millis(1200));
     assert_eq!(capture.outcome, Outcome::IdleTimedOut);
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("13", "2"));
 }
@@ -175,7 +175,7 @@ fn a_cancel_stops_a_child_from_another_thread() {
     let token = CancelToken::new();
     let (remote, start) = (token.clone(), Instant::now());
     let canceller = std::thread::spawn(move || {
-        std::thread::park_timeout(SHORT);
+        std::thread::park_timeout(later());
         remote.cancel();
     });
     let capture = puppet(["out=so far", "wait=600"]).cancel(&token).capture().unwrap();
@@ -189,18 +189,18 @@ fn a_cancel_stops_a_child_from_another_thread() {
 
 #[watched_test]
 fn status_and_run_have_timeouts() {
-    let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
+    let status = puppet(["wait=600"]).timeout(short()).status().unwrap();
     ended_by(status, Signal::TERM);
-    let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();
+    let error = puppet(["wait=600"]).timeout(short()).run().unwrap_err();
     assert!(error.to_string().contains("failed: timed out after "), "{error}");
 }
 
 #[watched_test]
 fn a_spawned_child_is_stopped_by_the_wait() {
-    let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
+    let child = puppet(["wait=600"]).timeout(short()).spawn().unwrap();
     ended_by(child.wait().unwrap(), Signal::TERM);
     let mut command = puppet(["out=x", "wait=600"]);
-    command.timeout(SHORT).stdout(pipewright::Stdio::piped());
+    command.timeout(short()).stdout(pipewright::Stdio::piped());
     let output = command.spawn().unwrap().wait_with_output().unwrap();
     assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"x"[..]));
 }

@@ -1,13 +1,12 @@
 //! Starts, stops and ends of processes as spans and events of `tracing`.
 
-use std::time::Duration;
-
 use pipewright::{Command, Contain, Stdio};
 use pipewright_test_macros::isolated_test;
+use pipewright_tests::pace;
 use pipewright_tests::skip::skipped;
 use pipewright_tests::traced::Lines;
 
-use super::{SHORT, puppet};
+use super::{puppet, short};
 
 /// Runs a test in a process of its own, as a subscriber is of the whole process.
 fn listening(body: impl FnOnce(&Lines)) {
@@ -53,7 +52,7 @@ fn a_status_and_a_wait_have_one_end_each() {
 fn a_timeout_records_why_it_stops_and_kills() {
     listening(|lines| {
         let mut command = puppet(["ignore=TERM", "out=ready", "wait=600"]);
-        let done = command.timeout(SHORT).kill_grace(Duration::from_millis(100)).capture().unwrap();
+        let done = command.timeout(short()).kill_grace(pace::millis(100)).capture().unwrap();
         let span = span(done.pid);
         // Windows: a child without a group of its own cannot be asked.
         let stopping = ["INFO message=stopping", "signal=SIGTERM", "reason=timed out", &span];

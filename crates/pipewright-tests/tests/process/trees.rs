@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
@@ -78,7 +78,8 @@ fn leftovers_of_the_command_are_killed_and_counted() {
     no_process_is_left("leftovers");
     // The middle process of the second tree may or may not have exited.
     assert!((3..=4).contains(&capture.leftovers_killed), "{}", capture.leftovers_killed);
-    let capture = held("nothing", ["spawn=exit=0", "wait=0.05"]).capture().unwrap();
+    // It reaps its own child before it exits.
+    let capture = held("nothing", ["spawn-and-reap=exit=0"]).capture().unwrap();
     assert_eq!(capture.leftovers_killed, 0);
 }
 
@@ -89,8 +90,8 @@ fn a_timeout_reaches_detached_descendants() {
     }
     let acts = ["spawn=daemon=600", "spawn=spawn=ignore=TERM;wait=600", "wait=0.1", "wait=600"];
     let mut command = held("timeout", acts);
-    command.stderr(Stdio::null()).timeout(Duration::from_millis(400));
-    let capture = command.kill_grace(Duration::from_millis(100)).capture().unwrap();
+    command.stderr(Stdio::null()).timeout(pace::millis(400));
+    let capture = command.kill_grace(pace::millis(100)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     no_process_is_left("timeout");
 }
@@ -113,7 +114,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
         asked.display(),
         ready.display()
     );
-    let child = shell("asked", &script).timeout(Duration::from_secs(2)).spawn().unwrap();
+    let child = shell("asked", &script).timeout(pace::seconds(2)).spawn().unwrap();
     watchdog::until("the daemon listens", || ready.exists());
     child.wait().unwrap();
     assert!(asked.exists(), "it was not asked");
@@ -174,8 +175,11 @@ fn a_traced_grandchild_does_not_escape() {
     if Command::new("strace").arg("-V").output().is_err() {
         return skipped("there is no strace here");
     }
-    let script = "(setsid strace -f -o /dev/null sh -c 'sleep 600' &) ; sleep 0.3";
-    let mut command = shell("traced", script);
+    let dir = tempfile::tempdir().unwrap();
+    let ready = dir.path().join("ready").display().to_string();
+    let traced = format!("setsid strace -f -o /dev/null sh -c ': > {ready}; sleep 600; :'");
+    let script = format!("({traced} &) ; until [ -e {ready} ]; do sleep 0.01; done");
+    let mut command = shell("traced", &script);
     let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
     assert!(capture.leftovers_killed >= 2, "{capture:?}");
     no_process_is_left("traced");
@@ -192,7 +196,7 @@ fn a_fork_bomb_is_contained() {
                  i=$((i+1)); done) & done; wait; sleep 600";
     let mut command = shell("storm", storm);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.timeout(Duration::from_millis(150)).kill_grace(Duration::ZERO);
+    command.timeout(pace::millis(150)).kill_grace(Duration::ZERO);
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     no_process_is_left("storm");
@@ -262,7 +266,7 @@ fn contained_trees_leave_nothing_behind() {
     (0..16).for_each(run);
     watchdog::until("the first are reaped", || count::children().is_empty());
     let before = count::handles();
-    (0..160).for_each(run);
+    (0..pace::rounds(160, 48)).for_each(run);
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
     no_process_is_left("leak");
@@ -291,7 +295,7 @@ fn many_threads_hold_trees_at_once() {
     std::thread::scope(|scope| {
         for thread in 0..8 {
             scope.spawn(move || {
-                for round in 0..15 {
+                for round in 0..pace::rounds(15, 3) as i32 {
                     let code = (thread * 15 + round) % 100;
                     let mut command = puppet(["daemon=600".to_owned(), format!("exit={code}")]);
                     command

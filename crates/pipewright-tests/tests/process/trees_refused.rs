@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, isolate, watchdog};
+use pipewright_tests::{alive, isolate, pace, watchdog};
 
 use super::puppet;
 use super::refused::{refuse, refuse_flags};
@@ -59,8 +59,7 @@ fn trees_are_contained_or_the_start_reports_that_they_are_not(mark: &str) {
     assert_eq!(output.containment, held);
     assert_eq!((output.status.code(), output.leftovers_killed), (Some(3), killed), "{output:?}");
     let mut command = tree(&["spawn=wait=600", "wait=600"]);
-    let output =
-        command.timeout(Duration::from_millis(200)).kill_grace(Duration::ZERO).output().unwrap();
+    let output = command.timeout(pace::millis(200)).kill_grace(Duration::ZERO).output().unwrap();
     assert_eq!(output.outcome, Outcome::TimedOut);
     watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }

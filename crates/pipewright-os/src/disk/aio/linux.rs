@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_fork_leaves_the_context_alone() {
         let Ok(aio) = Aio::new(4, None) else {
-            return eprintln!("SKIPPED: there is no Linux AIO here");
+            return crate::base::skipped::skipped("there is no Linux AIO here");
         };
         let mut aio = Some(aio);
         assert!(in_a_fork(|| {

@@ -1,4 +1,4 @@
-//! A member is held by a pidfd.
+//! A member is held by a pidfd. Beyond [`MOST_OPEN`] of them the pidfd is opened again for each use.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,10 +13,21 @@ use crate::base::signal::Signal;
 use crate::process::pidfd::{open_pidfd, send};
 use crate::process::procfs::Stat;
 
+/// The most members of one list whose pidfds stay open: a stop of a tree with a thousand processes would take all handles
+/// that a program may have by default, and other threads could open nothing meanwhile.
+const MOST_OPEN: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Member {
     pid: u32,
-    pidfd: OwnedFd,
+    hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
+    Pidfd(OwnedFd),
+    /// The time of its start, which no later process with its number has.
+    Start(u64),
 }
 
 impl Member {
@@ -25,7 +36,8 @@ impl Member {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        Ok(send(self.pidfd.as_fd(), signal.number(), 0)?)
+        let sent = self.with_pidfd(|pidfd| send(pidfd, signal.number(), 0));
+        Ok(sent.unwrap_or(Ok(false))?)
     }
 
     pub(super) fn group(&self) -> Option<u32> {
@@ -35,7 +47,7 @@ impl Member {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        matches!(self.poll(Duration::ZERO), Ok(0))
+        matches!(self.poll(Duration::ZERO), Some(Ok(0)))
     }
 
     /// Waits until it has ended, at most that long.
@@ -44,9 +56,24 @@ impl Member {
         let _ = self.poll(limit);
     }
 
-    fn poll(&self, limit: Duration) -> rustix::io::Result<usize> {
-        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
+    fn poll(&self, limit: Duration) -> Option<rustix::io::Result<usize>> {
+        self.with_pidfd(|pidfd| {
+            let mut polled = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+            poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
+        })
+    }
+
+    /// Calls `act` with a pidfd of it; `None` if it is gone, or if there is no room for a handle.
+    fn with_pidfd<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        match &self.hold {
+            Hold::Pidfd(pidfd) => Some(act(pidfd.as_fd())),
+            Hold::Start(start) => {
+                let pidfd = i32::try_from(self.pid).ok().and_then(open_pidfd)?;
+                // Checked after the pidfd is open, as by `open`.
+                let is_it = Stat::of(self.pid).is_some_and(|stat| stat.start == *start);
+                is_it.then(|| act(pidfd.as_fd()))
+            }
+        }
     }
 
     pub(super) fn is_stopped_or_ended(&self) -> bool {
@@ -55,11 +82,19 @@ impl Member {
 
     /// Returns true if it is unreaped, so that no other process can have its number.
     pub(crate) fn owns_pid(&self) -> bool {
-        !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
+        !matches!(self.with_pidfd(|pidfd| send(pidfd, 0, 0)), None | Some(Ok(false)))
     }
 }
 
 impl Public {
+    /// Returns its pidfd, if that is open: it is unless [`Public::open`] made it.
+    pub(crate) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0.hold {
+            Hold::Pidfd(pidfd) => Some(pidfd.as_fd()),
+            Hold::Start(_) => None,
+        }
+    }
+
     /// Returns true if it is unreaped, so that no other process can have its number.
     pub(crate) fn owns_pid(&self) -> bool {
         self.0.owns_pid()
@@ -83,20 +118,23 @@ impl Public {
         let pidfd = i32::try_from(pid).ok().and_then(open_pidfd)?;
         // Checked after the pidfd is open: if the number had passed to another process before, that one
         // would not belong.
-        belongs().then(|| Public::new(pid, pidfd))
+        if !belongs() {
+            return None;
+        }
+        if members.len() < MOST_OPEN {
+            return Some(Public::new(pid, pidfd));
+        }
+        // The pidfd is open, so this is the start of the same process, unless it has been reaped since.
+        let hold = Hold::Start(Stat::of(pid)?.start);
+        let is_it = !matches!(send(pidfd.as_fd(), 0, 0), Ok(false));
+        is_it.then(|| Public(Arc::new(Member { pid, hold })))
     }
 
     pub(crate) fn new(pid: u32, pidfd: OwnedFd) -> Public {
-        Public(Arc::new(Member { pid, pidfd }))
+        Public(Arc::new(Member { pid, hold: Hold::Pidfd(pidfd) }))
     }
 }
 
 pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Readable(member.as_fd())
-}
-
-impl AsFd for Public {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.pidfd.as_fd()
-    }
+    member.pidfd().map_or(Source::UNWAITABLE, Source::Readable)
 }

@@ -1,7 +1,7 @@
 //! A process that was opened by its number is held by a pidfd.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,11 @@ impl Opened {
         &self.member
     }
 
+    /// Returns the pidfd, which `open` gave to the member.
+    fn pidfd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.member.pidfd().ok_or_else(|| Errno::BADF.into())
+    }
+
     pub(super) fn state(&self) -> io::Result<ProcessState> {
         let mut state = self.lock();
         if let Some(ended) = *state {
@@ -57,11 +62,12 @@ impl Opened {
             return Ok(ProcessState::Running);
         }
         let options = libc::WEXITED | libc::WNOHANG;
-        let ended = match waitid(Target::Pidfd(self.member.as_fd()), options) {
+        let pidfd = self.pidfd()?;
+        let ended = match waitid(Target::Pidfd(pidfd), options) {
             Ok(None) => return Ok(ProcessState::Running),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
             // Not a child of this process, or other code of this program has reaped it.
-            Err(Errno::CHILD) => match saved_status(self.member.as_fd()) {
+            Err(Errno::CHILD) => match saved_status(pidfd) {
                 SavedStatus::Known(status) => Ended { status, usage: None },
                 SavedStatus::NotReaped | SavedStatus::Unavailable => {
                     return Ok(ProcessState::StatusUnknown);
@@ -74,7 +80,8 @@ impl Opened {
     }
 
     pub(super) fn wait_for_reap(&self, limit: Duration) {
-        if saved_status(self.member.as_fd()) == SavedStatus::NotReaped {
+        let saved = self.pidfd().map(saved_status);
+        if matches!(saved, Ok(SavedStatus::NotReaped)) {
             // No event is requested: POLLHUP, which comes without a request, comes with the reap.
             // Ignored: after any error the status is as unknown as before.
             let _ = self.poll(PollFlags::empty(), limit);
@@ -88,7 +95,7 @@ impl Opened {
             let left = limit.saturating_sub(start.elapsed());
             // A limit too large for the call means no limit.
             let left = Timespec::try_from(left).ok();
-            let mut polled = [PollFd::new(&self.member, flags)];
+            let mut polled = [PollFd::from_borrowed_fd(self.pidfd()?, flags)];
             match rustix::event::poll(&mut polled, left.as_ref()) {
                 Err(Errno::INTR) => {}
                 done => return Ok(done? > 0),

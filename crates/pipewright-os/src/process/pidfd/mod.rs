@@ -3,7 +3,7 @@
 mod waitid;
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
@@ -106,6 +106,12 @@ pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
             None
         }
     }
+}
+
+/// Returns true if processes can be opened and signalled by pidfds now.
+pub(crate) fn can_signal() -> bool {
+    let own = i32::try_from(std::process::id()).ok().and_then(open_pidfd);
+    own.is_some_and(|own| matches!(send(own.as_fd(), 0, 0), Ok(true)))
 }
 
 /// Returns true if this build or this machine has no pidfds.

@@ -211,7 +211,9 @@ mod tests {
         let exe = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
         let listed = match open_handles() {
             Ok(listed) => listed,
-            Err(error) => return eprintln!("SKIPPED: no list of handles: {error}"),
+            Err(error) => {
+                return crate::base::skipped::skipped(&format!("no list of handles: {error}"));
+            }
         };
         let find = |raw: std::os::windows::io::RawHandle| {
             listed.iter().find(|open| open.number == raw.addr() as i64).unwrap_or_else(|| {

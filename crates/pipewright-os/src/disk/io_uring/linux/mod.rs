@@ -256,7 +256,7 @@ mod tests {
     fn a_fork_leaves_the_ring_alone() {
         let options = RingOptions { depth: 4, workers: None };
         let Ok(ring) = Ring::new(options, None) else {
-            return eprintln!("SKIPPED: there is no io_uring here");
+            return crate::base::skipped::skipped("there is no io_uring here");
         };
         let mut ring = Some(ring);
         assert!(in_a_fork(|| {

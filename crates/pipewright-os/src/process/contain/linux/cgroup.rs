@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::{self, parent};
-use crate::process::pidfd::{open_pidfd, send};
+use crate::process::pidfd::{can_signal, open_pidfd, send};
 
 const PREFIX: &str = "pipewright-";
 
@@ -46,7 +46,9 @@ impl Cgroup {
         match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
             Ok(dir) => {
                 let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
-                Some(Cgroup { parent, name, dir, kill })
+                let cgroup = Cgroup { parent, name, dir, kill };
+                // Nothing else kills its processes: it would hold a tree that nobody can end. The drop removes it.
+                (cgroup.kill.is_some() || can_signal()).then_some(cgroup)
             }
             Err(_) => {
                 // Ignored: there was no free handle number, and an empty directory may stay behind.
