@@ -12,7 +12,7 @@ pub enum Source {
     Stderr,
 }
 
-/// The reason why a run ended.
+/// The reason why a run ended. Prints as a few words, without the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
