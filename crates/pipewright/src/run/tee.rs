@@ -1,9 +1,9 @@
-//! Copies a child's stream to one of this process's own, or to a handle, without waiting for the reader of it.
+//! Copies a child's stream to one of this process's own, or to a handle, without blocking on a slow reader.
 //!
 //! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
-//! memory stays bounded, back-pressure makes a child that writes too fast wait, and a timeout, a cancel or a kill comes
-//! in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would come
-//! after everything else.
+//! memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
+//! effect in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would
+//! come after everything else.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub(crate) trait Tee: fmt::Debug + Send {
     /// Records the result of that write.
     fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>);
 
-    /// Drops the unwritten bytes, because their time is over.
+    /// Drops the unwritten bytes: the run no longer waits for the target.
     fn give_up(&mut self);
 
     /// Returns the error of a write, if one failed.
