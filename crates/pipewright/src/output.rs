@@ -83,11 +83,13 @@ pub struct TeeFailed {
     pub kind: io::ErrorKind,
     /// The system's error number, if the system reported one.
     pub os_error: Option<i32>,
+    /// True if the target is a handle, and not this process's stream of the same name.
+    to_handle: bool,
 }
 
 impl TeeFailed {
-    pub(crate) fn new(source: Source, error: &io::Error) -> TeeFailed {
-        TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error() }
+    pub(crate) fn new(source: Source, to_handle: bool, error: &io::Error) -> TeeFailed {
+        TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error(), to_handle }
     }
 
     /// Returns true if the reader of the target is gone, as `head` is after its last line. Tools usually stop writing
@@ -107,7 +109,12 @@ impl TeeFailed {
 
 impl fmt::Display for TeeFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot write to {}: {}", self.source, self.to_error())
+        let TeeFailed { source, to_handle, .. } = self;
+        match to_handle {
+            true => write!(f, "cannot copy {source} to its tee target: ")?,
+            false => write!(f, "cannot write to {source}: ")?,
+        }
+        write!(f, "{}", self.to_error())
     }
 }
 
