@@ -48,7 +48,7 @@
 //! All verbs keep these promises:
 //!
 //! * Nothing deadlocks: both streams are read while input is fed, on the calling thread.
-//! * The child inherits its stdio and no other handle.
+//! * The child inherits its stdio, the handles that you list, and no other handle.
 //! * A descendant that keeps a pipe open does not make the call hang.
 //! * A start costs the same however large this program is.
 //! * After an error, no child, handle or zombie is left.
