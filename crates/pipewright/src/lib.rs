@@ -42,8 +42,9 @@
 //! | replace this process | [`exec`](Command::exec) |
 //! | compile the same code with `std::process` | the module [`process`] |
 //!
-//! In these docs, a *verb* is a method that starts a command. `read`, `capture`, `output`, `lines` and `events` are the
-//! *capturing* verbs: unless you set the streams, they capture stdout and stderr, and stdin is empty.
+//! In these docs, a *verb* is a method that starts a command, or waits for a child. `read`, `capture`, `output`, `lines`
+//! and `events` are the *capturing* verbs: unless you set the streams, they capture stdout and stderr, and stdin is
+//! empty.
 //!
 //! All verbs keep these promises:
 //!
@@ -51,7 +52,7 @@
 //! * The child inherits its stdio, the handles that you list, and no other handle.
 //! * A descendant that keeps a pipe open does not make the call hang.
 //! * A start costs the same however large this program is.
-//! * After an error, no child, handle or zombie is left.
+//! * After the error of a verb that starts a command, no child, handle or zombie is left.
 //!
 //! If you read or write the streams of a spawned child yourself, instead of calling `read_all_*`, the first and the
 //! third are up to you, as in std. The module [`process`] has std's rules.

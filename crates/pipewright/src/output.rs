@@ -111,7 +111,7 @@ impl fmt::Display for TeeFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TeeFailed { source, to_handle, .. } = self;
         match to_handle {
-            true => write!(f, "cannot copy {source} to its tee target: ")?,
+            true => write!(f, "cannot write {source} to its file or handle: ")?,
             false => write!(f, "cannot write to {source}: ")?,
         }
         write!(f, "{}", self.to_error())

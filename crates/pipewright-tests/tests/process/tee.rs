@@ -268,7 +268,8 @@ fn a_tee_that_cannot_be_written_is_reported() {
         let failed = done.tee_failed.unwrap();
         assert_eq!(failed.kind, io::ErrorKind::StorageFull);
         // Not "cannot write to stdout": this process's stdout is not involved.
-        let words = "cannot copy stdout to its tee target: No space left on device (os error 28)";
+        let words =
+            "cannot write stdout to its file or handle: No space left on device (os error 28)";
         assert_eq!(failed.to_string(), words);
         assert!(puppet(["out=x"]).stdout(full()).status().is_err());
     }

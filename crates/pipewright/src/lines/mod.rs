@@ -45,12 +45,12 @@ impl Default for Line {
 ///
 /// Made by [`Command::lines`](crate::Command::lines) and [`Child::read_all_lines`](crate::Child::read_all_lines).
 /// At most one buffer of each stream is read ahead: a child that writes faster than its lines are taken blocks. A
-/// line is returned as soon as its end has arrived. The command's timeouts, limits and cancel token apply while you
-/// wait for a line. Between two calls nothing enforces them; one that has expired meanwhile stops the child at the
-/// next call. If your code takes long between two lines, set
-/// [`enforce_in_background`](crate::Command::enforce_in_background), or call [`next_within`](Self::next_within)
-/// meanwhile. After a stop the remaining lines are returned, then `None`; [`finish`](Self::finish) returns the
-/// [`outcome`](crate::Captured::outcome).
+/// line is returned as soon as its end has arrived, and text after the last line end when the stream ends. The
+/// command's timeouts, limits and cancel token apply while you wait for a line. Between two calls nothing enforces
+/// them; one that has expired meanwhile stops the child at the next call. If your code takes long between two
+/// lines, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
+/// [`next_within`](Self::next_within) meanwhile. After a stop the remaining lines are returned, then `None`;
+/// [`finish`](Self::finish) returns the [`outcome`](crate::Captured::outcome).
 ///
 /// # Drop
 /// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
@@ -110,7 +110,8 @@ impl Lines {
     /// ```
     ///
     /// For a dialogue, write a line, then wait for the answer. This works with children that flush each answer; many
-    /// programs collect larger blocks when they write to a pipe.
+    /// programs collect larger blocks when they write to a pipe. A prompt without a line end is not a line: read it with
+    /// [`events`](crate::Command::events).
     ///
     /// ```
     /// use pipewright::{Command, Next, Stdio};

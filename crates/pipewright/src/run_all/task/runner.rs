@@ -57,13 +57,13 @@ impl<K> AsyncRunner<K> {
         AsyncRunner { pushed: PushQueue::new(concurrency), watch: Watch::default() }
     }
 
-    /// Sets a token that cancels all: see [`Runner::with_cancel`](crate::Runner::with_cancel).
+    /// Sets a token that cancels all commands: see [`Runner::with_cancel`](crate::Runner::with_cancel).
     pub fn with_cancel(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.cancel_on(token);
         self
     }
 
-    /// Sets a token that drains: see [`Runner::with_drain`](crate::Runner::with_drain).
+    /// Sets a token that drains the runner: see [`Runner::with_drain`](crate::Runner::with_drain).
     pub fn with_drain(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.drain_on(token);
         self
