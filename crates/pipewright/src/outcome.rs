@@ -18,7 +18,8 @@ pub enum Source {
 pub enum Outcome {
     /// The child exited by itself, with any code.
     Exited,
-    /// A signal that this crate did not send killed the child.
+    /// A signal killed the child, and no timeout, limit or cancel had sent it: for example the signal of
+    /// [`Child::kill`](crate::Child::kill), or of another process.
     Signaled,
     /// The timeout or the deadline expired, and the child was stopped.
     TimedOut,

@@ -240,7 +240,8 @@ impl Command {
         self
     }
 
-    /// Makes the child inherit no environment variable, and discards those set so far.
+    /// Makes the child inherit no environment variable, and discards those set so far. On Windows it still inherits
+    /// `SystemRoot`.
     pub fn env_clear(&mut self) -> &mut Command {
         self.env.clear();
         self
