@@ -59,10 +59,10 @@ impl CancelToken {
         self.cancel();
     }
 
-    /// Forwards a signal to the child alone, of the run that waits with this token; with several runs, to the child of an
-    /// arbitrary one.
+    /// Sends a signal to the child of the run that waits with this token, and not to its descendants. A pipeline sends
+    /// it to every stage. If several runs wait, an arbitrary one gets it.
     ///
-    /// Wrapper programs need this: they are sent signals that are meant for the program they wrap.
+    /// Wrapper programs need this for signals that are meant for the program they wrap.
     pub fn pass_on(&self, signal: Signal) {
         self.to_forward().push(signal);
         self.0.latch.notify_all();

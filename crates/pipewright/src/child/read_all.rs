@@ -10,8 +10,9 @@ use crate::text::into_text;
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
 ///
-/// They close a piped stdin first. A stream that is not piped, or was taken from the child, is empty, and its
-/// length is `None`. The command's timeouts, limits and cancel token apply; the timeout counts from the start.
+/// They first close a piped stdin, unless you have taken it. In the result, a stream that is not piped, or that you
+/// have taken, is empty, and its number of bytes ([`stdout_bytes`](crate::Captured::stdout_bytes)) is `None`. The
+/// command's timeouts, limits and cancel token apply; the timeout counts from the start.
 impl Child {
     /// Reads both streams to the end, waits for the child, and returns its output as bytes.
     ///

@@ -47,8 +47,8 @@ impl Command {
     ///   container engine to start something.
     /// * A supervisor: two processes of a few pages between this process and the child. Both are subreapers, so
     ///   they adopt orphans. The child's parent is then the supervisor, not this process.
-    /// * A process group, if memory cannot be executed either, a system call that the supervisor needs is refused,
-    ///   or `/proc` belongs to another pid namespace.
+    /// * A process group, if the supervisor cannot run either: memory cannot be executed, a system call that it
+    ///   needs is refused, or `/proc` belongs to another pid namespace.
     ///
     /// macOS: a process group.
     ///
@@ -85,8 +85,8 @@ impl Command {
     /// thread starts such children directly; other threads have them started by a thread that never ends. That
     /// thread has the calling thread's users, groups, capabilities, `no_new_privs`, number of seccomp filters,
     /// security label and session keyring; there is one such thread for each combination. If the calling thread has
-    /// its own Landlock domain, other filters of the same number, niceness, affinity, working directory or
-    /// namespace, the child may not get them. In that case start from the main thread, or change all threads.
+    /// its own Landlock domain, niceness, affinity, working directory or namespace, or as many seccomp filters but
+    /// different ones, the child may not get them. In that case start from the main thread, or change all threads.
     ///
     /// Linux, [`Scope::Tree`]: a supervisor (see [`contain`](Self::contain)) that the kernel notifies when this
     /// process ends, and a second process that takes over if the first is killed. So the tree ends whichever single

@@ -6,7 +6,7 @@ use pipewright_os::process::spawn::WindowsOptions;
 
 use super::Command;
 
-/// Windows options. Elsewhere the run fails as unsupported.
+/// Windows options. On other systems the verb fails with [`Unsupported`](crate::ErrorKind::Unsupported).
 impl Command {
     /// Sets flags for `CreateProcessW`, such as 0x10 (`CREATE_NEW_CONSOLE`). The name is std's; a second call
     /// replaces the first.

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Busy,
     /// `cmd.exe`, which runs batch files, could misinterpret an argument or the file's name.
     BatArgs,
-    /// An option is invalid: a NUL byte, a handle that is listed twice, a stream that is used up.
+    /// An option is invalid: a NUL byte, a handle that is listed twice, a reader that an earlier run has used.
     InvalidInput,
     /// A limit of this process, its user or the machine was reached.
     Limit {

@@ -13,8 +13,8 @@ use pipewright_os::base::error::Quoted;
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 
-/// An error of a command, a child or a process: it could not be started or waited for, or (from
-/// [`run`](crate::Command::run) and [`read`](crate::Command::read)) it failed.
+/// An error of a command, a child or a process: it could not be started or waited for, or it failed (only from
+/// [`run`](crate::Command::run), [`read`](crate::Command::read) and [`check`](crate::Captured::check)).
 ///
 /// Prints as one line, without the arguments: they may be long, or secret. The system's error, if there was one, is
 /// the [`source`](std::error::Error::source). It survives the conversion to [`io::Error`], which keeps its kind.

@@ -43,8 +43,9 @@ impl<T: CapturedStream> Captured<T> {
     /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) return.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. Also
-    /// fails if a tee could not write to this process's own stream, unless the reader of that stream is gone.
+    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. It
+    /// prints the last line of stderr. If the run was stopped and stderr is empty, it prints the last line of stdout.
+    /// Also fails if a tee could not write to its target, unless the reader of that target is gone.
     ///
     /// ```
     /// use pipewright::{Command, ErrorKind};

@@ -168,7 +168,8 @@ impl ProcessHandle {
     /// Waits until the process has ended. If it is still running after `limit`, kills it and waits for its end
     /// without a limit. Zero kills at once.
     ///
-    /// [`ProcessEnd::was_killed`] reports which: a process that ended by itself at the last moment was not killed.
+    /// [`ProcessEnd::was_killed`] returns true if the kill ended it, and false if it ended by itself, even at the last
+    /// moment.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait) and [`kill`](Self::kill). The process may still be running.

@@ -153,7 +153,7 @@ impl Sink {
     }
 
     /// Lends a buffer with room, which contains the kept bytes.
-    // One copy, as below.
+    // One copy, as for `accept`.
     #[inline(never)]
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
@@ -193,7 +193,7 @@ impl Sink {
     }
 
     /// Takes the buffer back, with this many new bytes at its end.
-    // One copy: each one adds to the program's size.
+    // Not inlined: each copy adds to the program's size.
     #[inline(never)]
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> LimitCheck {
         self.total_bytes += new as u64;
@@ -239,7 +239,7 @@ impl Sink {
     }
 
     /// Returns the kept bytes and the counts.
-    // One copy, as above.
+    // Not inlined, as for `accept`.
     #[inline(never)]
     pub(super) fn finish(mut self) -> Finished {
         let mut kept = std::mem::take(&mut self.kept);

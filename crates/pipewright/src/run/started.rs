@@ -105,7 +105,7 @@ pub(super) fn streams(
 
 impl Collect {
     /// Returns the pipe, and its sink with its tee.
-    // One copy: each one adds to the program's size.
+    // Not inlined: each copy adds to the program's size.
     #[inline(never)]
     fn stream(self, end: OutputEnd, source: Source, limit: Option<Limit>) -> (PipeReader, Sink) {
         let sink = self.sink(source, limit);

@@ -35,7 +35,7 @@ use crate::trace::Trace;
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
 const STDIN: usize = 2;
-/// A descendant that got the stop signal. The run waits for one after the other: all of them have to end anyway.
+/// A descendant that got the stop signal. The run waits for them one at a time: all of them have to end anyway.
 const MEMBER: usize = 3;
 /// The number of slots that outlive a step.
 const KEPT_SLOTS: usize = 4;
@@ -77,7 +77,7 @@ pub(crate) struct RunState {
     streams: [Stream; 2],
     coalescer: ReadCoalescer,
     slots: [Slot<'static>; KEPT_SLOTS],
-    /// The number of children that are known to have ended. The run waits for one after the other.
+    /// The number of children that are known to have ended. The run waits for the children one at a time.
     ended_count: usize,
     /// The end of the last child, once all have ended.
     ended: Option<Ended>,
@@ -262,8 +262,8 @@ impl RunState {
         waiting.then_some(until)
     }
 
-    /// Waits, after a stop, for the processes that it reached, one after the other. Returns the time limit, or `None` if
-    /// none is left to wait for.
+    /// Waits, after a stop, for the processes that it reached, one at a time. Returns the time limit, or `None` if none
+    /// is left to wait for.
     fn wait_for_targets(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.policy.killed_wait_ends().is_none_or(|end| now < end) {
@@ -382,7 +382,7 @@ impl RunState {
             self.policy.note_end(now);
             self.coalescer.end();
         }
-        // Returned only now, so that another wait finds the end recorded.
+        // An error is returned only now: the end is recorded, and a later wait finds it.
         fed
     }
 

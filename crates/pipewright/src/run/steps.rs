@@ -24,7 +24,8 @@ use crate::rules::Rules;
 
 /// A run of started children, whose streams are handed out between two steps.
 ///
-/// Nothing happens between the calls: a child that writes too fast waits, and the next step does a stop that is due.
+/// Nothing happens between the calls: a child that writes too fast blocks, and the next step carries out a stop that is
+/// due.
 ///
 /// # Drop
 /// Closes the streams. The children go to the reaper.

@@ -19,8 +19,8 @@ const AFTER_KILL_TEE_BLOCKED: Linger =
 /// kernel (a dead network disk), and the run must not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait for the killed child itself: freeing a very large memory takes time. An error in `state/act.rs`
-/// names it.
+/// The longest wait for the killed child itself: the kernel needs time to free a very large address space. An error in
+/// `state/act.rs` names it.
 pub(super) const KILLED_CHILD_WAIT: Duration = Duration::from_secs(30);
 
 /// The phase and the times of a run.
@@ -35,7 +35,7 @@ pub(super) struct StopPolicy {
     ended_at: Option<Instant>,
     /// The time at which streams that are open after the end are given up.
     give_up_at: Option<Instant>,
-    /// The time since which no process that the stop reaches is left.
+    /// The time at which no process that the stop reaches was left.
     all_gone_at: Option<Instant>,
     /// True while a tee has unwritten bytes. Silence does not count then.
     tee_blocked: bool,
@@ -102,7 +102,8 @@ impl StopPolicy {
         self.last_output = now;
     }
 
-    /// Records if a tee has unwritten bytes. Its reader has until the command's time is over, and that is not silence.
+    /// Records if a tee has unwritten bytes. Its reader may take as long as the timeout allows, and that time does not
+    /// count as silence.
     pub(super) fn note_tee_blocked(&mut self, tee_blocked: bool) {
         self.tee_blocked = tee_blocked;
     }
@@ -117,7 +118,7 @@ impl StopPolicy {
         self.ended_at = Some(now);
     }
 
-    /// Records that the stop signal does not exist here. The kill then comes at once.
+    /// Records that this system does not have the stop signal. The kill then comes at once.
     pub(super) fn note_unsignalable(&mut self) {
         if let Phase::Stopping { kill_at, .. } = &mut self.phase {
             *kill_at = Some(self.last_output);
@@ -255,7 +256,7 @@ impl StopPolicy {
             }
         };
         match self.phase {
-            // The timeout limits the child, and its last output comes after the stop.
+            // Not `give_up_at`: it may have passed, and the last output comes after the stop.
             Phase::Stopping { .. } | Phase::Killed { .. } => lingers_until,
             Phase::Running => earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at))),
         }

@@ -115,8 +115,8 @@ impl StopTargets {
         last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
     }
 
-    /// Finds the descendants and stops them, the last stage of a pipeline first: a stage whose writer ends first would
-    /// take the end of its input for complete input, and load half a dump.
+    /// Finds the descendants and stops them, the last stage of a pipeline first. A stage whose writer ends first would
+    /// treat the input so far as complete: `psql` would load half a dump.
     fn collect(&mut self, children: &[ChildHandle]) {
         for child in children.iter().rev() {
             self.descendants.stop_and_collect(child, MAX_ROUNDS);

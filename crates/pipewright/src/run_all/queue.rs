@@ -108,7 +108,7 @@ impl<S: CommandSource> Queue<S> {
             let Some((index, started)) = self.source.start_next(running) else { return false };
             if let Err(error) = started {
                 self.note((index, Err(error)), running);
-                // Returned before the next start: the commands that fail may be endless.
+                // Return this result before the next start: an endless iterator may yield only commands that fail.
                 return false;
             }
         }

@@ -197,7 +197,7 @@ impl Member {
         self.resume(run);
         if let Some(run) = run {
             if run.stop(Outcome::Cancelled, &self.processes, &self.options.rules, now).is_err() {
-                // A child has changed its user: it cannot be stopped, and nothing waits for it.
+                // A child has changed its user and cannot be stopped. The others are killed.
                 run.abandon(&self.processes);
             }
         }

@@ -71,7 +71,7 @@ where
 /// The results of many commands, as they end: see [`RunAll::as_they_end_async`].
 ///
 /// # Drop
-/// Kills the running commands, with the descendants that can be found.
+/// Kills the running commands, and the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEndAsync<I: Iterator> {
     queue: Queue<Numbered<I>>,
@@ -108,11 +108,12 @@ where
     /// Returns the next result, with the number of its command, counted from 0, or `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on.
+    /// Dropping the future loses nothing: the next call continues.
     ///
     /// # Errors
-    /// Outside of a tokio runtime nothing is started, and the results are the error `Unsupported`. If commands are already
-    /// running, it is the result of one of them, which goes on: a later call in a runtime returns its own result too.
+    /// Outside a tokio runtime nothing is started, and the results are `Unsupported` errors. If commands are already
+    /// running, the call returns the error for one of them. That command keeps running, and a later call in a runtime
+    /// also returns its own result.
     pub async fn next(&mut self) -> Option<(usize, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -251,8 +252,8 @@ impl Members {
         ends
     }
 
-    /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It goes
-    /// on, and its own result is returned later.
+    /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It
+    /// keeps running, and its own result is returned later.
     fn unsupported_end(&self, error: io::Error) -> Option<End> {
         let first = self.members.iter().min_by_key(|member| member.index)?;
         Some((first.index, Err(Error::cannot(&first.program, "wait for", error))))

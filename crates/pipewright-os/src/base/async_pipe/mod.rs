@@ -47,7 +47,7 @@ pub struct AsyncPipeReader(imp::Reader);
 ///
 /// # Drop
 /// Closes the end as soon as all accepted bytes are written. An error of that write is lost, and so
-/// are the bytes if this process ends before.
+/// are the bytes if this process ends before it is complete.
 #[derive(Debug)]
 pub struct AsyncPipeWriter(imp::Writer);
 
@@ -56,9 +56,9 @@ impl PipeReader {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and reads that do not block, which have no effect on other users of
-    /// the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, whose ends one
-    /// thread of this crate reports for the whole process; an end that is not overlapped is checked
-    /// every 5 ms.
+    /// the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, whose
+    /// completions one thread of this crate reports for the whole process; an end that is not
+    /// overlapped is checked every 5 ms.
     ///
     /// # Errors
     /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
@@ -93,9 +93,9 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and writes that do not block, which have no effect on other users
-    /// of the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, whose ends
-    /// one thread of this crate reports for the whole process. An end that is not overlapped (that
-    /// of a child's stdin, unless it was made so) gets a writer thread of its own.
+    /// of the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, whose
+    /// completions one thread of this crate reports for the whole process. An end that is not
+    /// overlapped (a child's stdin, unless it was made overlapped) gets a writer thread of its own.
     ///
     /// # Errors
     /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be

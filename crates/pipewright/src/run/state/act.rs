@@ -20,7 +20,7 @@ impl RunState {
         now: Instant,
     ) -> Result<(), Failed> {
         if self.policy.killed_child_wait_ends().is_some_and(|end| now >= end) {
-            let message = "it still runs 30 s after the kill";
+            let message = "still running 30 s after the kill";
             return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, message)));
         }
         if self.policy.is_time_up(now) {
@@ -56,8 +56,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Records children that have already ended, before a stop whose reason came later. A task that was not polled for a
-    /// while learns of readable streams first, and of the end only with its next poll.
+    /// Records children that have already ended, so that a later timeout or cancel does not count as the reason. A task
+    /// that was not polled for a while learns of readable streams first, and of the end only with its next poll.
     #[cold]
     fn note_ends_in_time(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
         loop {

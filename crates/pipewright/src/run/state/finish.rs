@@ -47,7 +47,7 @@ impl RunState {
             tee_failed,
             stdin_unread: self.stdin_unread,
             containment: child.containment(),
-            // The run waits no longer for the rest of the tree: it is killed.
+            // The run no longer waits for the rest of the tree, and kills it.
             leftovers_killed: children
                 .iter()
                 .filter_map(ChildHandle::tree)

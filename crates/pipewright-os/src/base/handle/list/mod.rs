@@ -29,7 +29,7 @@ pub struct OpenHandle {
     pub kind: HandleKind,
     /// The name of that object, if it has one.
     pub target: Option<String>,
-    /// True if a program that this process executes or starts carelessly would inherit it.
+    /// True if a program that this process executes, or starts without a list of handles, inherits it.
     pub inheritable: bool,
 }
 
