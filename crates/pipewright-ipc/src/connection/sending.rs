@@ -69,7 +69,7 @@ impl Sending {
             }
         }
         let sent = self.send_frames(connection, payload);
-        // Handles that the system refuses leave nothing behind.
+        // If the system refuses the handles, nothing was sent.
         let has_failed = sent.is_err() && (self.frames > 0 || payload.handles.is_none());
         let is_partial = self.frames > 0 && self.at < payload.bytes.len();
         connection.set_cut_off(has_failed || is_partial);
@@ -83,7 +83,7 @@ impl Sending {
         payload: Payload<'_>,
     ) -> Result<Progress, Error> {
         loop {
-            // A frame that was sent was published too.
+            // Frames that were sent are already published.
             if self.frames > 0 {
                 if connection.flush_socket()? != Progress::Done {
                     return Ok(Progress::Blocked(Want::Room));
