@@ -114,7 +114,7 @@ pub(crate) fn verb(action: Action) -> &'static str {
     }
 }
 
-/// The number of an operation, counted from 0 in the order of submission to its engine.
+/// The number of an operation, counted from 0 in the order in which its engine accepted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub(crate) u64);
 

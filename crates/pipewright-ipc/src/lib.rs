@@ -62,7 +62,7 @@
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
 //! | [`stats`](Channel::stats) | statistics, and the reason why shared memory is not in use |
 //! | [`Pool::call`], [`begin`](Pool::begin) | a call to any worker of a pool |
-//! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio` |
+//! | `recv_async`, `send_bytes_async` and so on | the calls of a channel for tasks: feature `tokio` |
 //! | [`Pool::call_async`], [`PendingCall`] | a call for a task of any runtime, without a feature |
 //!
 //! # Features

@@ -37,10 +37,10 @@ pub struct Evidence {
     pub kernel_workers: Option<usize>,
     /// The maximum number of kernel threads.
     pub worker_limit: usize,
-    /// The result of reads of this length that must not wait. Only for direct reads of which a thread
+    /// The result of trial reads of the same length that must not wait. Only for direct reads of which a thread
     /// performed some.
     pub nowait_reads: Option<NowaitReads>,
-    /// The result of writes to the file that must not wait. Only for writes.
+    /// The result of trial writes to the file that must not wait. Only for writes.
     pub nowait_writes: Option<NowaitWrites>,
     /// The time it took to submit all requests.
     pub submit_time: Duration,

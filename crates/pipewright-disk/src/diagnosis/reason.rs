@@ -61,7 +61,7 @@ pub enum Reason {
     Misaligned,
     /// This kind of operation is never asynchronous.
     OperationKind,
-    /// The use of io_uring is refused.
+    /// io_uring is unavailable, for this reason.
     RingRefused(UnavailableReason),
     /// No known reason applies.
     Unexplained,

@@ -18,9 +18,11 @@ pub struct EngineOptions {
     /// If more operations are in flight than the disk's queue holds (`/sys/block/DISK/queue/nr_requests`),
     /// submitting blocks.
     pub depth: usize,
-    /// The maximum number of threads of [`BackendKind::Threads`]. `None`: the depth, but at most 32.
+    /// The maximum number of threads that the engine starts: with [`BackendKind::Threads`] for all operations, with
+    /// [`BackendKind::Aio`] and [`BackendKind::Overlapped`] for those that the kernel's queue does not take. Default:
+    /// `None`, the depth, but at most 32.
     pub threads: Option<usize>,
-    /// The maximum number of kernel threads of [`BackendKind::Uring`]. `None`: 4 per processor.
+    /// The maximum number of kernel threads of [`BackendKind::Uring`]. Default: `None`, 4 per processor.
     pub kernel_workers: Option<u32>,
     /// Reports the class of each completion. This costs about 1 µs of CPU time per operation, because each is
     /// submitted separately, and 60 ns for a blocking read of cached data. Default: false, which costs nothing.

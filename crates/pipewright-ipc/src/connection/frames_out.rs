@@ -76,7 +76,7 @@ impl Connection {
         if let Some(place) = ring.producer.reserve(&ring.theirs, body)? {
             return Ok(Some(place));
         }
-        // The reader makes room only once it knows of the records.
+        // The reader frees the places only of published records.
         self.publish()?;
         let Some(ring) = &mut self.ring else { return Ok(None) };
         // The reader is most likely reading: waiting for one record is cheaper than sending this one through the

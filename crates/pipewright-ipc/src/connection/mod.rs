@@ -157,8 +157,8 @@ impl Connection {
         self.flush_socket()
     }
 
-    /// Like [`flush`](Self::flush), and also notes writes that the system has completed meanwhile (Windows): their errors,
-    /// and the handles that they have passed.
+    /// Like [`flush`](Self::flush), and also handles writes that the system has completed meanwhile (Windows): their
+    /// errors, and the handles that they passed.
     #[inline]
     pub(crate) fn flush_and_settle(&mut self) -> Result<Progress, Error> {
         self.publish()?;

@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Takes the part of the body that has arrived, at most so many bytes.
+    /// Takes the part of the body that has arrived, at most this many bytes.
     #[inline]
     pub(crate) fn take(&mut self, most: usize, sink: &mut impl Sink) -> Result<Progress, Error> {
         let mut most = most;

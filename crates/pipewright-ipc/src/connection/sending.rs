@@ -51,11 +51,11 @@ impl Sending {
         self.frames == 0
     }
 
-    /// Sends as many frames as there is room for. The first goes out at once, whatever is still unsent; one with handles
-    /// needs room.
+    /// Sends as many frames as there is room for. The first is sent even if earlier bytes are still unsent, unless it
+    /// carries handles: those need room.
     ///
-    /// Returns `Done` when the system or the ring has all of the message. Between two steps of a message of which
-    /// frames are missing, no other message may be sent ([`Connection::set_cut_off`]).
+    /// Returns `Done` when the system or the ring has all of the message. Until all its frames are sent, no other
+    /// message may be sent ([`Connection::set_cut_off`]).
     #[inline]
     pub(crate) fn step(
         &mut self,

@@ -26,11 +26,12 @@ pub enum ErrorKind {
     },
     /// The [`CancelToken`](pipewright::CancelToken) was cancelled.
     Cancelled,
-    /// One side has rejected the other.
+    /// The two sides do not match, and one has rejected the other.
     Refused {
         /// The side that found the difference.
         by: Side,
-        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`.
+        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`; or `shared memory`, which one side
+        /// [requires](crate::SharedMemory::Required) and the connection does not have.
         field: String,
         /// The host's value.
         host: String,

@@ -53,7 +53,7 @@ pub(super) enum DriverCommand {
     Cancel(u64),
     /// Send the answer to a question of the call's worker, or the reason why there is none.
     Answer(u64, Result<Vec<u8>, String>),
-    /// Let the call's worker send so many more items.
+    /// Allow the call's worker to send this many more items.
     Credit(u64, u32),
     /// Take back a connection.
     Return(ReturnedConnection),

@@ -26,7 +26,8 @@ pub struct PoolOptions {
     pub channel: Options,
     /// The number of workers kept even without calls. Default: 0.
     pub min_workers: usize,
-    /// The most workers at a time. Default: the number of processors that this process may use.
+    /// The most workers at a time. Default: the number of online processors of the machine (Unix: of the whole machine,
+    /// whatever the affinity and the CPU quota of this process; set it in containers).
     pub max_workers: usize,
     /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other. With more
     /// than one, the worker need not wait for its next call, but all of them are lost if it crashes. Default: 1.
@@ -51,7 +52,7 @@ pub struct PoolOptions {
     pub max_rss_bytes: Option<u64>,
     /// Replaces workers when their executable has changed. Default: `true`.
     pub replace_when_changed: bool,
-    /// Other files whose change replaces workers.
+    /// Other files whose change replaces workers. Default: none.
     pub watched_files: Vec<PathBuf>,
     /// The time that a worker has to [reset](crate::worker::Serve::reset) itself after each call. A worker that takes
     /// longer is replaced. Default: `None`, workers are not reset.
@@ -109,7 +110,7 @@ pub struct LogLine<'a> {
 pub struct OnLine(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 
 impl OnLine {
-    /// Creates it from a function.
+    /// Creates an `OnLine` from a function.
     ///
     /// ```
     /// use pipewright_ipc::{OnLine, PoolOptions};

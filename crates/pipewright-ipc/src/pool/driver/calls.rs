@@ -111,7 +111,7 @@ impl Driver {
         worker.send(kind, id, Arc::new(bytes));
     }
 
-    /// Lets a worker send so many more items.
+    /// Allows a worker to send this many more items.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get_mut(index) else { return };

@@ -163,7 +163,7 @@ impl Driver {
                 let handled = self.handle_message(at, message);
                 self.fail_worker_on_error(at, handled);
             }
-            // Before the callers get their results: one that calls again at once finds the worker idle.
+            // Before the callers get their results, so that one that calls again at once finds the worker idle.
             self.lend(at);
             for (call, result) in self.ended.drain(..) {
                 call.end(result);
