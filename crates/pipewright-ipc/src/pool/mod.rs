@@ -60,8 +60,8 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 /// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and a call may wait forever.
 ///
 /// # Drop
-/// Kills the workers and waits for them. Calls without a reply end with [`ShutDown`](crate::ErrorKind::ShutDown).
-/// [`shut_down`](Self::shut_down) lets them finish.
+/// Kills the workers, and waits at most 100 ms for the end of each. Calls without a reply end with
+/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish.
 ///
 /// ```no_run
 /// use pipewright::Command;

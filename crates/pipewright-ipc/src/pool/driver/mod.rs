@@ -44,7 +44,7 @@ pub(super) struct Driver {
     ended: Vec<(QueuedCall, Result<Reply, Error>)>,
     /// The pool shuts down: the schedule, and the deadline of calls.
     shutdown: Option<(Schedule, Option<Instant>)>,
-    /// Dropped last: when a wait for the end of the driver returns, no worker is left.
+    /// Dropped last: when a wait for the end of the driver returns, all workers were dropped.
     mailbox: EndOnDrop,
 }
 
