@@ -161,6 +161,6 @@ impl Packets {
         if packet == self.packet(number, kind) {
             return Ok(());
         }
-        Err(format!("packet {number} is another one"))
+        Err(format!("packet {number} has wrong contents"))
     }
 }

@@ -12,8 +12,8 @@ pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
 /// The most bytes kept of a worker's stderr from before the handshake.
 const MAX_STDERR_TAIL_BYTES: usize = 16 << 10;
 
-/// Returns an error if this process is a worker that has not claimed its handle channel. A program that starts itself as its
-/// worker, and forgets to check, would start itself again and again.
+/// Returns an error if this process is a worker that has not claimed its handle channel. A program that starts itself
+/// as its worker, and forgets to check, would start itself endlessly.
 pub(crate) fn check_may_start() -> Result<(), Error> {
     match handle_channel::inheritance(VARIABLE) {
         Inheritance::Unclaimed => Err(Error::new(ErrorKind::Unclaimed)),
@@ -21,7 +21,7 @@ pub(crate) fn check_may_start() -> Result<(), Error> {
     }
 }
 
-/// Starts the command as a worker. It ends when the child is dropped, and with this process.
+/// Starts the command as a worker. It is killed when the child is dropped and when this process ends.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
     check_may_start()?;
     let (mut ours, theirs) =

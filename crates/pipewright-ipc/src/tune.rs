@@ -12,17 +12,18 @@ use crate::options::{Options, SharedMemory};
 /// The lengths to measure, in bytes.
 const LENGTHS: [usize; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// The number of round trips for each length and each lane. Their median counts.
+/// The number of round trips for each length and each connection. The median counts.
 const ROUNDS: usize = 101;
 
 impl Options {
-    /// Returns the options with the best [threshold](Self::threshold_bytes) for the current state of this machine: from that
-    /// length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader sooner than
-    /// the same message through the socket. Takes some hundredths of a second, and runs both sides in threads of this
-    /// process.
+    /// Returns the options with the best [threshold](Self::threshold_bytes) for this machine in its current state. From
+    /// that length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader
+    /// sooner than the same message through the socket. Returns the options unchanged if there is no shared memory.
+    ///
+    /// Takes some hundredths of a second, and runs both sides in threads of this process.
     ///
     /// # Errors
-    /// The system refuses handles or a thread. Without shared memory the options are returned unchanged.
+    /// A handle or a thread cannot be created.
     ///
     /// ```no_run
     /// use pipewright_ipc::Options;
@@ -59,7 +60,7 @@ impl Options {
     }
 }
 
-/// A connection whose reader sleeps before each message.
+/// A connection through the socket or through shared memory, whose reader sleeps before each message.
 struct Lane {
     host: Channel,
     worker: thread::JoinHandle<Result<(), Error>>,

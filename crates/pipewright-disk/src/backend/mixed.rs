@@ -19,7 +19,7 @@ pub(crate) trait KernelQueue: fmt::Debug {
     /// Takes a request, as [`Backend::push`] does.
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
 
-    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest after some have been taken.
+    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest once finished requests have been taken.
     fn submit(&mut self) -> io::Result<()>;
 
     /// Returns the observation of the request that was just submitted.
@@ -58,7 +58,7 @@ impl<Q: KernelQueue> MixedBackend<Q> {
         times: bool,
     ) -> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
-        // The wait for the queue ends for completions of the pool too.
+        // Completions of the pool also end the wait for the queue.
         pool.set_on_finished(queue.waker());
         let observed = classes.then(|| Observed::new(depth, times));
         MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }

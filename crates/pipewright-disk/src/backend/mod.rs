@@ -27,7 +27,7 @@ pub(crate) use pool::PoolBackend;
 /// A function that interrupts a wait from another thread.
 pub(crate) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-/// A mechanism that performs requests. It owns each request meanwhile, and returns it in every case.
+/// A mechanism that performs requests. It owns each request until it returns it, which it always does.
 pub(crate) trait Backend: fmt::Debug {
     /// Takes a request for the next [`submit`](Backend::submit). The token is less than the depth and not in
     /// use.
@@ -42,7 +42,7 @@ pub(crate) trait Backend: fmt::Debug {
     /// Takes a finished request, if there is one. Doesn't wait.
     fn take(&mut self) -> Option<(Finished, Observation)>;
 
-    /// Cancels a request that has not started. It finishes in any case.
+    /// Cancels a request that has not started. Every request finishes, cancelled or not.
     fn cancel(&mut self, token: usize);
 
     /// Returns a function that interrupts the current or next wait. `None` if the calling thread does the work

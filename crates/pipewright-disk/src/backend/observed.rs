@@ -1,4 +1,4 @@
-//! Requests that are handed over one at a time, so that each call can be observed.
+//! Requests that are submitted one at a time, so that each call can be observed.
 
 use std::collections::VecDeque;
 
@@ -34,17 +34,17 @@ impl Observed {
         self.pushed.push_back((token, request));
     }
 
-    /// Returns the next request to hand over.
+    /// Returns the next request to submit.
     pub(super) fn next(&mut self) -> Option<(usize, Request)> {
         self.pushed.pop_front()
     }
 
-    /// Returns true if no request has to be handed over.
+    /// Returns true if all requests were submitted.
     pub(super) fn is_submitted(&self) -> bool {
         self.pushed.is_empty()
     }
 
-    /// Puts a request back that the kernel did not take.
+    /// Puts back a request that the kernel did not accept.
     pub(super) fn put_back(&mut self, token: usize, request: Request) {
         self.pushed.push_front((token, request));
     }
@@ -56,7 +56,7 @@ impl Observed {
         }
     }
 
-    /// Returns the observation of the call that handed a request over.
+    /// Returns the observation of the call that submitted a request.
     pub(super) fn observation(&self, token: usize) -> Observation {
         self.observations.get(token).copied().unwrap_or(Observation::Nothing)
     }
@@ -76,7 +76,7 @@ impl Observed {
         !self.done.is_empty()
     }
 
-    /// Cancels a request that was not handed over yet. Returns false if it is not here.
+    /// Cancels a request that was not submitted yet. Returns false if it is not here.
     pub(super) fn cancel(&mut self, token: usize) -> bool {
         let Some(request) = remove(&mut self.pushed, token) else { return false };
         self.finish(cancelled(token, request), Observation::Nothing);

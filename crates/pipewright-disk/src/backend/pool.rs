@@ -1,4 +1,4 @@
-//! A thread pool: as many threads as are needed, up to a limit.
+//! A thread pool that starts threads as they are needed, up to a limit.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! A diagnosis of disk I/O: measures whether it is asynchronous, explains why not, and suggests remedies.
+//! A diagnosis of disk I/O: measures if it is asynchronous, and if not, explains why and suggests remedies.
 
 mod evidence;
 mod measure;
@@ -34,14 +34,14 @@ pub use verdict::Verdict;
 /// them and outlive their use.
 ///
 /// # Platform
-/// Linux: every class is determined. Windows: the status of each call. If not everything can be judged,
-/// [`Report::unjudged`] is the reason (macOS; Wine, where the verdict on its calls is [`Verdict::Unknown`]).
+/// Linux: every class is determined. Windows: the class follows from the status of each call. If not everything can
+/// be judged (macOS, Wine), [`Report::unjudged`] is the reason. Under Wine the verdict on overlapped calls is
+/// [`Verdict::Unknown`].
 ///
 /// # Errors
-/// The path cannot be opened, is empty, or is neither a file nor a folder nor a disk. No test succeeded, for
-/// example because no file can be created in the folder: the error is that of the first test.
-/// [`ErrorKind::Limit`]: the buffers of a test would not fit into memory. If only some tests fail, the report
-/// contains their errors.
+/// The path cannot be opened, is empty, or is neither a file nor a folder nor a disk. [`ErrorKind::Limit`]: the buffers
+/// of a test would not fit into memory. If no test succeeds, for example because no file can be created in the folder,
+/// the error is that of the first test. If only some tests fail, the report contains their errors.
 ///
 /// ```
 /// use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};

@@ -46,9 +46,9 @@ pub struct TestReport {
 pub enum Outcome {
     /// The measurement of a successful test.
     Measured(Box<Measured>),
-    /// The filesystem does not support the operation; the error.
+    /// The error of an operation that the filesystem does not support.
     NotPossible(String),
-    /// The test failed; the error.
+    /// The error of a test that failed.
     Failed(String),
 }
 
@@ -73,12 +73,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the effect of a remedy that this test was made with.
+    /// Returns this measurement as the effect of a remedy that the test used.
     pub(super) fn effect(&self) -> Effect {
         Effect { completed: self.completed, free_share: self.free_share(), verdict: self.verdict }
     }
 
-    /// Returns the share of the time that the caller had for itself, from 0 to 1.
+    /// Returns the share of the time in which the caller was free for other work, from 0 to 1.
     #[must_use]
     pub fn free_share(&self) -> f64 {
         if self.completed.is_zero() {

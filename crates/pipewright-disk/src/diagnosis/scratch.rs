@@ -45,7 +45,7 @@ struct RemoveOnDrop(PathBuf);
 
 impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
-        // Ignored: the file is gone already, or cannot be removed; nobody can be told.
+        // Ignored: the file is gone already or cannot be removed, and a drop cannot report an error.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -39,7 +39,7 @@ use slots::{Slot, Slots};
 ///
 /// # Drop
 /// Cancels operations that have not started and waits for the rest, so that nothing is written to a file or to
-/// memory afterwards. A disk or a server that never answers blocks the drop.
+/// memory afterwards. If a disk or a file server never answers, the drop blocks forever.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
@@ -80,7 +80,7 @@ impl Engine {
     /// Creates an engine.
     ///
     /// # Errors
-    /// [`ErrorKind::NoBackend`]: the requested backend is unavailable, with the reason. [`BackendKind::Auto`]
+    /// [`ErrorKind::NoBackend`]: the requested backend is unavailable; contains the reason. [`BackendKind::Auto`]
     /// always finds one. [`ErrorKind::InvalidInput`]: the depth is 0 or more than 2^20.
     pub fn new(options: EngineOptions) -> Result<Engine> {
         Engine::with_wakes(options, false)
@@ -134,15 +134,14 @@ impl Engine {
         self.len() < self.options.depth
     }
 
-    /// Queues an operation. The next [`submit`](Engine::submit) or [`next`](Engine::next) submits it, if not
-    /// earlier.
+    /// Queues an operation. The next [`submit`](Engine::submit) or [`next`](Engine::next) submits it, at the latest.
     ///
-    /// Errors are reported with the completion. A read of cached data may complete at once
+    /// The completion reports its errors. A read of cached data may complete at once
     /// ([`EngineOptions::cached_first`]).
     ///
     /// # Errors
-    /// The operation, if as many as the depth are in flight or not fetched yet: fetch one first. This bounds
-    /// the number of buffers that an engine holds.
+    /// Returns the operation if [`depth`](EngineOptions::depth) operations are in flight or not fetched yet: fetch one
+    /// first. This bounds the number of buffers that an engine holds.
     pub fn queue(&mut self, operation: Operation) -> Result<OperationId, Operation> {
         if !self.has_room() {
             return Err(operation);
@@ -156,7 +155,7 @@ impl Engine {
     /// Submits all queued operations. Doesn't wait for their completion.
     ///
     /// # Errors
-    /// The system refuses to accept operations.
+    /// The system does not accept operations.
     pub fn submit(&mut self) -> Result<()> {
         let submitted_at = self.options.times.then(Instant::now);
         self.slots.mark_submitted(submitted_at);
@@ -181,7 +180,7 @@ impl Engine {
     /// Returns `None` if nothing is in flight.
     ///
     /// # Errors
-    /// The system refuses to accept operations or to report completions. The engine keeps the operations in
+    /// The system does not accept operations or does not report completions. The engine keeps the operations in
     /// flight.
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors")]
     pub fn next(&mut self) -> Result<Option<Done>> {
@@ -208,8 +207,8 @@ impl Engine {
         self.backend.waker()
     }
 
-    /// Cancels an operation that has not started; it finishes as [`ErrorKind::Cancelled`]. An operation that
-    /// has started continues. Fetch either like any other.
+    /// Cancels an operation that has not started; it finishes with [`ErrorKind::Cancelled`]. An operation that has
+    /// started continues. In both cases, fetch it like any other.
     pub fn cancel(&mut self, id: OperationId) {
         if let Some(token) = self.slots.find(id) {
             self.backend.cancel(token);
@@ -223,7 +222,7 @@ impl Engine {
             Err(done) => return self.finish(*done),
         };
         if slot.action == Action::Allocate(0) {
-            // The system calls that invalid, but copying an empty file has to work like copying any other.
+            // The system returns an error for 0 bytes, but copying an empty file has to work like any other copy.
             return self.complete(slot, request.buffer, None);
         }
         if inline::is_cached_first(&self.options, slot.action, &slot.file) {

@@ -15,7 +15,7 @@ pub(super) struct Slot {
     pub(super) file: DiskFile,
     pub(super) action: Action,
     pub(super) progress: Progress,
-    /// The observation of each of its calls. Empty if they were not requested.
+    /// The observations of its calls. Empty if they were not requested.
     pub(super) observations: Vec<Observation>,
     pub(super) queued_at: Option<Instant>,
     pub(super) submitted_at: Option<Instant>,
@@ -71,7 +71,7 @@ impl Slots {
 
     /// Stores an operation and returns its token.
     pub(super) fn put(&mut self, slot: Slot) -> usize {
-        debug_assert!(self.len() < self.depth, "who calls has looked");
+        debug_assert!(self.len() < self.depth, "the caller checks for room");
         let has_time = slot.queued_at.is_some();
         let token = match self.free.pop() {
             Some(token) => {

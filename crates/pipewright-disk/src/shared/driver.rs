@@ -20,8 +20,8 @@ struct Driver<'a> {
     inbox: &'a Inbox,
     /// Operations beyond the depth of the engine.
     waiting: VecDeque<QueuedOperation>,
-    /// The submitted operations, by the engine's number: the number their caller knows, the place for the
-    /// result, and the file.
+    /// The submitted operations, by the engine's number: the number that the caller has, the place for the result,
+    /// and the file.
     in_flight: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 

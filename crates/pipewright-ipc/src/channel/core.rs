@@ -1,7 +1,7 @@
 //! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other side.
 //!
 //! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `task.rs` has
-//! the same with another wait.
+//! the same for tasks.
 
 use std::time::{Duration, Instant};
 
@@ -122,7 +122,7 @@ impl Core {
         sent.inspect_err(|_| self.connection.set_cut_off(true))
     }
 
-    /// Sends a message without waiting. Returns false if earlier bytes are still unsent, and this message was not sent.
+    /// Sends a message without waiting. Returns false, and sends nothing, if earlier bytes are still unsent.
     pub(super) fn try_send(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         self.connection.check_may_send(bytes.len() as u64)?;
         let sent = match self.connection.flush_and_settle() {
@@ -133,13 +133,13 @@ impl Core {
         self.explain_at_once(sent)
     }
 
-    /// Starts on the next plain message, and waits for it. Discards the rest of the previous message.
+    /// Starts to receive the next plain message, and waits for it. Discards the rest of the previous message.
     #[inline]
     pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
         self.drive(until, Connection::begin_plain)
     }
 
-    /// Starts on the next message if that needs no wait. Returns false if it does.
+    /// Starts to receive the next message, if it has arrived. Returns false if it has not.
     pub(crate) fn try_begin(
         &mut self,
         begin: impl FnOnce(&mut Connection) -> Result<Progress, Error>,
@@ -164,8 +164,8 @@ impl Core {
         self.exit_status(exit::wait(child, until))
     }
 
-    /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a host that reads
-    /// slowly is no reason to give up, and its exit ends the wait.
+    /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a worker waits
+    /// for a slow host, whose exit ends the wait.
     pub(super) fn close_deadline(&self) -> Option<Instant> {
         let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_DEADLINE))?;
         Instant::now().checked_add(timeout)
@@ -314,7 +314,7 @@ impl Core {
             if token.is_cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
-            // A signal to be forwarded to a child of somebody else.
+            // The wake-up was for a signal to another child.
             token.take_signals();
         }
         Ok(arrival)

@@ -77,8 +77,8 @@ impl<S, R> Channel<S, R> {
     /// Like [`send_with_handles`](Self::send_with_handles), without blocking a thread.
     ///
     /// # Cancellation
-    /// As for [`send_bytes_async`](Self::send_bytes_async). If there was no room, nothing was sent and the channel is
-    /// unchanged.
+    /// As for [`send_bytes_async`](Self::send_bytes_async). A future that was dropped while it waited for room to start
+    /// has sent nothing, and the channel is unchanged.
     ///
     /// # Errors
     /// Those of [`send_with_handles`](Self::send_with_handles); `Unsupported` outside of a tokio runtime.

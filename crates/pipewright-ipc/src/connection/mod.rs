@@ -2,8 +2,8 @@
 //!
 //! A frame goes through the ring or through the socket, and the receiver takes frames in the order in which they were
 //! sent. Each record of the ring says how many frames went through the socket before it, so a record is next when that
-//! many were taken. A frame of the socket is next when no such record is there: records that were sent before it reached
-//! the ring before it reached the socket.
+//! many were taken. A frame of the socket is next if the ring has no such record: any record that was sent before the
+//! frame was in the ring before the frame was in the socket.
 //!
 //! | file | contents |
 //! |---|---|
@@ -157,8 +157,8 @@ impl Connection {
         self.flush_socket()
     }
 
-    /// Like [`flush`](Self::flush), and also notes writes that the system has completed meanwhile (Windows): their errors,
-    /// and the handles that they have passed.
+    /// Like [`flush`](Self::flush), and also handles writes that the system has completed meanwhile (Windows): their
+    /// errors, and the handles that they passed.
     #[inline]
     pub(crate) fn flush_and_settle(&mut self) -> Result<Progress, Error> {
         self.publish()?;

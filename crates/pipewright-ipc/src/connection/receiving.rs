@@ -23,8 +23,8 @@ pub(super) struct Receiving {
     body: Option<Body>,
     /// GOODBYE was received.
     closed: bool,
-    /// The socket is read only after a wait: the previous message came after one, and the socket was empty when that
-    /// wait began. An answer never comes before its question was sent, so a read first would be a wasted system call.
+    /// The next step waits before it reads the socket. Set if the previous message ended a wait that began with an empty
+    /// socket: an answer never comes before its question was sent, so an immediate read would be a wasted system call.
     read_after_wait: bool,
     /// The previous wait slept.
     slept: bool,
@@ -71,7 +71,8 @@ impl Connection {
         body.map(|body| std::mem::take(&mut body.handles)).unwrap_or_default()
     }
 
-    /// Starts on the next message, which must not belong to a call: only hosts and workers of calls receive those.
+    /// Starts to receive the next message, which must not belong to a call: only pools and workers that answer calls
+    /// receive those.
     #[inline]
     pub(crate) fn begin_plain(&mut self) -> Result<Progress, Error> {
         let progress = self.begin()?;
@@ -83,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Starts on the next message, after discarding the rest of the previous one.
+    /// Starts to receive the next message, after discarding the rest of the previous one.
     #[inline]
     pub(crate) fn begin(&mut self) -> Result<Progress, Error> {
         if self.receiving.body.is_some() && self.take_rest(&mut Discard)? != Progress::Done {
@@ -140,7 +141,7 @@ impl Connection {
                     }
                 }
             }
-            // These bytes arrived before the look at the ring.
+            // These bytes arrived before the ring was checked.
             if let Frame::Header(header, count) = Header::decode(self.end.arrived())? {
                 self.end.consume(count);
                 if header.kind == kind::WAKE {
@@ -161,13 +162,13 @@ impl Connection {
             match self.end.receive(usize::MAX)? {
                 Arrived::Bytes { .. } => {}
                 Arrived::Nothing => return Ok(None),
-                // The ring has what the other side put there before it ended: look once more.
+                // The ring has what the other side put there before it ended: check it once more.
                 Arrived::End => ended = true,
             }
         }
     }
 
-    /// Takes the part of the body that has arrived, at most so many bytes.
+    /// Takes the part of the body that has arrived, at most this many bytes.
     #[inline]
     pub(crate) fn take(&mut self, most: usize, sink: &mut impl Sink) -> Result<Progress, Error> {
         let mut most = most;
@@ -227,7 +228,7 @@ impl Connection {
         reserved.map_err(|_| Error::from(io::Error::from(io::ErrorKind::OutOfMemory)))
     }
 
-    /// Gives the place of a record back whose body was taken completely.
+    /// Frees the place of a record whose body was taken completely.
     #[inline]
     fn release_record(&mut self) {
         let Some(body) = &mut self.receiving.body else { return };
@@ -253,7 +254,7 @@ impl Connection {
         Ok(Progress::Done)
     }
 
-    /// Records the length of a wait: the socket has what ended it.
+    /// Records the length of a wait. The next step reads the socket, which has the bytes that ended the wait.
     pub(super) fn note_sleep(&mut self, slept: Duration) {
         self.receiving.slept = slept >= Duration::from_micros(3);
         self.receiving.read_after_wait = false;
@@ -267,7 +268,7 @@ impl Connection {
         std::mem::take(&mut self.receiving.read_after_wait)
     }
 
-    /// Returns true if the ring contains records that were not looked at.
+    /// Returns true if the ring contains unread records.
     #[inline]
     pub(crate) fn has_records(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.consumer.has_records(&ring.theirs))
@@ -278,7 +279,7 @@ impl Connection {
         !self.waits_for_socket() && self.has_records()
     }
 
-    /// Returns true if only the socket can bring the next frame.
+    /// Returns true if the next frame can come only through the socket.
     pub(crate) fn waits_for_socket(&mut self) -> bool {
         let taken = self.receiving.through_socket;
         let Some(ring) = &mut self.ring else { return true };

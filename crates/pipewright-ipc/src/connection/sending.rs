@@ -51,11 +51,11 @@ impl Sending {
         self.frames == 0
     }
 
-    /// Sends as many frames as there is room for. The first goes out at once, whatever is still unsent; one with handles
-    /// needs room.
+    /// Sends as many frames as there is room for. The first is sent even if earlier bytes are still unsent, unless it
+    /// carries handles: those need room.
     ///
-    /// Returns `Done` when the system or the ring has all of the message. Between two steps of a message of which
-    /// frames are missing, no other message may be sent ([`Connection::set_cut_off`]).
+    /// Returns `Done` when the system or the ring has all of the message. Until all its frames are sent, no other
+    /// message may be sent ([`Connection::set_cut_off`]).
     #[inline]
     pub(crate) fn step(
         &mut self,
@@ -69,7 +69,7 @@ impl Sending {
             }
         }
         let sent = self.send_frames(connection, payload);
-        // Handles that the system refuses leave nothing behind.
+        // If the system refuses the handles, nothing was sent.
         let has_failed = sent.is_err() && (self.frames > 0 || payload.handles.is_none());
         let is_partial = self.frames > 0 && self.at < payload.bytes.len();
         connection.set_cut_off(has_failed || is_partial);
@@ -83,7 +83,7 @@ impl Sending {
         payload: Payload<'_>,
     ) -> Result<Progress, Error> {
         loop {
-            // A frame that was sent was published too.
+            // Frames that were sent are already published.
             if self.frames > 0 {
                 if connection.flush_socket()? != Progress::Done {
                     return Ok(Progress::Blocked(Want::Room));

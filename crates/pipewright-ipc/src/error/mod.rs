@@ -14,7 +14,7 @@ pub use kind::{ErrorKind, Peer, Side};
 
 /// An error of a channel or a pool.
 ///
-/// Displays as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
+/// Prints as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
 pub struct Error(Box<Facts>);
 
 struct Facts {
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// Returns true if the other side is gone, regularly or not.
+    /// Returns true if the other side is gone, after a clean close or without one.
     #[must_use]
     pub fn is_disconnect(&self) -> bool {
         match self.kind() {
@@ -205,7 +205,7 @@ impl fmt::Display for Error {
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
             (ErrorKind::Lost { pid, status, stderr_tail }, source) => {
-                write!(f, "worker {pid} was lost with the call")?;
+                write!(f, "worker {pid} ended during the call")?;
                 match (status, source) {
                     (Some(status), None) => write!(f, ": {status}")?,
                     (Some(status), Some(source)) => write!(f, ": {source} ({status})")?,
@@ -254,7 +254,7 @@ mod tests {
         let stderr_tail = "first\nlast\u{7}".to_owned();
         let lost =
             Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail: stderr_tail.clone() });
-        assert_eq!(lost.to_string(), r"worker 7 was lost with the call: last\u{7}");
+        assert_eq!(lost.to_string(), r"worker 7 ended during the call: last\u{7}");
         let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, stderr_tail });
         let words = r"worker 7 closed its handle channel before the handshake, so it may not be a worker program: last\u{7}";
         assert_eq!(silent.to_string(), words);

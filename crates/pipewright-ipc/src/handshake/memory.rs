@@ -23,7 +23,7 @@ impl MemoryOffer {
     pub(super) fn create(options: &Options) -> MemoryOffer {
         let shm = ShmOptions { bytes: options.ring_size(), prefault: options.prefault };
         let mut ours = Written::create(shm).map_err(|error| error.to_string());
-        // It need not be hard to guess: whoever sees the memory can read it.
+        // It need not be hard to guess: any process that sees the memory can read it.
         let nonce = RandomState::new().build_hasher().finish();
         if let Ok(written) = &mut ours {
             if let Some(place) = written.data().first_chunk_mut() {

@@ -6,11 +6,11 @@
 //!                                             <-    HELLO the same              (or REJECT, which names the field)
 //!   MEMORY an object that contains a nonce    ->                                (if both can)
 //!                                             <-    MEMORY an object, the nonce found in the host's
-//!   READY the nonce found, or why not         ->                                (or REJECT)
+//!   READY the nonce found, or a reason        ->                                (or REJECT)
 //! ```
 //!
-//! Each step has a deadline, and ends with the worker. Shared memory that is not available, or not the same on both sides,
-//! is not used, and both sides know why.
+//! Each step has a deadline, and fails if the worker ends. Shared memory that is unavailable, or not the same on both
+//! sides, is not used, and both sides know the reason.
 
 mod identity;
 mod memory;

@@ -62,7 +62,7 @@ impl Handshake {
     /// Starts the handshake of the host: sends HELLO.
     pub(crate) fn host(end: End, options: &Options) -> Result<Handshake, Error> {
         let mut handshake = Handshake::new(end, options, Stage::HostHello);
-        // The answer tells if handles can be passed.
+        // The answer says if handles can be passed.
         handshake.stream.send(kind::HELLO, &hello(options, true).encode(MAGIC))?;
         Ok(handshake)
     }
@@ -120,7 +120,7 @@ impl Handshake {
         Connection::new(self.stream.end, ring, self.limits, &self.options, self.fallback)
     }
 
-    /// Returns the next stage, and true if it is another one.
+    /// Returns the next stage, and true if it differs from this one.
     fn next_stage(&mut self, stage: Stage) -> Result<(Stage, bool), Error> {
         let next = match stage {
             Stage::HostHello => match self.stream.receive(&[HELLO])? {

@@ -1,4 +1,4 @@
-//! The connection to a worker: it carries calls, whoever waits for their replies.
+//! The connection to a worker, which carries calls. The driver or a caller waits for the replies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

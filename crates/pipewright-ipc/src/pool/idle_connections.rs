@@ -1,8 +1,8 @@
 //! The connections of idle workers: a caller that borrows one talks to the worker itself.
 //!
-//! Through the pool's thread each call costs two more wake-ups: of that thread, and of the caller by it. The thread goes on
-//! watching the worker's output and exit. It takes the connection back whenever it runs, unless a caller has it: then it
-//! [requests](IdleConnections::request) it.
+//! A call through the pool's thread costs two more wake-ups: of that thread, and then of the caller. During a direct
+//! call the thread still watches the worker's output and exit. It takes the connection back whenever it runs, unless a
+//! caller has it: then it [requests](IdleConnections::request) it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -30,7 +30,7 @@ struct Entry {
     worker: u64,
     /// `None`: a caller has borrowed it.
     connection: Option<Box<WorkerConnection>>,
-    /// The time from which nobody may borrow it.
+    /// The time from which it may not be borrowed.
     until: Option<Instant>,
     usage: Usage,
     /// The borrower gives the connection to the driver after its call.
@@ -73,7 +73,7 @@ impl IdleConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Borrows the connection that was used last, so that the pool can let go of the other workers.
+    /// Borrows the connection that was used last, so that the pool can retire the other workers.
     pub(super) fn borrow(&self) -> Option<BorrowedConnection> {
         let mut state = self.state();
         let is_available = |entry: &&mut Entry| {
@@ -120,7 +120,7 @@ impl IdleConnections {
         ReturnedConnection { worker, connection, usage }
     }
 
-    /// Adds a connection that the driver does not need, to be borrowed before that time.
+    /// Adds a connection that the driver does not need. Callers may borrow it until that time.
     pub(super) fn add(&self, idle: BorrowedConnection, until: Option<Instant>, last: Instant) {
         let BorrowedConnection { worker, connection, wake, jobs } = idle;
         let mut state = self.state();

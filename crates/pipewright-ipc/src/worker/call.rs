@@ -12,10 +12,12 @@ pub trait Serve {
     /// Answers a call.
     ///
     /// # Errors
-    /// The caller receives the text of the error. The worker goes on.
+    /// The caller receives the text of the error. The worker continues with the next call.
     fn call(&mut self, call: &mut Call<'_>) -> Answer;
 
-    /// Resets the worker to the state right after its start. Returns false if it cannot: the pool then replaces it.
+    /// Resets the worker to its state right after the start, so that no call can affect a later one
+    /// ([`PoolOptions::reset_timeout`](crate::PoolOptions::reset_timeout)). Returns false if it cannot: the pool then
+    /// replaces the worker.
     fn reset(&mut self) -> bool {
         false
     }
@@ -45,17 +47,19 @@ impl Call<'_> {
         &self.request
     }
 
-    /// Takes the request.
+    /// Takes the request, without a copy.
     pub fn take_request(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.request)
     }
 
-    /// Returns true if the call was cancelled, or the host is gone. The answer is then discarded. Never waits.
+    /// Returns true if the call was cancelled or the connection to the host has ended. The answer is then discarded.
+    /// Never waits.
     pub fn is_cancelled(&mut self) -> bool {
         self.inbox.receive_available(self.id).is_err() || self.inbox.is_cancelled(self.id)
     }
 
-    /// Sends an item before the answer. Waits until the caller has taken enough of the earlier ones.
+    /// Sends an item: a part of the reply, before the answer. Waits until the caller has taken enough of the earlier
+    /// ones ([`Request::in_pieces`](crate::Request::in_pieces)).
     ///
     /// # Errors
     /// [`Declined`](ErrorKind::Declined): the caller accepts no items. [`Cancelled`](ErrorKind::Cancelled): the call was
@@ -83,8 +87,8 @@ impl Call<'_> {
     /// Asks the caller a question, and waits for the answer.
     ///
     /// # Errors
-    /// [`Declined`](ErrorKind::Declined): the caller does not answer. [`Cancelled`](ErrorKind::Cancelled): the call was
-    /// cancelled. Errors of the connection.
+    /// [`Declined`](ErrorKind::Declined): the caller declines the question. [`Cancelled`](ErrorKind::Cancelled): the
+    /// call was cancelled. Errors of the connection.
     pub fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Error> {
         if self.inbox.is_cancelled(self.id) {
             return Err(Error::new(ErrorKind::Cancelled));

@@ -69,7 +69,7 @@ impl Inbox {
                     self.cancelled.insert(id);
                 }
             }
-            // It would be kept forever.
+            // Credit for a call that was answered would be kept forever.
             kind::CREDIT if self.answered.contains(&id) => {}
             kind::CREDIT => {
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -103,7 +103,7 @@ impl Inbox {
     fn sort(&mut self, call: u64, message: RawMessage) -> Result<Option<(u8, Vec<u8>)>, Error> {
         let RawMessage { kind, id, bytes } = message;
         if matches!(kind, kind::ANSWER | kind::DECLINED) {
-            // One that nobody waits for belongs to a call that has ended.
+            // An answer that no question waits for belongs to a call that has ended.
             return Ok((id == call).then_some((kind, bytes)));
         }
         if !self.handle(call, kind, id, &bytes)? {

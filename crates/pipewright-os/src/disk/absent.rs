@@ -1,4 +1,4 @@
-//! A stand-in for asynchronous I/O that this system lacks. No value of it can exist.
+//! Stand-ins for the asynchronous I/O that this system lacks. No value of these types can exist.
 
 use std::io;
 use std::sync::Arc;

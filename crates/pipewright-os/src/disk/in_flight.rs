@@ -6,8 +6,8 @@ use crate::disk::file::{Action, Request};
 
 /// A slot for each request that can be in flight.
 ///
-/// A request stays here from before it is submitted until the kernel has completed it. For that time its
-/// buffer is not freed and its file is not closed, even if the code that asked for it is gone.
+/// A request stays here from before it is submitted until the kernel has completed it. During that time
+/// its buffer is not freed and its file is not closed, even if its caller is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     places: Vec<Option<Request>>,

@@ -15,7 +15,7 @@ pub enum UnavailableReason {
     KernelTooOld,
     /// The administrator has disabled it.
     Disabled {
-        /// The value of `kernel.io_uring_disabled`: 1 allows it only for a group, 2 for nobody.
+        /// The value of `kernel.io_uring_disabled`: 1 allows it only for one group, 2 for no process.
         sysctl: u32,
     },
     /// A seccomp filter blocks it, as in most containers.

@@ -71,7 +71,7 @@ fn a_dead_worker_fails_its_own_calls_with_its_status() {
     assert_eq!(status.unwrap().code(), Some(7));
     assert_eq!(stderr_tail, "a line before\nthe last line of 7");
     let text = error.to_string();
-    let words = format!("was lost with the call: {}: the last line of 7", exit_words(7));
+    let words = format!("ended during the call: {}: the last line of 7", exit_words(7));
     assert!(text.ends_with(&words), "{text}");
     let error = pool.call("abort").unwrap_err();
     let ErrorKind::Lost { status: Some(status), .. } = error.kind() else { panic!("{error}") };

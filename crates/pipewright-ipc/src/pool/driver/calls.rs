@@ -18,7 +18,7 @@ impl Driver {
         let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
         while !self.waiting.is_empty() {
             let free = self.workers.iter_mut().filter(has_room);
-            // The one with the fewest calls; of those the one used last, so that others can be retired.
+            // The worker with the fewest calls; of several, the one used last, so that the others can be retired.
             let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
             let Some(worker) = free.min_by_key(order) else { return };
             let Some(mut call) = self.waiting.pop_front() else { return };
@@ -111,7 +111,7 @@ impl Driver {
         worker.send(kind, id, Arc::new(bytes));
     }
 
-    /// Lets a worker send so many more items.
+    /// Allows a worker to send this many more items.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get_mut(index) else { return };
@@ -119,7 +119,7 @@ impl Driver {
         worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
     }
 
-    /// Ends a call with this error, and lets its worker know.
+    /// Ends a call with this error, and cancels it at its worker.
     pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
         let until = Instant::now().checked_add(self.options.cancel_grace);
         if let Some(index) = self.waiting.iter().position(|call| call.id == id) {

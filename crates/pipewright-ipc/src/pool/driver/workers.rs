@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Peer};
 use crate::pool::worker::{Phase, Worker};
 use crate::trace;
 
-/// The shortest backoff. Without one, the thread would do nothing but start a program that cannot be started.
+/// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 
 /// The history of starts.
@@ -104,7 +104,7 @@ impl Driver {
         }
     }
 
-    /// Returns the error of a call that no worker was free for in time, with the reason if there is no worker.
+    /// Returns the error of a call that timed out before a worker was free, with the reason if there is no worker.
     pub(super) fn no_worker_in_time(&self) -> Error {
         let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
         match &self.starts.last_error {
@@ -168,8 +168,8 @@ impl Driver {
         }
     }
 
-    /// Returns the next time after `now` at which workers have to be started or retired. (Not after the current time: that
-    /// would miss what has become due since, and nothing else would tell.)
+    /// Returns the next time after `now` at which workers have to be started or retired. (Not after the current time: a
+    /// deadline that has passed since `now` would be missed, and no event would report it.)
     pub(super) fn adjustment_deadline(&self, now: Instant) -> Option<Instant> {
         let in_service = self.workers.iter().filter(|it| it.is_in_service());
         // A borrowed connection may come back at any moment, unnoticed.
@@ -246,7 +246,7 @@ impl Driver {
                 if was_sent {
                     self.counters.retries.add_one();
                 }
-                // In front: it has waited already.
+                // At the front, because it has waited already.
                 self.waiting.push_front(call);
             } else {
                 self.counters.lost.add_one();

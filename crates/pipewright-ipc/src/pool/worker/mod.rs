@@ -25,7 +25,7 @@ use crate::stats::Stats;
 use crate::wire::kind;
 pub(super) use phase::Phase;
 
-/// The number of messages taken from one worker before the others have their turn.
+/// The number of messages taken from one worker before those of the others.
 const TURN: usize = 64;
 
 /// One worker.
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     outgoing: VecDeque<OutgoingMessage>,
     /// The longest spin before a sleep.
     max_spin: Duration,
-    /// Tells a borrower to return the connection.
+    /// Signals a borrower to return the connection.
     wake: Option<Arc<Wake>>,
     pub(super) phase: Phase,
     /// The error that ended its connection.
@@ -54,7 +54,7 @@ pub(super) struct Worker {
     pub(super) has_served: bool,
     /// The pool does not need it any more.
     pub(super) is_retired: bool,
-    /// Shared with borrowers of the connection, who count too.
+    /// Shared with borrowers of the connection, which increment it too.
     pub(super) jobs: Arc<Counter>,
     /// It used more memory than allowed, after a call.
     pub(super) exceeds_memory: bool,

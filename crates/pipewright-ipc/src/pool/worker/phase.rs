@@ -15,9 +15,9 @@ pub(in crate::pool) enum Phase {
     Starting,
     /// Takes calls.
     Serving,
-    /// Resets its state, and has to confirm that by then.
+    /// Resets its state, and has to confirm that by this deadline.
     Resetting(Option<Instant>),
-    /// Has to end: the next step, and its time.
+    /// Has to end: the next step against it, and the time of that step.
     Leaving(StopStep, Option<Instant>),
 }
 
@@ -70,7 +70,7 @@ impl Worker {
 
     pub(in crate::pool) fn kill(&mut self) {
         self.phase = Phase::Leaving(StopStep::Wait, None);
-        // Ignored: it changed its user, and will find its connection closed.
+        // Ignored: a worker that has changed its user cannot be killed, and finds its connection closed.
         self.was_killed |= self.child.kill().is_ok() && !self.exited;
     }
 

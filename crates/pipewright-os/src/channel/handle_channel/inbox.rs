@@ -26,7 +26,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the buffer with space for one read-ahead.
+    /// Returns the buffer, with space for one read-ahead.
     pub(super) fn room(&mut self) -> io::Result<&mut Vec<u8>> {
         if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
             if self.start > 0 {

@@ -3,7 +3,7 @@
 //!
 //! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own
 //! buffer ([`End::arrived`]). Bytes to send are handed over ([`End::send`]), and the end keeps what the system
-//! does not accept at once. No method blocks unless its name says so, and the end owns the buffers that the
+//! does not accept at once. No method blocks unless its name contains `wait`, and the end owns the buffers that the
 //! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to
 //! [`wait::any`](crate::base::wait::any), together with child exits and flags.
 //!
@@ -180,7 +180,7 @@ impl End {
     ///
     /// # Platform
     /// Unix: does nothing; handles reach any process that has the other end. Windows: copies the process
-    /// handle. The child is told its process ID and has to confirm it.
+    /// handle. The child receives its process ID and has to confirm it.
     ///
     /// # Errors
     /// The limit on handles was reached.
@@ -230,8 +230,8 @@ impl End {
         imp::receive(self, None, Wait::No)
     }
 
-    /// Waits until bytes are available and [receives](Self::receive) them. For a side with nothing else to
-    /// wait for, this saves a system call.
+    /// Waits until bytes are available and [receives](Self::receive) them. This saves a system call if there is
+    /// nothing else to wait for.
     ///
     /// # Platform
     /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once. Windows: waits for the read in progress.

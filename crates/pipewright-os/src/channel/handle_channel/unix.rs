@@ -29,7 +29,7 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Without a flag for this, as in [`crate::base::pipe`], and without a flag for a call that raises no SIGPIPE.
+/// macOS lacks `SOCK_CLOEXEC` (see [`crate::base::pipe`]) and `MSG_NOSIGNAL`, so both are set on each end afterwards.
 #[cfg(not(target_os = "linux"))]
 fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
@@ -70,9 +70,9 @@ fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
 /// Takes an end that was [checked](check).
 pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
     // SAFETY: the variable says that the descriptor was passed to this process under that number, and this is
-    // the first code to take it. It is what the parent passes: one end of a pair that survived an exec. It
-    // cannot be told from a pair that other code of this process created without FD_CLOEXEC, under a number in
-    // a stale variable.
+    // the first code to take it. As the parent passes it, it is one end of a pair that survived an exec. Only a pair
+    // that other code of this process created without FD_CLOEXEC, under the number in a stale variable, looks the
+    // same.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(Socket(fd))
@@ -102,7 +102,7 @@ pub(super) fn carries_handles(_: &Socket) -> bool {
     true
 }
 
-/// The kernel has all bytes that it accepted.
+/// Returns 0: the kernel holds all bytes that it accepted.
 #[inline]
 pub(super) fn unsent(_: &Socket) -> usize {
     0

@@ -19,8 +19,8 @@ use super::call_error::in_call;
 use crate::base::handle::Handle;
 use crate::base::security::SecurityDescriptor;
 
-/// The access list of a section. Nobody may open it, not even the owner, who could otherwise change the list.
-/// The owner may read the list.
+/// The access list of a section. No user may open it, not even the owner, who could otherwise change the list.
+/// The owner may only read the list.
 ///
 /// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has by default.
 const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";

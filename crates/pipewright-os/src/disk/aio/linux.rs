@@ -55,8 +55,8 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
-    /// The process that created the context. A fork does not have it, but may get another one of the same
-    /// name.
+    /// The process that created the context. A fork does not have the context, but may get another one with the
+    /// same number.
     home: Generation,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
@@ -66,7 +66,7 @@ pub(crate) struct Aio {
     done: VecDeque<(usize, i64)>,
     /// The flag that interrupts waits.
     wake: Option<Arc<Wake>>,
-    /// Counts completions, so that a wait can cover them and the flag.
+    /// Counts completions, so that one wait can cover them and the flag.
     completed: OwnedFd,
 }
 
@@ -118,7 +118,7 @@ impl Aio {
         Ok(())
     }
 
-    /// Fails in a fork of this process, where the context's name may mean another one.
+    /// Fails in a fork of this process, where the context's number may be that of another one.
     fn check_home(&self) -> io::Result<()> {
         if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
@@ -171,8 +171,8 @@ impl Aio {
             wake.lower();
         }
         let mut count = [0; 8];
-        // Ignored: there was nothing to count. Completions counted from now on came after those that are
-        // collected.
+        // Ignored: the read fails only if nothing was counted. It comes first, so that completions after the collect
+        // below are counted again.
         let _ = rustix::io::read(&self.completed, &mut count);
         self.collect(0)
     }

@@ -9,7 +9,7 @@ pub struct Alignment {
     pub memory: usize,
     /// The alignment of the offset and the length.
     pub offset: usize,
-    /// True if the system reported it. Otherwise it is the value that suits every disk.
+    /// True if the system reported the alignment. Otherwise it is a value that suits every disk.
     pub reported: bool,
     /// True if direct I/O bypasses the cache; `Some(false)` if the system reports that it cannot.
     pub direct: Option<bool>,
@@ -128,8 +128,8 @@ pub enum NowaitReads {
 pub enum NowaitWrites {
     /// Such writes are performed.
     Taken,
-    /// A write is refused if it has to update the file's timestamps: after the clock behind them has ticked,
-    /// and until a write that may wait has updated them.
+    /// A write is refused if it has to update the file's timestamps: after each tick of their clock, until a write
+    /// that may wait has updated them.
     WaitForTimes {
         /// The time between two ticks of that clock.
         tick: Duration,

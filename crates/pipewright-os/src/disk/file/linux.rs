@@ -80,8 +80,8 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     }
     let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
     if memory == 0 || offset == 0 {
-        // statx(2): direct I/O is not supported on this file. If it could be opened for it anyway, the cache
-        // is used silently.
+        // statx(2): direct I/O is not supported on this file. If it was opened with O_DIRECT anyway, the
+        // kernel silently uses the cache.
         return Ok(Alignment { direct: Some(false), reported: true, ..Alignment::ASSUMED });
     }
     Ok(Alignment { memory, offset, reported: true, direct: Some(true) })

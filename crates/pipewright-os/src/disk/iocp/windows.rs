@@ -57,7 +57,8 @@ struct Call {
 
 impl Port {
     pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, UnavailableReason> {
-        // No limit on threads is needed, because only this one asks. SAFETY: no file, and no existing port.
+        // No limit on threads is needed, because only this one fetches completions. SAFETY: no file, and no existing
+        // port.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
         if port.is_null() {
             let number = io::Error::last_os_error().raw_os_error().unwrap_or_default();

@@ -1,7 +1,6 @@
 //! Pipes, FIFOs and socket pairs as two plain files, for measuring their speed.
 //!
-//! Both ends block, and no code runs besides the system's calls. Pipes for children are created by
-//! [`crate::base::pipe`].
+//! Both ends block, and no code runs besides the system calls. [`crate::base::pipe`] creates pipes for children.
 
 #[cfg(unix)]
 mod unix;
@@ -35,7 +34,7 @@ pub struct Conduit {
     pub writer: File,
     /// The capacity in bytes that the system reports. `None` if it reports none.
     pub holds_bytes: Option<usize>,
-    /// The number of bytes that can certainly be written while nobody reads.
+    /// The number of bytes that can always be written before anything is read.
     pub fits_bytes: usize,
 }
 
@@ -45,7 +44,7 @@ pub struct Conduit {
 /// # Platform
 /// Linux: `pipe2`, `mkfifo` in the folder for temporary files, `socketpair`; `F_SETPIPE_SZ` and `SO_SNDBUF`
 /// set the capacity, and the actual one is queried. macOS: pipes cannot be resized. Windows: a named pipe; the
-/// other kinds are missing.
+/// other kinds are `Unsupported`.
 ///
 /// # Errors
 /// `Unsupported`: this system lacks the kind. `PermissionDenied`: the capacity exceeds the limit

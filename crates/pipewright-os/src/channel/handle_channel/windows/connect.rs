@@ -1,7 +1,7 @@
 //! Channels whose two ends are both in this process.
 //!
-//! Handles go from one end to the other in a queue. Numbers would work as well, but another process that has
-//! the other end could then name handles of ours.
+//! Handles go from one end to the other in a queue. Numbers would work too, but a process that later gets the other
+//! end could then name handles of this process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -128,7 +128,7 @@ impl Peer {
                     match put(process, handle) {
                         Ok(number) => numbers.push(number),
                         Err(error) => {
-                            // Removes the handles inserted so far. Nobody will announce them.
+                            // Removes the handles inserted so far, which are never announced.
                             numbers.iter().for_each(|number| drop(take(process, *number)));
                             return Err(error);
                         }
@@ -152,7 +152,7 @@ impl Peer {
             Peer::Child { process, confirmed, .. } if confirmed.them => {
                 numbers.iter().map(|number| take(process, *number)).collect()
             }
-            // They are in this process already. The parent could do worse than lie about them.
+            // They are in this process already. Wrong numbers from the parent are no new risk: it controls this process.
             Peer::Parent { confirmed } if confirmed.them => {
                 // SAFETY: no arguments; a pseudo handle, which is not closed.
                 let own = unsafe { GetCurrentProcess() };

@@ -63,13 +63,13 @@ pub(super) fn check(number: i32, _: Option<&str>) -> io::Result<()> {
     copy_of_inherited(number).map(drop)
 }
 
-/// Returns `None`: a pipe has no ID that a later one with the same number lacks.
+/// Returns `None`: no ID distinguishes a pipe from a later one with the same number.
 pub(super) fn id(_: &Handle) -> Option<String> {
     None
 }
 
 fn copy_of_inherited(number: i32) -> io::Result<Handle> {
-    // Handles are multiples of 4. Other numbers would be other spellings of them.
+    // Handles are multiples of 4. The system ignores the lower two bits, so other numbers would name the same handles.
     if number % 4 != 0 {
         return Err(io::ErrorKind::NotFound.into());
     }

@@ -1,4 +1,4 @@
-//! The packets in the pipe, which tell the handles that come with some of the bytes.
+//! The packets in the pipe, which list the handles that come with some of the bytes.
 //!
 //! | offset | bytes | contents |
 //! |---|---|---|
@@ -36,7 +36,7 @@ pub(super) enum Next {
 /// The contents of such a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Announced {
-    /// The ID of the process that has the other end, or that it believes to have this one.
+    /// A process ID: the sender's own, or that of the process that the sender expects at this end.
     Process(u32),
     /// The handles that come with the next bytes.
     Handles(Vec<u64>),

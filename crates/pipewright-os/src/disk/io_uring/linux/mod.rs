@@ -171,7 +171,7 @@ impl Ring {
         pushed
     }
 
-    /// Returns true if another entry can be pushed. Submits the pushed entries if they are in its way.
+    /// Returns true if another entry can be pushed. Submits the pushed entries if the queue is full.
     fn has_room(&mut self) -> bool {
         if self.ring.submission().is_full() {
             // Ignored: the ring is then still full.
