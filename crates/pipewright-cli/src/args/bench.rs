@@ -40,7 +40,7 @@ enum Bench {
     Spawn(Box<CasesOptions>),
     /// Measure the capture of output
     Capture(Box<CasesOptions>),
-    /// Run all of these, in one report
+    /// Run all benchmarks, with one report
     All(Box<CasesOptions>),
 }
 
@@ -59,7 +59,7 @@ struct CommonOptions {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Measure only these charts, named as in the JSON report
+    /// Measure only these charts: a list of their names in the JSON report
     #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -79,7 +79,7 @@ struct CommonOptions {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Write one line per sample
+    /// Write the samples as CSV, one per line
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
@@ -87,7 +87,7 @@ struct CommonOptions {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 
-    /// When to use colors
+    /// Control when to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(&COLORS, Color::name))]
     color: Color,
 
@@ -100,8 +100,8 @@ struct CommonOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 --topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
-Omitted ones then default to threads, pipe, default and other. Without any of them, the preset
-selects the measurements.
+If you give any of them, the others default to threads, pipe, default and other. If you give none,
+the preset selects the measurements.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
@@ -120,7 +120,7 @@ struct PipesOptions {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
     blocks: Vec<usize>,
 
-    /// Writer and reader
+    /// Threads or processes that write and read
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&TOPOLOGIES, Topology::name))]
     topology: Vec<Topology>,
 
@@ -140,7 +140,7 @@ struct PipesOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Compare the received with the sent bytes (slower; included in the figures)
+    /// Compare the received bytes with the sent ones (slower; the figures include it)
     #[arg(long)]
     verify: bool,
 
@@ -201,8 +201,8 @@ struct IpcOptions {
 /// Options of `bench disk`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Reads and writes a new file in DIR, which is unlinked as soon as it is open: nothing is left of it,
-however the command ends. To see which kind of I/O a file gets, use pipewright disk.
+Reads and writes a new file in DIR, which is unlinked as soon as it is open, so nothing is left
+behind, however the command ends. To see whether I/O on a file is asynchronous, use pipewright disk.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
@@ -245,7 +245,7 @@ const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
 
 const DISK_PRESETS: [(DiskPreset, &str); 3] = [
     (DiskPreset::Quick, "A few sizes: less than half a minute, unless the disk is slow"),
-    (DiskPreset::Ibm2001, "Those sizes of IBM's article of 2001 that work with a file"),
+    (DiskPreset::Ibm2001, "Sizes of IBM's article of 2001; direct I/O skips the smallest"),
     (DiskPreset::Full, "Every power of two up to 4 MiB, five times: about two minutes"),
 ];
 
@@ -261,7 +261,7 @@ const TOPOLOGIES: [(Topology, &str); 4] = [
     (Topology::Thread, "One thread writes a block and reads it back"),
     (Topology::Threads, "One thread writes, another one reads"),
     (Topology::Processes, "A child writes, this process reads"),
-    (Topology::Library, "The same, through the pipe that the library makes for the child"),
+    (Topology::Library, "Same as processes, through the pipe that the library makes for the child"),
 ];
 
 const CHANNELS: [(Via, &str); 4] = [
