@@ -38,9 +38,9 @@ pub(crate) struct CommonOptions {
           help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
 
-    /// Processes to stop with the command
+    /// Processes that a stop reaches
     ///
-    /// If pipewright itself is killed, tree kills all of these, none and group only the command.
+    /// If pipewright is killed, tree kills all of them; none and group kill only the command.
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
     pub(crate) contain: Contain,
 

@@ -112,7 +112,7 @@ impl LingerKind {
 pub(crate) enum Contain {
     /// Command and descendants linked to it by parentage; those that outlive it keep running
     None,
-    /// Same, and the command's process group, which is its own and in the foreground
+    /// Same as none, plus the command's process group, which is new and in the foreground
     Group,
     /// Every process that the command starts; those that outlive it are killed
     Tree,
