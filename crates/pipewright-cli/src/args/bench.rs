@@ -253,7 +253,7 @@ const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
 
 const DISK_PRESETS: [(DiskPreset, &str); 3] = [
     (DiskPreset::Quick, "A few sizes: less than half a minute, unless the disk is slow"),
-    (DiskPreset::Ibm2001, "Sizes of IBM's article of 2001; direct I/O skips the smallest"),
+    (DiskPreset::Ibm2001, "Sizes of IBM's article of 2001; direct I/O leaves out unaligned ones"),
     (DiskPreset::Full, "Every power of two up to 4 MiB, five times: about two minutes"),
 ];
 
