@@ -95,10 +95,12 @@ pub(crate) fn load(path: &Path) -> Result<Report, Error> {
         fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let data: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| refuse(format!("invalid JSON: {error}")))?;
-    let schema = data.get("schema").and_then(serde_json::Value::as_str).unwrap_or("none");
+    let Some(schema) = data.get("schema").and_then(serde_json::Value::as_str) else {
+        return Err(refuse(format!("it has no schema; expected {SCHEMA}")));
+    };
     if schema != SCHEMA {
         let schema = super::cut(&schema.escape_debug().to_string(), MOST_SCHEMA_CHARACTERS);
-        return Err(refuse(format!("its schema is {schema} instead of {SCHEMA}")));
+        return Err(refuse(format!("its schema is {schema}; expected {SCHEMA}")));
     }
     serde_json::from_value(data).map_err(|error| refuse(error.to_string()))
 }

@@ -29,7 +29,7 @@ pub(crate) use run::{Contain, RunOptions};
 #[command(name = "pipewright", version, arg_required_else_help = false)]
 #[command(after_long_help = "\
 Exit codes:
-  0    success; run and pipe exit with the code of the command
+  0    success; run and pipe exit with the exit code of the command
   125  failure: wrong usage, or an error in pipewright
 
 Environment variables:
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Pipe(Deferred<PipeOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
-    /// Test if disk I/O is asynchronous on a file or directory, and explain why not
+    /// Test whether file I/O is asynchronous, and explain why it is not
     Disk(Deferred<DiskOptions>),
     /// List the open handles (file descriptors) that this process inherited
     Handles(HandlesOptions),
@@ -74,7 +74,7 @@ Examples:
   pipewright man | man -l -
   pipewright man bench pipes > pipewright-bench-pipes.1")]
     Man {
-        /// Command to print the page of; without one, the overview
+        /// Command to document; if omitted, pipewright itself
         command: Vec<String>,
     },
 }

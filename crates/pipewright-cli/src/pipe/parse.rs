@@ -48,9 +48,12 @@ impl Parsed {
         for (index, stage) in stages.into_iter().enumerate() {
             if stage.first().is_none_or(|program| program.is_empty()) {
                 let number = index + 1;
-                return Err(Failure(format!(
-                    "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
-                )));
+                return Err(Failure(match count {
+                    1 => "the pipeline has no command".to_owned(),
+                    _ => format!(
+                        "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
+                    ),
+                }));
             }
             let words: Result<Vec<_>, _> = stage.iter().map(unescape).collect();
             parsed.stages.push(words?);
@@ -132,7 +135,7 @@ mod tests {
             ("a | | b", r"stage 2 of 3 has no command; to pass '|' as an argument, write '\|'"),
             ("a | b |", r"stage 3 of 3 has no command; to pass '|' as an argument, write '\|'"),
             ("a | > f", r"stage 2 of 2 has no command; to pass '|' as an argument, write '\|'"),
-            ("< f", r"stage 1 of 1 has no command; to pass '|' as an argument, write '\|'"),
+            ("< f", "the pipeline has no command"),
             ("<", "no file after '<'"),
             (
                 "a < f",

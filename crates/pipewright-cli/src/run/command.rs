@@ -143,6 +143,11 @@ fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
 
 /// Duplicates a handle of this process.
 fn duplicate(number: i32) -> Result<Handle, Failure> {
+    if (0..=2).contains(&number) {
+        return Err(Failure(format!(
+            "cannot inherit file descriptor {number}: use --stdin, --stdout or --stderr"
+        )));
+    }
     Handle::copy_of_number(number)
         .map_err(|error| Failure(format!("cannot inherit file descriptor {number}: {error}")))
 }

@@ -114,6 +114,10 @@ fn wrong_usage_is_125_and_names_the_remedy() {
         (&["disk", "--block", "0", "."], "must be at least 1 byte"),
         (&["run", "--env", "NOVALUE", "--", "true"], "invalid --env \"NOVALUE\": expected K=V"),
         (&["run", "--inherit", "999", "--", "true"], "cannot inherit file descriptor 999"),
+        (
+            &["run", "--inherit", "1", "--", "true"],
+            "cannot inherit file descriptor 1: use --stdin, --stdout or --stderr",
+        ),
         (&["run"], "CMD"),
         (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
         (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),

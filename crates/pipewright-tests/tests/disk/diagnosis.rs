@@ -95,7 +95,7 @@ fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
     std::fs::write(&empty, b"").unwrap();
     let error = diagnose(&empty, &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty);
-    assert!(error.to_string().ends_with("empty\": is empty"), "{error}");
+    assert!(error.to_string().ends_with("empty\": the file is empty"), "{error}");
     for options in
         [DiagnoseOptions { requests: 0, ..FEW }, DiagnoseOptions { block_bytes: 0, ..FEW }]
     {

@@ -67,7 +67,7 @@ fn where_refused(
     let error = Engine::new(asked).unwrap_err();
     let reason = reported[0].1;
     assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
-    assert_eq!(error.to_string(), format!("cannot create an engine: {reason}"));
+    assert_eq!(error.to_string(), format!("cannot create an engine with backend uring: {reason}"));
 }
 
 #[isolated_test]

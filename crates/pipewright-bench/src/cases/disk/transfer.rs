@@ -50,7 +50,7 @@ impl Transfer {
     ) -> Result<Transfer, Failed> {
         if block_bytes as u64 > scratch.bytes {
             return Err(Failed::Skip(format!(
-                "larger than the file, which has {}",
+                "the block is larger than the file ({})",
                 bytes(scratch.bytes)
             )));
         }

@@ -385,6 +385,6 @@ fn not_seekable(is_directory: bool) -> io::Error {
     if is_directory {
         io::Error::new(io::ErrorKind::IsADirectory, "is a directory")
     } else {
-        io::Error::new(io::ErrorKind::NotSeekable, "is neither a file nor a disk")
+        io::Error::new(io::ErrorKind::NotSeekable, "neither a file nor a disk")
     }
 }

@@ -41,12 +41,12 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "cgroup v2",
             cgroup(),
-            "holding a whole tree and killing it at once; without it a supervisor holds it",
+            "containing a whole tree and killing it at once; without it a supervisor contains it",
         ),
         facility(
             "supervisor",
             crate::process::spawn::try_supervisor().map(|()| String::new()),
-            "holding a tree without privileges and ending it with its program; without it a process group holds it",
+            "containing a tree without privileges and ending it with its program; without it a process group contains it",
         ),
         facility(
             "memfd",

@@ -29,12 +29,12 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "job object",
             job().map(|_| String::new()),
-            "holding a whole tree, killing it at once, and ending it with its program",
+            "containing a whole tree, killing it at once, and ending it with its program",
         ),
         facility(
             "job list",
             attribute(PROC_THREAD_ATTRIBUTE_JOB_LIST),
-            "children that are in their job from birth; without it no tree is held",
+            "children that are in their job from birth; without it no tree is contained",
         ),
         facility(
             "overlapped pipe",
