@@ -2,7 +2,7 @@
 //!
 //! Each write is an entry, whose bytes are copied when it is made. It is done when the pipe's quota
 //! covers the unread part. A read takes from the entries in order, including pending ones. A cancel
-//! removes an entry, even if it was read in part. None of our machines runs that kernel.
+//! removes an entry, even if it was read in part. The model was never compared with that kernel.
 
 use std::collections::VecDeque;
 
