@@ -22,7 +22,7 @@ pub struct Facility {
     pub name: &'static str,
     /// The state that was found.
     pub state: State,
-    /// The uses of it, and so the loss without it.
+    /// The purpose of the facility, and the loss without it.
     pub used_for: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Threads that never end, to start children that are killed when their parent ends.
 //!
 //! The kernel sends the parent-death signal when the *thread* that created the child ends (prctl(2)). A
-//! child started from a worker thread would die with that thread, in the middle of a healthy program
+//! child started from a worker thread would die with that thread, while the program still runs
 //! (It4innovations/hyperqueue#823, nekename/OpenDeck#329). So the attributes that a child inherits from its
 //! starting thread (affinity, scheduling, per-thread namespaces) come from one of the threads here.
 //!
