@@ -68,8 +68,9 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         drop(completion);
     });
-    // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
-    // completion guard is dropped when it has run, has panicked or is discarded, and this function waits for that.
+    // SAFETY: only the lifetime changes. This function does not return while the closure may still use what it
+    // borrows: the closure drops its completion guard last, when it has run, has panicked or is discarded, and
+    // this function waits for that drop.
     let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
     let submitted = pool.submit(boxed);
     let mut stuck_at = None;
