@@ -162,7 +162,7 @@ pub(crate) fn is_in_job() -> io::Result<bool> {
     let mut is_in_one = 0;
     // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: that handle, no job, which means any, and a live number.
+    // SAFETY: that handle, a null job, which means any job, and a live number.
     let ok = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
     if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(is_in_one != 0) }
 }

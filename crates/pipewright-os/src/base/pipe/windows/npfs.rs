@@ -77,7 +77,7 @@ impl Pipe {
     }
 
     /// Gives free quota to the pending entries. The kernel compares the sums as unsigned numbers,
-    /// so a negative one passes for enough, and its entry is not completed.
+    /// so a negative sum counts as enough, and its entry is not completed.
     fn complete(&mut self) {
         for at in 0..self.entries.len() {
             let room = self.room().max(0);

@@ -103,7 +103,7 @@ struct CompletionGuard<'a> {
 
 impl Drop for CompletionGuard<'_> {
     fn drop(&mut self) {
-        // A copy: once the state is DONE, the caller and what it lent may be gone.
+        // A copy: once the state is DONE, the caller and its data may be gone.
         let caller = self.caller.clone();
         self.progress.store(DONE, Ordering::Release);
         caller.unpark();

@@ -102,8 +102,8 @@ impl ChildSetup<'_> {
     }
 }
 
-/// A substitute for an errno: a stop signal is pending, and the parent, which is to be stopped as well, has
-/// to return from its sleep first.
+/// A substitute for an errno: a stop signal is pending, and the parent, which has to stop as well, must
+/// return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
 /// A handle for the child, and its number in the child.
