@@ -44,7 +44,7 @@ impl AlignedBuf {
             io::Error::new(io::ErrorKind::InvalidInput, "invalid size or alignment")
         })?;
         if len == 0 {
-            // No memory, but an aligned address all the same.
+            // No memory, but still an aligned address.
             let start = NonNull::new(ptr::without_provenance_mut(layout.align()));
             let start = start.ok_or(io::ErrorKind::InvalidInput)?;
             return Ok(AlignedBuf { start, len, layout });

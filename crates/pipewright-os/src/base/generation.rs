@@ -12,9 +12,8 @@ mod imp {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A page that is all zeroes in a fork (`MADV_WIPEONFORK`, Linux 4.14). After one failure to
-    /// make it this is [`NO_PAGE`] for good: a process whose number changed would take itself for a
-    /// fork.
+    /// A page that is all zeroes in a fork (`MADV_WIPEONFORK`, Linux 4.14). After one failed
+    /// attempt this stays [`NO_PAGE`]: a process whose number changed would look like a fork.
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
     /// Stands for a missing page, always zero: no memory, or an emulator does not know the advice.
     static NO_PAGE: AtomicU64 = AtomicU64::new(0);

@@ -51,7 +51,7 @@ impl Signal {
     pub const USR2: Signal = Signal(imp::USR2);
     /// A write to a pipe that has no reader.
     pub const PIPE: Signal = Signal(imp::PIPE);
-    /// Terminate: the polite request to end.
+    /// Terminate: the usual request to end.
     pub const TERM: Signal = Signal(imp::TERM);
     /// Continue a stopped process.
     pub const CONT: Signal = Signal(imp::CONT);

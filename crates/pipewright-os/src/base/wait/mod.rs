@@ -30,8 +30,8 @@ pub(crate) use task::current_runtime;
 #[cfg(feature = "tokio")]
 pub use task::{Watch, check_runtime};
 
-/// The room that an empty buffer is given: the output of an ordinary program fits, and a silent
-/// stream takes no memory.
+/// The spare capacity that an empty buffer gets: the output of an ordinary program fits, and a
+/// silent stream takes no memory.
 pub const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// A source to wait for, or the result of that wait.

@@ -169,7 +169,7 @@ fn memfd() -> io::Result<String> {
 fn io_uring() -> io::Result<String> {
     let disabled = file_text("/proc/sys/kernel/io_uring_disabled");
     // No struct at all: EFAULT if the call is known and allowed.
-    // SAFETY: a null pointer is a caller's error, which the kernel reports.
+    // SAFETY: the kernel checks the pointer, and returns an error for null.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     is_known(result, libc::EFAULT).map_err(|error| {
         io::Error::new(error.kind(), format!("{error}; kernel.io_uring_disabled is {disabled}"))

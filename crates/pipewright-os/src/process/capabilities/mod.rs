@@ -22,7 +22,7 @@ pub struct Facility {
     pub name: &'static str,
     /// The state that was found.
     pub state: State,
-    /// Its uses, which are not available without it.
+    /// The purpose of the facility, and the loss without it.
     pub used_for: &'static str,
 }
 

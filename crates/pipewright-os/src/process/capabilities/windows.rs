@@ -68,8 +68,8 @@ fn attribute(which: u32) -> io::Result<String> {
         return Err(io::Error::last_os_error());
     }
     let handle = job()?;
-    // SAFETY: a list with room for one, and one handle. Both outlive the use of them, because nothing uses
-    // them.
+    // SAFETY: an initialised list with room for one attribute, and a live value. No call uses the list
+    // afterwards.
     let known = unsafe {
         let (value, size) = ((&raw const handle).cast(), mem::size_of::<OwnedHandle>());
         let no_old = ptr::null_mut();

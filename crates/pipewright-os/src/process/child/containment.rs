@@ -29,8 +29,8 @@ pub enum Containment {
 /// A contained tree, beside the handle of the child at its root.
 ///
 /// # Drop
-/// Releases the tree: a supervisor or a job kills it, and the processes of a cgroup run on. Call
-/// [`end`](Self::end) before to end it.
+/// Releases the tree: a supervisor or a job kills it, but the processes of a cgroup continue to
+/// run. Call [`end`](Self::end) first to end them.
 pub trait Tree: fmt::Debug + Send + Sync {
     /// Returns the way in which the tree is contained.
     fn containment(&self) -> Containment;

@@ -106,7 +106,7 @@ impl ChildHandle {
             }
         }
         // WNOWAIT leaves the child for the reap below, which holds the lock. So a signal that is sent by
-        // number never meets a number that has just become free.
+        // number never reaches a later process with that number.
         match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
             Ok(_) => {}
             // Reaped elsewhere, perhaps by another thread of this program: try_wait finds out.
@@ -261,7 +261,7 @@ impl ChildHandle {
         }
     }
 
-    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
+    /// Returns true if the child has ended. Does not reap it. True also if the status is lost.
     pub(crate) fn has_ended(&self) -> bool {
         if self.lock().is_some() {
             return true;
@@ -318,8 +318,8 @@ impl ChildHandle {
         if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
             return usage;
         }
-        // The peak of this process by now is at least its peak at the start, to which the child's figure
-        // would have been raised.
+        // The peak of this process is now at least its peak at the start. So a larger figure is the child's
+        // own.
         let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
         Usage { peak_rss_bytes: peak, ..usage }
     }

@@ -30,8 +30,8 @@ pub use containment::{Containment, Tree};
 /// process with the same number, because it goes through a handle on the process (a pidfd, a process
 /// HANDLE). If there is none (macOS, and Linux if pidfds are refused), it is sent under the lock that the
 /// reap takes. That is safe as long as no other code of this program reaps the child (`waitpid(-1)`, an
-/// ignored SIGCHLD): macOS first compares the start time of the process, which leaves a moment; Linux
-/// without pidfds has nothing to compare.
+/// ignored SIGCHLD): macOS first compares the start time of the process, which leaves a short race;
+/// Linux without pidfds has nothing to compare.
 ///
 /// # Drop
 /// Closes the handle and nothing else: a child that has not been reaped becomes a zombie when it ends
@@ -40,7 +40,7 @@ pub use containment::{Containment, Tree};
 pub struct ChildHandle(pub(crate) imp::ChildHandle);
 
 impl Default for ChildHandle {
-    /// Creates the handle of no child, which counts as ended and reaped.
+    /// Creates a handle without a child, which counts as ended and reaped.
     fn default() -> ChildHandle {
         ChildHandle(imp::ChildHandle::already_ended())
     }

@@ -141,7 +141,7 @@ impl ChildHandle {
     pub(super) fn handle(&self) -> BorrowedHandle<'_> {
         match &self.process {
             Some(process) => process.as_handle(),
-            // SAFETY: null is not a handle, and every call reports that.
+            // SAFETY: null refers to no object, and every call returns an error for it.
             None => unsafe { BorrowedHandle::borrow_raw(std::ptr::null_mut()) },
         }
     }

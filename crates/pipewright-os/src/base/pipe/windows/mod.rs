@@ -193,7 +193,7 @@ impl WriteEnd {
             };
             let writer_thread =
                 copy_of(self.raw(), false).and_then(|copy| WriterThread::new(copy, target));
-            // Ignored: another thread has made one first, which is as good.
+            // Ignored: another thread has made one first, which works too.
             let _ = self.writer_thread.set(writer_thread.ok()?);
         }
         self.writer_thread.get()

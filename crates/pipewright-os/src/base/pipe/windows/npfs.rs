@@ -2,7 +2,7 @@
 //!
 //! Each write is an entry, whose bytes are copied when it is made. It is done when the pipe's quota
 //! covers the unread part. A read takes from the entries in order, including pending ones. A cancel
-//! removes an entry, even if it was read in part. None of our machines runs that kernel.
+//! removes an entry, even if it was read in part. The model was never compared with that kernel.
 
 use std::collections::VecDeque;
 
@@ -77,7 +77,7 @@ impl Pipe {
     }
 
     /// Gives free quota to the pending entries. The kernel compares the sums as unsigned numbers,
-    /// so a negative one passes for enough, and its entry is not completed.
+    /// so a negative sum counts as enough, and its entry is not completed.
     fn complete(&mut self) {
         for at in 0..self.entries.len() {
             let room = self.room().max(0);

@@ -3,7 +3,7 @@
 //! A cancelled write does not report how much of it was read: a read can cross from earlier bytes
 //! into those of a pending write, and the cancel then discards the rest and reports nothing.
 //! Sending the bytes again would send that part twice. So a started write stays pending until it is
-//! done. It is cancelled only when the pipe is given up.
+//! done. It is cancelled only when the pipe end is abandoned.
 
 use std::io;
 use std::os::windows::io::AsHandle as _;

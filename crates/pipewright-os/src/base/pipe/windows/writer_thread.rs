@@ -213,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the next write; `None`: the thread is to end.
+    /// Waits for the next write; `None`: the thread has to end.
     fn next(&self) -> Option<WriteRequest> {
         let mut state = self.lock();
         loop {

@@ -33,7 +33,7 @@ pub(super) struct Sources {
 struct RegisteredSource {
     /// The number of the original descriptor.
     number: RawFd,
-    /// Readiness belongs to the open file, so a duplicate is as good. Closing the original does not
+    /// Readiness belongs to the open file, so a duplicate works too. Closing the original does not
     /// end a registration that the runtime still has.
     copy: AsyncFd<OwnedFd>,
     writes: bool,

@@ -1,7 +1,7 @@
 //! Threads that never end, to start children that are killed when their parent ends.
 //!
 //! The kernel sends the parent-death signal when the *thread* that created the child ends (prctl(2)). A
-//! child started from a worker thread would die with that thread, in the middle of a healthy program
+//! child started from a worker thread would die with that thread, while the program still runs
 //! (It4innovations/hyperqueue#823, nekename/OpenDeck#329). So the attributes that a child inherits from its
 //! starting thread (affinity, scheduling, per-thread namespaces) come from one of the threads here.
 //!
@@ -68,8 +68,9 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         drop(completion);
     });
-    // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
-    // completion guard is dropped when it has run, has panicked or is discarded, and this function waits for that.
+    // SAFETY: only the lifetime changes. This function does not return while the closure may still use what it
+    // borrows: the closure drops its completion guard last, when it has run, has panicked or is discarded, and
+    // this function waits for that drop.
     let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
     let submitted = pool.submit(boxed);
     let mut stuck_at = None;
@@ -102,7 +103,7 @@ struct CompletionGuard<'a> {
 
 impl Drop for CompletionGuard<'_> {
     fn drop(&mut self) {
-        // A copy: once the state is DONE, the caller and what it lent may be gone.
+        // A copy: once the state is DONE, the caller and its data may be gone.
         let caller = self.caller.clone();
         self.progress.store(DONE, Ordering::Release);
         caller.unpark();

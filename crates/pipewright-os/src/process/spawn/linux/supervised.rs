@@ -109,7 +109,8 @@ pub(super) fn start(
     // for the last time. `guard` never returns.
     let cloned = unsafe { clone::clone_without_waiting(&request) };
     let guard_pidfd = own_pidfd(guard_pidfd);
-    // Its end has to become visible: now only the two and the child hold it, and the child until its exec.
+    // Closed here, so that the end of the others becomes visible: now only the guard, the supervisor and,
+    // until its exec, the child hold this end.
     drop(theirs);
     // This makes room for the two handles that follow: if there was room at the beginning, there is room
     // until the end.
@@ -147,8 +148,8 @@ pub(super) fn start(
             Err(error) => create_error(error),
         },
     };
-    // The supervisor has ended, or is asked to (a fork of this process may hold a copy, so a drop would not
-    // be enough); the guard ends last. Ignored: it has been reaped elsewhere.
+    // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so
+    // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
     reports.request_end();
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
@@ -277,7 +278,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     let mut program = context.program;
     program.handles[GUARD_PIDFD] = context.guard_pidfd.load(Relaxed);
     match start_command(context, &mut program) {
-        // From here on the context is gone.
+        // From here on the context must not be used.
         Ok(Some(pid)) => {
             raw_syscall::yield_processor();
             program.execute(c"supervisor", pid);

@@ -119,10 +119,10 @@ pub(super) fn start(setup: &ChildSetup<'_>) -> Result<i32, SpawnError> {
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a forked process of one thread.
+/// Call this only in a forked process of one thread.
 unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
     let no_unwinding = AbortOnPanic;
-    // SAFETY: this process exists only for this.
+    // SAFETY: a forked process of one thread, which exists only to become the program.
     let (step, errno) = unsafe { become_program(setup, closures) };
     mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
@@ -138,7 +138,7 @@ unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd
 /// Applies the plan to this process and executes the program. Returns the failure.
 ///
 /// # Safety
-/// Changes this process; the setup's pointers must be good.
+/// This changes the calling process. The setup's pointers must be valid.
 pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Failed {
     // SAFETY: as this function's.
     let prepared = unsafe { prepare(setup) }.and_then(|()| run_closures(setup, closures));

@@ -7,8 +7,8 @@
 //! pipe whose other end only this process has: when this process ends, in whatever way, the kernel closes
 //! that end.
 //!
-//! The guard has two limits: if a fork of this program runs on without executing another program, the pipe
-//! is not closed before that ends too. And if the guard is killed, the child lives on.
+//! The guard has two limits: if a fork of this program continues to run without executing another program,
+//! the pipe is not closed before that fork ends too. And if the guard is killed, the child continues to run.
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;

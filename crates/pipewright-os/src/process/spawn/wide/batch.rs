@@ -15,12 +15,12 @@ const PERCENT: u16 = unit('%');
 /// The maximum length of a line for `cmd.exe`, in units.
 const MAX_UNITS: usize = 8191;
 
-/// The beginning of the line: extensions on, which the trick with `%` needs; no expansion of `!`; no
+/// The beginning of the line: extensions on, which [`EMPTY_VARIABLE`] needs; no expansion of `!`; no
 /// AutoRun from the registry.
 const PREFIX: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
 
-/// A harmless variable, cut to nothing. It is put before a `%`, which then stands between two that form a
-/// pair, and so stands for itself.
+/// The text before each `%`. The result, `%%cd:~,%`, is a literal `%` and then a variable (`%cd:~,%`) that
+/// expands to nothing.
 const EMPTY_VARIABLE: &str = "%%cd:~,";
 
 /// Returns true if Windows would pass a file with that name to `cmd.exe`. Windows drops dots and spaces at

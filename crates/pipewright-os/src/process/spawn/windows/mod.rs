@@ -91,7 +91,7 @@ pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
     Err(SpawnError::new(Step::Create, error))
 }
 
-/// Starts a child. Everything that can fail without an undo comes first.
+/// Starts a child. Steps that need no undo if a later one fails come first.
 fn start(
     plan: &Plan<'_>,
     job: Option<BorrowedHandle<'_>>,

@@ -1,8 +1,8 @@
 //! Waits for handles on behalf of every task of this process, on one thread.
 //!
-//! The system has no other way to wake a task when a process ends or an event is set without a
-//! thread, or a share in one. The thread starts with the first wait, ends after an idle period, and
-//! does nothing but wake tasks.
+//! To wake a task when a process ends or an event is set, Windows needs a thread; this one is
+//! shared. The thread starts with the first wait, ends after an idle period, and does nothing but
+//! wake tasks.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};

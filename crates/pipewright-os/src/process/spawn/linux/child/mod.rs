@@ -102,8 +102,8 @@ impl ChildSetup<'_> {
     }
 }
 
-/// A substitute for an errno: a stop signal is pending, and the parent, which is to be stopped as well, has
-/// to return from its sleep first.
+/// A substitute for an errno: a stop signal is pending, and the parent, which has to stop as well, must
+/// return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
 /// A handle for the child, and its number in the child.
@@ -135,11 +135,11 @@ struct Failed(Step);
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a process of its own, on a stack of its own, with `setup` alive until exec or exit.
+/// The caller is a new process on its own stack, and `setup` stays alive until exec or exit.
 pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
     setup.has_begun.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
-        // Created by clone3, and so born inside.
+        // clone3 created the child inside the cgroup.
         Handlers::Reset => None,
         Handlers::Inherited => {
             signals::reset_handlers();
@@ -152,11 +152,11 @@ pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
     unsafe { libc::_exit(127) }
 }
 
-/// Runs like [`run`], in a forked child. That has memory of its own, so this function returns, with the
-/// failure in the setup, which the parent does not see.
+/// Runs like [`run`], in a forked child. The child has its own memory, so this function returns, with the
+/// failure in a setup that the parent does not see.
 ///
 /// # Safety
-/// Only in a forked process; `setup`'s pointers must be good.
+/// Call this only in a forked process. `setup`'s pointers must be valid.
 pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
     // A closure may unblock signals, and the parent's handlers are not prepared to run in two processes.
     signals::reset_handlers();
@@ -168,7 +168,7 @@ pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]
 /// its earlier action again: a write to a closed pipe must not end this process if it did not before.
 ///
 /// # Safety
-/// Changes this process; `setup`'s pointers must be good.
+/// This changes the calling process. `setup`'s pointers must be valid.
 pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
     let _restore = signals::RestoreAction::new(libc::SIGPIPE);
     // SAFETY: as this function's.
@@ -254,7 +254,7 @@ unsafe fn prepare_and_exec(
 /// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
 ///
 /// # Safety
-/// `setup`'s pointers must be good.
+/// `setup`'s pointers must be valid.
 unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     let mut forbidden = false;
     let mut next = setup.candidates;
