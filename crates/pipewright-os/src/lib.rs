@@ -7,7 +7,7 @@
 //! file of the current platform. Decisions (retry, cap, order, policy) belong to the crates above; this
 //! crate has the calls and the layout of their arguments.
 //!
-//! Each group of concepts is a module and, except `base`, a feature, so that a program compiles only what it
+//! Each group of concepts is a module and, except `base`, a feature, so that a program compiles only the code it
 //! uses. A group uses only the groups that the table names, and the modules of a group do not use each
 //! other in a circle. A test checks both.
 //!
