@@ -49,7 +49,7 @@ impl<'a, R> Message<'a, R> {
     /// Copies the message to a new buffer.
     ///
     /// # Errors
-    /// While it sends the rest of the message, the other side dies, violates the protocol or closes the connection. The
+    /// The other side dies, violates the protocol or closes the connection before it has sent the whole message. The
     /// timeout expires. There is not enough memory.
     pub fn bytes(self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
