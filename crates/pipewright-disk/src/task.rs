@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 256 << 10;
 ///
 /// A write is complete when its future is ready. This type buffers no writes, so `flush` has nothing to do (unless the
 /// future of a write was dropped), and a write reports its own errors. (`tokio::fs::File` reports them in the next
-/// write.) As with every file, only [`sync_all`](SharedEngine::sync_all) waits until the data are on the disk.
+/// write.) As with every file, only a [sync](SharedEngine::sync_all) waits until the data are on the disk.
 ///
 /// A file opened for direct I/O ([`direct`](crate::FileOptions::direct)) can be read in pieces of any size
 /// from any position: this type reads whole blocks, and keeps the rest of a block for the next read. Writes have to

@@ -45,8 +45,8 @@
 //!   and serves any number of threads and tasks.
 //! * [`Channel`]: a conversation with one worker. Each side sends any message at any time; there are no calls and no
 //!   restarts.
-//! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends items,
-//!   asks the host and sees cancellations. [`worker::channel`] is the other end of a conversation.
+//! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends
+//!   parts of a reply, asks the host questions and sees cancellations. [`worker::channel`] is the other end of a conversation.
 //! * [`worker::is_worker`]: the first line of `main` in a program that starts itself as its worker.
 //! * [`pipewright::Command`], if the other program does not use this crate: it runs the program and captures its output.
 //!

@@ -20,7 +20,7 @@ impl Options {
     /// that length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader
     /// sooner than the same message through the socket. Returns the options unchanged if there is no shared memory.
     ///
-    /// Takes some hundredths of a second, and runs both sides in threads of this process.
+    /// Takes some tens of milliseconds, and runs both sides in threads of this process.
     ///
     /// # Errors
     /// A handle or a thread cannot be created.

@@ -63,7 +63,7 @@ enum Bench {
 /// Options that every benchmark has.
 #[derive(Debug, Args)]
 struct CommonOptions {
-    /// Measure each cell N times [default: the preset's]
+    /// Measure each cell (a point in a chart) N times [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     series: Option<u16>,
 
@@ -116,8 +116,8 @@ struct CommonOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!("\
 --topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
-If you give any of them, the others default to threads, pipe, default and other. If you give none,
-the preset selects the measurements.
+If you give any of them, the rest default to --topology threads, --via pipe, --capacity default and
+--pin other. If you give none, the preset selects the measurements.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
@@ -150,7 +150,7 @@ struct PipesOptions {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&PLACEMENTS, Placement::name))]
     pin: Vec<Placement>,
 
-    /// Move N blocks in each cell, instead of as many as fit into --time
+    /// Move N blocks per measurement, instead of as many as fit into --time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -211,7 +211,7 @@ struct IpcOptions {
 /// Options of `bench disk`.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!("\
-Reads and writes a new file in DIR, which is unlinked as soon as it is open, so nothing is left
+Reads and writes a new file in DIR. The file is unlinked as soon as it is open, so nothing is left
 behind, however the command ends. To see whether I/O on a file is asynchronous, use pipewright disk.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.

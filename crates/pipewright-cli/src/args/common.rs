@@ -54,7 +54,7 @@ pub(crate) struct CommonOptions {
     #[arg(long, value_name = "WHEN", default_value = "settle", help_heading = headings::OUTPUT)]
     pub(crate) linger: LingerKind,
 
-    /// Set an environment variable
+    /// Set an environment variable (repeatable)
     #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) env: Vec<OsString>,
 

@@ -14,7 +14,7 @@ use super::size;
 A FILE is only read, unless --write-existing is given; --write creates temporary files beside it.
 In a DIR, all tests use temporary files, which are unlinked once they are open.
 
-Each test submits all its requests and then waits for them. It prints:
+An asynchronous test submits all its requests and then waits for them. It prints:
   queued     time spent in the submitting calls
   completed  time until all requests were done
   free       share of that time in which the program could do other work

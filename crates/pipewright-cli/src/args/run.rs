@@ -76,7 +76,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]
     pub(crate) stdin: Option<OsString>,
 
-    /// Pass the file descriptor FD to the command
+    /// Pass the file descriptor FD to the command (repeatable)
     #[arg(long, value_name = "FD", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) inherit: Vec<i32>,
 

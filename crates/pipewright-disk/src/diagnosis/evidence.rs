@@ -37,8 +37,8 @@ pub struct Evidence {
     pub kernel_workers: Option<usize>,
     /// The maximum number of kernel threads.
     pub worker_limit: usize,
-    /// The result of trial reads of the same length that must not wait. Only for direct reads of which a thread
-    /// performed some.
+    /// The result of trial reads of the same length that must not wait. Only for direct reads, if a thread
+    /// performed some of them.
     pub nowait_reads: Option<NowaitReads>,
     /// The result of trial writes to the file that must not wait. Only for writes.
     pub nowait_writes: Option<NowaitWrites>,

@@ -24,7 +24,7 @@ pub use reason::{Effect, Finding, Reason, Remedy, reasons};
 pub use report::{Measured, Outcome, Report, TestReport};
 pub use verdict::Verdict;
 
-/// Measures how reads and writes of a file, or of files in a folder, are performed.
+/// Measures whether reads and writes of a file, or of files in a folder, are asynchronous, and explains why they are not.
 ///
 /// An existing file is only read, unless [`DiagnoseOptions::write_existing`] is set. All other tests use
 /// temporary files, which are removed. They are created in the given folder or, with

@@ -5,7 +5,7 @@ use crate::BackendKind;
 /// The options of a diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiagnoseOptions {
-    /// The number of requests per test, all submitted at once. Default: 500.
+    /// The number of requests per test. An asynchronous test submits all of them at once. Default: 500.
     pub requests: usize,
     /// The number of bytes per request. Default: 64 KiB.
     pub block_bytes: usize,

@@ -113,7 +113,7 @@ pub enum Remedy {
     FewerWrites,
     /// Align the requests.
     Align,
-    /// Accept that a thread does it.
+    /// Accept that a thread performs the requests.
     ExpectWorker,
     /// Allow io_uring in the container's profile or on the system.
     AllowRing,

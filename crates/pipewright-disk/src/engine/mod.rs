@@ -134,7 +134,8 @@ impl Engine {
         self.len() < self.options.depth
     }
 
-    /// Queues an operation. The next [`submit`](Engine::submit) or [`next`](Engine::next) submits it, at the latest.
+    /// Queues an operation. The engine submits it in the next call of [`submit`](Engine::submit) or
+    /// [`next`](Engine::next), or earlier.
     ///
     /// The completion reports its errors. A read of cached data may complete at once
     /// ([`EngineOptions::cached_first`]).

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// the last.
 ///
 /// # Drop
-/// The next call that receives discards what was not read.
+/// The next call that receives discards the unread bytes.
 pub struct Message<'a, R = super::Raw> {
     core: &'a mut Core,
     until: Option<Instant>,
@@ -49,7 +49,7 @@ impl<'a, R> Message<'a, R> {
     /// Copies the message to a new buffer.
     ///
     /// # Errors
-    /// While it sends the rest of the message, the other side dies, violates the protocol or closes the connection. The
+    /// The other side dies, violates the protocol or closes the connection before it has sent the whole message. The
     /// timeout expires. There is not enough memory.
     pub fn bytes(self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
@@ -92,7 +92,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// Reading frees room in shared memory for new messages at once.
 ///
 /// # Drop
-/// The next call that receives discards what was not read.
+/// The next call that receives discards the unread bytes.
 ///
 /// ```no_run
 /// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {

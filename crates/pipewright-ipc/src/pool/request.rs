@@ -32,7 +32,7 @@ impl Request {
 
     /// Allows the pool to retry the request on another worker if its worker ends, up to
     /// [`retries`](crate::PoolOptions::retries) times, as long as the caller has received no item and no question. A
-    /// request that crashes every worker ends one more worker than that.
+    /// request that crashes every worker ends `retries` + 1 workers.
     pub fn idempotent(mut self) -> Request {
         self.idempotent = true;
         self

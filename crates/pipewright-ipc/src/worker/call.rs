@@ -58,7 +58,7 @@ impl Call<'_> {
         self.inbox.receive_available(self.id).is_err() || self.inbox.is_cancelled(self.id)
     }
 
-    /// Sends an item: a part of the reply, before the answer. Waits until the caller has taken enough of the earlier
+    /// Sends an item: a part of the reply that precedes the answer. Waits until the caller has taken enough of the earlier
     /// ones ([`Request::in_pieces`](crate::Request::in_pieces)).
     ///
     /// # Errors

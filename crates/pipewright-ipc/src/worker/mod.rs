@@ -3,7 +3,7 @@
 //! | function | use |
 //! |---|---|
 //! | [`serve`] | one answer to each request, of a [`Channel`] or a [`Pool`](crate::Pool) |
-//! | [`serve_calls`] | also items, questions to the host, cancellation and error messages |
+//! | [`serve_calls`] | also items (parts of a reply), questions to the host, cancellation and error messages |
 //! | [`run`] | the same, for a service that can be [reset](Serve::reset) |
 //! | [`channel`] | messages in any order |
 //! | [`is_worker`] | a program that starts itself as its worker |
@@ -40,7 +40,7 @@ use inbox::Inbox;
 ///
 /// # Platform
 /// Reads the variable `PIPEWRIGHT_IPC` and checks the handle whose number it contains. Unix: it has to be a socket without
-/// `FD_CLOEXEC`, and the one in `PIPEWRIGHT_IPC_ID`. Windows: it has to be an inherited pipe.
+/// `FD_CLOEXEC`, and the one that `PIPEWRIGHT_IPC_ID` identifies. Windows: it has to be an inherited pipe.
 ///
 /// ```no_run
 /// use pipewright::Command;

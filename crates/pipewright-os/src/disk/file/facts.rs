@@ -110,7 +110,7 @@ pub struct Facts {
     pub device_queue: Option<u32>,
 }
 
-/// The result of a read that must not wait (`RWF_NOWAIT`), as io_uring first issues each read.
+/// The result of a read that must not wait (`RWF_NOWAIT`). io_uring tries each read this way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitReads {
@@ -122,7 +122,7 @@ pub enum NowaitReads {
     Refused,
 }
 
-/// The result of a write that must not wait (`RWF_NOWAIT`), as io_uring first issues each write.
+/// The result of a write that must not wait (`RWF_NOWAIT`). io_uring tries each write this way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitWrites {
