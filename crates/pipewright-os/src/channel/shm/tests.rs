@@ -272,7 +272,7 @@ mod windows {
         let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
         refused(object(file.as_raw_handle(), size, 0), "it is a file mapping");
-        refused(Handle::from(file), "no memory");
+        refused(Handle::from(file), "it is not a section");
         std::fs::remove_file(&path).unwrap();
     }
 

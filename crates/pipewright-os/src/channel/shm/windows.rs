@@ -134,7 +134,7 @@ impl SectionInfo {
         // SAFETY: an open handle, and a live struct of the class (0) and its size.
         let status =
             unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut info, room, none) };
-        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(info) }
+        if status < 0 { Err(wrong("it is not a section that can be queried")) } else { Ok(info) }
     }
 }
 
