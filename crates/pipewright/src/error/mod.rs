@@ -43,6 +43,8 @@ pub(crate) type Failed = (&'static str, io::Error);
 pub(crate) enum Operation {
     /// The start of the program.
     Start,
+    /// The start of a pipeline, which has no program of its own.
+    StartPipeline,
     /// The last step of a start: the system refused to execute the program.
     Execute,
     /// A `pre_exec` closure.
@@ -132,6 +134,7 @@ impl fmt::Display for Error {
         let program = Quoted(&facts.program);
         match &facts.operation {
             Operation::Start | Operation::Execute => write!(f, "cannot start {program}: ")?,
+            Operation::StartPipeline => f.write_str("cannot start the pipeline: ")?,
             Operation::PreExec => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
             Operation::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
             Operation::Child(operation) => write!(f, "cannot {operation} {program}: ")?,

@@ -71,10 +71,10 @@ impl Pipeline<'_> {
     /// Returns the errors that can be found before anything is started.
     fn check(&self) -> Result<(), Error> {
         let Some(last) = self.stages.len().checked_sub(1) else {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "the pipeline has no stages");
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Operation::Start,
+                Operation::StartPipeline,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
