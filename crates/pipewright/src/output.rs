@@ -63,6 +63,8 @@ pub struct Captured<T> {
     pub stdout_bytes: Option<u64>,
     /// The number of bytes written to stderr, kept or not; `None` if stderr did not pass through this process.
     pub stderr_bytes: Option<u64>,
+    /// True if the stderr of the child whose status counts went to stdout.
+    pub(crate) stderr_merged: bool,
 }
 
 /// The error of a tee that could not write to its target.
@@ -165,6 +167,7 @@ impl<T> Captured<T> {
             leftovers_killed: self.leftovers_killed,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            stderr_merged: self.stderr_merged,
         })
     }
 }

@@ -58,7 +58,8 @@ pub enum ErrorKind {
         exceeded: Option<Exceeded>,
         /// The end of stdout, if stdout was captured.
         stdout_tail: String,
-        /// The end of stderr, if it passed through this process.
+        /// The end of stderr, if it passed through this process. With
+        /// [`merge_stderr`](crate::Command::merge_stderr), the same as `stdout_tail`.
         stderr_tail: String,
     },
     /// A stream is not valid UTF-8, and strict text was requested.

@@ -104,6 +104,7 @@ pub(super) fn pipeline_output(
 pub(super) fn with_stages(output: Output, stages: Vec<StageEnd>, pipefail: bool) -> PipelineOutput {
     let decided_by = deciding_stage(stages.iter().map(|stage| stage.status), pipefail);
     let mut whole = output;
+    whole.stderr_merged &= decided_by + 1 == stages.len();
     if let Some(stage) = stages.get(decided_by) {
         whole.status = stage.status;
         whole.pid = stage.pid;
