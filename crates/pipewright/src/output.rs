@@ -44,8 +44,8 @@ pub struct Captured<T> {
     pub elapsed: Duration,
     /// CPU time and memory; `None` if other code in this program reaped the child.
     pub usage: Option<Usage>,
-    /// True if the child had ended, and something else still held one of its streams open when reading ended: any
-    /// later output is lost. See [`Linger`](crate::Linger).
+    /// True if the child had ended, and something else still held one of its streams open when reading ended. Any later
+    /// output is lost. See [`Linger`](crate::Linger).
     pub held_open: bool,
     /// True if a [`Limit`](crate::Limit) dropped part of a stream.
     pub truncated: bool,
@@ -56,8 +56,8 @@ pub struct Captured<T> {
     pub stdin_unread: u64,
     /// The containment that the child had.
     pub containment: Containment,
-    /// The number of processes that the child left running and that this crate killed; 0 if its tree is not held
-    /// ([`Contain::Tree`](crate::Contain::Tree)).
+    /// The number of processes that the child left running and that this crate killed; 0 if its tree is not
+    /// contained ([`Contain::Tree`](crate::Contain::Tree)).
     pub leftovers_killed: u32,
     /// The number of bytes written to stdout, kept or not; `None` if stdout did not pass through this process.
     pub stdout_bytes: Option<u64>,

@@ -96,7 +96,7 @@ impl Error {
     }
 
     /// Returns true if the program is missing or not executable. Returns false if another step of the start failed (the
-    /// creation of a process, a permission, the working directory), or if the program ran.
+    /// creation of a process, the change of user, the working directory), or if the program ran.
     #[must_use]
     pub fn is_execution(&self) -> bool {
         matches!(self.0.operation, Operation::Execute)

@@ -30,7 +30,7 @@ pub struct StageEnd {
 /// The result of a pipeline: each stage, and a [`Captured`] for the whole, to which this dereferences.
 ///
 /// For the whole, `status` and `pid` come from the deciding stage (see [`Pipeline`](crate::Pipeline#status)).
-/// `stdout` is the last stage's. `stderr` has the output of all stages, in order. `stdin_unread` is the input that
+/// `stdout` is the last stage's. `stderr` has the stderr of all stages, in order. `stdin_unread` is the input that
 /// the first stage did not read. `usage` has the CPU time of all stages together and the largest peak memory of any
 /// stage; it is `None` if that of any stage is.
 #[derive(Debug, Clone, PartialEq, Eq)]
