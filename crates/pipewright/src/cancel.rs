@@ -51,8 +51,8 @@ impl CancelToken {
         self.0.latch.raise();
     }
 
-    /// Cancels as [`cancel`](Self::cancel) does, with this stop signal instead of the command's own. The first call
-    /// counts.
+    /// Cancels as [`cancel`](Self::cancel) does, with this stop signal instead of the command's own. If it is called
+    /// more than once, the first signal counts.
     pub fn cancel_with(&self, signal: Signal) {
         let first = &self.0.signal;
         let _ = first.compare_exchange(0, signal.number(), Ordering::SeqCst, Ordering::SeqCst);

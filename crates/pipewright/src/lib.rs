@@ -54,8 +54,8 @@
 //! * A start costs the same however large this program is.
 //! * After the error of a verb that starts a command, no child, handle or zombie is left.
 //!
-//! If you read or write the streams of a spawned child yourself, instead of calling `read_all_*`, the first and the
-//! third are up to you, as in std. The module [`process`] has std's rules.
+//! If you read or write the streams of a spawned child yourself, instead of calling `read_all_*`, the first and
+//! third promises do not hold, as in std. The module [`process`] has std's rules.
 //!
 //! `lines` and `events` read only when you call them. A child that writes faster blocks, so memory stays bounded. A
 //! timeout that expires between two calls takes effect at the next call. If your code takes long between the calls,
@@ -67,10 +67,10 @@
 //! | setter | kills | when |
 //! |---|---|---|
 //! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
-//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | the child has ended, or its handle is dropped |
+//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | a verb that runs the command to its end returns, or the child's handle is dropped |
 //! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
 //! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
-//! | [`detached`](Command::detached) | nothing | the child outlives this process and its terminal |
+//! | [`detached`](Command::detached) | nothing | never: the child outlives this process and its terminal |
 //!
 //! *The descendants that can be found* are those that are still linked to the child by parentage at that moment. A
 //! daemon, for example, is not: its parent has ended.
@@ -102,7 +102,7 @@
 //! # Related crates
 //!
 //! * `pipewright-ipc`: messages and calls between this program and worker processes, through shared memory.
-//! * `pipewright-disk`: file I/O that reports if it was asynchronous.
+//! * `pipewright-disk`: file I/O that reports whether it was asynchronous.
 //! * `pipewright-cli`: the command `pipewright`, with these verbs for a shell.
 //!
 //! # Async

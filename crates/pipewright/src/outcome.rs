@@ -40,7 +40,7 @@ pub enum Exceeded {
     Time(Duration),
     /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
     Silence(Duration),
-    /// The most bytes of a stream: [`Limit::fail`](crate::Limit::fail).
+    /// The number of bytes of a stream: [`Limit::fail`](crate::Limit::fail).
     Bytes(usize),
 }
 

@@ -44,8 +44,8 @@ pub struct Captured<T> {
     pub elapsed: Duration,
     /// CPU time and memory; `None` if other code in this program reaped the child.
     pub usage: Option<Usage>,
-    /// True if the child had ended, and something else still held one of its streams open when reading ended: any
-    /// later output is lost. See [`Linger`](crate::Linger).
+    /// True if the child had ended, and something else still held one of its streams open when reading ended. Any later
+    /// output is lost. See [`Linger`](crate::Linger).
     pub held_open: bool,
     /// True if a [`Limit`](crate::Limit) dropped part of a stream.
     pub truncated: bool,
@@ -56,13 +56,15 @@ pub struct Captured<T> {
     pub stdin_unread: u64,
     /// The containment that the child had.
     pub containment: Containment,
-    /// The number of processes that the child left running and that this crate killed; 0 if its tree is not held
-    /// ([`Contain::Tree`](crate::Contain::Tree)).
+    /// The number of processes that the child left running and that this crate killed; 0 if its tree is not
+    /// contained ([`Contain::Tree`](crate::Contain::Tree)).
     pub leftovers_killed: u32,
     /// The number of bytes written to stdout, kept or not; `None` if stdout did not pass through this process.
     pub stdout_bytes: Option<u64>,
     /// The number of bytes written to stderr, kept or not; `None` if stderr did not pass through this process.
     pub stderr_bytes: Option<u64>,
+    /// True if the stderr of the child whose status counts went to stdout.
+    pub(crate) stderr_merged: bool,
 }
 
 /// The error of a tee that could not write to its target.
@@ -165,6 +167,7 @@ impl<T> Captured<T> {
             leftovers_killed: self.leftovers_killed,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            stderr_merged: self.stderr_merged,
         })
     }
 }

@@ -178,7 +178,7 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
         assert_eq!(error.to_string(), words);
         assert!(!started.exists(), "{error}");
     };
-    refused(Pipeline::new(Vec::<Command>::new()), r#"cannot start "": the pipeline has no stages"#);
+    refused(Pipeline::new(Vec::<Command>::new()), "cannot start the pipeline: it has no stages");
     let words = r#"cannot start "": the command of a pipeline stage is empty"#;
     refused(touch() | Command::new(""), words);
     let words = r#"cannot start "cat": its stdin comes from the previous stage and cannot be set"#;

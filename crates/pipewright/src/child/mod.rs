@@ -25,9 +25,8 @@ pub(crate) use task::async_waits;
 /// As in std, the child keeps running. Unlike in std, it does not become a zombie: a background thread, started for
 /// the first such child, reaps it when it ends.
 ///
-/// If the child's tree is held ([`Contain::Tree`](crate::Contain::Tree)), the drop kills the child and its tree,
-/// and waits for them, but not longer than a kill should take. With [`kill_on_drop`](crate::Command::kill_on_drop),
-/// the drop kills the child.
+/// If the child's tree is contained ([`Contain::Tree`](crate::Contain::Tree)), the drop kills the child and its tree,
+/// and waits for them for at most 1 s. With [`kill_on_drop`](crate::Command::kill_on_drop), the drop kills the child.
 #[derive(Debug)]
 pub struct Child {
     /// The parent's end of the child's stdin, if piped. Dropping it closes the child's input.
@@ -76,7 +75,8 @@ impl Child {
         self.run.kill()
     }
 
-    /// Returns how the child is contained, which decides what [`kill`](Self::kill), a timeout and a cancel reach.
+    /// Returns the mechanism that contains the child. It decides which processes [`kill`](Self::kill), a timeout and a
+    /// cancel reach.
     #[must_use]
     pub fn containment(&self) -> Containment {
         self.process().containment()
@@ -88,6 +88,8 @@ impl Child {
     ///
     /// # Errors
     /// The child changed its user, so this process may not signal it.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported): Windows cannot send this signal to the child (see
+    /// [`own_group`](crate::Command::own_group)); it can always send `KILL`.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
     }

@@ -17,7 +17,7 @@ pub enum Contain {
     /// terminal no longer reaches the child.
     Group,
     /// Everything that the child ever started, even if it tried to escape by ending its parent or starting a
-    /// session. Leftovers are killed when the handle of the child is dropped.
+    /// session. Processes that outlive the child are killed: see [`Command::contain`].
     Tree,
 }
 
@@ -36,9 +36,9 @@ impl Command {
     /// Sets which processes a kill, a timeout and a cancel reach. The default is [`Contain::None`].
     ///
     /// With [`Contain::Tree`], processes that outlive the child are killed and counted (see
-    /// [`leftovers_killed`](crate::Captured::leftovers_killed)): by waiting verbs before they return, by a
-    /// [`Child`](crate::Child) when it is dropped. [`Child::containment`](crate::Child::containment) returns the
-    /// mechanism that was used.
+    /// [`leftovers_killed`](crate::Captured::leftovers_killed)). Verbs that run the command to its end kill them before
+    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns.
+    /// [`Child::containment`](crate::Child::containment) returns the mechanism that was used.
     ///
     /// # Platform
     /// Linux, for a tree, the first of these that works:
@@ -77,7 +77,7 @@ impl Command {
     }
 
     /// Kills the child when this process ends, however it ends. [`Scope::Tree`] also kills everything that the
-    /// child started, and holds the tree as [`Contain::Tree`] does.
+    /// child started, and contains the tree as [`Contain::Tree`] does.
     ///
     /// # Platform
     /// Linux, [`Scope::Child`]: `PR_SET_PDEATHSIG`, set after the change of user; the child then checks that its
@@ -101,8 +101,8 @@ impl Command {
     /// For [`Scope::Child`], the child's own children are not in the job (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
     ///
     /// # Errors
-    /// The start fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the tree cannot be held
-    /// this way. There is no weaker fallback.
+    /// The start fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the tree cannot be
+    /// contained this way. There is no weaker fallback.
     pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
         self.kill_tree_on_parent_exit = scope == Scope::Tree;
         self.unix.kill_on_parent_exit = (scope == Scope::Child).then(parent_exit);

@@ -123,6 +123,7 @@ impl Command {
         let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
         let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
         ends.stdout = out;
+        ends.stderr_merged = self.merge_stderr;
         let stderr = if !self.merge_stderr {
             let (stderr, err) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
             ends.stderr = err;

@@ -63,7 +63,7 @@ impl Stdio {
         Stdio(Choice::Inherit)
     }
 
-    /// Connects the stream to the null device: nothing to read, and output is discarded.
+    /// Connects the stream to the null device: input is empty, and output is discarded.
     #[must_use]
     pub fn null() -> Stdio {
         Stdio(Choice::Null)

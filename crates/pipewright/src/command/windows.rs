@@ -77,7 +77,7 @@ impl Command {
         self
     }
 
-    /// Lets processes leave a held tree ([`Contain::Tree`](crate::Contain::Tree)) if they ask to. Some programs
+    /// Lets processes leave a contained tree ([`Contain::Tree`](crate::Contain::Tree)) if they ask to. Some programs
     /// (browsers, installers) cannot start their helpers otherwise. Stops no longer reach a process that left.
     ///
     /// # Platform

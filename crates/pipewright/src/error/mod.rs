@@ -43,6 +43,8 @@ pub(crate) type Failed = (&'static str, io::Error);
 pub(crate) enum Operation {
     /// The start of the program.
     Start,
+    /// The start of a pipeline, which has no program of its own.
+    StartPipeline,
     /// The last step of a start: the system refused to execute the program.
     Execute,
     /// A `pre_exec` closure.
@@ -94,7 +96,7 @@ impl Error {
     }
 
     /// Returns true if the program is missing or not executable. Returns false if another step of the start failed (the
-    /// creation of a process, a permission, the working directory), or if the program ran.
+    /// creation of a process, the change of user, the working directory), or if the program ran.
     #[must_use]
     pub fn is_execution(&self) -> bool {
         matches!(self.0.operation, Operation::Execute)
@@ -132,6 +134,7 @@ impl fmt::Display for Error {
         let program = Quoted(&facts.program);
         match &facts.operation {
             Operation::Start | Operation::Execute => write!(f, "cannot start {program}: ")?,
+            Operation::StartPipeline => f.write_str("cannot start the pipeline: ")?,
             Operation::PreExec => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
             Operation::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
             Operation::Child(operation) => write!(f, "cannot {operation} {program}: ")?,

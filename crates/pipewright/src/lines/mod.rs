@@ -47,7 +47,7 @@ impl Default for Line {
 /// At most one buffer of each stream is read ahead: a child that writes faster than its lines are taken blocks. A
 /// line is returned as soon as its end has arrived, and text after the last line end when the stream ends. The
 /// command's timeouts, limits and cancel token apply while you wait for a line. Between two calls nothing enforces
-/// them; one that has expired meanwhile stops the child at the next call. If your code takes long between two
+/// them; a timeout that has expired meanwhile stops the child at the next call. If your code takes long between two
 /// lines, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
 /// [`next_within`](Self::next_within) meanwhile. After a stop the remaining lines are returned, then `None`;
 /// [`finish`](Self::finish) returns the [`outcome`](crate::Captured::outcome).
@@ -92,7 +92,7 @@ impl Lines {
     /// Take it before the first wait for a line. That wait closes a stdin that was not taken, so that a child that
     /// reads to the end of its input ends.
     ///
-    /// To write much, use another thread. A child that blocks because its output is not taken does not read its
+    /// To write a lot, use another thread. A child that blocks because its output is not taken does not read its
     /// input either, so a write on this thread would block forever. No timeout ends such a write, unless
     /// [`enforce_in_background`](crate::Command::enforce_in_background) is set: then it fails with `BrokenPipe` once
     /// the child is stopped. For input known in advance, [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
@@ -221,8 +221,8 @@ impl Lines {
         }
     }
 
-    /// Reads and discards the rest, waits for the child, and returns its end. A stdin that you have taken stays open:
-    /// drop it first if the child reads to the end of its input.
+    /// Reads and discards the rest, waits for the child, and returns its [`Ending`]. A stdin that you have taken stays
+    /// open: drop it first if the child reads to the end of its input.
     ///
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.

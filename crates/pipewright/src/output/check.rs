@@ -43,8 +43,9 @@ impl<T: CapturedStream> Captured<T> {
     /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) return.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. It
-    /// prints the last line of stderr. If the run was stopped and stderr is empty, it prints the last line of stdout.
+    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. The
+    /// error prints the last line of stderr, or of the [merged](crate::Command::merge_stderr) output. If the run was
+    /// stopped and stderr is empty, the error prints the last line of stdout.
     /// Also fails if a tee could not write to its target, unless the reader of that target is gone.
     ///
     /// ```
@@ -74,12 +75,17 @@ pub(crate) fn check_success<T: CapturedStream>(
     if ended.success() {
         return check_tee(program, ended);
     }
+    let stdout_tail = ended.stdout.tail();
+    let stderr_tail = match ended.stderr.tail() {
+        tail if tail.is_empty() && ended.stderr_merged => stdout_tail.clone(),
+        tail => tail,
+    };
     let kind = ErrorKind::Failed {
         status: ended.status,
         outcome: ended.outcome,
         exceeded: ended.exceeded,
-        stdout_tail: ended.stdout.tail(),
-        stderr_tail: ended.stderr.tail(),
+        stdout_tail,
+        stderr_tail,
     };
     Err(Error::new(program, Operation::Run, kind, None))
 }

@@ -17,7 +17,7 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 ///
 /// # Drop
 /// Like dropping a [`Child`](crate::Child), for each stage: the stages keep running and are reaped in the
-/// background when they end. If a tree is held or any stage is killed on drop, all stages are killed.
+/// background when they end. If a tree is contained or any stage is killed on drop, all stages are killed.
 #[derive(Debug)]
 pub struct PipelineChild {
     /// The parent's end of the first stage's stdin, if piped. Dropping it closes the input.

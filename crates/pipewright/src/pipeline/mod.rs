@@ -21,8 +21,8 @@ use crate::run::{Options, option_setters};
 
 /// Commands that run at the same time, each with its stdout connected to the next one's stdin by a kernel pipe.
 ///
-/// The data between two stages does not pass through this process. It keeps no end of those pipes, so each stage
-/// sees the end of its input and gets SIGPIPE, as in a shell.
+/// The data between two stages does not pass through this process. This process keeps no end of those pipes, so each
+/// stage sees the end of its input and gets SIGPIPE, as in a shell.
 ///
 /// Make one with `|`, [`Command::pipe`] or from a list, and run it with the verbs of [`Command`]. Commands that are
 /// borrowed in the expression stay borrowed, so chains of setters work as usual. A pipeline that you keep has to

@@ -40,7 +40,7 @@
 //!
 //! # Errors
 //! Every call returns [`std::io::Error`], with the [`kind`](std::io::Error::kind) that std's error would have. It
-//! contains a [`pipewright::Error`](crate::Error), which prints the directories searched and the missing file:
+//! contains a [`pipewright::Error`](crate::Error), which has the directories searched and the missing file:
 //!
 //! ```
 //! use pipewright::process::Command;

@@ -28,7 +28,7 @@ use inner::Inner;
 /// [`Child`](crate::Child).
 ///
 /// # Platform
-/// Linux: a pidfd.
+/// Linux: a pidfd. macOS: a kqueue. Windows: a process handle.
 ///
 /// # Drop
 /// The process keeps running. If it was started by this handle (or came from a [`Child`](crate::Child)), it is
@@ -88,8 +88,8 @@ impl ProcessHandle {
     /// Opens the process that has this pid now, whichever process started it. A zombie counts too.
     ///
     /// Pids are reused: the caller has to know that the pid still belongs to the intended process. For a child that
-    /// has not been waited for, this is certain. Any process can be opened and waited for; signalling it needs
-    /// permission.
+    /// has not been waited for, this is certain. Any process can be opened and waited for (Windows: with
+    /// permission); signalling it needs permission.
     ///
     /// If the process is a child of this process, waiting through the handle reaps it, like any other wait.
     ///
@@ -100,6 +100,7 @@ impl ProcessHandle {
     /// [`NoSuchProcess`](ErrorKind::NoSuchProcess): no process has this pid; the id of a thread does not count.
     /// [`InvalidInput`](ErrorKind::InvalidInput): no process can have this pid (0, or more than `i32::MAX`).
     /// [`Unsupported`](ErrorKind::Unsupported): the machine has no process handles.
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied) (Windows): this process may not wait for it.
     ///
     /// ```
     /// use pipewright::{ErrorKind, ProcessHandle};
@@ -126,7 +127,7 @@ impl ProcessHandle {
         self.inner.pid()
     }
 
-    /// Waits until the process has ended and returns its end. Later calls return the same.
+    /// Waits until the process has ended, and returns its [`ProcessEnd`]. Later calls return the same.
     ///
     /// # Platform
     /// Linux: `waitid(P_PIDFD)` for a child. For another process the pidfd is polled, and `PIDFD_GET_INFO` (6.15
@@ -143,7 +144,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Returns the end of the process, or `None` while it runs. Never blocks.
+    /// Returns the [`ProcessEnd`], or `None` while the process runs. Never blocks.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
@@ -208,6 +209,8 @@ impl ProcessHandle {
     ///
     /// # Errors
     /// [`PermissionDenied`](ErrorKind::PermissionDenied): the process belongs to another user.
+    /// [`Unsupported`](ErrorKind::Unsupported): Windows cannot send this signal to the process; it can always send
+    /// `KILL`.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         // A zombie accepts signals without any effect, so check first.
         match self.try_wait() {

@@ -46,6 +46,7 @@ impl ActiveRun {
             started: at,
             background_feed: None,
             foreground,
+            stderr_merged: ends.stderr_merged,
             trace: process.trace(),
         };
         ActiveRun::new(Processes::of(process), info, ends, options, collect)
@@ -60,7 +61,7 @@ impl ActiveRun {
         options: &Options,
         collect: Collect,
     ) -> ActiveRun {
-        let ParentEnds { stdin, feed, stdout, stderr } = ends;
+        let ParentEnds { stdin, feed, stdout, stderr, .. } = ends;
         drop(stdin);
         let streams = streams([stdout, stderr], collect, options.limit);
         let program = info.program.clone();

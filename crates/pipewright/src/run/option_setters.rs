@@ -87,15 +87,15 @@ macro_rules! option_setters {
                 self
             }
 
-            /// Limits the part of each stream that is kept. By default everything is kept. With
-            /// [`Limit::fail`](crate::Limit::fail), output also counts in verbs that keep nothing. Data from one stage
-            /// of a pipeline to the next is not limited.
+            /// Limits the part of each stream that is kept. By default everything is kept.
+            /// [`Limit::fail`](crate::Limit::fail) also applies in verbs that keep nothing. Data from one stage of a
+            /// pipeline to the next is not limited.
             pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
                 self.options.set_limit(limit);
                 self
             }
 
-            /// Limits the lines of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
+            /// Limits each line of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
             /// Without it, a line may use up all memory.
             pub fn max_line(&mut self, bytes: usize) -> &mut Self {
                 self.options.set_max_line(bytes);

@@ -41,6 +41,7 @@ pub(crate) struct SpawnedRun<P: Owner> {
     options: Options,
     /// The targets that get a copy of the streams that this crate reads.
     tees: [Option<TeeTarget>; 2],
+    stderr_merged: bool,
 }
 
 /// The parent's ends that the caller holds, stdin first.
@@ -82,7 +83,7 @@ impl<P: Owner> SpawnedRun<P> {
         foreground: Option<Arc<dyn ForegroundJob>>,
         options: &Options,
     ) -> (SpawnedRun<P>, CallerEnds) {
-        let ParentEnds { stdin, feed, stdout, stderr } = ends;
+        let ParentEnds { stdin, feed, stdout, stderr, stderr_merged } = ends;
         let input = Input::begin(feed, processes.handles());
         let (outputs, tees) = OutputEnd::split([stdout, stderr]);
         let mut run = SpawnedRun {
@@ -95,6 +96,7 @@ impl<P: Owner> SpawnedRun<P> {
             suspended: Arc::default(),
             options: options.clone(),
             tees,
+            stderr_merged,
         };
         run.enforcement = options.enforce(&run.processes, &run.suspended);
         if run.enforcement.is_some() {
@@ -216,6 +218,7 @@ impl<P: Owner> SpawnedRun<P> {
             started: self.started,
             background_feed: self.input.background(),
             foreground: self.foreground.clone(),
+            stderr_merged: self.stderr_merged,
             trace: self.processes.trace(),
         }
     }

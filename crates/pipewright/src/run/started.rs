@@ -34,6 +34,8 @@ pub(crate) struct ParentEnds {
     pub(crate) feed: Option<Feed>,
     pub(crate) stdout: Option<OutputEnd>,
     pub(crate) stderr: Option<OutputEnd>,
+    /// True if the last child's stderr goes to its stdout.
+    pub(crate) stderr_merged: bool,
 }
 
 impl Started {

@@ -63,6 +63,7 @@ pub(crate) struct RunInfo {
     /// Input that is fed in the background.
     pub(crate) background_feed: Option<Box<dyn FedInput>>,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
+    pub(crate) stderr_merged: bool,
     pub(crate) trace: Trace,
 }
 

@@ -41,7 +41,7 @@ pub use task::{AsTheyEndAsync, AsyncRunner};
 /// If more commands are added while others run (a retry, a graph, a queue), use a [`Runner`]. A
 /// [`Pipeline`](crate::Pipeline) counts as one command, with the result of [its whole](crate::Pipelined::whole).
 ///
-/// A closure that creates the commands ends with [`owned`](crate::Command::owned). Without it, the closure returns a
+/// End a closure that creates the commands with [`owned`](crate::Command::owned). Without it, the closure returns a
 /// reference to a temporary, which is error E0515.
 ///
 /// ```

@@ -94,7 +94,7 @@ impl<K> Runner<K> {
 
     /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is room.
     ///
-    /// A chain of setters ends with [`owned`](crate::Command::owned).
+    /// End a chain of setters with [`owned`](crate::Command::owned).
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
         self.0.push(key, command.into());
     }

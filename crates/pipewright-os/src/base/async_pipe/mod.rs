@@ -21,7 +21,7 @@ use crate::base::wait::current_runtime;
 /// The reading end of a pipe, for tasks of a tokio runtime: see [`PipeReader::into_async`].
 ///
 /// A read returns the available bytes, and waits only if there are none; at the end of the stream
-/// it returns no bytes.
+/// it returns 0 bytes.
 ///
 /// # Cancellation
 /// Dropping the future of a read loses no byte: the next read returns it.
@@ -42,8 +42,8 @@ pub struct AsyncPipeReader(imp::Reader);
 /// wait for that and return its error; otherwise the next write does.
 ///
 /// # Cancellation
-/// Dropping the future of a `write` that is not ready means that it has written nothing. A dropped
-/// `write_all` may have written a part, as everywhere.
+/// A `write` whose future is dropped before it is ready has written nothing. A dropped `write_all` may
+/// have written a part, as with every writer of tokio.
 ///
 /// # Drop
 /// Closes the end as soon as all accepted bytes are written. An error of that write is lost, and so
@@ -61,7 +61,7 @@ impl PipeReader {
     /// overlapped is checked every 5 ms.
     ///
     /// # Errors
-    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// `Unsupported` outside a tokio runtime. An error if the object is not a pipe and cannot be
     /// waited for (a file).
     ///
     /// # Panics
@@ -98,7 +98,7 @@ impl PipeWriter {
     /// overlapped (a child's stdin, unless it was made overlapped) gets a writer thread of its own.
     ///
     /// # Errors
-    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// `Unsupported` outside a tokio runtime. An error if the object is not a pipe and cannot be
     /// waited for (a file).
     ///
     /// # Panics

@@ -55,6 +55,7 @@ impl RunState {
                 .sum(),
             stdout_bytes,
             stderr_bytes,
+            stderr_merged: self.info.stderr_merged,
         };
         self.info.trace.run_ended(children, &output);
         Ok(output)
