@@ -29,7 +29,7 @@ pub fn isolated_test(arguments: TokenStream, function: TokenStream) -> TokenStre
 
 /// The options in the attribute's parentheses.
 #[derive(Default)]
-struct Options {
+struct AttributeOptions {
     limit: Option<TokenStream>,
     in_a_session: bool,
 }
@@ -75,8 +75,8 @@ fn name(head: &[TokenTree]) -> Option<String> {
     head.get(at + 1).map(ToString::to_string)
 }
 
-fn options(arguments: TokenStream) -> Result<Options, String> {
-    let mut options = Options::default();
+fn options(arguments: TokenStream) -> Result<AttributeOptions, String> {
+    let mut options = AttributeOptions::default();
     let mut rest = arguments.into_iter().peekable();
     while let Some(word) = rest.next() {
         match word.to_string().as_str() {

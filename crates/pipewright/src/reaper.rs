@@ -40,13 +40,13 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// The inbox of this process. A fork gets an empty one: it has neither the thread nor the children.
-static INBOX: PerProcess<Mutex<Inbox>> = PerProcess::new(Mutex::default);
+static INBOX: PerProcess<Mutex<ReaperQueue>> = PerProcess::new(Mutex::default);
 
 /// True if the inbox is not empty and no thread could be started for it.
 static SWEEP: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
-struct Inbox {
+struct ReaperQueue {
     children: Vec<ChildHandle>,
     tasks: Vec<Box<dyn BackgroundTask>>,
     /// Wakes the thread; `None` if there is no thread.
@@ -84,13 +84,13 @@ pub(crate) fn wake() {
     wake_or_start(&mut inbox());
 }
 
-fn inbox() -> MutexGuard<'static, Inbox> {
+fn inbox() -> MutexGuard<'static, ReaperQueue> {
     // The vectors are consistent between calls, so a panic elsewhere cannot have broken them.
     INBOX.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes the thread, or starts it. Returns false if there is no thread.
-fn wake_or_start(inbox: &mut Inbox) -> bool {
+fn wake_or_start(inbox: &mut ReaperQueue) -> bool {
     if let Some(wake) = &inbox.thread {
         wake.raise();
         return true;

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use pipewright_disk::BackendKind;
-use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, TestReport, Verdict};
+use pipewright_disk::diagnosis::{
+    Measured, Reason, Report, Test, TestOutcome, TestReport, Verdict,
+};
 
 /// Returns the summary: the requests that are asynchronous, those that are not, and the reasons.
 pub(super) fn lead(report: &Report) -> String {
     let judged = report.tests.iter().filter_map(|test| match &test.outcome {
-        Outcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
+        TestOutcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
         _ => None,
     });
     let judged: Vec<_> = judged.collect();
@@ -34,7 +36,7 @@ pub(super) fn lead(report: &Report) -> String {
         }
     }
     let failed = |test: &TestReport| match &test.outcome {
-        Outcome::Failed(why) => Some(why.clone()),
+        TestOutcome::Failed(why) => Some(why.clone()),
         _ => None,
     };
     let failures: Vec<String> = report.tests.iter().filter_map(failed).collect();

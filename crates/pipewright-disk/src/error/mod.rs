@@ -22,9 +22,9 @@ pub use kind::{ErrorKind, Misaligned, Part};
 /// assert!(error.to_string().starts_with(r#"cannot open "no/such/file": "#));
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
 /// ```
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
-struct Facts {
+struct ErrorFacts {
     doing: &'static str,
     path: Option<PathBuf>,
     kind: ErrorKind,
@@ -35,7 +35,7 @@ struct Facts {
 impl Error {
     pub(crate) fn new(doing: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
         let path = path.map(Path::to_owned);
-        Error(Box::new(Facts { doing, path, kind, bytes: 0, source: None }))
+        Error(Box::new(ErrorFacts { doing, path, kind, bytes: 0, source: None }))
     }
 
     /// Wraps an error reported by the system.

@@ -15,9 +15,9 @@ pub use kind::{ErrorKind, Peer, Side};
 /// An error of a channel or a pool.
 ///
 /// Prints as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
-struct Facts {
+struct ErrorFacts {
     kind: ErrorKind,
     /// The operation that the system refused.
     doing: Option<&'static str>,
@@ -30,14 +30,14 @@ pub(crate) const WATCH_TOKEN: &str = "watch a cancel token";
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind) -> Error {
-        Error(Box::new(Facts { kind, doing: None, source: None }))
+        Error(Box::new(ErrorFacts { kind, doing: None, source: None }))
     }
 
     pub(crate) fn caused(
         kind: ErrorKind,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error(Box::new(Facts { kind, doing: None, source: Some(source.into().into()) }))
+        Error(Box::new(ErrorFacts { kind, doing: None, source: Some(source.into().into()) }))
     }
 
     /// Returns a function that adds the failed operation to a system error: "cannot ...".
@@ -51,8 +51,8 @@ impl Error {
 
     /// Copies the error, for one more caller.
     pub(crate) fn share(&self) -> Error {
-        let Facts { kind, doing, source } = &*self.0;
-        Error(Box::new(Facts { kind: kind.clone(), doing: *doing, source: source.clone() }))
+        let ErrorFacts { kind, doing, source } = &*self.0;
+        Error(Box::new(ErrorFacts { kind: kind.clone(), doing: *doing, source: source.clone() }))
     }
 
     /// Returns the error that a worker reported.

@@ -37,7 +37,7 @@ use pipewright_os::base::service_thread;
 use crate::error::Error;
 use crate::host;
 use call::QueuedCall;
-use driver::Driver;
+use driver::PoolDriver;
 use mailbox::{DriverCommand, Mailbox};
 pub use options::{LogLine, OnLine, PoolOptions, Schedule};
 pub use pending::{CallEvent, PendingCall, Question};
@@ -106,7 +106,7 @@ impl Pool {
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
         host::check_may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
-        let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
+        let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
         Ok(Pool { mailbox, options, home: Generation::current() })

@@ -1,6 +1,6 @@
 //! A call, as the worker sees it.
 
-use super::inbox::Inbox;
+use super::inbox::CallReceiver;
 use crate::error::{Error, ErrorKind};
 use crate::wire::kind;
 
@@ -35,7 +35,7 @@ impl<F: FnMut(&mut Call<'_>) -> Answer> Serve for Handler<F> {
 /// A call that is being answered.
 #[derive(Debug)]
 pub struct Call<'a> {
-    inbox: &'a mut Inbox,
+    inbox: &'a mut CallReceiver,
     id: u64,
     request: Vec<u8>,
 }
@@ -111,7 +111,7 @@ impl Call<'_> {
 }
 
 /// Waits for the next call, and answers it.
-pub(super) fn answer_next(inbox: &mut Inbox, service: &mut impl Serve) -> Result<(), Error> {
+pub(super) fn answer_next(inbox: &mut CallReceiver, service: &mut impl Serve) -> Result<(), Error> {
     let mut request = Vec::new();
     let (kind, id) = inbox.next(&mut request)?;
     if kind == kind::RESET {

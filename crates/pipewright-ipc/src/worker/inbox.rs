@@ -10,7 +10,7 @@ use crate::wire::{MAX_CALLS, kind};
 
 /// A connection that receives calls.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct CallReceiver {
     core: Core,
     /// Calls that arrived while another one was being answered.
     waiting: VecDeque<RawMessage>,
@@ -22,9 +22,9 @@ pub(super) struct Inbox {
     answered: VecDeque<u64>,
 }
 
-impl Inbox {
-    pub(super) fn new(channel: Channel) -> Inbox {
-        Inbox {
+impl CallReceiver {
+    pub(super) fn new(channel: Channel) -> CallReceiver {
+        CallReceiver {
             core: channel.core,
             waiting: VecDeque::new(),
             credit: HashMap::new(),
@@ -176,7 +176,7 @@ mod tests {
             // Until the worker has closed the connection.
             while host.recv().is_ok() {}
         });
-        let mut inbox = Inbox::new(Channel::as_worker(handle, &Options::default()).unwrap());
+        let mut inbox = CallReceiver::new(Channel::as_worker(handle, &Options::default()).unwrap());
         let one = 1_u32.to_le_bytes();
         for call in 1..=MAX_CALLS as u64 * 3 {
             inbox.handle(0, kind::CREDIT, call, &one).unwrap();

@@ -15,7 +15,7 @@ mod typed;
 
 use std::io;
 
-use pipewright_os::channel::handle_channel::{self, End, Inheritance};
+use pipewright_os::channel::handle_channel::{self, ChannelEnd, Inheritance};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -23,7 +23,7 @@ use crate::host::VARIABLE;
 use crate::options::Options;
 use crate::wire::kind;
 pub use call::{Answer, Call, Serve};
-use inbox::Inbox;
+use inbox::CallReceiver;
 
 /// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker. Does not connect to the
 /// host.
@@ -84,7 +84,7 @@ pub async fn channel_async<S, R>(options: &Options) -> Result<Channel<S, R>, Err
     Channel::connected_async(inherited()?, options).await
 }
 
-fn inherited() -> Result<End, Error> {
+fn inherited() -> Result<ChannelEnd, Error> {
     handle_channel::inherited(VARIABLE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::Start),
         _ => Error::caused(ErrorKind::Start, error),
@@ -111,7 +111,7 @@ fn inherited() -> Result<End, Error> {
 /// # Errors
 /// Those of [`channel`], and errors of the connection. The end of the host is not an error.
 pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) -> Result<(), Error> {
-    let mut inbox = Inbox::new(channel(options)?);
+    let mut inbox = CallReceiver::new(channel(options)?);
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     let ended = loop {
         let (kind, id) = match inbox.next(&mut question) {
@@ -164,7 +164,7 @@ pub fn serve_calls(
 /// # Errors
 /// Those of [`serve_calls`].
 pub fn run(options: &Options, service: &mut impl Serve) -> Result<(), Error> {
-    let mut inbox = Inbox::new(channel(options)?);
+    let mut inbox = CallReceiver::new(channel(options)?);
     loop {
         if let Err(error) = call::answer_next(&mut inbox, service) {
             return inbox.close(error);

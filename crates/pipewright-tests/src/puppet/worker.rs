@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_os::channel::handle_channel::{self, Arrived, End};
+use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_tests::bodies;
 
 use crate::started;
@@ -71,7 +71,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             channel.send_bytes(b"last words")?;
             std::process::exit(7);
         }
-        "calls" => worker::run(&options, &mut Calls::default())?,
+        "calls" => worker::run(&options, &mut ActWorker::default())?,
         "sums" => worker::serve_calls(&options, |call| {
             let numbers: Vec<u64> = call.value()?;
             worker::Call::answer(&(numbers.iter().sum::<u64>(), numbers.len()))
@@ -179,13 +179,13 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
 
 /// A worker whose requests name the act to perform.
 #[derive(Default)]
-struct Calls {
+struct ActWorker {
     count: u64,
     leaked: Vec<Vec<u8>>,
     is_deaf: bool,
 }
 
-impl worker::Serve for Calls {
+impl worker::Serve for ActWorker {
     fn call(&mut self, call: &mut worker::Call<'_>) -> worker::Answer {
         self.count += 1;
         let request = call.take_request();
@@ -262,7 +262,7 @@ impl worker::Serve for Calls {
         if self.is_deaf {
             park();
         }
-        *self = Calls::default();
+        *self = ActWorker::default();
         true
     }
 }
@@ -300,14 +300,14 @@ fn lie(answer: &str) -> io::Result<()> {
     park();
 }
 
-fn send(end: &mut End, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
+fn send(end: &mut ChannelEnd, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
     let mut head = (body.len() as u32).to_le_bytes().to_vec();
     head.extend([kind, 0, 0, 0, call, 0, 0, 0, 0, 0, 0, 0]);
     end.send(&[IoSlice::new(&head), IoSlice::new(body)])
 }
 
 /// Returns the body of the next frame.
-fn frame(end: &mut End) -> io::Result<Vec<u8>> {
+fn frame(end: &mut ChannelEnd) -> io::Result<Vec<u8>> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;

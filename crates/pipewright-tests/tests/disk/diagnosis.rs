@@ -2,7 +2,9 @@
 
 #[cfg(windows)]
 use pipewright_disk::Unjudged;
-use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
+use pipewright_disk::diagnosis::{
+    DiagnoseOptions, Reason, Test, TestOutcome, Verdict, Work, diagnose,
+};
 use pipewright_disk::{BackendKind, Class, ErrorKind};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
@@ -33,7 +35,7 @@ fn a_file_is_read_and_never_written_to() {
     assert_eq!(report.tests.len(), 13);
     for test in &report.tests {
         match &test.outcome {
-            Outcome::Measured(measured) => {
+            TestOutcome::Measured(measured) => {
                 assert_eq!(measured.evidence.requests, 60);
                 assert!(measured.completed >= measured.queued, "{test}");
                 assert!((0.0..=1.0).contains(&measured.free_share()), "{test}");
@@ -43,8 +45,8 @@ fn a_file_is_read_and_never_written_to() {
                     assert_eq!(measured.bytes, 60 * (16 << 10), "{test}");
                 }
             }
-            Outcome::NotPossible(why) => skipped(&format!("{}: {why}", test.test)),
-            Outcome::Failed(why) => panic!("{}: {why}", test.test),
+            TestOutcome::NotPossible(why) => skipped(&format!("{}: {why}", test.test)),
+            TestOutcome::Failed(why) => panic!("{}: {why}", test.test),
         }
     }
     assert!(std::fs::read(&path).unwrap() == content);
@@ -81,7 +83,7 @@ fn a_file_that_may_be_overwritten_is_unchanged() {
     let report = diagnose(&path, &options).unwrap();
     let test = Test { asynchronous: true, direct: false, work: Work::Overwrite };
     let outcome = &report.tests.iter().find(|it| it.test == test).unwrap().outcome;
-    let Outcome::Failed(why) = outcome else { panic!("{outcome:?}") };
+    let TestOutcome::Failed(why) = outcome else { panic!("{outcome:?}") };
     assert!(why.ends_with("the file ends after 1000 of 16384 bytes"), "{why}");
     assert!(std::fs::read(&path).unwrap() == content[..1000]);
 }
@@ -190,8 +192,8 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
             let test = Test { asynchronous: true, direct, work };
             &report.tests.iter().find(|it| it.test == test).unwrap().outcome
         };
-        assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
-        let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
+        assert!(matches!(outcome(Work::Read), TestOutcome::Measured(_)), "{report:?}");
+        let TestOutcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
         assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
     }
 }
@@ -234,7 +236,7 @@ fn wine_is_not_taken_for_windows() {
     }
     assert_eq!(report.backend, Some(BackendKind::Overlapped));
     for test in report.tests.iter().filter(|test| test.test.asynchronous) {
-        let Outcome::Measured(measured) = &test.outcome else { panic!("{test}") };
+        let TestOutcome::Measured(measured) = &test.outcome else { panic!("{test}") };
         assert_eq!(measured.verdict, Verdict::Unknown, "{test}");
         assert_eq!((measured.findings.len(), measured.evidence.known()), (0, 60), "{test}");
     }

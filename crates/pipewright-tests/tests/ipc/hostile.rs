@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
@@ -49,7 +49,7 @@ fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
         ),
     ];
     for (bytes, words) in cases {
-        let act = move |end: &mut End| {
+        let act = move |end: &mut ChannelEnd| {
             greet(end, "");
             send(end, &bytes);
             while hear(end).is_some() {}
@@ -63,7 +63,7 @@ fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
 fn an_endless_message_is_an_error() {
     let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
     for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
-        let act = move |end: &mut End| {
+        let act = move |end: &mut ChannelEnd| {
             greet(end, "");
             send(end, &frame(16, 0, 0, 1000, b"only this"));
             while stays && hear(end).is_some() {}
@@ -76,7 +76,7 @@ fn an_endless_message_is_an_error() {
 #[isolated_test]
 fn unexpected_handles_are_an_error_and_are_closed() {
     let before = count::handles();
-    let act = |end: &mut End| {
+    let act = |end: &mut ChannelEnd| {
         greet(end, "");
         let handles = some_files(60);
         for _ in 0..3 {
@@ -95,7 +95,7 @@ fn unexpected_handles_are_an_error_and_are_closed() {
 
 #[watched_test]
 fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
-    let act = |end: &mut End| {
+    let act = |end: &mut ChannelEnd| {
         greet(end, "shm.v1");
         let (kind, _) = hear(end).unwrap();
         if kind == 3 {
@@ -122,13 +122,13 @@ fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
 
 /// Returns the error of a host whose worker has real memory, and fills its words and its ring with anything. `None`:
 /// there is no shared memory here.
-fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Option<Error> {
+fn with_memory(act: impl FnOnce(&mut ChannelEnd, &mut Written) + Send + 'static) -> Option<Error> {
     let shm = ShmOptions { bytes: 64 << 10, prefault: true };
     let Ok(mut ours) = Written::create(shm) else {
         skip::skipped("no shared memory here");
         return None;
     };
-    let greeting = move |end: &mut End| {
+    let greeting = move |end: &mut ChannelEnd| {
         hostile::greet_with_memory(end, &ours);
         act(end, &mut ours);
         while hear(end).is_some() {}
@@ -161,7 +161,7 @@ fn a_corrupt_ring_is_an_error_with_the_reason() {
         (64, record(1, 16, 1, 0, 1), "parts"),
     ];
     for (head, record, words) in lies {
-        let act = move |end: &mut End, ours: &mut Written| {
+        let act = move |end: &mut ChannelEnd, ours: &mut Written| {
             ours.data()[..32].copy_from_slice(&record);
             ours.publish(HEAD, head);
             send(end, &frame(9, 0, 0, 0, b""));
@@ -173,7 +173,7 @@ fn a_corrupt_ring_is_an_error_with_the_reason() {
 
 #[watched_test]
 fn a_record_whose_frame_never_arrives_times_out() {
-    let act = |end: &mut End, ours: &mut Written| {
+    let act = |end: &mut ChannelEnd, ours: &mut Written| {
         ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
         ours.publish(HEAD, 64);
         send(end, &frame(9, 0, 0, 0, b""));
@@ -184,7 +184,7 @@ fn a_record_whose_frame_never_arrives_times_out() {
 
 #[watched_test]
 fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
-    let act = |end: &mut End, ours: &mut Written| {
+    let act = |end: &mut ChannelEnd, ours: &mut Written| {
         let mut head = 0;
         let mut seed = 1_u64;
         for round in 0..20_000_u64 {
@@ -227,7 +227,7 @@ proptest! {
         ),
         junk: Vec<u8>,
     ) {
-        let act = move |end: &mut End| {
+        let act = move |end: &mut ChannelEnd| {
             if greets {
                 greet(end, "shm.v1");
             }

@@ -14,9 +14,9 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Outcome;
-use crate::run::Process;
+use crate::run::OwnedProcess;
 use inner::Inner;
 
 /// A handle to one process, without streams: a child ([`start`](Self::start)), or any process of the machine
@@ -116,7 +116,7 @@ impl ProcessHandle {
         }
     }
 
-    pub(crate) fn started(process: Arc<Process>, program: &OsStr) -> ProcessHandle {
+    pub(crate) fn started(process: Arc<OwnedProcess>, program: &OsStr) -> ProcessHandle {
         ProcessHandle { inner: Inner::Started(process), name: program.to_owned() }
     }
 
@@ -255,5 +255,5 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
         io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => return Error::cannot(number, DOING, error),
     };
-    Error::new(number, Operation::Child(DOING), kind, Some(error))
+    Error::new(number, FailedOperation::Child(DOING), kind, Some(error))
 }

@@ -10,7 +10,7 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 
 use super::state::{NextLook, RunState};
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::rules::Rules;
 
 /// The state of a run without streams between two waits, such as a stop that one of the waits has begun.
@@ -115,7 +115,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         self.take(new).run_to_end(children, rules, until)
     }
 
@@ -126,7 +126,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         how: StopRequest,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         if have_ended(children)? {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(run) = &mut self.run else { return Ok(true) };
         while run.step_until(until, children, rules)? {
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -164,14 +164,14 @@ impl ActiveWait<'_> {
         how: StopRequest,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         match &mut self.run {
             Some(run) => run.stop_within(how.grace, children, rules),
             None => Ok(()),
         }
     }
 
-    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, Failed> {
+    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, OperationError> {
         match self.run.take() {
             Some(run) => run.finish(children).map(|_| true),
             None => Ok(true),
@@ -188,7 +188,7 @@ impl Drop for ActiveWait<'_> {
 }
 
 /// Returns true if all children have ended, so that there is nothing to stop.
-fn have_ended(children: &[ChildHandle]) -> Result<bool, Failed> {
+fn have_ended(children: &[ChildHandle]) -> Result<bool, OperationError> {
     for child in children {
         if child.try_wait().map_err(|error| ("wait for", error))?.is_none() {
             return Ok(false);

@@ -4,18 +4,18 @@ use std::io;
 
 use pipewright_os::host::test_pipe;
 
-use super::sweep::Way;
+use super::sweep::Route;
 use crate::cases::block::BlockCell;
-use crate::child::Packets;
+use crate::child::PacketSizes;
 use crate::host::Processors;
 use crate::options::{PipesOptions, Topology, Via};
-use crate::plan::{Failed, Measure};
+use crate::plan::{CellError, Measure};
 use crate::rounds::Rounds;
 use crate::transfer::{self, OneThread, OneWay, TwoProcesses, TwoThreads};
 
 /// Creates the cell for a way and a block size.
 pub(super) fn cell(
-    way: Way,
+    way: Route,
     pair: Processors,
     block_bytes: usize,
     options: &PipesOptions,
@@ -27,11 +27,11 @@ pub(super) fn cell(
 
 /// Sets up both sides.
 fn set_up(
-    way: Way,
+    way: Route,
     pair: Processors,
     block_bytes: usize,
     verify: bool,
-) -> Result<Box<dyn Rounds>, Failed> {
+) -> Result<Box<dyn Rounds>, CellError> {
     if way.via == Via::Memory {
         return Ok(Box::new(memory(pair, block_bytes, verify)?));
     }
@@ -48,6 +48,6 @@ fn set_up(
 }
 
 /// Starts a worker that sends messages through shared memory.
-fn memory(pair: Processors, block_bytes: usize, verify: bool) -> Result<OneWay, Failed> {
-    OneWay::start(transfer::Way::Shared, pair, Packets::all_of(block_bytes), verify)
+fn memory(pair: Processors, block_bytes: usize, verify: bool) -> Result<OneWay, CellError> {
+    OneWay::start(transfer::MessageMethod::Shared, pair, PacketSizes::all_of(block_bytes), verify)
 }

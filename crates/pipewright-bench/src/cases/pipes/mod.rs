@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::host::{Processors, processors, usual_processors};
 use crate::options::{PipesOptions, PipesPreset, Placement, Topology, Via};
-use crate::plan::{Chart, Curve, Point};
+use crate::plan::{PlannedChart, PlannedCurve, Point};
 use crate::report::{Axis, Reference};
 use crate::units::{self, Unit};
 
@@ -25,22 +25,22 @@ pub(crate) use sweep::rules;
 pub(crate) use verdict::verdict;
 
 use cell::cell;
-use sweep::{Sweep, Way};
+use sweep::{PipesSweep, Route};
 
 /// Returns the charts for these options, with that time for each cell.
-pub(crate) fn charts(options: &PipesOptions, time: Duration) -> Result<Vec<Chart>, Error> {
-    let sweep = Sweep::of(options)?;
+pub(crate) fn charts(options: &PipesOptions, time: Duration) -> Result<Vec<PlannedChart>, Error> {
+    let sweep = PipesSweep::of(options)?;
     // An impossible placement is an error only if no other one was asked for.
     if sweep.ways.iter().all(|way| processors(way.placement).is_err()) {
         sweep.ways.iter().try_for_each(|way| pinned(way.placement).map(drop))?;
     }
-    let mut charts: Vec<Chart> = Vec::new();
+    let mut charts: Vec<PlannedChart> = Vec::new();
     for way in &sweep.ways {
         let (id, title) = heading(way);
         let curve = curve(way, &sweep.blocks, options);
         match charts.iter_mut().find(|chart| chart.id == id) {
             Some(chart) => chart.curves.push(curve),
-            None => charts.push(Chart {
+            None => charts.push(PlannedChart {
                 id,
                 title,
                 unit: Unit::BytesPerSecond,
@@ -59,7 +59,7 @@ pub(crate) fn charts(options: &PipesOptions, time: Duration) -> Result<Vec<Chart
 
 /// Returns the id and title of the chart for a way. One thread has its own: it is so much faster that the other curves
 /// would be flat.
-fn heading(way: &Way) -> (String, String) {
+fn heading(way: &Route) -> (String, String) {
     if way.topology == Topology::Thread {
         return ("one-thread".to_owned(), "One thread writes a block and reads it back".to_owned());
     }
@@ -73,7 +73,7 @@ fn heading(way: &Way) -> (String, String) {
 }
 
 /// Returns the figures that the text of the article of 2001 states.
-fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
+fn references(preset: PipesPreset, way: &Route) -> Vec<Reference> {
     if preset != PipesPreset::Ibm2001 || way.topology != Topology::Thread {
         return Vec::new();
     }
@@ -88,7 +88,7 @@ fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
 }
 
 /// Returns the curve of a way. One that is impossible here has the reason in every point.
-fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Curve {
+fn curve(way: &Route, blocks: &[usize], options: &PipesOptions) -> PlannedCurve {
     let (pair, not_placed) = match processors(way.placement) {
         Ok(pair) => (pair, None),
         Err(reason) => (Processors::default(), Some(reason)),
@@ -114,7 +114,7 @@ fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Curve {
         point
     });
     let points = points.collect();
-    Curve { name: name(way, holds_bytes), facts: facts(way, pair, holds_bytes), points }
+    PlannedCurve { name: name(way, holds_bytes), facts: facts(way, pair, holds_bytes), points }
 }
 
 /// Returns the processors of a placement that was asked for with `--pin`.
@@ -123,7 +123,7 @@ pub(crate) fn pinned(placement: Placement) -> Result<Processors, Error> {
     processors(placement).map_err(refuse)
 }
 
-fn name(way: &Way, holds_bytes: Option<usize>) -> String {
+fn name(way: &Route, holds_bytes: Option<usize>) -> String {
     let sides = match way.topology {
         Topology::Thread => "one thread",
         Topology::Threads => "two threads",
@@ -141,7 +141,7 @@ fn name(way: &Way, holds_bytes: Option<usize>) -> String {
     format!("{sides}, {channel}{held}")
 }
 
-fn facts(way: &Way, pair: Processors, holds_bytes: Option<usize>) -> BTreeMap<String, Value> {
+fn facts(way: &Route, pair: Processors, holds_bytes: Option<usize>) -> BTreeMap<String, Value> {
     let facts = [
         ("topology", json!(way.topology.name())),
         ("via", json!(way.via.name())),

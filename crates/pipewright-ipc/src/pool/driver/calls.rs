@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Driver;
+use super::PoolDriver;
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
 use crate::pool::request::Reply;
-use crate::pool::worker::{ActiveCall, Phase, Worker};
+use crate::pool::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::wire::kind;
 
-impl Driver {
+impl PoolDriver {
     /// Gives the waiting calls to workers that have room for them.
     pub(super) fn assign_calls(&mut self) {
         let now = Instant::now();
-        let Driver { options, files, .. } = self;
+        let PoolDriver { options, files, .. } = self;
         let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
         while !self.waiting.is_empty() {
             let free = self.workers.iter_mut().filter(has_room);
@@ -46,7 +46,7 @@ impl Driver {
     pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
         let RawMessage { kind, id, bytes } = message;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
-        if let (Phase::Resetting(_), 0) = (worker.phase, id) {
+        if let (WorkerPhase::Resetting(_), 0) = (worker.phase, id) {
             return finish_reset(worker, kind);
         }
         let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
@@ -186,7 +186,7 @@ fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
     if kind != kind::RESET_DONE {
         return Err(Error::protocol("the worker cannot be reset"));
     }
-    worker.phase = Phase::Serving;
+    worker.phase = WorkerPhase::Serving;
     Ok(())
 }
 

@@ -5,13 +5,13 @@ use std::io;
 use super::READ_AHEAD_BYTES;
 
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct ReceiveBuffer {
     buffer: Vec<u8>,
     /// The number of bytes already consumed.
     start: usize,
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn bytes_are_consumed_in_order() {
-        let mut inbox = Inbox::default();
+        let mut inbox = ReceiveBuffer::default();
         let mut came = 0_usize;
         let mut left = 0_usize;
         for round in 1..500 {

@@ -2,7 +2,7 @@
 //! gone.
 //!
 //! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own
-//! buffer ([`End::arrived`]). Bytes to send are handed over ([`End::send`]), and the end keeps what the system
+//! buffer ([`ChannelEnd::arrived`]). Bytes to send are handed over ([`ChannelEnd::send`]), and the end keeps what the system
 //! does not accept at once. No method blocks unless its name contains `wait`, and the end owns the buffers that the
 //! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to
 //! [`wait::any`](crate::base::wait::any), together with child exits and flags.
@@ -27,12 +27,12 @@ use windows as imp;
 use std::collections::VecDeque;
 use std::io;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
 use crate::process::child::ChildHandle;
-use inbox::Inbox;
+use inbox::ReceiveBuffer;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
-use outbox::Outbox;
+use outbox::SendBuffer;
 
 /// The maximum number of handles in one message, and of received handles that were not taken.
 pub const MOST_HANDLES: usize = 64;
@@ -46,19 +46,19 @@ pub const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Closes the end. The other side still receives what was handed to the system, and then the end of the
 /// stream. Bytes that the end kept are lost.
 #[derive(Debug)]
-pub struct End {
+pub struct ChannelEnd {
     pub(crate) socket: imp::Socket,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: ReceiveBuffer,
+    outbox: SendBuffer,
     handles: VecDeque<Handle>,
     /// True if the other side has closed its end or is gone.
     ended: bool,
-    calls: Calls,
+    calls: CallCounts,
 }
 
 /// The number of system calls that an end has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Calls {
+pub struct CallCounts {
     /// The number of calls that received.
     pub receive: u64,
     /// The number of calls that sent.
@@ -83,7 +83,7 @@ pub enum Arrived {
 
 /// The choice between a call that blocks and one that doesn't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum Blocking {
     Yes,
     No,
 }
@@ -115,9 +115,9 @@ enum Wait {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias = "socketpair")]
-pub fn pair() -> io::Result<(End, Handle)> {
+pub fn pair() -> io::Result<(ChannelEnd, Handle)> {
     let (ours, theirs) = imp::pair()?;
-    Ok((End::of(ours), theirs))
+    Ok((ChannelEnd::of(ours), theirs))
 }
 
 /// Returns the user of this process, as a text that differs between the users of this machine.
@@ -141,12 +141,12 @@ pub fn lacks_room_for_handles(error: &io::Error) -> bool {
 
 /// Signals when bytes have arrived or the stream has ended. There is room when more can be sent, or when the
 /// stream has ended.
-impl Event for End {
-    fn source(&self) -> Source<'_> {
+impl WaitEvent for ChannelEnd {
+    fn source(&self) -> EventSource<'_> {
         imp::arrival(&self.socket)
     }
 
-    fn room(&self) -> Source<'_> {
+    fn room(&self) -> EventSource<'_> {
         imp::room(&self.socket)
     }
 
@@ -155,15 +155,15 @@ impl Event for End {
     }
 }
 
-impl End {
-    fn of(socket: imp::Socket) -> End {
-        End {
+impl ChannelEnd {
+    fn of(socket: imp::Socket) -> ChannelEnd {
+        ChannelEnd {
             socket,
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
+            inbox: ReceiveBuffer::default(),
+            outbox: SendBuffer::default(),
             handles: VecDeque::new(),
             ended: false,
-            calls: Calls::default(),
+            calls: CallCounts::default(),
         }
     }
 
@@ -171,8 +171,8 @@ impl End {
     ///
     /// # Errors
     /// `InvalidInput`: the handle is not a channel end.
-    pub fn from_handle(handle: Handle) -> io::Result<End> {
-        imp::socket(handle).map(End::of)
+    pub fn from_handle(handle: Handle) -> io::Result<ChannelEnd> {
+        imp::socket(handle).map(ChannelEnd::of)
     }
 
     /// Sets the child that has the other end. Handles are passed only to and from that process. Call it before
@@ -227,7 +227,7 @@ impl End {
         if self.inbox.bytes().len() >= most {
             return Ok(Arrived::Nothing);
         }
-        imp::receive(self, None, Wait::No)
+        imp::receive(self, None, Blocking::No)
     }
 
     /// Waits until bytes are available and [receives](Self::receive) them. This saves a system call if there is
@@ -239,7 +239,7 @@ impl End {
     /// # Errors
     /// As for [`receive`](Self::receive).
     pub fn wait_and_receive(&mut self) -> io::Result<Arrived> {
-        imp::receive(self, None, Wait::Yes)
+        imp::receive(self, None, Blocking::Yes)
     }
 
     /// [Receives](Self::receive) up to `count` bytes directly into the caller's buffer, behind its contents.
@@ -252,7 +252,7 @@ impl End {
             return Ok(Arrived::Nothing);
         }
         to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        imp::receive(self, Some((to, count)), Wait::No)
+        imp::receive(self, Some((to, count)), Blocking::No)
     }
 
     /// Takes the first received handle.
@@ -353,7 +353,7 @@ impl End {
 
     /// Returns the number of system calls made.
     #[must_use]
-    pub fn calls(&self) -> Calls {
+    pub fn calls(&self) -> CallCounts {
         self.calls
     }
 }

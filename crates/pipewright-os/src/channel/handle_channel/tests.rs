@@ -13,9 +13,9 @@ fn some_file() -> Handle {
     Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
 }
 
-fn both() -> (End, End) {
+fn both() -> (ChannelEnd, ChannelEnd) {
     let (ours, theirs) = pair().unwrap();
-    (ours, End::from_handle(theirs).unwrap())
+    (ours, ChannelEnd::from_handle(theirs).unwrap())
 }
 
 #[test]
@@ -112,7 +112,10 @@ fn end_of_stream_comes_after_everything_sent() {
 
 #[test]
 fn other_handles_are_refused() {
-    assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(
+        ChannelEnd::from_handle(some_file()).unwrap_err().kind(),
+        io::ErrorKind::InvalidInput
+    );
 }
 
 /// On Windows a thread's pending calls end with it.

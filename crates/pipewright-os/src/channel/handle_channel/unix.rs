@@ -11,8 +11,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
-use crate::base::event::Source;
+use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
+use crate::base::event::EventSource;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 use crate::process::child::ChildHandle;
 
@@ -127,7 +127,11 @@ const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const SEND: SendFlags = SendFlags::DONTWAIT;
 
 /// Sends once. Returns 0 if there is no room.
-pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+pub(super) fn send(
+    end: &mut ChannelEnd,
+    parts: &[IoSlice<'_>],
+    handles: &[Handle],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let fds: Vec<BorrowedFd<'_>> = handles.iter().map(Handle::as_fd).collect();
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -165,11 +169,11 @@ const CONTROL_BYTES: usize = {
 
 /// Receives once: into the caller's buffer first, then into our own.
 pub(super) fn receive(
-    end: &mut End,
+    end: &mut ChannelEnd,
     mut caller: Option<(&mut Vec<u8>, usize)>,
-    wait: Wait,
+    wait: Blocking,
 ) -> io::Result<Arrived> {
-    let End { socket, inbox, handles, ended, calls, .. } = end;
+    let ChannelEnd { socket, inbox, handles, ended, calls, .. } = end;
     let ahead = inbox.room()?;
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
     let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
@@ -186,7 +190,7 @@ pub(super) fn receive(
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
-    let flags = if wait == Wait::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
+    let flags = if wait == Blocking::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
     let count = loop {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
@@ -276,10 +280,10 @@ fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
     handles
 }
 
-pub(super) fn arrival(socket: &Socket) -> Source<'_> {
-    Source::Readable(socket.as_fd())
+pub(super) fn arrival(socket: &Socket) -> EventSource<'_> {
+    EventSource::Readable(socket.as_fd())
 }
 
-pub(super) fn room(socket: &Socket) -> Source<'_> {
-    Source::Writable(socket.as_fd())
+pub(super) fn room(socket: &Socket) -> EventSource<'_> {
+    EventSource::Writable(socket.as_fd())
 }

@@ -96,7 +96,7 @@ pub struct UnixOptions {
     /// The process group. Windows has [`Group::Own`] and [`Group::Session`] too.
     pub group: Group,
     /// User and groups.
-    pub identity: Identity,
+    pub identity: Credentials,
     /// The root directory.
     pub chroot: Option<PathBuf>,
     /// The file mode mask.
@@ -168,7 +168,7 @@ pub struct WindowsOptions {
 
 /// User and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct Credentials {
     /// The user id.
     pub user: Option<u32>,
     /// The group id.
@@ -232,10 +232,10 @@ impl UnixOptions {
     #[cfg(unix)]
     pub(crate) fn unset_groups(&self) -> UnsetGroups {
         match &self.identity {
-            Identity { user: Some(_), groups: None, .. } if self.std_rules => {
+            Credentials { user: Some(_), groups: None, .. } if self.std_rules => {
                 UnsetGroups::DroppedIfPermitted
             }
-            Identity { user: Some(_), groups: None, .. }
+            Credentials { user: Some(_), groups: None, .. }
                 if rustix::process::geteuid().is_root() =>
             {
                 UnsetGroups::Dropped
@@ -256,7 +256,7 @@ impl UnixOptions {
     /// Returns the setter of the first Unix-only option that is not at its default.
     #[cfg(windows)]
     pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let Identity { user, group, groups } = &self.identity;
+        let Credentials { user, group, groups } = &self.identity;
         let asked = [
             ("process_group", matches!(self.group, Group::Join(_))),
             ("uid", user.is_some()),

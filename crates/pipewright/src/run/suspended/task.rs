@@ -5,7 +5,7 @@ use std::time::Instant;
 use pipewright_os::process::child::ChildHandle;
 
 use super::{ActiveWait, StopRequest, SuspendedRun, have_ended};
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::rules::Rules;
 use crate::run::state::RunState;
 
@@ -17,7 +17,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         self.take(new).run_to_end_async(children, rules, until).await
     }
 
@@ -28,7 +28,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         how: StopRequest,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         if have_ended(children)? {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(run) = &mut self.run else { return Ok(true) };
         match run.run_until(until, children, rules).await? {
             true => self.finish(children),

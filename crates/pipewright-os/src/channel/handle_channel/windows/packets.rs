@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// The next item in the bytes read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextItem {
     /// Bytes for the receiver: their number.
     Bytes(usize),
     /// Bytes of a header, to be [added](Decoder::add): their number.
@@ -54,13 +54,13 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// Returns the item at the front of the bytes. `None` if there are too few.
-    pub(super) fn next(&self, bytes: &[u8]) -> Option<Next> {
+    pub(super) fn next(&self, bytes: &[u8]) -> Option<NextItem> {
         let whole = self.header_bytes();
         match bytes.len() {
-            _ if self.is_announced() => Some(Next::Announced),
+            _ if self.is_announced() => Some(NextItem::Announced),
             0 => None,
-            count if self.left > 0 => Some(Next::Bytes(count.min(self.left))),
-            count => Some(Next::Header(count.min(whole - self.header.len()))),
+            count if self.left > 0 => Some(NextItem::Bytes(count.min(self.left))),
+            count => Some(NextItem::Header(count.min(whole - self.header.len()))),
         }
     }
 
@@ -165,15 +165,15 @@ mod tests {
         for mut rest in bytes.chunks(piece) {
             while let Some(next) = decoder.next(rest) {
                 let count = match next {
-                    Next::Announced => {
+                    NextItem::Announced => {
                         announced.push((came.len(), decoder.take()?));
                         0
                     }
-                    Next::Header(count) => {
+                    NextItem::Header(count) => {
                         decoder.add(&rest[..count]);
                         count
                     }
-                    Next::Bytes(count) => {
+                    NextItem::Bytes(count) => {
                         came.extend_from_slice(&rest[..count]);
                         decoder.pass(count);
                         count

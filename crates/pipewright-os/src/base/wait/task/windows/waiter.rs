@@ -43,13 +43,13 @@ fn has_wait_packets() -> bool {
 
 /// The thread, and its queue.
 pub(super) struct Waiter {
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<NewWaits>,
     /// Returns true if the system can wait for any number of handles without more threads. Then it
     /// waits for those beyond [`DIRECT_HANDLES`]; otherwise they are checked periodically.
     has_wait_packets: fn() -> bool,
 }
 
-struct Inbox {
+struct NewWaits {
     new: Vec<Arc<WaitEntry>>,
     /// Wakes the thread; `None`: there is no thread.
     control: Option<Arc<Wake>>,
@@ -154,10 +154,10 @@ impl WaitEntry {
 
 impl Waiter {
     const fn new(has_wait_packets: fn() -> bool) -> Waiter {
-        Waiter { inbox: Mutex::new(Inbox { new: Vec::new(), control: None }), has_wait_packets }
+        Waiter { inbox: Mutex::new(NewWaits { new: Vec::new(), control: None }), has_wait_packets }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
+    fn lock(&self) -> MutexGuard<'_, NewWaits> {
         // A vector and a pointer, which are consistent between calls.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,7 @@
 
 use std::os::windows::io::AsRawHandle as _;
 
-use super::{Act, Note, act, code, ends, until};
+use super::{Note, TestChild, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
 use crate::process::contain::windows::{is_in_job, kill_on_close_job};
@@ -10,7 +10,7 @@ use crate::process::open::{Opened, ProcessState};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
-fn contained(act: &Act) -> ChildHandle {
+fn contained(act: &TestChild) -> ChildHandle {
     spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap()
 }
 
