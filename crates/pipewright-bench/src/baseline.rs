@@ -14,7 +14,7 @@ use pipewright_os::base::cpu;
 use pipewright_os::host::test_pipe::{self, TestPipeKind};
 
 use crate::child::{ChildTask, echo};
-use crate::host::{HostReport, pin, usual_processors};
+use crate::host::{HostReport, default_processors, pin};
 use crate::rounds::{self, on_own_thread};
 use crate::stats::median;
 use crate::transfer::OneThread;
@@ -60,7 +60,7 @@ fn copying(time: Duration) -> Option<f64> {
 
 /// Measures a byte to another thread and back, for which both threads sleep: seconds.
 fn waking(time: Duration) -> Option<f64> {
-    let processors = usual_processors();
+    let processors = default_processors();
     let there = test_pipe::open(TestPipeKind::Pipe, None).ok()?;
     let back = test_pipe::open(TestPipeKind::Pipe, None).ok()?;
     let (mut theirs, mut ours) = ((there.reader, back.writer), (there.writer, back.reader));

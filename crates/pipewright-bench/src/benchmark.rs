@@ -11,7 +11,7 @@ use pipewright_os::process::terminal;
 use crate::Error;
 use crate::baseline::{self, Baselines};
 use crate::cases::{capture, checked, disk, ipc, pipes, spawn};
-use crate::host::{self, CpuUse, usual_processors};
+use crate::host::{self, CpuUse, default_processors};
 use crate::measure::{self, Observer, SeriesRules};
 use crate::options::{
     BenchmarkOptions, CasesOptions, CasesPreset, Color, CommonBenchOptions, DiskBenchOptions,
@@ -239,7 +239,7 @@ fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
     let lengths = sizes(&options.blocks, &ipc::LENGTHS)?;
     let pair = match options.pin {
         Some(placement) => pipes::pinned(placement)?,
-        None => usual_processors(),
+        None => default_processors(),
     };
     let time = options.common.time.unwrap_or(effort.block_time);
     let charts = ipc::charts(&lengths, pair, time);
@@ -290,14 +290,14 @@ fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
     let mut charts = pipes::charts(&sweep, options.common.time.unwrap_or(time))?;
     let effort = Effort::of(options.preset);
     let time = options.common.time.unwrap_or(effort.block_time);
-    charts.extend(ipc::charts(&ipc::LENGTHS, usual_processors(), time));
+    charts.extend(ipc::charts(&ipc::LENGTHS, default_processors(), time));
     charts.extend(disk::charts(Path::new("."), &disk::DiskSweep::of(disk_preset), time));
     charts.extend(spawn_parts(options).charts);
     charts.extend(capture_parts(options).charts);
     let verdict: SummaryFn = |charts| {
         let each = [pipes::verdict, ipc::verdict, disk::verdict, spawn::verdict, capture::verdict];
-        let said: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
-        (!said.is_empty()).then(|| said.join("\n"))
+        let summary: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
+        (!summary.is_empty()).then(|| summary.join("\n"))
     };
     let preset = options.preset.name();
     Ok(Parts { name: "all", preset, series: effort.series, charts, verdict })
@@ -388,6 +388,6 @@ fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
 }
 
 /// Returns the given sizes, or the usual ones.
-fn sizes(given: &[usize], usual: &[usize]) -> Result<Vec<usize>, Error> {
-    if given.is_empty() { Ok(usual.to_vec()) } else { checked(given.to_vec()) }
+fn sizes(given: &[usize], default: &[usize]) -> Result<Vec<usize>, Error> {
+    if given.is_empty() { Ok(default.to_vec()) } else { checked(given.to_vec()) }
 }

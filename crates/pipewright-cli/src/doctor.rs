@@ -27,7 +27,7 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
-            State::Missing(why) => ("missing", why),
+            State::Missing(reason) => ("missing", reason),
             State::Value(value) => ("value", value),
             // A later version of the library may have more states.
             _ => ("unknown", String::new()),
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
         let text = match (finding.state, finding.detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),
-            ("missing", why) => format!("no: {why}"),
+            ("missing", reason) => format!("no: {reason}"),
             (_, detail) => detail.to_owned(),
         };
         format!("{:<20} {:<28} {}\n", finding.name, text, finding.used_for)

@@ -67,8 +67,8 @@ impl Failure {
     }
 
     /// Makes the message "cannot {doing}: {error}". The error alone does not name the operation.
-    fn cannot<E: Display>(doing: &str) -> impl FnOnce(E) -> Failure {
-        move |error| Failure(format!("cannot {doing}: {error}"))
+    fn cannot<E: Display>(action: &str) -> impl FnOnce(E) -> Failure {
+        move |error| Failure(format!("cannot {action}: {error}"))
     }
 }
 

@@ -102,15 +102,15 @@ pub(crate) fn build(
     let there = Traffic::of(THERE.0, arrived, there, workers.iter().map(|it| it.stats().sent));
 
     let start = Instant::now();
-    let (mut came, mut bytes) = (Vec::new(), 0);
+    let (mut received, mut bytes) = (Vec::new(), 0);
     for channel in &mut workers {
         channel.send_bytes(&[])?;
     }
     for number in 0..BACK.0 {
         let channel = workers.get_mut(number as usize % WORKERS).ok_or("a worker")?;
-        channel.recv()?.read_into(&mut came)?;
-        packets.check(number / WORKERS as u64, BACK, &came)?;
-        bytes += came.len() as u64;
+        channel.recv()?.read_into(&mut received)?;
+        packets.check(number / WORKERS as u64, BACK, &received)?;
+        bytes += received.len() as u64;
     }
     let took = start.elapsed();
     let back = Traffic::of(BACK.0, bytes, took, workers.iter().map(|it| it.stats().received));

@@ -37,7 +37,7 @@ pub fn send(end: &mut ChannelEnd, bytes: &[u8]) {
 }
 
 /// Returns the kind and body of the next frame from the host, or `None` if the host is gone.
-pub fn hear(end: &mut ChannelEnd) -> Option<(u8, String)> {
+pub fn receive_frame(end: &mut ChannelEnd) -> Option<(u8, String)> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -56,17 +56,17 @@ pub fn hear(end: &mut ChannelEnd) -> Option<(u8, String)> {
 }
 
 /// Answers the host's hello with the same fields, and adds the worker's capabilities.
-pub fn greet(end: &mut ChannelEnd, can: &str) {
-    let (kind, hello) = hear(end).unwrap();
+pub fn send_hello(end: &mut ChannelEnd, can: &str) {
+    let (kind, hello) = receive_frame(end).unwrap();
     assert_eq!(kind, 1);
     let lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
     send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
 }
 
-/// Does the same as [`greet`], and agrees on shared memory with the given memory as the worker's side.
-pub fn greet_with_memory(end: &mut ChannelEnd, ours: &Written) {
-    greet(end, "shm.v1");
-    let (kind, memory) = hear(end).unwrap();
+/// Does the same as [`send_hello`], and agrees on shared memory with the given memory as the worker's side.
+pub fn send_hello_with_memory(end: &mut ChannelEnd, ours: &Written) {
+    send_hello(end, "shm.v1");
+    let (kind, memory) = receive_frame(end).unwrap();
     assert_eq!(kind, 3);
     let theirs = end.take_handle().unwrap();
     let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
@@ -77,7 +77,7 @@ pub fn greet_with_memory(end: &mut ChannelEnd, ours: &Written) {
     let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
     let handle = ours.handle().try_clone().unwrap();
     assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
-    let (kind, ready) = hear(end).unwrap();
+    let (kind, ready) = receive_frame(end).unwrap();
     assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
 }
 

@@ -60,15 +60,15 @@ mod on {
             self.0.extend(others.0);
         }
 
-        pub(crate) fn stopping(&self, signal: Signal, why: Option<Outcome>) {
-            let reason = why.map(tracing::field::display);
+        pub(crate) fn stopping(&self, signal: Signal, outcome: Option<Outcome>) {
+            let reason = outcome.map(tracing::field::display);
             for process in &self.0 {
                 info!(parent: &process.span, %signal, reason, "stopping");
             }
         }
 
-        pub(crate) fn killing(&self, why: Option<Outcome>) {
-            let reason = why.map(tracing::field::display);
+        pub(crate) fn killing(&self, outcome: Option<Outcome>) {
+            let reason = outcome.map(tracing::field::display);
             for process in &self.0 {
                 info!(parent: &process.span, reason, "killing");
             }

@@ -185,17 +185,18 @@ pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
     let cells = |id: &str| chart(id).into_iter().flat_map(|it| &it.curves).flat_map(|it| &it.cells);
     let lines = cells("capture-lines").find(|cell| cell.label == LINE_WRITES)?.median?;
-    let mut said = format!("Capturing 1000 lines of a child takes {}", Unit::Seconds.show(lines));
+    let mut summary =
+        format!("Capturing 1000 lines of a child takes {}", Unit::Seconds.show(lines));
     if let Some(kept) =
         cells("capture-stream").find(|cell| cell.label == "kept").and_then(|it| it.median)
     {
-        said.push_str(&format!("; large output is kept at {}", Unit::BytesPerSecond.show(kept)));
+        summary.push_str(&format!("; large output is kept at {}", Unit::BytesPerSecond.show(kept)));
     }
     let best = chart("capture-many").and_then(|chart| chart.curves.first()?.best(chart.unit));
-    if let Some((cell, summary)) = best {
-        let time = Unit::Seconds.show(summary.median);
-        said.push_str(&format!("; many children take {time} at best ({})", cell.label));
+    if let Some((cell, best)) = best {
+        let time = Unit::Seconds.show(best.median);
+        summary.push_str(&format!("; many children take {time} at best ({})", cell.label));
     }
-    said.push('.');
-    Some(said)
+    summary.push('.');
+    Some(summary)
 }

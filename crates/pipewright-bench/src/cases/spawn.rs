@@ -184,17 +184,17 @@ pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
         Some(if ratio.is_real { units::change(ratio.ratio) } else { "the same".to_owned() })
     };
     let plain = figures("spawn", AND_WAIT)?.median?;
-    let mut said =
+    let mut summary =
         format!("Starting a process and waiting for it takes {}", Unit::Seconds.show(plain));
     if let Some(change) = beside(figures("spawn-options", PLAIN), figures("spawn-options", ALL)) {
-        said.push_str(&format!("; with options: {change}"));
+        summary.push_str(&format!("; with options: {change}"));
     }
     let (small, large) =
         (figures("spawn-size", SMALL), figures("spawn-size", &bytes(SIZES_BYTES[2])));
     if let Some(change) = beside(small, large) {
         let size = bytes(SIZES_BYTES[2]);
-        said.push_str(&format!("; from a parent with {size} in use: {change}"));
+        summary.push_str(&format!("; from a parent with {size} in use: {change}"));
     }
-    said.push('.');
-    Some(said)
+    summary.push('.');
+    Some(summary)
 }

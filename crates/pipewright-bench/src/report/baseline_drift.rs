@@ -75,14 +75,15 @@ impl BaselineDrift {
             ("a wake-up", self.wakes, ""),
             ("a copy", self.copies, ""),
         ];
-        let said: Vec<String> = all
+        let found: Vec<String> = all
             .iter()
             .filter_map(|(name, times, what)| {
                 let times = times.filter(|times| ln(*times).abs() > ln(1.0 + LEAST_REPORTED))?;
                 Some(format!("{name} {}{what}", slower(times)))
             })
             .collect();
-        (!said.is_empty()).then(|| format!("The machine itself has changed: {}.", said.join(", ")))
+        (!found.is_empty())
+            .then(|| format!("The machine itself has changed: {}.", found.join(", ")))
     }
 
     /// Names the missing baselines in a sentence; `None`: none is missing.

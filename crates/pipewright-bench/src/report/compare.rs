@@ -140,11 +140,11 @@ fn find<'a>(
 
 /// Names the other differences, which may be the cause of the ratios.
 fn differences(old: &BenchReport, new: &BenchReport) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut found = Vec::new();
     let mut differ = |what: &str, old: Option<&str>, new: Option<&str>| {
         if old != new {
             let [old, new] = [old, new].map(|it| it.unwrap_or("unknown"));
-            said.push(format!("{what}: {old}, now {new}"));
+            found.push(format!("{what}: {old}, now {new}"));
         }
     };
     let (before, now) = (&old.machine, &new.machine);
@@ -159,7 +159,7 @@ fn differences(old: &BenchReport, new: &BenchReport) -> Vec<String> {
     differ("processors", Some(&processors[0]), Some(&processors[1]));
     let verify = [old, new].map(|report| if report.settings.verify { "on" } else { "off" });
     differ("verify", Some(verify[0]), Some(verify[1]));
-    said
+    found
 }
 
 /// Sums up the comparison in sentences.
@@ -182,15 +182,15 @@ fn verdict(
         (0, _) => format!("{slower} slower, of {count} cells"),
         _ => format!("{faster} faster and {slower} slower, of {count} cells"),
     };
-    let mut said = format!("Since {since}: {changed}.");
+    let mut found = format!("Since {since}: {changed}.");
     if comparison.unsure > 0 {
         let unsure = comparison.unsure;
-        said.push_str(&format!(" No verdict on {unsure} (marked ?): {reason_unsure}."));
+        found.push_str(&format!(" No verdict on {unsure} (marked ?): {reason_unsure}."));
     }
     for words in [drift.words(), drift.missing()].into_iter().flatten() {
-        said.push_str(&format!(" {words}"));
+        found.push_str(&format!(" {words}"));
     }
-    said
+    found
 }
 
 #[cfg(test)]
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_build_is_told_from_an_equal_one() {
+    fn a_slower_build_is_distinguished_from_an_equal_one() {
         let (mut wrong, mut found) = (0, 0);
         for seed in 0..100 {
             let old = run(2 * seed, 1.0);

@@ -132,7 +132,7 @@ fn processors(count: usize) -> String {
 }
 
 fn about_samples(report: &BenchReport) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
+    let mut found = Vec::new();
     let (noisy, measured) = noisy(report);
     let settings = &report.settings;
     if noisy > 0 {
@@ -145,7 +145,7 @@ fn about_samples(report: &BenchReport) -> Vec<(&'static str, String)> {
         if shortest < 0.2 && settings.count.is_none() {
             remedies.push("--time 200ms".to_owned());
         }
-        said.push((
+        found.push((
             "noisy",
             format!(
                 "spread above 10 % in {noisy} of {measured} cells (marked ~); remedies: {}",
@@ -161,29 +161,32 @@ fn about_samples(report: &BenchReport) -> Vec<(&'static str, String)> {
             format!("{outliers} samples were")
         };
         let words = "far from all others of their cell: something interfered for a moment";
-        said.push(("outliers", format!("{samples} {words}")));
+        found.push(("outliers", format!("{samples} {words}")));
     }
     if settings.series < 3 {
-        said.push(("few_series", "fewer than 3 series do not show the spread".to_owned()));
+        found.push(("few_series", "fewer than 3 series do not show the spread".to_owned()));
     }
     if settings.verify {
         let words = "every byte was compared (--verify), which the figures include";
-        said.push(("verify", words.to_owned()));
+        found.push(("verify", words.to_owned()));
     }
-    said
+    found
 }
 
 fn about_curves(report: &BenchReport) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
+    let mut found = Vec::new();
     for curve in report.charts.iter().flat_map(|chart| &chart.curves) {
         let bytes = |name: &str| curve.facts.get(name).and_then(serde_json::Value::as_u64);
-        let asked = bytes("holds_bytes_asked").zip(bytes("holds_bytes"));
-        if let Some((asked, got)) = asked.filter(|(asked, got)| got < asked) {
-            said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
+        let requested = bytes("holds_bytes_asked").zip(bytes("holds_bytes"));
+        if let Some((requested, got)) = requested.filter(|(requested, got)| got < requested) {
+            found.push((
+                "capacity",
+                format!("{}: asked for {requested} bytes, got {got}", curve.name),
+            ));
         }
     }
-    said.extend(about_skipped_cells(report).into_iter().map(|words| ("skipped", words)));
-    said
+    found.extend(about_skipped_cells(report).into_iter().map(|words| ("skipped", words)));
+    found
 }
 
 /// Names the cells that were not measured, with each reason once.

@@ -26,15 +26,17 @@ impl ReportFiles {
     /// Opens each file once, so that a path that cannot be written fails before the measurement. An older file keeps its
     /// content until the first series is done.
     pub(crate) fn new(options: &CommonBenchOptions) -> Result<ReportFiles, Error> {
-        let asked = [
+        let options = [
             (FileFormat::Json, &options.json),
             (FileFormat::Html, &options.html),
             (FileFormat::Svg, &options.svg),
             (FileFormat::Csv, &options.csv),
             (FileFormat::Markdown, &options.markdown),
         ];
-        let files: Vec<(FileFormat, PathBuf)> =
-            asked.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+        let files: Vec<(FileFormat, PathBuf)> = options
+            .into_iter()
+            .filter_map(|(format, path)| Some((format, path.clone()?)))
+            .collect();
         for (index, (_, path)) in files.iter().enumerate() {
             if files[..index].iter().any(|(_, other)| other == path) {
                 return Err(Error::SameFile(path.clone()));

@@ -30,20 +30,20 @@ pub(crate) enum MessageMethod {
 }
 
 /// Starts a worker with a task.
-fn start(way: MessageMethod, task: &ChildTask) -> Result<Channel, CellError> {
+fn start(method: MessageMethod, task: &ChildTask) -> Result<Channel, CellError> {
     let mut command = task.command()?;
     // In its own process group Ctrl-C does not reach it: it exits when the channel is closed.
     command.own_group();
     let shared_memory =
-        if way == MessageMethod::Inline { SharedMemory::Off } else { SharedMemory::Required };
-    let options = Options { shared_memory, ..channel_options(way != MessageMethod::Sleeping) };
+        if method == MessageMethod::Inline { SharedMemory::Off } else { SharedMemory::Required };
+    let options = Options { shared_memory, ..channel_options(method != MessageMethod::Sleeping) };
     Ok(Channel::start(&mut command, &options)?)
 }
 
 /// A worker that sends messages to this process.
 pub(crate) struct OneWay {
     channel: Channel,
-    way: MessageMethod,
+    method: MessageMethod,
     expected: BytePattern,
     packets: PacketSizes,
     buffer: Vec<u8>,
@@ -51,29 +51,29 @@ pub(crate) struct OneWay {
 
 impl fmt::Debug for OneWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneWay").field("way", &self.way).finish_non_exhaustive()
+        f.debug_struct("OneWay").field("way", &self.method).finish_non_exhaustive()
     }
 }
 
 impl OneWay {
     pub(crate) fn start(
-        way: MessageMethod,
+        method: MessageMethod,
         processors: Processors,
         packets: PacketSizes,
         verify: bool,
     ) -> Result<OneWay, CellError> {
         let channel =
-            start(way, &ChildTask::IpcSend { packets, processor: processors.writer, verify })?;
+            start(method, &ChildTask::IpcSend { packets, processor: processors.writer, verify })?;
         let longest = packets.longest();
         let expected = BytePattern::new(longest, verify);
-        Ok(OneWay { channel, way, expected, packets, buffer: vec![1; longest] })
+        Ok(OneWay { channel, method, expected, packets, buffer: vec![1; longest] })
     }
 
     /// Receives the next message, and returns its length.
     fn take(&mut self, place: u64) -> io::Result<usize> {
         let message = self.channel.recv().map_err(io::Error::other)?;
         let length = message.len();
-        if self.way == MessageMethod::InPlace {
+        if self.method == MessageMethod::InPlace {
             let mut sum = 0_u64;
             let (mut at, expected, mut right) = (place, &self.expected, Ok(()));
             let shown = message.lease().for_each_chunk(|chunk| {
@@ -131,11 +131,11 @@ pub(crate) struct ChannelEcho(Channel);
 
 impl ChannelEcho {
     pub(crate) fn start(
-        way: MessageMethod,
+        method: MessageMethod,
         processors: Processors,
     ) -> Result<ChannelEcho, CellError> {
-        let spins = way != MessageMethod::Sleeping;
-        start(way, &ChildTask::IpcEcho { processor: processors.writer, spins }).map(ChannelEcho)
+        let spins = method != MessageMethod::Sleeping;
+        start(method, &ChildTask::IpcEcho { processor: processors.writer, spins }).map(ChannelEcho)
     }
 }
 

@@ -59,8 +59,8 @@ fn add_test(page: &mut String, test: &TestReport) {
     let name = escape(&test.test.to_string());
     let measured = match &test.outcome {
         TestOutcome::Measured(measured) => measured,
-        TestOutcome::NotPossible(why) | TestOutcome::Failed(why) => {
-            let _ = writeln!(page, "<tr><td>{name}<td colspan=6>{}</tr>", escape(why));
+        TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
+            let _ = writeln!(page, "<tr><td>{name}<td colspan=6>{}</tr>", escape(reason));
             return;
         }
     };

@@ -24,14 +24,14 @@ struct DiskReport<'a> {
 #[derive(Debug, Serialize)]
 struct RefusedReport {
     backend: &'static str,
-    why_not: &'static str,
+    reason: &'static str,
     message: String,
 }
 
 /// The reason for tests without a verdict.
 #[derive(Debug, Serialize)]
 struct UnjudgedReport {
-    why_not: &'static str,
+    reason: &'static str,
     message: String,
 }
 
@@ -79,7 +79,7 @@ struct ReasonReport {
 pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
     let refused = report.unavailable_backends.iter().map(|step| RefusedReport {
         backend: step.backend.name(),
-        why_not: step.reason.name(),
+        reason: step.reason.name(),
         message: step.reason.to_string(),
     });
     serde_json::to_string(&DiskReport {
@@ -90,7 +90,7 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
         refused: refused.collect(),
         unjudged: report
             .unjudged
-            .map(|why| UnjudgedReport { why_not: why.name(), message: why.to_string() }),
+            .map(|reason| UnjudgedReport { reason: reason.name(), message: reason.to_string() }),
         requests: report.options.requests,
         block_bytes: report.options.block_bytes,
         sentence: super::sentence::lead(report),
@@ -101,8 +101,8 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
 fn test_of(found: &TestReport) -> TestSummary {
     let (outcome, message, measured) = match &found.outcome {
         TestOutcome::Measured(measured) => ("measured", None, Some(numbers(measured))),
-        TestOutcome::NotPossible(why) => ("not_possible", Some(why.clone()), None),
-        TestOutcome::Failed(why) => ("failed", Some(why.clone()), None),
+        TestOutcome::NotPossible(reason) => ("not_possible", Some(reason.clone()), None),
+        TestOutcome::Failed(reason) => ("failed", Some(reason.clone()), None),
     };
     TestSummary {
         test: found.test.to_string(),

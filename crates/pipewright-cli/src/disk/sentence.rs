@@ -28,7 +28,7 @@ pub(super) fn lead(report: &Report) -> String {
             let has_reasons = [Verdict::Partly, Verdict::Workers, Verdict::Unknown];
             let is_explained = has_reasons.iter().any(|verdict| verdicts.contains(verdict));
             let why = if is_explained {
-                why_not(report, these.map(|(_, it)| *it))
+                reason_text(report, these.map(|(_, it)| *it))
             } else {
                 String::new()
             };
@@ -66,8 +66,8 @@ fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
     while let Some(test) = (!tests.is_empty()).then(|| tests.remove(0)) {
         let words = test.to_string();
         let words = words.trim_start_matches("asynchronous").trim_start_matches([',', ' ']);
-        let twin = Test { direct: !test.direct, ..test };
-        match tests.iter().position(|other| *other == twin) {
+        let counterpart = Test { direct: !test.direct, ..test };
+        match tests.iter().position(|other| *other == counterpart) {
             Some(place) => {
                 tests.remove(place);
                 let both = words.split_once(' ').map_or(words, |(_, work)| work);
@@ -80,7 +80,7 @@ fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
 }
 
 /// Returns the most important reasons, each once.
-fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
+fn reason_text<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
     let mut why: Vec<String> = Vec::new();
     for reason in measured.filter_map(|it| it.findings.first()).map(|it| it.reason) {
         let words = reason.to_string();

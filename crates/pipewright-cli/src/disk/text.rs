@@ -24,8 +24,8 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
         writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
         match &test.outcome {
             TestOutcome::Measured(measured) => write_measured(out, measured)?,
-            TestOutcome::NotPossible(why) => writeln!(out, "  not possible here: {why}")?,
-            TestOutcome::Failed(why) => writeln!(out, "  failed: {why}")?,
+            TestOutcome::NotPossible(reason) => writeln!(out, "  not possible here: {reason}")?,
+            TestOutcome::Failed(reason) => writeln!(out, "  failed: {reason}")?,
         }
     }
     Ok(())

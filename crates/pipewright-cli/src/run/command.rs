@@ -104,7 +104,7 @@ pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
 
 /// Returns a limit that counts the output and keeps none of it.
 pub(crate) fn count_only(limit: Option<usize>) -> Limit {
-    limit.map_or(Limit::keep_head(0), Limit::fail).that_only_counts()
+    limit.map_or(Limit::keep_head(0), Limit::fail).count_only()
 }
 
 /// Sets the streams of a detached command: files, or null by default.

@@ -156,8 +156,8 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
 }
 
 /// Prints the error, with the exit code that it replaces.
-fn fail(doing: &str, error: &io::Error, code: i32) -> i32 {
-    print_error(&format!("cannot {doing}: {error}; the exit code would have been {code}"));
+fn fail(action: &str, error: &io::Error, code: i32) -> i32 {
+    print_error(&format!("cannot {action}: {error}; the exit code would have been {code}"));
     exit_code::OWN_FAILURE
 }
 

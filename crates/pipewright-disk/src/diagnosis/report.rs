@@ -93,8 +93,8 @@ impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
             TestOutcome::Measured(measured) => write!(f, "{}: {}", self.test, measured.verdict),
-            TestOutcome::NotPossible(why) | TestOutcome::Failed(why) => {
-                write!(f, "{}: {why}", self.test)
+            TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
+                write!(f, "{}: {reason}", self.test)
             }
         }
     }

@@ -25,7 +25,7 @@ pub use kind::{ErrorKind, Misaligned, Part};
 pub struct Error(Box<ErrorFacts>);
 
 struct ErrorFacts {
-    doing: &'static str,
+    operation: &'static str,
     path: Option<PathBuf>,
     kind: ErrorKind,
     bytes: usize,
@@ -33,14 +33,14 @@ struct ErrorFacts {
 }
 
 impl Error {
-    pub(crate) fn new(doing: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
+    pub(crate) fn new(operation: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
         let path = path.map(Path::to_owned);
-        Error(Box::new(ErrorFacts { doing, path, kind, bytes: 0, source: None }))
+        Error(Box::new(ErrorFacts { operation, path, kind, bytes: 0, source: None }))
     }
 
     /// Wraps an error reported by the system.
-    pub(crate) fn system(doing: &'static str, path: Option<&Path>, source: io::Error) -> Error {
-        let mut error = Error::new(doing, path, ErrorKind::of(&source));
+    pub(crate) fn system(operation: &'static str, path: Option<&Path>, source: io::Error) -> Error {
+        let mut error = Error::new(operation, path, ErrorKind::of(&source));
         error.0.source = Some(source);
         error
     }
@@ -59,7 +59,7 @@ impl Error {
 
     /// Copies the error for another file.
     pub(crate) fn again(&self, path: &Path) -> Error {
-        let mut error = Error::new(self.0.doing, Some(path), self.0.kind.clone());
+        let mut error = Error::new(self.0.operation, Some(path), self.0.kind.clone());
         error.0.source = self.raw_os_error().map(io::Error::from_raw_os_error);
         error
     }
@@ -97,7 +97,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &*self.0;
-        write!(f, "cannot {}", facts.doing)?;
+        write!(f, "cannot {}", facts.operation)?;
         if let Some(path) = &facts.path {
             write!(f, " {}", Quoted(path.as_os_str()))?;
         }

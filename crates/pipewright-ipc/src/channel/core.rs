@@ -146,8 +146,8 @@ impl Core {
     ) -> Result<bool, Error> {
         let _ = self.connection.read_socket_next();
         let flushed = self.connection.flush_and_settle();
-        let begun = flushed.and_then(|_| begin(&mut self.connection));
-        self.explain_at_once(begun.map(|progress| progress == StepResult::Done))
+        let started = flushed.and_then(|_| begin(&mut self.connection));
+        self.explain_at_once(started.map(|progress| progress == StepResult::Done))
     }
 
     fn explain_at_once<T>(&self, result: Result<T, Error>) -> Result<T, Error> {

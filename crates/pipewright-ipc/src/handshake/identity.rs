@@ -31,8 +31,8 @@ impl Identity {
         }
     }
 
-    /// Returns an error that names the first field that differs. `us` is the side that compares.
-    pub(super) fn mismatch(&self, theirs: &HelloFields, us: Side) -> Option<Error> {
+    /// Returns an error that names the first field that differs. `own_side` is the side that compares.
+    pub(super) fn mismatch(&self, theirs: &HelloFields, own_side: Side) -> Option<Error> {
         // Values are sent without control characters, so they are compared without them.
         let mut ours = HelloFields::default();
         self.write_to(&mut ours);
@@ -40,8 +40,8 @@ impl Identity {
         let field = self.0.iter().map(|(key, _)| *key).find(differs)?;
         let [ours, theirs] =
             [&ours, theirs].map(|it| it.get(field).unwrap_or("nothing").to_owned());
-        let (host, worker) = if us == Side::Host { (ours, theirs) } else { (theirs, ours) };
-        Some(Error::new(ErrorKind::Refused { by: us, field: field.to_owned(), host, worker }))
+        let (host, worker) = if own_side == Side::Host { (ours, theirs) } else { (theirs, ours) };
+        Some(Error::new(ErrorKind::Refused { by: own_side, field: field.to_owned(), host, worker }))
     }
 }
 

@@ -42,11 +42,11 @@ impl MemoryOffer {
         let mut fields = HelloFields::default();
         match &self.ours {
             Ok(written) => fields.set("bytes", written.bytes()),
-            Err(why) => fields.set("why", why),
+            Err(reason) => fields.set("why", reason),
         }
         match found {
             Some(Ok(proof)) => fields.set("proof", proof),
-            Some(Err(why)) => fields.set("why", why),
+            Some(Err(reason)) => fields.set("why", reason),
             None => {}
         }
         fields
@@ -59,13 +59,13 @@ impl MemoryOffer {
         handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
-        if let Err(why) = &self.ours {
-            return Err(why.clone());
+        if let Err(reason) = &self.ours {
+            return Err(reason.clone());
         }
         let (Some(bytes), Ok(handle)) = (fields.number("bytes"), handle) else {
             let missing = handle.as_ref().err().map(String::as_str);
-            let why = fields.get("why").or(missing).unwrap_or("no memory was passed");
-            return Err(why.to_owned());
+            let reason = fields.get("why").or(missing).unwrap_or("no memory was passed");
+            return Err(reason.to_owned());
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if !bytes.is_power_of_two() || !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes) {

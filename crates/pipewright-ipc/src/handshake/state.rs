@@ -168,19 +168,19 @@ impl Handshake {
     }
 
     /// Compares the identities, and takes over limits and capabilities.
-    fn check_hello(&mut self, theirs: &HelloFields, us: Side) -> Result<(), Error> {
-        if let Some(error) = Identity::of(&self.options).mismatch(theirs, us) {
+    fn check_hello(&mut self, theirs: &HelloFields, own_side: Side) -> Result<(), Error> {
+        if let Some(error) = Identity::of(&self.options).mismatch(theirs, own_side) {
             return Err(self.stream.reject(error));
         }
         self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
         self.calls = can(theirs, CALLS);
-        let why = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
+        let reason = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
             (true, true) => None,
             (true, false) => Some("this handle channel cannot pass handles"),
             (false, _) => Some("the other side has shared memory off"),
         };
         let is_wanted = self.options.shared_memory != SharedMemory::Off;
-        self.fallback = why.filter(|_| is_wanted).map(str::to_owned);
+        self.fallback = reason.filter(|_| is_wanted).map(str::to_owned);
         Ok(())
     }
 
@@ -224,18 +224,18 @@ impl Handshake {
                 self.stream.send(kind::READY, &ready(Ok(proof)).encode(READY.1))?;
                 Ok(HandshakeStep::Complete(offer.into_ring()))
             }
-            Err(why) => self.without_memory(why),
+            Err(reason) => self.without_memory(reason),
         }
     }
 
     /// Sends READY for a connection without shared memory.
-    fn without_memory(&mut self, why: String) -> Result<HandshakeStep, Error> {
+    fn without_memory(&mut self, reason: String) -> Result<HandshakeStep, Error> {
         if self.options.shared_memory == SharedMemory::Required {
-            return Err(self.stream.reject(no_shared_memory(Side::Host, &why)));
+            return Err(self.stream.reject(no_shared_memory(Side::Host, &reason)));
         }
-        self.stream.send(kind::READY, &ready(Err(&why)).encode(READY.1))?;
+        self.stream.send(kind::READY, &ready(Err(&reason)).encode(READY.1))?;
         if self.options.shared_memory != SharedMemory::Off {
-            self.fallback = Some(why);
+            self.fallback = Some(reason);
         }
         Ok(HandshakeStep::Complete(None))
     }
@@ -256,8 +256,8 @@ impl Handshake {
         if ring.is_none() {
             let fallback = self.fallback.take().or_else(|| ready.get("why").map(str::to_owned));
             if self.options.shared_memory == SharedMemory::Required {
-                let why = fallback.unwrap_or_default();
-                return Err(self.stream.reject(no_shared_memory(Side::Worker, &why)));
+                let reason = fallback.unwrap_or_default();
+                return Err(self.stream.reject(no_shared_memory(Side::Worker, &reason)));
             }
             self.fallback = fallback;
         }
@@ -287,9 +287,9 @@ fn ready(shared: Result<u64, &str>) -> HelloFields {
             fields.set("shared", 1);
             fields.set("proof", proof);
         }
-        Err(why) => {
+        Err(reason) => {
             fields.set("shared", 0);
-            fields.set("why", why);
+            fields.set("why", reason);
         }
     }
     fields
@@ -304,9 +304,9 @@ fn limits(options: &Options, theirs: u64) -> Limits {
 }
 
 /// Returns an error for a side that requires shared memory.
-fn no_shared_memory(by: Side, why: &str) -> Error {
+fn no_shared_memory(by: Side, reason: &str) -> Error {
     let field = "shared memory".to_owned();
-    Error::new(ErrorKind::Refused { by, field, host: why.to_owned(), worker: why.to_owned() })
+    Error::new(ErrorKind::Refused { by, field, host: reason.to_owned(), worker: reason.to_owned() })
 }
 
 fn can(fields: &HelloFields, capability: &str) -> bool {

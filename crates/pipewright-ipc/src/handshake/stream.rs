@@ -113,8 +113,8 @@ impl HandshakeStream {
         if header.handles == 0 {
             return Ok(Err("no memory was passed".to_owned()));
         }
-        let came = if header.handles == 1 { self.end.take_handle() } else { None };
-        match (came, self.handle_error.take()) {
+        let received = if header.handles == 1 { self.end.take_handle() } else { None };
+        match (received, self.handle_error.take()) {
             (Some(handle), _) => Ok(Ok(handle)),
             (None, Some(error)) => Ok(Err(format!("cannot receive a handle: {error}"))),
             _ => Err(Error::protocol("a frame announces handles, and none came")),

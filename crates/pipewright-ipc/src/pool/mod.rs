@@ -90,7 +90,7 @@ pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
     /// The process that runs the pool's thread.
-    home: Generation,
+    created_in: Generation,
 }
 
 impl Pool {
@@ -109,7 +109,7 @@ impl Pool {
         let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
-        Ok(Pool { mailbox, options, home: Generation::current() })
+        Ok(Pool { mailbox, options, created_in: Generation::current() })
     }
 
     /// Calls a worker, and waits for its reply.
@@ -174,7 +174,7 @@ impl Pool {
     /// Returns true in a child that other code created with `fork`: it has no pool thread to end, and a lock may be held
     /// forever.
     fn is_forked_copy(&self) -> bool {
-        !self.home.is_here()
+        !self.created_in.is_current()
     }
 
     /// Returns the state of the pool and its counters.

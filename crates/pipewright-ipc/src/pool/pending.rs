@@ -70,8 +70,8 @@ impl Question {
     }
 
     /// Declines the question with this reason.
-    pub fn decline(mut self, why: impl Into<String>) {
-        self.send(Err(why.into()));
+    pub fn decline(mut self, reason: impl Into<String>) {
+        self.send(Err(reason.into()));
     }
 
     fn send(&mut self, answer: Result<Vec<u8>, String>) {

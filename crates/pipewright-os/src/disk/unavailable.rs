@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_refusal_has_its_reason() {
         let limit_bytes = 65_536;
-        for (why, expected) in [
+        for (reason, expected) in [
             (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
             (judge(Some(1), false, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 1 }),
             (judge(Some(0), true, None, libc::EPERM), UnavailableReason::Seccomp),
@@ -232,7 +232,7 @@ mod tests {
                 UnavailableReason::Error { number: libc::EINVAL },
             ),
         ] {
-            assert_eq!(why, expected);
+            assert_eq!(reason, expected);
         }
     }
 

@@ -21,7 +21,7 @@ mod pool;
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
     if mode == "liar" {
-        return lie(rest);
+        return send_wrong_answer(rest);
     }
     let pairs = rest.split(',').filter_map(|pair| pair.split_once('='));
     let mut options = Options::default();
@@ -50,7 +50,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         })?,
         "both" => both(&options, count)?,
         "source" => source(&options)?,
-        "deaf" => deaf(&options, count, length)?,
+        "deaf" => send_without_reading(&options, count, length)?,
         "silent" => {
             let _channel: Channel = worker::channel(&options)?;
             park();
@@ -133,7 +133,11 @@ fn source(options: &Options) -> Result<(), pipewright_ipc::Error> {
 }
 
 /// Sends a number of messages of that length, and never reads.
-fn deaf(options: &Options, count: u64, length: usize) -> Result<(), pipewright_ipc::Error> {
+fn send_without_reading(
+    options: &Options,
+    count: u64,
+    length: usize,
+) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
     let mut body = Vec::new();
     for number in 0..count {
@@ -182,7 +186,7 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
 struct ActWorker {
     count: u64,
     leaked: Vec<Vec<u8>>,
-    is_deaf: bool,
+    ignores_reset: bool,
 }
 
 impl worker::Serve for ActWorker {
@@ -216,7 +220,7 @@ impl worker::Serve for ActWorker {
                     thread::park_timeout(Duration::from_millis(2));
                 }
             }
-            b"deaf" => self.is_deaf = true,
+            b"deaf" => self.ignores_reset = true,
             b"leak" => self.leaked.push(vec![1; number()?]),
             b"print" => {
                 for number in 0..number()? {
@@ -259,7 +263,7 @@ impl worker::Serve for ActWorker {
     }
 
     fn reset(&mut self) -> bool {
-        if self.is_deaf {
+        if self.ignores_reset {
             park();
         }
         *self = ActWorker::default();
@@ -284,7 +288,7 @@ fn pool_of_its_own() -> worker::Answer {
 
 /// Acts as a worker without shared memory that answers a request by frames of these kinds and calls,
 /// `KIND,CALL,KIND,CALL...`. With `none` it does not support calls.
-fn lie(answer: &str) -> io::Result<()> {
+fn send_wrong_answer(answer: &str) -> io::Result<()> {
     let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
     let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
     let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();

@@ -100,7 +100,7 @@ fn operation(file: &DiskFile, case: CacheState, number: usize) -> Operation {
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     let file = match prepare(folder, case) {
         Ok(file) => file,
-        Err(why) => return skipped(&format!("{name}: {case:?}: {why}")),
+        Err(reason) => return skipped(&format!("{name}: {case:?}: {reason}")),
     };
     let options = EngineOptions {
         backend: BackendKind::Uring,
@@ -199,25 +199,25 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     {
         return skipped(&error.to_string());
     }
-    if let Err(why) = private() {
-        return skipped(&why);
+    if let Err(reason) = private() {
+        return skipped(&reason);
     }
     let oracle = match Oracle::new(folder.path()) {
         Ok(oracle) => oracle,
-        Err(why) => return skipped(&why),
+        Err(reason) => return skipped(&reason),
     };
     let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
     match disk("ext4", 128 * MIB) {
-        Err(why) => skipped(&format!("ext4, overlay, fuse: {why}")),
+        Err(reason) => skipped(&format!("ext4, overlay, fuse: {reason}")),
         Ok(ext4) => {
             on(&oracle, "ext4", ext4.path(), &CASES);
             match overlay(folder.path(), ext4.path()) {
                 Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
-                Err(why) => skipped(&format!("overlay: {why}")),
+                Err(reason) => skipped(&format!("overlay: {reason}")),
             }
             match fuse(folder.path(), ext4.path()) {
                 Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
-                Err(why) => skipped(&format!("fuse: {why}")),
+                Err(reason) => skipped(&format!("fuse: {reason}")),
             }
         }
     }
@@ -228,16 +228,16 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
         Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
-        Err(why) => skipped(&format!("fscrypt: {why}")),
+        Err(reason) => skipped(&format!("fscrypt: {reason}")),
     }
     for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
         match disk(kind, bytes) {
             Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
-            Err(why) => skipped(&format!("{kind}: {why}")),
+            Err(reason) => skipped(&format!("{kind}: {reason}")),
         }
     }
     match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
         Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
-        Err(why) => skipped(&format!("tmpfs: {why}")),
+        Err(reason) => skipped(&format!("tmpfs: {reason}")),
     }
 }

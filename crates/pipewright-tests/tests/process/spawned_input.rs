@@ -57,14 +57,14 @@ fn a_pipeline_is_fed_too() {
 #[watched_test]
 fn unread_input_is_counted_by_waits() {
     // Once all of it fits into the pipe, and once not.
-    for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
+    for (taken_bytes, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
         if is_forced_off("pidfd") && count > MUCH {
             // Only a call that waits can see the child's exit then.
             continue;
         }
-        let eat = format!("eat={eats}");
+        let eat = format!("eat={taken_bytes}");
         let spawn = || spawn(&[&eat], Stdio::bytes(flood(count)));
-        let left = (count - eats) as u64;
+        let left = (count - taken_bytes) as u64;
         assert_eq!(spawn().wait_with_output().unwrap().stdin_unread, left);
         assert_eq!(spawn().read_all_text().unwrap().stdin_unread, left);
         assert_eq!(spawn().read_all_lines().unwrap().finish().unwrap().stdin_unread, left);

@@ -48,7 +48,7 @@ impl<'a> TestReference<'a> {
     }
 
     fn is_module(&self, module: &str, path: &str) -> bool {
-        let is_end = || module.strip_suffix(path).is_some_and(|front| front.ends_with("::"));
+        let is_end = || module.strip_suffix(path).is_some_and(|prefix| prefix.ends_with("::"));
         module == path || self.is_of_a_crate && is_end()
     }
 
@@ -59,8 +59,8 @@ impl<'a> TestReference<'a> {
             let file = file.strip_prefix(&self.folder).unwrap_or(&file);
             let module = file.trim_start_matches('/').trim_end_matches(".rs").replace('/', "::");
             let module = module.trim_end_matches("::mod");
-            let is_test = |(front, name)| {
-                self.is_module(module, front) && text.contains(&format!("fn {name}("))
+            let is_test = |(prefix, name)| {
+                self.is_module(module, prefix) && text.contains(&format!("fn {name}("))
             };
             self.is_module(module, self.path) || self.path.rsplit_once("::").is_some_and(is_test)
         })
@@ -119,7 +119,7 @@ fn every_surprise_names_a_test_or_says_that_there_is_none() {
 }
 
 #[test]
-fn references_are_told_from_other_paths() {
+fn references_are_distinguished_from_other_paths() {
     let exists = |word| TestReference::parse(word).map(|reference| reference.exists());
     assert_eq!(exists("process::main::flood"), Some(true));
     assert_eq!(exists("process::main::no_such_test"), Some(false));

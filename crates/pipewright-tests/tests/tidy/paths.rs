@@ -80,8 +80,8 @@ fn absolute(
     }
 }
 
-fn joined(front: &[String], back: &[String]) -> Path {
-    [front, back].concat()
+fn joined(prefix: &[String], back: &[String]) -> Path {
+    [prefix, back].concat()
 }
 
 /// Returns the tree of each `use`: its module, each path, and the name that it imports.
@@ -104,8 +104,8 @@ fn is_import(tokens: &[String]) -> bool {
 }
 
 /// Writes out one branch of a `use` tree.
-fn leaves(tree: &[String], front: &[String], found: &mut Vec<(Path, Option<String>)>) {
-    let mut path = front.to_vec();
+fn leaves(tree: &[String], prefix: &[String], found: &mut Vec<(Path, Option<String>)>) {
+    let mut path = prefix.to_vec();
     for (at, token) in tree.iter().enumerate() {
         match token.as_str() {
             "::" => {}

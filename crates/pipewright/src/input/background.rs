@@ -54,7 +54,7 @@ pub(crate) struct Input {
 #[derive(Debug)]
 struct Shared {
     /// The process that feeds. After a fork, the forked process has this value, but no feeding thread.
-    generation: Generation,
+    created_in: Generation,
     state: Mutex<FeedState>,
     changed: Condvar,
     /// Wakes the thread of a reader; the reaper thread has its own.
@@ -138,7 +138,7 @@ impl BackgroundFeed {
 
     fn new(state: FeedState, wake: Option<Wake>) -> BackgroundFeed {
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        BackgroundFeed(Arc::new(Shared { generation: Generation::current(), state, changed, wake }))
+        BackgroundFeed(Arc::new(Shared { created_in: Generation::current(), state, changed, wake }))
     }
 
     fn state(&self) -> MutexGuard<'_, FeedState> {
@@ -170,7 +170,7 @@ impl BackgroundFeed {
 
 impl FedInput for BackgroundFeed {
     fn stop(&self) -> Result<u64, OperationError> {
-        if !self.0.generation.is_here() {
+        if !self.0.created_in.is_current() {
             // The feeding threads and the child belong to the process that forked this one.
             return Ok(0);
         }

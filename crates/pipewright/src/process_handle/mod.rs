@@ -76,9 +76,9 @@ impl ProcessEnd {
 
     /// Sets the outcome if the kill may have ended the process. It may also have ended by itself before the kill
     /// arrived.
-    fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
+    fn after_kill(mut self, sent: bool, outcome: Outcome) -> ProcessEnd {
         if sent && self.status.is_none_or(|it| it.was_killed()) {
-            self.outcome = Some(why);
+            self.outcome = Some(outcome);
         }
         self
     }
@@ -228,19 +228,19 @@ impl ProcessHandle {
         self.signal(Signal::KILL)
     }
 
-    fn kill_and_wait(&self, why: Outcome) -> Result<ProcessEnd, Error> {
+    fn kill_and_wait(&self, outcome: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
-        Ok(self.wait()?.after_kill(sent, why))
+        Ok(self.wait()?.after_kill(sent, outcome))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<Option<ProcessEnd>, Error> {
         self.inner.wait(deadline, None).map_err(|error| self.cannot(WAIT, error))
     }
 
-    fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
-        let [to_child, to_opened] = doing;
-        let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
-        Error::cannot(&self.name, doing, error)
+    fn cannot(&self, operation: [&'static str; 2], error: io::Error) -> Error {
+        let [to_child, to_opened] = operation;
+        let operation = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
+        Error::cannot(&self.name, operation, error)
     }
 }
 

@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_limit_that_only_counts_keeps_nothing_and_is_still_enforced() {
         let all = bytes(4 << 20);
-        let limit = |bytes| Some(Limit::fail(bytes).that_only_counts());
+        let limit = |bytes| Some(Limit::fail(bytes).count_only());
         let (done, check, room) = pass(Sink::new(limit(4 << 20)), &all, MIN_ROOM_BYTES);
         assert_eq!((done.kept.len(), done.total_bytes, check), (0, 4 << 20, LimitCheck::Within));
         assert!(room <= SCRATCH_BYTES, "{room}");

@@ -142,9 +142,9 @@ impl<P: Owner> SpawnedRun<P> {
     }
 
     /// Stops the children and waits until they have ended.
-    pub(crate) fn stop(&self, how: StopRequest) -> Result<(), Error> {
+    pub(crate) fn stop(&self, request: StopRequest) -> Result<(), Error> {
         let rules = &self.options.rules;
-        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, how);
+        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, request);
         stopped.map_err(|failed| self.failed(failed))
     }
 

@@ -46,11 +46,11 @@ enum StopPhase {
     Running,
     /// The stop signal was sent.
     Stopping {
-        why: Outcome,
+        outcome: Outcome,
         kill_at: Option<Instant>,
     },
     Killed {
-        why: Outcome,
+        outcome: Outcome,
         at: Instant,
     },
 }
@@ -139,7 +139,7 @@ impl StopPolicy {
     }
 
     /// Starts a stop, unless one has begun. Returns the action that is due.
-    pub(super) fn stop(&mut self, why: Outcome, now: Instant) -> Due {
+    pub(super) fn stop(&mut self, outcome: Outcome, now: Instant) -> Due {
         if self.phase != StopPhase::Running {
             return Due::Nothing;
         }
@@ -149,12 +149,12 @@ impl StopPolicy {
             return Due::Nothing;
         }
         if self.grace.is_zero() {
-            self.phase = StopPhase::Killed { why, at: now };
+            self.phase = StopPhase::Killed { outcome, at: now };
             return Due::Kill;
         }
         // A grace beyond the range of the clock never ends.
         let kill_at = now.checked_add(self.grace);
-        self.phase = StopPhase::Stopping { why, kill_at };
+        self.phase = StopPhase::Stopping { outcome, kill_at };
         Due::SendStopSignal
     }
 
@@ -170,10 +170,10 @@ impl StopPolicy {
     /// `reading` is true if a stream is still open.
     pub(super) fn due(&mut self, now: Instant, reading: bool) -> Due {
         match self.phase {
-            StopPhase::Stopping { why, kill_at: Some(kill_at) }
+            StopPhase::Stopping { outcome, kill_at: Some(kill_at) }
                 if now >= kill_at && self.all_gone_at.is_none() =>
             {
-                self.phase = StopPhase::Killed { why, at: now };
+                self.phase = StopPhase::Killed { outcome, at: now };
                 return Due::Kill;
             }
             StopPhase::Running if self.ended_at.is_none() => {
@@ -226,7 +226,9 @@ impl StopPolicy {
     pub(super) fn stopped(&self) -> Option<Outcome> {
         match self.phase {
             StopPhase::Running => None,
-            StopPhase::Stopping { why, .. } | StopPhase::Killed { why, .. } => Some(why),
+            StopPhase::Stopping { outcome, .. } | StopPhase::Killed { outcome, .. } => {
+                Some(outcome)
+            }
         }
     }
 

@@ -125,15 +125,29 @@ impl SuspendedRun {
         new: impl FnOnce() -> RunState,
         children: &[ChildHandle],
         rules: &Rules,
-        how: StopRequest,
+        request: StopRequest,
     ) -> Result<(), OperationError> {
-        if have_ended(children)? {
-            return Ok(());
+        match self.begin_stop(new, children, rules, request)? {
+            Some((wait, rules)) => wait.run_to_end(children, &rules, None).map(drop),
+            None => Ok(()),
         }
-        let rules = how.rules(rules);
-        let mut waiting = self.take(new);
-        waiting.stop(how, children, &rules)?;
-        waiting.run_to_end(children, &rules, None).map(drop)
+    }
+
+    /// Requests the stop. Returns the wait for the end and its rules, or `None` if the children have ended.
+    fn begin_stop(
+        &self,
+        new: impl FnOnce() -> RunState,
+        children: &[ChildHandle],
+        rules: &Rules,
+        request: StopRequest,
+    ) -> Result<Option<(ActiveWait<'_>, Rules)>, OperationError> {
+        if have_ended(children)? {
+            return Ok(None);
+        }
+        let rules = request.rules(rules);
+        let mut wait = self.take(new);
+        wait.stop(request, children, &rules)?;
+        Ok(Some((wait, rules)))
     }
 
     /// Takes the suspended run, or creates one if there is none or another thread is waiting with it.
@@ -161,12 +175,12 @@ impl ActiveWait<'_> {
 
     fn stop(
         &mut self,
-        how: StopRequest,
+        request: StopRequest,
         children: &[ChildHandle],
         rules: &Rules,
     ) -> Result<(), OperationError> {
         match &mut self.run {
-            Some(run) => run.stop_within(how.grace, children, rules),
+            Some(run) => run.stop_within(request.grace, children, rules),
             None => Ok(()),
         }
     }

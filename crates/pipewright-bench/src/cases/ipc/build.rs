@@ -18,8 +18,9 @@ const AVERAGE_BYTES: usize = 86_784;
 
 /// Returns the chart, with both ways.
 pub(super) fn chart(pair: Processors, time: Duration) -> PlannedChart {
-    let way =
-        |name: &str, way| case(name, Unit::Seconds, move || on_own_thread(|| take(way, pair)));
+    let method = |name: &str, method| {
+        case(name, Unit::Seconds, move || on_own_thread(|| take(method, pair)))
+    };
     PlannedChart {
         id: "ipc-build".to_owned(),
         title: format!("{PACKETS} packets of a build, 434 MB"),
@@ -30,14 +31,17 @@ pub(super) fn chart(pair: Processors, time: Duration) -> PlannedChart {
         curves: vec![PlannedCurve {
             name: "pipewright".to_owned(),
             facts: [].into(),
-            points: vec![way(SHARED, MessageMethod::Shared), way(INLINE, MessageMethod::Inline)],
+            points: vec![
+                method(SHARED, MessageMethod::Shared),
+                method(INLINE, MessageMethod::Inline),
+            ],
         }],
     }
 }
 
-fn take(way: MessageMethod, pair: Processors) -> Result<Timing, CellError> {
+fn take(method: MessageMethod, pair: Processors) -> Result<Timing, CellError> {
     let packets = PacketSizes { bytes: AVERAGE_BYTES, mixed: true };
-    let mut worker = OneWay::start(way, pair, packets, false)?;
+    let mut worker = OneWay::start(method, pair, packets, false)?;
     pin(pair.reader)?;
     let took = worker.round(PACKETS)?;
     let bytes = (0..PACKETS).map(|number| packets.length(number) as u64).sum();

@@ -27,17 +27,17 @@ const INLINE: &str = "socket";
 pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec<PlannedChart> {
     let facts =
         [("reader_processor", json!(pair.reader)), ("writer_processor", json!(pair.writer))];
-    let one_way = |name, way| {
+    let one_way = |name, method| {
         PlannedCurve::over(name, &facts, lengths, |length| {
             BlockCell::new(length, pair.reader, move || {
-                OneWay::start(way, pair, PacketSizes::all_of(length), false)
+                OneWay::start(method, pair, PacketSizes::all_of(length), false)
             })
         })
     };
-    let round_trip = |name, way| {
+    let round_trip = |name, method| {
         PlannedCurve::over(name, &facts, lengths, |length| {
             BlockCell::new(length, pair.reader, move || {
-                Ok(RoundTrips::new(ChannelEcho::start(way, pair)?, length))
+                Ok(RoundTrips::new(ChannelEcho::start(method, pair)?, length))
             })
         })
     };

@@ -15,31 +15,31 @@ use crate::transfer::{self, OneThread, OneWay, TwoProcesses, TwoThreads};
 
 /// Creates the cell for a way and a block size.
 pub(super) fn cell(
-    way: Route,
+    route: Route,
     pair: Processors,
     block_bytes: usize,
     options: &PipesOptions,
 ) -> impl Measure + 'static {
     let (verify, count) = (options.verify, options.count);
-    let set_up = move || set_up(way, pair, block_bytes, verify);
+    let set_up = move || set_up(route, pair, block_bytes, verify);
     BlockCell::new(block_bytes, pair.reader, set_up).with_count(count)
 }
 
 /// Sets up both sides.
 fn set_up(
-    way: Route,
+    route: Route,
     pair: Processors,
     block_bytes: usize,
     verify: bool,
 ) -> Result<Box<dyn Rounds>, CellError> {
-    if way.via == Via::Memory {
+    if route.via == Via::Memory {
         return Ok(Box::new(memory(pair, block_bytes, verify)?));
     }
-    let open = || test_pipe::open(way.kind(), way.holds_bytes);
+    let open = || test_pipe::open(route.kind(), route.holds_bytes);
     let process = |conduit| -> io::Result<Box<dyn Rounds>> {
         Ok(Box::new(TwoProcesses::start(conduit, pair, block_bytes, verify)?))
     };
-    Ok(match way.topology {
+    Ok(match route.topology {
         Topology::Thread => Box::new(OneThread::new(open()?, block_bytes, verify)),
         Topology::Threads => Box::new(TwoThreads::new(open()?, pair, block_bytes, verify)),
         Topology::Processes => process(Some(open()?))?,

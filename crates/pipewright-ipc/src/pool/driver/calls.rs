@@ -106,7 +106,7 @@ impl PoolDriver {
         });
         let (kind, bytes) = match answer {
             Ok(bytes) => (kind::ANSWER, bytes),
-            Err(why) => (kind::DECLINED, why.into_bytes()),
+            Err(reason) => (kind::DECLINED, reason.into_bytes()),
         };
         worker.send(kind, id, Arc::new(bytes));
     }
@@ -120,12 +120,12 @@ impl PoolDriver {
     }
 
     /// Ends a call with this error, and cancels it at its worker.
-    pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
+    pub(super) fn cancel_call(&mut self, id: u64, reason: &mut dyn FnMut() -> Error) {
         let until = Instant::now().checked_add(self.options.cancel_grace);
         if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
             if let Some(call) = self.waiting.remove(index) {
                 self.counters.cancelled.add_one();
-                call.end(Err(why()));
+                call.end(Err(reason()));
             }
             return;
         }
@@ -135,7 +135,7 @@ impl PoolDriver {
             return;
         }
         self.counters.cancelled.add_one();
-        active.call.end(Err(why()));
+        active.call.end(Err(reason()));
         active.cancel_deadline = until;
         if worker.withdraw(id) {
             worker.calls.swap_remove(index);

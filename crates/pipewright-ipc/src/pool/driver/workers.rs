@@ -110,8 +110,8 @@ impl PoolDriver {
     pub(super) fn no_worker_in_time(&self) -> Error {
         let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
         match &self.starts.last_error {
-            Some(why) if !self.workers.iter().any(Worker::is_in_service) => {
-                Error::caused(kind, why.share())
+            Some(reason) if !self.workers.iter().any(Worker::is_in_service) => {
+                Error::caused(kind, reason.share())
             }
             _ => Error::new(kind),
         }
@@ -222,7 +222,7 @@ impl PoolDriver {
             jobs: worker.jobs.get(),
             status,
             stderr_tail: &end.stderr_tail,
-            why: error.as_ref(),
+            reason: error.as_ref(),
         });
         if !worker.is_retired {
             if worker.has_served {

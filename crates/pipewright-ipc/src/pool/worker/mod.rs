@@ -296,9 +296,9 @@ impl Worker {
         for _ in 0..TURN {
             let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
             let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
-            let came = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
+            let ready = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
             self.after_wait(slots.map(Slot::detach), Duration::ZERO, on_line);
-            if !matches!(came, Ok(1..)) {
+            if !matches!(ready, Ok(1..)) {
                 break;
             }
         }

@@ -10,9 +10,9 @@
 //! [`Slot::Event`]: crate::base::wait::Slot::Event
 //! [`Slot::Room`]: crate::base::wait::Slot::Room
 
-mod inbox;
 mod inheritance;
-mod outbox;
+mod receive_buffer;
+mod send_buffer;
 #[cfg(test)]
 mod tests;
 #[cfg(unix)]
@@ -30,9 +30,9 @@ use std::io;
 use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
 use crate::process::child::ChildHandle;
-use inbox::ReceiveBuffer;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
-use outbox::SendBuffer;
+use receive_buffer::ReceiveBuffer;
+use send_buffer::SendBuffer;
 
 /// The maximum number of handles in one message, and of received handles that were not taken.
 pub const MOST_HANDLES: usize = 64;
@@ -48,8 +48,8 @@ pub const READ_AHEAD_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct ChannelEnd {
     pub(crate) socket: imp::Socket,
-    inbox: ReceiveBuffer,
-    outbox: SendBuffer,
+    receive_buffer: ReceiveBuffer,
+    send_buffer: SendBuffer,
     handles: VecDeque<Handle>,
     /// True if the other side has closed its end or is gone.
     ended: bool,
@@ -159,8 +159,8 @@ impl ChannelEnd {
     fn of(socket: imp::Socket) -> ChannelEnd {
         ChannelEnd {
             socket,
-            inbox: ReceiveBuffer::default(),
-            outbox: SendBuffer::default(),
+            receive_buffer: ReceiveBuffer::default(),
+            send_buffer: SendBuffer::default(),
             handles: VecDeque::new(),
             ended: false,
             calls: CallCounts::default(),
@@ -202,13 +202,13 @@ impl ChannelEnd {
     #[inline]
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
-        self.inbox.bytes()
+        self.receive_buffer.bytes()
     }
 
     /// Consumes received bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
-        self.inbox.consume(count);
+        self.receive_buffer.consume(count);
     }
 
     /// Receives the bytes that are available and appends them to those that arrived before. Doesn't wait.
@@ -224,7 +224,7 @@ impl ChannelEnd {
     /// `MSG_CTRUNC`: this process may not have [more handles](lacks_room_for_handles). `BrokenPipe` (Windows):
     /// the other side ended before its handles could be taken.
     pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
-        if self.inbox.bytes().len() >= most {
+        if self.receive_buffer.bytes().len() >= most {
             return Ok(Arrived::Nothing);
         }
         imp::receive(self, None, Blocking::No)
@@ -248,7 +248,7 @@ impl ChannelEnd {
     /// # Errors
     /// As for [`receive`](Self::receive).
     pub fn receive_into(&mut self, to: &mut Vec<u8>, count: usize) -> io::Result<Arrived> {
-        if count == 0 || !self.inbox.bytes().is_empty() {
+        if count == 0 || !self.receive_buffer.bytes().is_empty() {
             return Ok(Arrived::Nothing);
         }
         to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -277,11 +277,11 @@ impl ChannelEnd {
     /// `BrokenPipe`: the other side is gone. `OutOfMemory`.
     pub fn send(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
         let mut taken = 0;
-        if self.outbox.is_empty() {
+        if self.send_buffer.is_empty() {
             taken = imp::send(self, parts, &[])?;
         }
-        self.outbox.keep_rest(parts, taken)?;
-        if taken == 0 && !self.outbox.is_empty() {
+        self.send_buffer.keep_rest(parts, taken)?;
+        if taken == 0 && !self.send_buffer.is_empty() {
             self.flush()?;
         }
         Ok(())
@@ -292,7 +292,7 @@ impl ChannelEnd {
     /// # Errors
     /// `OutOfMemory`.
     pub fn send_later(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
-        self.outbox.keep_rest(parts, 0)
+        self.send_buffer.keep_rest(parts, 0)
     }
 
     /// [Sends](Self::send) bytes with handles, which travel with the first byte. Returns false if there is no
@@ -308,14 +308,14 @@ impl ChannelEnd {
         handles: &[Handle],
     ) -> io::Result<bool> {
         let has_bytes = parts.iter().any(|part| !part.is_empty());
-        if !has_bytes || handles.len() > MOST_HANDLES || !self.outbox.is_empty() {
+        if !has_bytes || handles.len() > MOST_HANDLES || !self.send_buffer.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let taken = imp::send(self, parts, handles)?;
         if taken == 0 {
             return Ok(false);
         }
-        self.outbox.keep_rest(parts, taken)?;
+        self.send_buffer.keep_rest(parts, taken)?;
         Ok(true)
     }
 
@@ -324,14 +324,14 @@ impl ChannelEnd {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn flush(&mut self) -> io::Result<usize> {
-        while !self.outbox.is_empty() {
+        while !self.send_buffer.is_empty() {
             // Moved out for the call, which borrows the end.
-            let outbox = std::mem::take(&mut self.outbox);
-            let sent = imp::send(self, &[io::IoSlice::new(outbox.bytes())], &[]);
-            self.outbox = outbox;
+            let send_buffer = std::mem::take(&mut self.send_buffer);
+            let sent = imp::send(self, &[io::IoSlice::new(send_buffer.bytes())], &[]);
+            self.send_buffer = send_buffer;
             match sent? {
                 0 => break,
-                count => self.outbox.consume(count),
+                count => self.send_buffer.consume(count),
             }
         }
         imp::settle(&mut self.socket)?;
@@ -342,7 +342,7 @@ impl ChannelEnd {
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.outbox.bytes().len() + imp::unsent(&self.socket)
+        self.send_buffer.bytes().len() + imp::unsent(&self.socket)
     }
 
     /// Returns true if the other side is known to have closed its end or to be gone.

@@ -173,8 +173,8 @@ pub(super) fn receive(
     mut caller: Option<(&mut Vec<u8>, usize)>,
     wait: Blocking,
 ) -> io::Result<Arrived> {
-    let ChannelEnd { socket, inbox, handles, ended, calls, .. } = end;
-    let ahead = inbox.room()?;
+    let ChannelEnd { socket, receive_buffer, handles, ended, calls, .. } = end;
+    let ahead = receive_buffer.room()?;
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
     let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
     if let Some((to, _)) = &mut caller {
@@ -214,7 +214,7 @@ pub(super) fn receive(
         }
     };
     // Owned before anything can fail.
-    let came = handles_of(&message);
+    let received = handles_of(&message);
     if count == 0 {
         *ended = true;
         return Ok(Arrived::End);
@@ -229,15 +229,15 @@ pub(super) fn receive(
     // SAFETY: as above, for the second part, which is filled after the first.
     unsafe { ahead.set_len(length) };
     let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
-    if is_cut && came.len() < MOST_HANDLES {
+    if is_cut && received.len() < MOST_HANDLES {
         // The message had space for more, so this process reached its limit.
         return Err(Errno::MFILE.into());
     }
-    if is_cut || handles.len() + came.len() > MOST_HANDLES {
+    if is_cut || handles.len() + received.len() > MOST_HANDLES {
         let message = "more than 64 handles in one message";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    handles.extend(came);
+    handles.extend(received);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
 }
 

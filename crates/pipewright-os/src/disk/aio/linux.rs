@@ -57,7 +57,7 @@ pub(crate) struct Aio {
     context: Context,
     /// The process that created the context. A fork does not have the context, but may get another one with the
     /// same number.
-    home: Generation,
+    created_in: Generation,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
     /// The tokens of requests that have not been submitted.
@@ -86,12 +86,12 @@ impl Aio {
         }
         let requests = InFlight::new(depth);
         let (unsubmitted, done) = (VecDeque::new(), VecDeque::new());
-        let home = Generation::current();
-        Ok(Aio { context, home, requests, unsubmitted, done, wake, completed })
+        let created_in = Generation::current();
+        Ok(Aio { context, created_in, requests, unsubmitted, done, wake, completed })
     }
 
     pub(crate) fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             return Err(request);
         }
         self.requests.put_transfer(token, request)?;
@@ -120,7 +120,7 @@ impl Aio {
 
     /// Fails in a fork of this process, where the context's number may be that of another one.
     fn check_home(&self) -> io::Result<()> {
-        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+        if self.created_in.is_current() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
     fn submit_one(&mut self, token: usize) -> io::Result<()> {
@@ -235,7 +235,7 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             self.requests.leak();
             return;
         }

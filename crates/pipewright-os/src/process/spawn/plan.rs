@@ -257,7 +257,7 @@ impl UnixOptions {
     #[cfg(windows)]
     pub(crate) fn first_set_option(&self) -> Option<&'static str> {
         let Credentials { user, group, groups } = &self.identity;
-        let asked = [
+        let requested = [
             ("process_group", matches!(self.group, Group::Join(_))),
             ("uid", user.is_some()),
             ("gid", group.is_some()),
@@ -267,7 +267,7 @@ impl UnixOptions {
             ("nice", self.nice.is_some()),
             ("rlimit", !self.limits.is_empty()),
         ];
-        first(&asked)
+        first(&requested)
     }
 }
 
@@ -275,7 +275,7 @@ impl WindowsOptions {
     /// Returns the setter of the first option that is not at its default.
     #[cfg(unix)]
     pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let asked = [
+        let requested = [
             ("creation_flags", self.creation_flags != 0),
             ("show_window", self.show_window.is_some()),
             ("raw_arg", !self.raw_args.is_empty()),
@@ -284,12 +284,12 @@ impl WindowsOptions {
             ("breakaway_from_job", self.breakaway_from_job),
             ("allow_breakaway", self.allow_breakaway),
         ];
-        first(&asked)
+        first(&requested)
     }
 }
 
-fn first(asked: &[(&'static str, bool)]) -> Option<&'static str> {
-    asked.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
+fn first(requested: &[(&'static str, bool)]) -> Option<&'static str> {
+    requested.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
 }
 
 impl<'a> Inherit<'a> {

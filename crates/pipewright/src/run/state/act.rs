@@ -78,13 +78,13 @@ impl RunState {
     /// Stops the children, unless they are being stopped already.
     pub(crate) fn stop(
         &mut self,
-        why: Outcome,
+        outcome: Outcome,
         children: &[ChildHandle],
         rules: &Rules,
         now: Instant,
     ) -> Result<(), OperationError> {
         self.given_up |= self.ended.is_some();
-        let due = self.policy.stop(why, now);
+        let due = self.policy.stop(outcome, now);
         self.carry_out(due, children, rules)
     }
 

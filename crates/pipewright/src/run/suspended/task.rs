@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use pipewright_os::process::child::ChildHandle;
 
-use super::{ActiveWait, StopRequest, SuspendedRun, have_ended};
+use super::{ActiveWait, StopRequest, SuspendedRun};
 use crate::error::OperationError;
 use crate::rules::Rules;
 use crate::run::state::RunState;
@@ -27,15 +27,12 @@ impl SuspendedRun {
         new: impl FnOnce() -> RunState,
         children: &[ChildHandle],
         rules: &Rules,
-        how: StopRequest,
+        request: StopRequest,
     ) -> Result<(), OperationError> {
-        if have_ended(children)? {
-            return Ok(());
+        match self.begin_stop(new, children, rules, request)? {
+            Some((wait, rules)) => wait.run_to_end_async(children, &rules, None).await.map(drop),
+            None => Ok(()),
         }
-        let rules = how.rules(rules);
-        let mut waiting = self.take(new);
-        waiting.stop(how, children, &rules)?;
-        waiting.run_to_end_async(children, &rules, None).await.map(drop)
     }
 }
 

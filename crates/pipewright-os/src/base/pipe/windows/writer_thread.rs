@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_write_goes_on_and_keeps_its_result() {
+    fn a_detached_write_continues_and_keeps_its_result() {
         let target =
             WriterTarget { write: write_now, max_bytes: 100, can_cancel: true, is_stdout: false };
         let (mut reader, writer_thread) = full(target);

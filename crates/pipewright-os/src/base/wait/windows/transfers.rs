@@ -6,7 +6,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
 use std::sync::Arc;
 
 use super::super::{Slot, make_room};
-use crate::base::overlapped::OverlappedOperation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{
     MOST_READ_BYTES, WriteEnd, WriteRequest, WriterThread, map_read_result, map_write_result,
 };
@@ -25,7 +25,7 @@ pub(super) struct Transfers {
 #[derive(Debug)]
 pub(in crate::base::wait) enum Running {
     /// The kernel reads.
-    Operation(OverlappedOperation),
+    Operation(OverlappedIo),
     /// The kernel writes. The pipe end owns the write until it is done.
     Pending(Arc<WriteEnd>),
     /// The writer thread of the end writes.
@@ -162,12 +162,7 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Tr
             // the read is stopped, or dropped, before the slot is returned and before the event is
             // closed.
             let operation = unsafe {
-                OverlappedOperation::read(
-                    pipe.as_raw_handle(),
-                    event,
-                    spare.as_mut_ptr().cast(),
-                    room,
-                )
+                OverlappedIo::read(pipe.as_raw_handle(), event, spare.as_mut_ptr().cast(), room)
             };
             TransferStart::Running(Running::Operation(operation))
         }

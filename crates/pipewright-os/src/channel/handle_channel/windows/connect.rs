@@ -70,9 +70,9 @@ impl PairEnd {
 
     pub(super) fn take(&self, count: usize) -> io::Result<Vec<Handle>> {
         let mut queue = self.queue(self.at);
-        let came: Vec<Handle> = (0..count).map_while(|_| queue.pop_front()).collect();
-        match came.len() == count {
-            true => Ok(came),
+        let received: Vec<Handle> = (0..count).map_while(|_| queue.pop_front()).collect();
+        match received.len() == count {
+            true => Ok(received),
             false => {
                 let message = "the message announced handles that did not arrive";
                 Err(io::Error::new(io::ErrorKind::InvalidData, message))

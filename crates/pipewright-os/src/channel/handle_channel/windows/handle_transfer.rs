@@ -50,9 +50,9 @@ pub(super) enum PeerProcess {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Confirmed {
     /// True if the other side has confirmed it.
-    them: bool,
+    by_other_side: bool,
     /// True if this side has confirmed it.
-    us: bool,
+    by_this_side: bool,
 }
 
 /// Handles in transit to the other side.
@@ -80,7 +80,7 @@ impl PeerProcess {
             PeerProcess::Unknown => false,
             PeerProcess::Local(side) => side.is_complete(),
             PeerProcess::Child { confirmed, .. } | PeerProcess::Parent { confirmed } => {
-                confirmed.them
+                confirmed.by_other_side
             }
         }
     }
@@ -88,12 +88,14 @@ impl PeerProcess {
     /// Returns the process ID to announce to the other side, once.
     pub(super) fn introduction(&mut self) -> Option<u32> {
         match self {
-            PeerProcess::Child { id, confirmed, .. } if !confirmed.us => {
-                confirmed.us = true;
+            PeerProcess::Child { id, confirmed, .. } if !confirmed.by_this_side => {
+                confirmed.by_this_side = true;
                 Some(*id)
             }
-            PeerProcess::Parent { confirmed } if confirmed.them && !confirmed.us => {
-                confirmed.us = true;
+            PeerProcess::Parent { confirmed }
+                if confirmed.by_other_side && !confirmed.by_this_side =>
+            {
+                confirmed.by_this_side = true;
                 Some(process::id())
             }
             _ => None,
@@ -103,8 +105,8 @@ impl PeerProcess {
     /// Records the process ID that the other side announced.
     pub(super) fn confirm(&mut self, theirs: u32) {
         match self {
-            PeerProcess::Child { id, confirmed, .. } => confirmed.them = theirs == *id,
-            PeerProcess::Parent { confirmed } => confirmed.them = theirs == process::id(),
+            PeerProcess::Child { id, confirmed, .. } => confirmed.by_other_side = theirs == *id,
+            PeerProcess::Parent { confirmed } => confirmed.by_other_side = theirs == process::id(),
             PeerProcess::Unknown | PeerProcess::Local(_) => {}
         }
     }
@@ -151,11 +153,11 @@ impl PeerProcess {
     pub(super) fn take(&self, numbers: &[u64]) -> io::Result<Vec<Handle>> {
         match self {
             PeerProcess::Local(side) => side.take(numbers.len()),
-            PeerProcess::Child { process, confirmed, .. } if confirmed.them => {
+            PeerProcess::Child { process, confirmed, .. } if confirmed.by_other_side => {
                 numbers.iter().map(|number| take(process, *number)).collect()
             }
             // They are in this process already. Wrong numbers from the parent are no new risk: it controls this process.
-            PeerProcess::Parent { confirmed } if confirmed.them => {
+            PeerProcess::Parent { confirmed } if confirmed.by_other_side => {
                 // SAFETY: no arguments; a pseudo handle, which is not closed.
                 let own = unsafe { GetCurrentProcess() };
                 // SAFETY: as above.
@@ -232,7 +234,7 @@ fn wrong(message: &str) -> io::Error {
 mod tests {
     use std::fs::File;
     use std::io::Read as _;
-    use std::process::{ChildStdioHandles, Command};
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -247,15 +249,11 @@ mod tests {
     #[test]
     fn child_gets_handles_and_can_name_only_its_own() {
         let mut command = Command::new("cmd");
-        let mut child = command
-            .stdin(ChildStdioHandles::piped())
-            .stdout(ChildStdioHandles::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         // Wait for its prompt: a starting process would open handles with these numbers again.
-        let mut said = [0];
-        while said != *b">" {
-            child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let mut prompt = [0];
+        while prompt != *b">" {
+            child.stdout.as_mut().unwrap().read_exact(&mut prompt).unwrap();
         }
         let process = copy_of(child.as_raw_handle(), false).unwrap();
         let mut peer =

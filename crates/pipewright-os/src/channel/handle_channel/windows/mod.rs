@@ -19,7 +19,7 @@ use std::os::windows::io::{BorrowedHandle, FromRawHandle as _, OwnedHandle};
 use std::ptr;
 use std::sync::Arc;
 
-use super::inbox::ReceiveBuffer;
+use super::receive_buffer::ReceiveBuffer;
 use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
 use crate::base::event::EventSource;
 use crate::base::handle::{Handle, inheritable};
@@ -179,7 +179,8 @@ fn deliver(
     end: &mut ChannelEnd,
     caller: &mut Option<(&mut Vec<u8>, usize)>,
 ) -> io::Result<Arrived> {
-    let ChannelEnd { socket: Socket { reads, decoder, peer, .. }, inbox, handles, .. } = end;
+    let ChannelEnd { socket: Socket { reads, decoder, peer, .. }, receive_buffer, handles, .. } =
+        end;
     let (mut to_caller, mut ahead) = (0, 0);
     while let Some(next) = decoder.next(reads.bytes()) {
         let front = |count: usize| reads.bytes().get(..count).unwrap_or_default();
@@ -190,7 +191,7 @@ fn deliver(
                 if let Some((to, _)) = caller {
                     to.extend_from_slice(first);
                 }
-                keep(inbox, rest)?;
+                keep(receive_buffer, rest)?;
                 (to_caller, ahead) = (to_caller + first.len(), ahead + rest.len());
                 decoder.pass(count);
                 reads.consume(count);
@@ -204,12 +205,12 @@ fn deliver(
             NextItem::Announced => match decoder.take()? {
                 Announced::Process(id) => peer.confirm(id),
                 Announced::Handles(numbers) => {
-                    let came = peer.take(&numbers)?;
-                    if handles.len() + came.len() > MOST_HANDLES {
+                    let received = peer.take(&numbers)?;
+                    if handles.len() + received.len() > MOST_HANDLES {
                         let message = "more than 64 handles in one message";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                     }
-                    handles.extend(came);
+                    handles.extend(received);
                 }
             },
         }
@@ -220,9 +221,9 @@ fn deliver(
     }
 }
 
-fn keep(inbox: &mut ReceiveBuffer, bytes: &[u8]) -> io::Result<()> {
+fn keep(receive_buffer: &mut ReceiveBuffer, bytes: &[u8]) -> io::Result<()> {
     if !bytes.is_empty() {
-        inbox.room()?.extend_from_slice(bytes);
+        receive_buffer.room()?.extend_from_slice(bytes);
     }
     Ok(())
 }

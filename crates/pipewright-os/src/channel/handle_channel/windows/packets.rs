@@ -161,12 +161,13 @@ mod tests {
 
     /// Decodes the bytes in pieces of that size.
     fn decode(bytes: &[u8], piece: usize) -> io::Result<Decoded> {
-        let (mut decoder, mut came, mut announced) = (Decoder::default(), Vec::new(), Vec::new());
+        let (mut decoder, mut received, mut announced) =
+            (Decoder::default(), Vec::new(), Vec::new());
         for mut rest in bytes.chunks(piece) {
             while let Some(next) = decoder.next(rest) {
                 let count = match next {
                     NextItem::Announced => {
-                        announced.push((came.len(), decoder.take()?));
+                        announced.push((received.len(), decoder.take()?));
                         0
                     }
                     NextItem::Header(count) => {
@@ -174,7 +175,7 @@ mod tests {
                         count
                     }
                     NextItem::Bytes(count) => {
-                        came.extend_from_slice(&rest[..count]);
+                        received.extend_from_slice(&rest[..count]);
                         decoder.pass(count);
                         count
                     }
@@ -182,7 +183,7 @@ mod tests {
                 rest = &rest[count..];
             }
         }
-        Ok((came, announced))
+        Ok((received, announced))
     }
 
     #[test]
@@ -196,8 +197,8 @@ mod tests {
         let expected =
             vec![(0, Announced::Process(4711)), (3, Announced::Handles(vec![8, u64::MAX]))];
         for piece in 1..=bytes.len() {
-            let (came, announced) = decode(&bytes, piece).unwrap();
-            assert_eq!((&came[..], &announced), (&b"abcabc"[..], &expected), "{piece}");
+            let (received, announced) = decode(&bytes, piece).unwrap();
+            assert_eq!((&received[..], &announced), (&b"abcabc"[..], &expected), "{piece}");
         }
     }
 

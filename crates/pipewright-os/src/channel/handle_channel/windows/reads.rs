@@ -5,7 +5,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle as _, BorrowedHandle, OwnedHand
 use std::sync::Arc;
 
 use super::super::{Blocking, READ_AHEAD_BYTES};
-use crate::base::overlapped::OverlappedOperation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::map_read_result;
 use crate::base::wake::Wake;
 
@@ -16,7 +16,7 @@ use crate::base::wake::Wake;
 #[derive(Debug)]
 pub(super) struct ChannelReader {
     /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
-    running: Option<OverlappedOperation>,
+    running: Option<OverlappedIo>,
     /// The bytes received. The next read fills the space behind them.
     buffer: Vec<u8>,
     /// The number of bytes already consumed.
@@ -84,8 +84,7 @@ impl ChannelReader {
         let (to, room) = (spare.as_mut_ptr().cast(), spare.len());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // removed from here or dropped, which happens before they are.
-        let read =
-            unsafe { OverlappedOperation::read(self.file.as_raw_handle(), &self.event, to, room) };
+        let read = unsafe { OverlappedIo::read(self.file.as_raw_handle(), &self.event, to, room) };
         if read.result().is_some() {
             // A read that could not be started does not set the event.
             self.event.raise();
@@ -150,7 +149,7 @@ impl ChannelReader {
 
     /// Returns true if the file cannot be read at all.
     pub(super) fn is_refused(&self) -> bool {
-        let result = self.running.as_ref().and_then(OverlappedOperation::result);
+        let result = self.running.as_ref().and_then(OverlappedIo::result);
         let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));
         matches!(what, Some(Err(_)))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::handle_transfer::OutgoingHandles;
 use super::packets;
-use crate::base::overlapped::OverlappedOperation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{map_write_result, room};
 use crate::base::wake::Wake;
 
@@ -19,7 +19,7 @@ use crate::base::wake::Wake;
 #[derive(Debug)]
 pub(super) struct ChannelWriter {
     /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
-    running: Option<OverlappedOperation>,
+    running: Option<OverlappedIo>,
     /// The bytes being written.
     buffer: Vec<u8>,
     /// The handles in the packet, which the other side takes from this process. Owned here until the packet is
@@ -98,9 +98,8 @@ impl ChannelWriter {
         let room = room(self.file.as_handle());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // removed from here or dropped, which happens before they are.
-        let write = unsafe {
-            OverlappedOperation::write_outliving_thread(file, &self.event, from, count, room)
-        };
+        let write =
+            unsafe { OverlappedIo::write_outliving_thread(file, &self.event, from, count, room) };
         if write.result().is_some() {
             // A write that could not be started does not set the event.
             self.event.raise();

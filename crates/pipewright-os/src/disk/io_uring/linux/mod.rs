@@ -29,7 +29,7 @@ const WAKE: u64 = u64::MAX - 1;
 pub(crate) struct Uring {
     /// Not dropped in a fork of this process, which has neither the ring's memory nor its requests.
     ring: ManuallyDrop<IoUring>,
-    home: Generation,
+    created_in: Generation,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
     /// The entries that the kernel has not accepted yet, in order.
@@ -59,7 +59,7 @@ impl Uring {
         let requests = InFlight::new(options.depth);
         Ok(Uring {
             ring: ManuallyDrop::new(ring),
-            home: Generation::current(),
+            created_in: Generation::current(),
             requests,
             unsubmitted: VecDeque::new(),
             wake,
@@ -70,7 +70,7 @@ impl Uring {
     }
 
     pub(crate) fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
-        if !self.home.is_here() || !self.requests.is_free(token) || !self.has_room() {
+        if !self.created_in.is_current() || !self.requests.is_free(token) || !self.has_room() {
             return Err(request);
         }
         let entry = entry::of(&request).user_data(token as u64);
@@ -98,7 +98,7 @@ impl Uring {
 
     /// Fails in a fork of this process, where anything may be mapped at the ring's address.
     fn check_home(&self) -> io::Result<()> {
-        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+        if self.created_in.is_current() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
@@ -149,7 +149,7 @@ impl Uring {
     }
 
     pub(crate) fn cancel(&mut self, token: usize) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             return;
         }
         // Ignored, both: an entry that is not cancelled completes normally.
@@ -237,7 +237,7 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             self.requests.leak();
             return;
         }

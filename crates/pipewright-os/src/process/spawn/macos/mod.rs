@@ -62,7 +62,7 @@ pub(crate) fn start_contained(
     let options = UnixOptions { group, ..plan.unix.clone() };
     let guard_start = match options.kill_on_parent_exit {
         _ if ends_with_parent => Some(GuardStart { step: Step::Contain, begin: guard_group }),
-        asked => asked.map(for_child),
+        requested => requested.map(for_child),
     };
     start(&Plan { unix: &options, ..*plan }, guard_start)
 }
@@ -74,8 +74,8 @@ struct GuardStart {
     begin: fn(child: i32) -> io::Result<Guard>,
 }
 
-fn for_child(asked: ParentExit) -> GuardStart {
-    GuardStart { step: Step::ParentDeath, begin: asked.start_guard }
+fn for_child(requested: ParentExit) -> GuardStart {
+    GuardStart { step: Step::ParentDeath, begin: requested.start_guard }
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {

@@ -95,8 +95,8 @@ mod tests {
     fn raw_arguments_are_unchanged() {
         let args = [Arg::Plain(wide("/c")), Arg::Raw(wide(r#"echo "a  b""#))];
         assert_eq!(line(&args), r#""p q" /c echo "a  b""#);
-        let forced = command_line(&wide("p"), &args, true).unwrap();
-        assert_eq!(String::from_utf16(&forced).unwrap(), r#""p" "/c" echo "a  b""#);
+        let quoted = command_line(&wide("p"), &args, true).unwrap();
+        assert_eq!(String::from_utf16(&quoted).unwrap(), r#""p" "/c" echo "a  b""#);
     }
 
     #[test]

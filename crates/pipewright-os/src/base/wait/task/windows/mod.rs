@@ -27,7 +27,7 @@ use super::super::windows::transfers::{Running, TransferStart, finish, start};
 use super::super::{Slot, windows};
 use crate::base::event;
 use crate::base::handle::copy_of;
-use crate::base::overlapped::OverlappedOperation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{PipeReader, WriteEnd, WriteRequest};
 use crate::base::wake::{Wake, is_signalled};
 use waiter::HandleWait;
@@ -76,7 +76,7 @@ enum SlotState {
 #[derive(Debug)]
 struct ZeroByteRead {
     /// Dropped before the file.
-    read: Option<OverlappedOperation>,
+    read: Option<OverlappedIo>,
     /// A duplicate of the handle: closing the original does not end the read.
     file: OwnedHandle,
 }
@@ -308,7 +308,7 @@ impl ZeroByteRead {
             let (file, nowhere) = (self.file.as_raw_handle(), NonNull::dangling().as_ptr());
             // SAFETY: the file and the event stay open until this is dropped; the read uses no
             // memory.
-            self.read = Some(unsafe { OverlappedOperation::read(file, event, nowhere, 0) });
+            self.read = Some(unsafe { OverlappedIo::read(file, event, nowhere, 0) });
         }
     }
 

@@ -61,10 +61,10 @@ mod tests {
     fn accepted_bytes_of_several_parts_are_not_kept() {
         let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
         for taken in 0..=7 {
-            let mut outbox = SendBuffer::default();
-            outbox.keep_rest(&parts, taken).unwrap();
-            assert_eq!(outbox.bytes(), &b"abcdefg"[taken..]);
-            assert_eq!(outbox.is_empty(), taken == 7);
+            let mut send_buffer = SendBuffer::default();
+            send_buffer.keep_rest(&parts, taken).unwrap();
+            assert_eq!(send_buffer.bytes(), &b"abcdefg"[taken..]);
+            assert_eq!(send_buffer.is_empty(), taken == 7);
         }
     }
 }
