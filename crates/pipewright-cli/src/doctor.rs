@@ -10,11 +10,11 @@ use crate::print::{print, print_json};
 #[derive(Debug, Serialize)]
 struct Findings {
     schema: &'static str,
-    facilities: Vec<Finding>,
+    facilities: Vec<DoctorCheck>,
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
+struct DoctorCheck {
     name: &'static str,
     /// `available`, `missing` or `value`.
     state: &'static str,
@@ -27,23 +27,23 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
-            State::Missing(why) => ("missing", why),
+            State::Missing(reason) => ("missing", reason),
             State::Value(value) => ("value", value),
             // A later version of the library may have more states.
             _ => ("unknown", String::new()),
         };
-        Finding { name: facility.name, state, detail, used_for: facility.used_for }
+        DoctorCheck { name: facility.name, state, detail, used_for: facility.used_for }
     });
     let findings = Findings { schema: "pipewright.doctor/1", facilities: facilities.collect() };
     if options.json {
         print_json(&findings)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    let line = |finding: &Finding| {
+    let line = |finding: &DoctorCheck| {
         let text = match (finding.state, finding.detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),
-            ("missing", why) => format!("no: {why}"),
+            ("missing", reason) => format!("no: {reason}"),
             (_, detail) => detail.to_owned(),
         };
         format!("{:<20} {:<28} {}\n", finding.name, text, finding.used_for)

@@ -32,7 +32,7 @@ impl Options {
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn tune(&self) -> Result<Options, Error> {
-        let mut lanes = [Lane::open(self, usize::MAX)?, Lane::open(self, 0)?];
+        let mut lanes = [ProbeConnection::open(self, usize::MAX)?, ProbeConnection::open(self, 0)?];
         if lanes.iter().any(|lane| !lane.host.stats().shared_memory) {
             return Ok(self.clone());
         }
@@ -61,13 +61,13 @@ impl Options {
 }
 
 /// A connection through the socket or through shared memory, whose reader sleeps before each message.
-struct Lane {
+struct ProbeConnection {
     host: Channel,
     worker: thread::JoinHandle<Result<(), Error>>,
 }
 
-impl Lane {
-    fn open(options: &Options, threshold_bytes: usize) -> Result<Lane, Error> {
+impl ProbeConnection {
+    fn open(options: &Options, threshold_bytes: usize) -> Result<ProbeConnection, Error> {
         let options = Options {
             threshold_bytes,
             shared_memory: SharedMemory::Auto,
@@ -90,7 +90,7 @@ impl Lane {
             }
         };
         let worker = thread::Builder::new().name("pw-tune".to_owned()).spawn(answer)?;
-        Ok(Lane { host: Channel::connected_as_host(end, &options)?, worker })
+        Ok(ProbeConnection { host: Channel::connected_as_host(end, &options)?, worker })
     }
 
     fn round_trip(&mut self, body: &[u8]) -> Result<Duration, Error> {

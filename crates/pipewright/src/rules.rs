@@ -97,7 +97,7 @@ impl Limit {
     /// reader.
     #[doc(hidden)]
     #[must_use]
-    pub const fn that_only_counts(self) -> Limit {
+    pub const fn count_only(self) -> Limit {
         Limit { only_counts: true, ..self }
     }
 }

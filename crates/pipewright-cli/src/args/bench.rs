@@ -51,7 +51,7 @@ enum Bench {
     /// Measure messages between this process and a worker, by length
     Ipc(Box<IpcOptions>),
     /// Measure reads and writes of a file, by block size and queue depth
-    Disk(Box<DiskOptions>),
+    Disk(Box<DiskBenchOptions>),
     /// Measure process starts, with options and from a large parent
     Spawn(Box<CasesOptions>),
     /// Measure the capture of output
@@ -62,7 +62,7 @@ enum Bench {
 
 /// Options that every benchmark has.
 #[derive(Debug, Args)]
-struct CommonOptions {
+struct CommonBenchOptions {
     /// Measure each cell (a point in a chart) N times [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     series: Option<u16>,
@@ -159,7 +159,7 @@ struct PipesOptions {
     verify: bool,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of the benchmarks that are lists of cases.
@@ -177,7 +177,7 @@ struct CasesOptions {
     preset: CasesPreset,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of `bench ipc`.
@@ -205,7 +205,7 @@ struct IpcOptions {
     pin: Option<Placement>,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of `bench disk`.
@@ -220,7 +220,7 @@ Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 Examples:
   pipewright bench disk /var/lib/db --html disk.html
   pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json"))]
-struct DiskOptions {
+struct DiskBenchOptions {
     /// Folder for the file
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
@@ -242,7 +242,7 @@ struct DiskOptions {
     file_size: Option<usize>,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
@@ -302,22 +302,22 @@ fn capacity(text: &str) -> Result<Capacity, String> {
 
 impl BenchOptions {
     /// Returns the options as the library takes them.
-    pub(crate) fn plain(&self) -> options::Options {
-        use options::Options;
+    pub(crate) fn plain(&self) -> options::BenchmarkOptions {
+        use options::BenchmarkOptions;
         match &self.what {
-            Bench::Pipes(options) => Options::Pipes(options.plain()),
-            Bench::Ipc(options) => Options::Ipc(options.plain()),
-            Bench::Disk(options) => Options::Disk(options.plain()),
-            Bench::Spawn(options) => Options::Spawn(options.plain()),
-            Bench::Capture(options) => Options::Capture(options.plain()),
-            Bench::All(options) => Options::All(options.plain()),
+            Bench::Pipes(options) => BenchmarkOptions::Pipes(options.plain()),
+            Bench::Ipc(options) => BenchmarkOptions::Ipc(options.plain()),
+            Bench::Disk(options) => BenchmarkOptions::Disk(options.plain()),
+            Bench::Spawn(options) => BenchmarkOptions::Spawn(options.plain()),
+            Bench::Capture(options) => BenchmarkOptions::Capture(options.plain()),
+            Bench::All(options) => BenchmarkOptions::All(options.plain()),
         }
     }
 }
 
-impl CommonOptions {
-    fn plain(&self) -> options::CommonOptions {
-        options::CommonOptions {
+impl CommonBenchOptions {
+    fn plain(&self) -> options::CommonBenchOptions {
+        options::CommonBenchOptions {
             series: self.series,
             time: self.time.as_ref().map(|span| -> Duration { span.duration }),
             seed: self.seed,
@@ -367,9 +367,9 @@ impl IpcOptions {
     }
 }
 
-impl DiskOptions {
-    fn plain(&self) -> options::DiskOptions {
-        options::DiskOptions {
+impl DiskBenchOptions {
+    fn plain(&self) -> options::DiskBenchOptions {
+        options::DiskBenchOptions {
             folder: self.folder.clone(),
             preset: self.preset,
             blocks: self.blocks.clone(),

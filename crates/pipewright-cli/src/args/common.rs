@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use pipewright::Signal;
 
 use super::duration::Span;
-use super::run::{Contain, LingerKind};
+use super::run::{ContainKind, LingerKind};
 use super::{headings, signal, size};
 
 /// Options of `run` and `pipe`.
@@ -42,7 +42,7 @@ pub(crate) struct CommonOptions {
     ///
     /// If pipewright is killed, tree kills all of them; none and group kill only the command.
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
-    pub(crate) contain: Contain,
+    pub(crate) contain: ContainKind,
 
     /// Pass output through pipewright, and count its bytes
     #[arg(long, help_heading = headings::OUTPUT)]

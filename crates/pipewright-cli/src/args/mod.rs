@@ -19,8 +19,8 @@ pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
-pub(crate) use pipe::PipeOptions;
-pub(crate) use run::{Contain, RunOptions};
+pub(crate) use pipe::PipelineOptions;
+pub(crate) use run::{ContainKind, RunOptions};
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
@@ -41,16 +41,16 @@ Examples:
   pipewright doctor")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: ToolCommand,
 }
 
 /// Commands of the tool.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ToolCommand {
     /// Run a command with a timeout, limits, redirects, retries and a report
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report
-    Pipe(Deferred<PipeOptions>),
+    Pipe(Deferred<PipelineOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
     /// Test whether file I/O is asynchronous, and explain why it is not

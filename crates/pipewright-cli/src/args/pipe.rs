@@ -35,7 +35,7 @@ after_long_help = concat!(
     "  pipewright pipe --timeout 10m -- pg_dump shop '|' zstd '>' shop.sql.zst\n",
     "  pipewright pipe --report - -- '<' access.log grep ' 500 ' '|' sort '|' uniq -c '>' errors.txt",
 ))]
-pub(crate) struct PipeOptions {
+pub(crate) struct PipelineOptions {
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 

@@ -109,7 +109,7 @@ impl LingerKind {
 
 /// `--contain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Contain {
+pub(crate) enum ContainKind {
     /// Command and descendants linked to it by parentage; those that outlive it keep running
     None,
     /// Same as none, plus the command's process group, which is new and in the foreground

@@ -10,12 +10,12 @@ use crate::Failure;
 pub(super) struct Parsed {
     pub(super) stages: Vec<Vec<OsString>>,
     pub(super) input: Option<PathBuf>,
-    pub(super) output: Option<Output>,
+    pub(super) output: Option<OutputFile>,
 }
 
 /// The file that the pipeline writes to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum OutputFile {
     Create(PathBuf),
     Append(PathBuf),
 }
@@ -35,8 +35,8 @@ impl Parsed {
         }
         if let [before @ .., operator, file] = rest {
             parsed.output = match operator.to_str() {
-                Some(">") => Some(Output::Create(file.into())),
-                Some(">>") => Some(Output::Append(file.into())),
+                Some(">") => Some(OutputFile::Create(file.into())),
+                Some(">>") => Some(OutputFile::Append(file.into())),
                 _ => None,
             };
             if parsed.output.is_some() {
@@ -107,9 +107,9 @@ mod tests {
         let commands: &[&[&str]] = &[&["grep", "-v", "x"], &["sort"], &["wc", "-l"]];
         assert_eq!(parsed.stages, stages(commands));
         assert_eq!(parsed.input, Some("in".into()));
-        assert_eq!(parsed.output, Some(Output::Create("out".into())));
+        assert_eq!(parsed.output, Some(OutputFile::Create("out".into())));
         let parsed = parse("a >> log").unwrap();
-        assert_eq!(parsed.output, Some(Output::Append("log".into())));
+        assert_eq!(parsed.output, Some(OutputFile::Append("log".into())));
         assert_eq!(parse("a").unwrap().stages, stages(&[&["a"]]));
     }
 

@@ -37,11 +37,11 @@ fn cells(report: &Value) -> Vec<&Value> {
 
 /// Returns true, and reports it, if a cell has no figure because this system lacks the facility.
 fn is_left_out(cell: &Value) -> bool {
-    let why = cell["skipped"].as_str();
-    if let Some(why) = why {
-        eprintln!("SKIPPED {}: {why}", cell["label"]);
+    let reason = cell["skipped"].as_str();
+    if let Some(reason) = reason {
+        eprintln!("SKIPPED {}: {reason}", cell["label"]);
     }
-    why.is_some()
+    reason.is_some()
 }
 
 #[test]

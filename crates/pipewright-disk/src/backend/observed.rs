@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use super::call_monitor::CallMonitor;
 use super::{cancelled, remove};
@@ -12,8 +12,8 @@ use crate::class::Observation;
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) monitor: CallMonitor,
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Observation)>,
+    pushed: VecDeque<(usize, FileRequest)>,
+    done: VecDeque<(FinishedRequest, Observation)>,
     /// The observation of each request in flight, by token.
     observations: Vec<Observation>,
 }
@@ -29,13 +29,13 @@ impl Observed {
     }
 
     /// Takes a request for the next submit.
-    pub(super) fn push(&mut self, token: usize, request: Request) {
+    pub(super) fn push(&mut self, token: usize, request: FileRequest) {
         self.record(token, Observation::Nothing);
         self.pushed.push_back((token, request));
     }
 
     /// Returns the next request to submit.
-    pub(super) fn next(&mut self) -> Option<(usize, Request)> {
+    pub(super) fn next(&mut self) -> Option<(usize, FileRequest)> {
         self.pushed.pop_front()
     }
 
@@ -45,7 +45,7 @@ impl Observed {
     }
 
     /// Puts back a request that the kernel did not accept.
-    pub(super) fn put_back(&mut self, token: usize, request: Request) {
+    pub(super) fn put_back(&mut self, token: usize, request: FileRequest) {
         self.pushed.push_front((token, request));
     }
 
@@ -62,12 +62,12 @@ impl Observed {
     }
 
     /// Keeps a finished request until it is taken.
-    pub(super) fn finish(&mut self, finished: Finished, observation: Observation) {
+    pub(super) fn finish(&mut self, finished: FinishedRequest, observation: Observation) {
         self.done.push_back((finished, observation));
     }
 
     /// Takes a finished request.
-    pub(super) fn take(&mut self) -> Option<(Finished, Observation)> {
+    pub(super) fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         self.done.pop_front()
     }
 

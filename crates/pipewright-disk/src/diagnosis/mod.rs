@@ -21,7 +21,7 @@ pub use evidence::Evidence;
 pub use options::{DiagnoseOptions, Pattern};
 pub use plan::{Test, Work};
 pub use reason::{Effect, Finding, Reason, Remedy, reasons};
-pub use report::{Measured, Outcome, Report, TestReport};
+pub use report::{Measured, Report, TestOutcome, TestReport};
 pub use verdict::Verdict;
 
 /// Measures whether reads and writes of a file, or of files in a folder, are asynchronous, and explains why they are not.
@@ -69,23 +69,23 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
             what: "not enough memory for the buffers of a test: lower the number of requests or the block size",
         }));
     }
-    let target = scratch::Target::new(path, &found, options)?;
+    let target = scratch::DiagnosisTarget::new(path, &found, options)?;
     let (mut tests, mut first_error) = (Vec::new(), None);
     for test in plan::tests(found.is_dir(), options) {
         let outcome = match run(&target, test, options) {
-            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Ok(measured) => TestOutcome::Measured(Box::new(measured)),
             Err(error) if *error.kind() == ErrorKind::Unsupported => {
-                Outcome::NotPossible(error.to_string())
+                TestOutcome::NotPossible(error.to_string())
             }
             Err(error) => {
-                let outcome = Outcome::Failed(error.to_string());
+                let outcome = TestOutcome::Failed(error.to_string());
                 first_error.get_or_insert(error);
                 outcome
             }
         };
         tests.push(TestReport { test, outcome });
     }
-    let is_measured = |test: &TestReport| matches!(test.outcome, Outcome::Measured(_));
+    let is_measured = |test: &TestReport| matches!(test.outcome, TestOutcome::Measured(_));
     match first_error {
         Some(error) if !tests.iter().any(is_measured) => Err(error),
         _ => {
@@ -96,7 +96,11 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
 }
 
 /// Runs a test on its own thread.
-fn run(target: &scratch::Target, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
+fn run(
+    target: &scratch::DiagnosisTarget,
+    test: Test,
+    options: &DiagnoseOptions,
+) -> Result<Measured> {
     let no_thread = |error| Error::system("run a test on a thread", None, error);
     thread::scope(|scope| {
         let work = || measure::run(target, test, options);

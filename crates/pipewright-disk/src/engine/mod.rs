@@ -12,18 +12,18 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
-use pipewright_os::disk::file::{Action, Finished, Request};
+use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
 
 use crate::backend::Backend;
 use crate::class::{Observation, class_of};
-use crate::progress::{Next, Progress};
+use crate::progress::{Decision, Progress};
 use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
 
 use failure::failure;
 pub(crate) use inline::read_cached;
 pub use options::{BackendKind, EngineOptions};
 pub use select::UnavailableBackend;
-use slots::{Slot, Slots};
+use slots::{OperationSlot, OperationSlots};
 
 /// Performs operations on files, many at a time, and returns each when it is done.
 ///
@@ -66,7 +66,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     kind: BackendKind,
     unavailable_backends: Vec<UnavailableBackend>,
-    slots: Slots,
+    slots: OperationSlots,
     done: VecDeque<Done>,
     options: EngineOptions,
     next_id: u64,
@@ -96,7 +96,7 @@ impl Engine {
             backend,
             kind,
             unavailable_backends,
-            slots: Slots::new(options.depth),
+            slots: OperationSlots::new(options.depth),
             done: VecDeque::new(),
             options,
             next_id: 0,
@@ -250,7 +250,11 @@ impl Engine {
     }
 
     /// Splits an operation into its slot and the request for the backend, or finishes it if it is invalid.
-    fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
+    fn prepare(
+        &self,
+        id: OperationId,
+        operation: Operation,
+    ) -> Result<(OperationSlot, FileRequest), Box<Done>> {
         let queued_at = self.options.times.then(Instant::now);
         if let Some(rejection) = operation.rejection() {
             let Operation { file, buffer, .. } = operation;
@@ -261,14 +265,17 @@ impl Engine {
         let direct = file.is_direct();
         let os = file.os().clone();
         let request =
-            Request { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
-        Ok((Slot::new(id, file, action, progress, queued_at), request))
+            FileRequest { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
+        Ok((OperationSlot::new(id, file, action, progress, queued_at), request))
     }
 
-    fn push(&mut self, token: usize, request: Request) {
+    fn push(&mut self, token: usize, request: FileRequest) {
         if let Err(request) = self.backend.push(token, request) {
             let full = io::Error::from(io::ErrorKind::OutOfMemory);
-            self.after_call(Finished { token, request, result: Err(full) }, Observation::Nothing);
+            self.after_call(
+                FinishedRequest { token, request, result: Err(full) },
+                Observation::Nothing,
+            );
         }
     }
 
@@ -280,14 +287,14 @@ impl Engine {
     }
 
     /// Continues or finishes an operation after one of its calls.
-    fn after_call(&mut self, finished: Finished, observation: Observation) {
-        let Finished { token, mut request, result } = finished;
+    fn after_call(&mut self, finished: FinishedRequest, observation: Observation) {
+        let FinishedRequest { token, mut request, result } = finished;
         let Some(slot) = self.slots.get(token) else { return };
         let next = slot.progress.after(result);
         if observation != Observation::Nothing && (self.options.classes || self.options.times) {
             slot.observations.push(observation);
         }
-        if let Next::Continue { may_wait } = next {
+        if let Decision::Continue { may_wait } = next {
             advance(&mut request, slot);
             request.may_wait = may_wait;
             return self.push(token, request);
@@ -298,7 +305,7 @@ impl Engine {
     }
 
     /// Finishes an operation.
-    fn complete(&mut self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) {
+    fn complete(&mut self, slot: OperationSlot, buffer: AlignedBuf, error: Option<Error>) {
         let result = match error {
             Some(error) => Err(error),
             None => Ok(self.completion(&slot)),
@@ -306,7 +313,7 @@ impl Engine {
         self.finish(Done { id: slot.id, file: slot.file, buffer, result });
     }
 
-    fn completion(&self, slot: &Slot) -> Completion {
+    fn completion(&self, slot: &OperationSlot) -> Completion {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
             let classes = slot.observations.iter().map(|observation| {
@@ -333,6 +340,6 @@ impl Engine {
 }
 
 /// Points the request at the bytes that have not been transferred yet.
-fn advance(request: &mut Request, slot: &Slot) {
+fn advance(request: &mut FileRequest, slot: &OperationSlot) {
     (request.from, request.offset) = (slot.progress.moved, slot.progress.next_offset());
 }

@@ -164,7 +164,7 @@ impl DiskFile {
         &self.0.file
     }
 
-    fn wrap<T>(&self, doing: &'static str, result: std::io::Result<T>) -> Result<T> {
-        result.map_err(|error| Error::system(doing, Some(self.path()), error))
+    fn wrap<T>(&self, operation: &'static str, result: std::io::Result<T>) -> Result<T> {
+        result.map_err(|error| Error::system(operation, Some(self.path()), error))
     }
 }

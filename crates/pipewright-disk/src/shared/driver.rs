@@ -12,10 +12,10 @@ use crate::{DiskFile, Done, Error, OperationId};
 
 /// Runs until the inbox is closed and everything in it is done.
 pub(super) fn drive(engine: Engine, inbox: &Inbox) {
-    Driver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
+    EngineDriver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
 }
 
-struct Driver<'a> {
+struct EngineDriver<'a> {
     engine: Engine,
     inbox: &'a Inbox,
     /// Operations beyond the depth of the engine.
@@ -25,7 +25,7 @@ struct Driver<'a> {
     in_flight: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
-impl Driver<'_> {
+impl EngineDriver<'_> {
     fn work(mut self) {
         let mut broken = None;
         loop {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use pipewright::Handle;
 
 use super::core::Core;
-use crate::connection::{Discard, Fill, Fold, Progress};
+use crate::connection::{Discard, Fill, Fold, StepResult};
 use crate::error::Error;
 
 /// A message that is being received. The first part of a long message can be read while the other side still writes
@@ -163,7 +163,7 @@ impl Lease<'_> {
         self.core.drive(self.until, |connection| {
             let progress = connection.take(most, &mut fill)?;
             // One byte is enough.
-            Ok(if fill.filled > 0 { Progress::Done } else { progress })
+            Ok(if fill.filled > 0 { StepResult::Done } else { progress })
         })?;
         Ok(fill.filled)
     }

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
-use pipewright_os::channel::handle_channel::{End, MOST_HANDLES};
+use pipewright_os::channel::handle_channel::{ChannelEnd, MOST_HANDLES};
 
 pub(crate) use self::core::Core;
 use crate::connection::Connection;
@@ -108,10 +108,13 @@ impl<S, R> Channel<S, R> {
     /// [`Refused`](ErrorKind::Refused), which names the field that differs; [`Died`](ErrorKind::Died) and
     /// [`TimedOut`](ErrorKind::TimedOut) if the other side does not answer.
     pub fn as_host(end: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
-        Channel::connected_as_host(End::from_handle(end)?, options)
+        Channel::connected_as_host(ChannelEnd::from_handle(end)?, options)
     }
 
-    pub(crate) fn connected_as_host(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+    pub(crate) fn connected_as_host(
+        end: ChannelEnd,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
         let connection = handshake::host(end, None, options)?;
         Ok(Channel::of(connection, None, options))
     }
@@ -122,10 +125,13 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// Those of [`as_host`](Self::as_host).
     pub fn as_worker(end: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
-        Channel::connected_as_worker(End::from_handle(end)?, options)
+        Channel::connected_as_worker(ChannelEnd::from_handle(end)?, options)
     }
 
-    pub(crate) fn connected_as_worker(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+    pub(crate) fn connected_as_worker(
+        end: ChannelEnd,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
         run_async_for_test!(Channel::connected_async(end, options));
         let connection = handshake::worker(end, options)?;
         Ok(Channel::of(connection, None, options))

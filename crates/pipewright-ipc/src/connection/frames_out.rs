@@ -12,7 +12,7 @@ const MAX_UNPUBLISHED_BYTES: u64 = 8 << 10;
 
 /// The state of the outgoing direction.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct FramesOut {
     /// The number of frames that went through the socket and count for the order.
     through_socket: u64,
     /// A message was cut off: some of its frames were not sent.

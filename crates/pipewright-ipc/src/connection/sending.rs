@@ -2,7 +2,7 @@
 
 use pipewright::Handle;
 
-use super::{Connection, Progress, Want};
+use super::{Connection, StepResult, Want};
 use crate::error::Error;
 use crate::wire::{Header, kind};
 
@@ -61,11 +61,11 @@ impl Sending {
         &mut self,
         connection: &mut Connection,
         payload: Payload<'_>,
-    ) -> Result<Progress, Error> {
+    ) -> Result<StepResult, Error> {
         if self.frames == 0 {
             connection.check_may_send(payload.bytes.len() as u64)?;
-            if payload.handles.is_some() && connection.flush_and_settle()? != Progress::Done {
-                return Ok(Progress::Blocked(Want::Room));
+            if payload.handles.is_some() && connection.flush_and_settle()? != StepResult::Done {
+                return Ok(StepResult::Blocked(Want::Room));
             }
         }
         let sent = self.send_frames(connection, payload);
@@ -81,20 +81,20 @@ impl Sending {
         &mut self,
         connection: &mut Connection,
         payload: Payload<'_>,
-    ) -> Result<Progress, Error> {
+    ) -> Result<StepResult, Error> {
         loop {
             // Frames that were sent are already published.
             if self.frames > 0 {
-                if connection.flush_socket()? != Progress::Done {
-                    return Ok(Progress::Blocked(Want::Room));
+                if connection.flush_socket()? != StepResult::Done {
+                    return Ok(StepResult::Blocked(Want::Room));
                 }
                 if self.at == payload.bytes.len() {
                     connection.count_message_sent(payload.bytes.len() as u64, self.frames);
-                    return Ok(Progress::Done);
+                    return Ok(StepResult::Done);
                 }
             }
             if !self.send_frame(connection, payload)? {
-                return Ok(Progress::Blocked(Want::Room));
+                return Ok(StepResult::Blocked(Want::Room));
             }
         }
     }

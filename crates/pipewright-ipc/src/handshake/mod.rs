@@ -23,7 +23,7 @@ use std::io;
 
 use pipewright::Child;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Peer, WAIT};
@@ -35,7 +35,7 @@ pub(crate) use task::{host_async, worker_async};
 
 /// Performs the handshake of the host.
 pub(crate) fn host(
-    end: End,
+    end: ChannelEnd,
     child: Option<&Child>,
     options: &Options,
 ) -> Result<Connection, Error> {
@@ -44,7 +44,7 @@ pub(crate) fn host(
 }
 
 /// Performs the handshake of the worker.
-pub(crate) fn worker(end: End, options: &Options) -> Result<Connection, Error> {
+pub(crate) fn worker(end: ChannelEnd, options: &Options) -> Result<Connection, Error> {
     run(Handshake::worker(end, options), None)
 }
 

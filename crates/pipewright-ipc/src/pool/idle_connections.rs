@@ -19,20 +19,20 @@ pub(super) struct IdleConnections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    entries: Vec<Entry>,
+    entries: Vec<WorkerEntry>,
     /// No more connections are accepted.
     closed: bool,
 }
 
 /// One worker.
 #[derive(Debug)]
-struct Entry {
+struct WorkerEntry {
     worker: u64,
     /// `None`: a caller has borrowed it.
     connection: Option<Box<WorkerConnection>>,
     /// The time from which it may not be borrowed.
     until: Option<Instant>,
-    usage: Usage,
+    usage: ConnectionUse,
     /// The borrower gives the connection to the driver after its call.
     is_requested: bool,
     /// Raised: the borrower gives it to the driver at once.
@@ -42,7 +42,7 @@ struct Entry {
 
 /// The use of a connection outside of the driver.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usage {
+pub(super) struct ConnectionUse {
     /// The worker has replied to a call.
     pub(super) has_replied: bool,
     pub(super) last: Instant,
@@ -64,7 +64,7 @@ pub(super) struct BorrowedConnection {
 pub(super) struct ReturnedConnection {
     pub(super) worker: u64,
     pub(super) connection: Box<WorkerConnection>,
-    pub(super) usage: Usage,
+    pub(super) usage: ConnectionUse,
 }
 
 impl IdleConnections {
@@ -76,7 +76,7 @@ impl IdleConnections {
     /// Borrows the connection that was used last, so that the pool can retire the other workers.
     pub(super) fn borrow(&self) -> Option<BorrowedConnection> {
         let mut state = self.state();
-        let is_available = |entry: &&mut Entry| {
+        let is_available = |entry: &&mut WorkerEntry| {
             entry.connection.is_some() && entry.until.is_none_or(|until| Instant::now() < until)
         };
         let available = state.entries.iter_mut().filter(is_available);
@@ -99,7 +99,7 @@ impl IdleConnections {
         let at = state.entries.iter().position(|entry| entry.worker == borrowed.worker)?;
         let entry = state.entries.get_mut(at)?;
         let has_replied = entry.usage.has_replied || has_replied;
-        entry.usage = Usage { has_replied, last: Instant::now() };
+        entry.usage = ConnectionUse { has_replied, last: Instant::now() };
         if !entry.is_requested {
             entry.connection = Some(borrowed.connection);
             return None;
@@ -112,7 +112,7 @@ impl IdleConnections {
     /// Removes a borrowed connection, for the driver to complete the call on it.
     pub(super) fn remove(&self, borrowed: BorrowedConnection) -> ReturnedConnection {
         let mut state = self.state();
-        let mut usage = Usage { has_replied: false, last: Instant::now() };
+        let mut usage = ConnectionUse { has_replied: false, last: Instant::now() };
         if let Some(at) = state.entries.iter().position(|entry| entry.worker == borrowed.worker) {
             usage.has_replied = state.entries.swap_remove(at).usage.has_replied;
         }
@@ -127,11 +127,11 @@ impl IdleConnections {
         if state.closed {
             return;
         }
-        state.entries.push(Entry {
+        state.entries.push(WorkerEntry {
             worker,
             connection: Some(connection),
             until,
-            usage: Usage { has_replied: false, last },
+            usage: ConnectionUse { has_replied: false, last },
             is_requested: false,
             wake,
             jobs,

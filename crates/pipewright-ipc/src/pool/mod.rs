@@ -37,7 +37,7 @@ use pipewright_os::base::service_thread;
 use crate::error::Error;
 use crate::host;
 use call::QueuedCall;
-use driver::Driver;
+use driver::PoolDriver;
 use mailbox::{DriverCommand, Mailbox};
 pub use options::{LogLine, OnLine, PoolOptions, Schedule};
 pub use pending::{CallEvent, PendingCall, Question};
@@ -90,7 +90,7 @@ pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
     /// The process that runs the pool's thread.
-    home: Generation,
+    created_in: Generation,
 }
 
 impl Pool {
@@ -106,10 +106,10 @@ impl Pool {
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
         host::check_may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
-        let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
+        let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
-        Ok(Pool { mailbox, options, home: Generation::current() })
+        Ok(Pool { mailbox, options, created_in: Generation::current() })
     }
 
     /// Calls a worker, and waits for its reply.
@@ -174,7 +174,7 @@ impl Pool {
     /// Returns true in a child that other code created with `fork`: it has no pool thread to end, and a lock may be held
     /// forever.
     fn is_forked_copy(&self) -> bool {
-        !self.home.is_here()
+        !self.created_in.is_current()
     }
 
     /// Returns the state of the pool and its counters.

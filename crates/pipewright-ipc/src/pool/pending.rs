@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use pipewright_os::base::park::block_on;
 
-use super::events::{Event, EventQueue};
+use super::events::{EventQueue, QueuedEvent};
 use super::mailbox::{DriverCommand, Mailbox};
 use super::request::Reply;
 use crate::error::Error;
@@ -70,8 +70,8 @@ impl Question {
     }
 
     /// Declines the question with this reason.
-    pub fn decline(mut self, why: impl Into<String>) {
-        self.send(Err(why.into()));
+    pub fn decline(mut self, reason: impl Into<String>) {
+        self.send(Err(reason.into()));
     }
 
     fn send(&mut self, answer: Result<Vec<u8>, String>) {
@@ -150,7 +150,7 @@ impl PendingCall {
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<CallEvent, Error>> {
         let Some(event) = self.events.poll(context) else { return Poll::Pending };
         Poll::Ready(match event {
-            Event::Item(bytes) => {
+            QueuedEvent::Item(bytes) => {
                 self.taken += 1;
                 // Half a window at a time: each command wakes the driver.
                 if self.taken >= self.window.div_ceil(2) {
@@ -158,11 +158,11 @@ impl PendingCall {
                 }
                 Ok(CallEvent::Item(bytes))
             }
-            Event::Question(bytes) => {
+            QueuedEvent::Question(bytes) => {
                 let (call, mailbox) = (self.id, Arc::clone(&self.mailbox));
                 Ok(CallEvent::Question(Question { call, bytes, mailbox, answered: false }))
             }
-            Event::End(result) => result.map(CallEvent::Reply),
+            QueuedEvent::End(result) => result.map(CallEvent::Reply),
         })
     }
 }

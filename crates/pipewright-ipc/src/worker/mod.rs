@@ -9,13 +9,13 @@
 //! | [`is_worker`] | a program that starts itself as its worker |
 
 mod call;
-mod inbox;
+mod call_receiver;
 #[cfg(feature = "serde")]
 mod typed;
 
 use std::io;
 
-use pipewright_os::channel::handle_channel::{self, End, Inheritance};
+use pipewright_os::channel::handle_channel::{self, ChannelEnd, Inheritance};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -23,7 +23,7 @@ use crate::host::VARIABLE;
 use crate::options::Options;
 use crate::wire::kind;
 pub use call::{Answer, Call, Serve};
-use inbox::Inbox;
+use call_receiver::CallReceiver;
 
 /// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker. Does not connect to the
 /// host.
@@ -84,7 +84,7 @@ pub async fn channel_async<S, R>(options: &Options) -> Result<Channel<S, R>, Err
     Channel::connected_async(inherited()?, options).await
 }
 
-fn inherited() -> Result<End, Error> {
+fn inherited() -> Result<ChannelEnd, Error> {
     handle_channel::inherited(VARIABLE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::Start),
         _ => Error::caused(ErrorKind::Start, error),
@@ -111,11 +111,11 @@ fn inherited() -> Result<End, Error> {
 /// # Errors
 /// Those of [`channel`], and errors of the connection. The end of the host is not an error.
 pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) -> Result<(), Error> {
-    let mut inbox = Inbox::new(channel(options)?);
+    let mut call_receiver = CallReceiver::new(channel(options)?);
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     let ended = loop {
-        let (kind, id) = match inbox.next(&mut question) {
-            Ok(begun) => begun,
+        let (kind, id) = match call_receiver.next(&mut question) {
+            Ok(header) => header,
             Err(error) => break error,
         };
         let kind = match kind {
@@ -128,11 +128,11 @@ pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) ->
         if kind != kind::FAILED {
             handler(&question, &mut answer);
         }
-        if let Err(error) = inbox.end(kind, id, &answer) {
+        if let Err(error) = call_receiver.end(kind, id, &answer) {
             break error;
         }
     };
-    inbox.close(ended)
+    call_receiver.close(ended)
 }
 
 /// Connects to the host and answers calls until the host closes the connection or ends. The handler may return an
@@ -164,10 +164,10 @@ pub fn serve_calls(
 /// # Errors
 /// Those of [`serve_calls`].
 pub fn run(options: &Options, service: &mut impl Serve) -> Result<(), Error> {
-    let mut inbox = Inbox::new(channel(options)?);
+    let mut call_receiver = CallReceiver::new(channel(options)?);
     loop {
-        if let Err(error) = call::answer_next(&mut inbox, service) {
-            return inbox.close(error);
+        if let Err(error) = call::answer_next(&mut call_receiver, service) {
+            return call_receiver.close(error);
         }
     }
 }

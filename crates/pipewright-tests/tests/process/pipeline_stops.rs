@@ -55,8 +55,8 @@ fn the_reader_is_stopped_before_its_writer() {
 #[cfg(unix)]
 #[watched_test]
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
-    let deaf = puppet(["ignore=TERM", "out=x", "wait=600"]);
-    let mut pipeline = deaf | puppet(["eat=1", "out=y", "wait=600"]);
+    let ignores_term = puppet(["ignore=TERM", "out=x", "wait=600"]);
+    let mut pipeline = ignores_term | puppet(["eat=1", "out=y", "wait=600"]);
     let capture = pipeline.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
     assert!(capture.elapsed >= SHORT * 2);
     let signals: Vec<_> =

@@ -5,13 +5,13 @@ use std::time::Duration;
 use pipewright::{Command, Contain, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::traced::Lines;
+use pipewright_tests::traced::TraceLines;
 
 use super::{SHORT, puppet};
 
 /// Runs a test in a process of its own, as a subscriber is of the whole process.
-fn listening(body: impl FnOnce(&Lines)) {
-    body(&Lines::listen("pipewright"));
+fn listening(body: impl FnOnce(&TraceLines)) {
+    body(&TraceLines::listen("pipewright"));
 }
 
 /// The span of that process, as at the end of each of its lines.

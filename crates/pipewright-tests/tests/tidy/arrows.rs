@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::Path as FilePath;
 
-use super::paths::{Path, Source};
+use super::paths::{Path, SourceFile};
 use super::{none, sources};
 
 /// The rooms of the platform crate, and the rooms that each may use.
@@ -34,9 +34,9 @@ fn arrows(name: &str, depth: usize) -> Arrows {
     let files = sources(&folder).into_iter().map(|(file, text)| {
         let file = file.replace('\\', "/");
         let module = module_of(file.strip_prefix(&folder).unwrap_or(&file));
-        Source::new(file, module, &text)
+        SourceFile::new(file, module, &text)
     });
-    let mut files: Vec<Source> = files.collect();
+    let mut files: Vec<SourceFile> = files.collect();
     let tests: Vec<Path> = files.iter().flat_map(|it| it.test_modules.clone()).collect();
     files.retain(|file| !tests.iter().any(|test| file.module.starts_with(test)));
     // A folder without a `mod.rs` has a file of its name beside it, so that each is in this set.

@@ -12,7 +12,7 @@ use pipewright_os::process::child::{ChildHandle, Containment};
 
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
-use crate::run::{Options, Process, SpawnedRun, Started};
+use crate::run::{OwnedProcess, RunSettings, SpawnedRun, Started};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_waits;
@@ -35,11 +35,11 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
-    run: SpawnedRun<Process>,
+    run: SpawnedRun<OwnedProcess>,
 }
 
 impl Child {
-    pub(crate) fn new(started: Started, program: &OsStr, options: &Options) -> Child {
+    pub(crate) fn new(started: Started, program: &OsStr, options: &RunSettings) -> Child {
         let Started { process, ends, at, foreground } = started;
         let (run, (stdin, [stdout, stderr])) =
             SpawnedRun::new(process, ends, program.to_owned(), at, foreground, options);
@@ -94,7 +94,7 @@ impl Child {
         self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
     }
 
-    fn process(&self) -> &Process {
+    fn process(&self) -> &OwnedProcess {
         self.run.processes()
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output};
-use crate::run::{ActiveRun, Collect, Options};
+use crate::run::{ActiveRun, Collect, RunSettings};
 use crate::text::into_text;
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
@@ -76,7 +76,7 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let Options { decoding, max_line_bytes, .. } = *self.run.options();
+        let RunSettings { decoding, max_line_bytes, .. } = *self.run.options();
         decoding.check_splits_at_line_feeds(self.run.program())?;
         Ok(Lines::new(self.into_run(Collect::Chunks).into_steps(), decoding, max_line_bytes))
     }

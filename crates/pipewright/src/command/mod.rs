@@ -40,7 +40,7 @@ pub use stdio::Stdio;
 pub(crate) use task::async_verbs;
 pub(crate) use verbs::{CAPTURED, INHERITED, STDERR_TEED};
 
-use crate::run::Options;
+use crate::run::RunSettings;
 use crate::run::on_demand::HoldTree;
 use env::EnvChanges;
 use lifetime::Lifetime;
@@ -149,7 +149,7 @@ pub struct Command {
     /// Holds the tree, if asked to. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
     hold_tree: Option<HoldTree>,
     lifetime: Lifetime,
-    options: Options,
+    options: RunSettings,
 }
 
 /// The arguments of a [`Command`], from [`Command::get_args`].
@@ -181,7 +181,7 @@ impl Command {
             kill_tree_on_parent_exit: false,
             hold_tree: None,
             lifetime: Lifetime::default(),
-            options: Options::default(),
+            options: RunSettings::default(),
         }
     }
 

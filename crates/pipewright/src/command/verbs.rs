@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
-use crate::run::{ActiveRun, Collect, Options, Steps, on_demand};
+use crate::run::{ActiveRun, Collect, RunSettings, Steps, on_demand};
 use crate::text::into_text;
 
 pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
@@ -169,7 +169,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
-        let Options { decoding, max_line_bytes, .. } = self.options;
+        let RunSettings { decoding, max_line_bytes, .. } = self.options;
         decoding.check_splits_at_line_feeds(&self.program)?;
         Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }

@@ -15,7 +15,7 @@ use splitter::Splitter;
 pub use task::AsyncLines;
 
 use crate::ChildStdin;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
@@ -295,7 +295,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.steps.program(), Operation::Child("decode the output of"), kind, None)
+        Error::new(self.steps.program(), FailedOperation::Child("decode the output of"), kind, None)
     }
 }
 

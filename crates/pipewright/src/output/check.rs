@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::Captured;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 
 /// The most bytes of each stream that an error carries.
 pub(crate) const TAIL_BYTES: usize = 64 << 10;
@@ -87,7 +87,7 @@ pub(crate) fn check_success<T: CapturedStream>(
         stdout_tail,
         stderr_tail,
     };
-    Err(Error::new(program, Operation::Run, kind, None))
+    Err(Error::new(program, FailedOperation::Run, kind, None))
 }
 
 /// Returns the error of a failed tee, for verbs that cannot report it in their result. A reader that is gone wants no

@@ -10,10 +10,10 @@ use super::{Pipeline, join_names};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
-    TeeTarget, on_demand,
+    ActiveRun, Collect, OutputEnd, ParentEnds, Processes, RunInfo, RunSettings, Started,
+    StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.
@@ -74,7 +74,7 @@ impl Pipeline<'_> {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Operation::StartPipeline,
+                FailedOperation::StartPipeline,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
@@ -144,7 +144,7 @@ impl StartedStages {
     /// Returns the run, which keeps as much output as `collect` says, and the programs of the stages.
     pub(super) fn into_run(
         self,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> (ActiveRun, Vec<OsString>) {
         let StartedStages { programs, processes, ends, at } = self;

@@ -14,9 +14,9 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Outcome;
-use crate::run::Process;
+use crate::run::OwnedProcess;
 use inner::Inner;
 
 /// A handle to one process, without streams: a child ([`start`](Self::start)), or any process of the machine
@@ -76,9 +76,9 @@ impl ProcessEnd {
 
     /// Sets the outcome if the kill may have ended the process. It may also have ended by itself before the kill
     /// arrived.
-    fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
+    fn after_kill(mut self, sent: bool, outcome: Outcome) -> ProcessEnd {
         if sent && self.status.is_none_or(|it| it.was_killed()) {
-            self.outcome = Some(why);
+            self.outcome = Some(outcome);
         }
         self
     }
@@ -117,7 +117,7 @@ impl ProcessHandle {
         }
     }
 
-    pub(crate) fn started(process: Arc<Process>, program: &OsStr) -> ProcessHandle {
+    pub(crate) fn started(process: Arc<OwnedProcess>, program: &OsStr) -> ProcessHandle {
         ProcessHandle { inner: Inner::Started(process), name: program.to_owned() }
     }
 
@@ -231,19 +231,19 @@ impl ProcessHandle {
         self.signal(Signal::KILL)
     }
 
-    fn kill_and_wait(&self, why: Outcome) -> Result<ProcessEnd, Error> {
+    fn kill_and_wait(&self, outcome: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
-        Ok(self.wait()?.after_kill(sent, why))
+        Ok(self.wait()?.after_kill(sent, outcome))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<Option<ProcessEnd>, Error> {
         self.inner.wait(deadline, None).map_err(|error| self.cannot(WAIT, error))
     }
 
-    fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
-        let [to_child, to_opened] = doing;
-        let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
-        Error::cannot(&self.name, doing, error)
+    fn cannot(&self, operation: [&'static str; 2], error: io::Error) -> Error {
+        let [to_child, to_opened] = operation;
+        let operation = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
+        Error::cannot(&self.name, operation, error)
     }
 }
 
@@ -258,5 +258,5 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
         io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => return Error::cannot(number, DOING, error),
     };
-    Error::new(number, Operation::Child(DOING), kind, Some(error))
+    Error::new(number, FailedOperation::Child(DOING), kind, Some(error))
 }

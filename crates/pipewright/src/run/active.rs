@@ -8,11 +8,11 @@ use std::io;
 
 use pipewright_os::process::child::ChildHandle;
 
-use super::options::Options;
+use super::options::RunSettings;
 use super::process::Processes;
 use super::started::{Collect, ParentEnds, Started, streams};
 use super::state::{RunInfo, RunState};
-use crate::error::{Error, Failed};
+use crate::error::{Error, OperationError};
 use crate::output::Output;
 
 /// A run whose children have been started.
@@ -24,7 +24,7 @@ pub(crate) struct ActiveRun {
     pub(crate) processes: Processes,
     pub(crate) state: RunState,
     pub(crate) program: OsString,
-    pub(crate) options: Options,
+    pub(crate) options: RunSettings,
     /// The pipeline's rule for the status of the whole.
     pub(crate) decide: Option<Decide>,
 }
@@ -37,7 +37,7 @@ impl ActiveRun {
     pub(crate) fn of_child(
         started: Started,
         program: &OsStr,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> ActiveRun {
         let Started { process, ends, at, foreground } = started;
@@ -58,7 +58,7 @@ impl ActiveRun {
         processes: Processes,
         info: RunInfo,
         ends: ParentEnds,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> ActiveRun {
         let ParentEnds { stdin, feed, stdout, stderr, .. } = ends;
@@ -116,7 +116,7 @@ pub(crate) fn decided(
 fn concluded<T>(
     program: &OsStr,
     children: &[ChildHandle],
-    finished: Result<Output, Failed>,
+    finished: Result<Output, OperationError>,
     conclude: impl FnOnce(&[ChildHandle], Output) -> io::Result<T>,
 ) -> Result<T, Error> {
     let concluded = finished
@@ -124,6 +124,6 @@ fn concluded<T>(
     concluded.map_err(|failed| error_of(program, failed))
 }
 
-pub(super) fn error_of(program: &OsStr, (doing, source): Failed) -> Error {
+pub(super) fn error_of(program: &OsStr, (doing, source): OperationError) -> Error {
     Error::cannot(program, doing, source)
 }

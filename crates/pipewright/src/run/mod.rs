@@ -53,8 +53,8 @@ pub(crate) use foreground::OpenForeground;
 #[cfg(feature = "tokio")]
 pub(crate) use future::RunFuture;
 pub(crate) use option_setters::option_setters;
-pub(crate) use options::Options;
-pub(crate) use process::{Process, Processes};
+pub(crate) use options::RunSettings;
+pub(crate) use process::{OwnedProcess, Processes};
 pub(crate) use spawned::SpawnedRun;
 pub(crate) use started::{Collect, OutputEnd, ParentEnds, Started};
 pub(crate) use state::{RunInfo, RunState, SLOTS};

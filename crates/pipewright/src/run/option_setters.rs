@@ -1,4 +1,4 @@
-//! The setters of [`Options`](super::Options) with their documentation, written once for commands and pipelines.
+//! The setters of [`RunSettings`](super::RunSettings) with their documentation, written once for commands and pipelines.
 
 /// Implements the setters for a type that has a field `options`.
 macro_rules! option_setters {

@@ -15,14 +15,14 @@ use pipewright_os::process::child::ChildHandle;
 use super::active::ActiveRun;
 use super::background::Enforcement;
 use super::foreground::ForegroundJob;
-use super::options::Options;
-use super::process::{Children, Process, Processes};
+use super::options::RunSettings;
+use super::process::{Children, OwnedProcess, Processes};
 use super::started::{Collect, OutputEnd, ParentEnds, streams};
 use super::state::{RunInfo, RunState};
 use super::stop_targets::StopTargets;
 use super::suspended::{StopRequest, SuspendedRun};
 use super::tee::TeeTarget;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OperationError};
 use crate::input::Input;
 use crate::trace::Trace;
 
@@ -38,7 +38,7 @@ pub(crate) struct SpawnedRun<P: Owner> {
     /// Input that came with the command.
     input: Input,
     suspended: Arc<SuspendedRun>,
-    options: Options,
+    options: RunSettings,
     /// The targets that get a copy of the streams that this crate reads.
     tees: [Option<TeeTarget>; 2],
     stderr_merged: bool,
@@ -53,9 +53,9 @@ pub(crate) trait Owner: Children + Default + 'static {
     fn into_processes(self) -> Processes;
 }
 
-impl Owner for Process {
+impl Owner for OwnedProcess {
     fn trace(&self) -> Trace {
-        Process::trace(self)
+        OwnedProcess::trace(self)
     }
 
     fn into_processes(self) -> Processes {
@@ -81,7 +81,7 @@ impl<P: Owner> SpawnedRun<P> {
         program: OsString,
         started: Instant,
         foreground: Option<Arc<dyn ForegroundJob>>,
-        options: &Options,
+        options: &RunSettings,
     ) -> (SpawnedRun<P>, CallerEnds) {
         let ParentEnds { stdin, feed, stdout, stderr, stderr_merged } = ends;
         let input = Input::begin(feed, processes.handles());
@@ -110,7 +110,7 @@ impl<P: Owner> SpawnedRun<P> {
         &self.processes
     }
 
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &RunSettings {
         &self.options
     }
 
@@ -144,9 +144,9 @@ impl<P: Owner> SpawnedRun<P> {
     }
 
     /// Stops the children and waits until they have ended.
-    pub(crate) fn stop(&self, how: StopRequest) -> Result<(), Error> {
+    pub(crate) fn stop(&self, request: StopRequest) -> Result<(), Error> {
         let rules = &self.options.rules;
-        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, how);
+        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, request);
         stopped.map_err(|failed| self.failed(failed))
     }
 
@@ -198,7 +198,7 @@ impl<P: Owner> SpawnedRun<P> {
         Error::cannot(&self.program, doing, error)
     }
 
-    fn failed(&self, (doing, error): Failed) -> Error {
+    fn failed(&self, (doing, error): OperationError) -> Error {
         self.cannot(doing, error)
     }
 

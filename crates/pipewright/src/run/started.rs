@@ -8,7 +8,7 @@ use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::process::status::Ended;
 
 use super::foreground::ForegroundJob;
-use super::process::Process;
+use super::process::OwnedProcess;
 use super::sink::Sink;
 use super::tee::TeeTarget;
 use crate::input::Feed;
@@ -19,7 +19,7 @@ use crate::rules::{Limit, OnExceed};
 /// A started child.
 #[derive(Debug)]
 pub(crate) struct Started {
-    pub(crate) process: Process,
+    pub(crate) process: OwnedProcess,
     pub(crate) ends: ParentEnds,
     pub(crate) at: Instant,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,

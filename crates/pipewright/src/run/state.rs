@@ -26,7 +26,7 @@ use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream};
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};
 use crate::rules::{Rules, earlier};
@@ -49,7 +49,7 @@ const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 
 /// The wait of a step.
 #[derive(Debug)]
-pub(crate) struct Wait<'a> {
+pub(crate) struct StepWait<'a> {
     pub(crate) slots: [Slot<'a>; SLOTS],
     pub(crate) until: Option<Instant>,
 }
@@ -132,7 +132,11 @@ impl RunState {
     }
 
     /// Waits once and handles the results. Returns false if there was nothing left to wait for.
-    pub(crate) fn step(&mut self, children: &[ChildHandle], rules: &Rules) -> Result<bool, Failed> {
+    pub(crate) fn step(
+        &mut self,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<bool, OperationError> {
         self.step_until(None, children, rules)
     }
 
@@ -142,7 +146,7 @@ impl RunState {
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(mut wait) = self.before(children, rules)? else { return Ok(false) };
         let waited = wait::any(&mut wait.slots, earlier(wait.until, until)).map(drop);
         self.after(&mut wait.slots, waited, children, rules)?;
@@ -154,10 +158,10 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<Option<Wait<'a>>, Failed> {
+    ) -> Result<Option<StepWait<'a>>, OperationError> {
         self.submit()?;
         let Some(until) = self.next_wait(children) else { return Ok(None) };
-        Ok(Some(Wait { slots: self.lend_slots(children, rules)?, until }))
+        Ok(Some(StepWait { slots: self.lend_slots(children, rules)?, until }))
     }
 
     /// Takes back the slots that [`before`](Self::before) lent, and handles the results of the wait.
@@ -167,7 +171,7 @@ impl RunState {
         waited: io::Result<()>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         let now = Instant::now();
         self.take_back(slots);
         waited.map_err(|e| ("wait for", e))?;
@@ -229,7 +233,7 @@ impl RunState {
     }
 
     /// Fills the slots with the next reads and writes.
-    fn submit(&mut self) -> Result<(), Failed> {
+    fn submit(&mut self) -> Result<(), OperationError> {
         let paused = self.coalescer.until().is_some();
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             match stream.next(paused).map_err(|e| ("store the output of", e))? {
@@ -286,7 +290,7 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<[Slot<'a>; SLOTS], Failed> {
+    ) -> Result<[Slot<'a>; SLOTS], OperationError> {
         let cancel = match &rules.cancel {
             Some(token) if self.policy.stopped().is_none() && !self.given_up => {
                 Slot::Event(token.wake().map_err(|e| ("prepare to cancel", e))?)
@@ -315,7 +319,7 @@ impl RunState {
         self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
     }
 
-    fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {
+    fn take_completions(&mut self, now: Instant) -> Result<(), OperationError> {
         for index in 0..KEPT_SLOTS {
             match mem::take(&mut self.slots[index]) {
                 Slot::ReadDone(pipe, buffer, result) => {
@@ -369,7 +373,7 @@ impl RunState {
         self.streams[index].close_if_unwanted();
     }
 
-    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
+    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), OperationError> {
         let Some(child) = children.get(self.ended_count) else { return Ok(()) };
         if self.policy.stopped().is_some() {
             self.targets.before_reap(child);
@@ -387,7 +391,7 @@ impl RunState {
         fed
     }
 
-    fn stop_feeding(&mut self) -> Result<(), Failed> {
+    fn stop_feeding(&mut self) -> Result<(), OperationError> {
         if let Some(feed) = self.feed.take() {
             self.slots[STDIN] = Slot::Off;
             self.stdin_unread = feed.unread();

@@ -24,7 +24,9 @@ use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::next::Next;
 use crate::output::Capture;
-use queue::{CommandSource, End, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order};
+use queue::{
+    CommandEnd, CommandSource, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order,
+};
 use run_set::RunSet;
 pub use runnable::Runnable;
 pub use runner::Runner;
@@ -192,7 +194,7 @@ fn next_end(
     queue: &mut Queue<impl CommandSource>,
     runs: &mut RunSet,
     until: Option<Instant>,
-) -> Next<End> {
+) -> Next<CommandEnd> {
     let mut is_late = false;
     loop {
         let step_until = match queue.next(runs) {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Driver;
+use super::PoolDriver;
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
 use crate::pool::request::Reply;
-use crate::pool::worker::{ActiveCall, Phase, Worker};
+use crate::pool::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::wire::kind;
 
-impl Driver {
+impl PoolDriver {
     /// Gives the waiting calls to workers that have room for them.
     pub(super) fn assign_calls(&mut self) {
         let now = Instant::now();
-        let Driver { options, files, .. } = self;
+        let PoolDriver { options, files, .. } = self;
         let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
         while !self.waiting.is_empty() {
             let free = self.workers.iter_mut().filter(has_room);
@@ -46,7 +46,7 @@ impl Driver {
     pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
         let RawMessage { kind, id, bytes } = message;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
-        if let (Phase::Resetting(_), 0) = (worker.phase, id) {
+        if let (WorkerPhase::Resetting(_), 0) = (worker.phase, id) {
             return finish_reset(worker, kind);
         }
         let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
@@ -106,7 +106,7 @@ impl Driver {
         });
         let (kind, bytes) = match answer {
             Ok(bytes) => (kind::ANSWER, bytes),
-            Err(why) => (kind::DECLINED, why.into_bytes()),
+            Err(reason) => (kind::DECLINED, reason.into_bytes()),
         };
         worker.send(kind, id, Arc::new(bytes));
     }
@@ -120,12 +120,12 @@ impl Driver {
     }
 
     /// Ends a call with this error, and cancels it at its worker.
-    pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
+    pub(super) fn cancel_call(&mut self, id: u64, reason: &mut dyn FnMut() -> Error) {
         let until = Instant::now().checked_add(self.options.cancel_grace);
         if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
             if let Some(call) = self.waiting.remove(index) {
                 self.counters.cancelled.add_one();
-                call.end(Err(why()));
+                call.end(Err(reason()));
             }
             return;
         }
@@ -135,7 +135,7 @@ impl Driver {
             return;
         }
         self.counters.cancelled.add_one();
-        active.call.end(Err(why()));
+        active.call.end(Err(reason()));
         active.cancel_deadline = until;
         if worker.withdraw(id) {
             worker.calls.swap_remove(index);
@@ -186,7 +186,7 @@ fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
     if kind != kind::RESET_DONE {
         return Err(Error::protocol("the worker cannot be reset"));
     }
-    worker.phase = Phase::Serving;
+    worker.phase = WorkerPhase::Serving;
     Ok(())
 }
 

@@ -30,7 +30,7 @@ use workers::StartHistory;
 
 /// The state of the thread.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct PoolDriver {
     command: Command,
     options: PoolOptions,
     workers: Vec<Worker>,
@@ -58,9 +58,9 @@ impl Drop for EndOnDrop {
     }
 }
 
-impl Driver {
-    pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> Driver {
-        Driver {
+impl PoolDriver {
+    pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> PoolDriver {
+        PoolDriver {
             files: WatchedFiles::of(&command, &options),
             command,
             starts: StartHistory::default(),

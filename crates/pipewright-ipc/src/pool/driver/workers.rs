@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use pipewright::ExitStatus;
 
-use super::Driver;
+use super::PoolDriver;
 use crate::error::{Error, ErrorKind, Peer};
-use crate::pool::worker::{Phase, Worker};
+use crate::pool::worker::{Worker, WorkerPhase};
 use crate::trace;
 
 /// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
@@ -34,7 +34,7 @@ impl StartHistory {
     }
 }
 
-impl Driver {
+impl PoolDriver {
     /// Starts and retires workers.
     pub(super) fn adjust_workers(&mut self, now: Instant) {
         if self.shutdown.is_some() {
@@ -51,7 +51,9 @@ impl Driver {
         loop {
             let mut alive = 0;
             let mut free = 0;
-            for worker in self.workers.iter().filter(|it| !matches!(it.phase, Phase::Leaving(..))) {
+            for worker in
+                self.workers.iter().filter(|it| !matches!(it.phase, WorkerPhase::Leaving(..)))
+            {
                 alive += 1;
                 free += self.options.free_slots(worker, &self.files, now);
             }
@@ -108,8 +110,8 @@ impl Driver {
     pub(super) fn no_worker_in_time(&self) -> Error {
         let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
         match &self.starts.last_error {
-            Some(why) if !self.workers.iter().any(Worker::is_in_service) => {
-                Error::caused(kind, why.share())
+            Some(reason) if !self.workers.iter().any(Worker::is_in_service) => {
+                Error::caused(kind, reason.share())
             }
             _ => Error::new(kind),
         }
@@ -220,7 +222,7 @@ impl Driver {
             jobs: worker.jobs.get(),
             status,
             stderr_tail: &end.stderr_tail,
-            why: error.as_ref(),
+            reason: error.as_ref(),
         });
         if !worker.is_retired {
             if worker.has_served {

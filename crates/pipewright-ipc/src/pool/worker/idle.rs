@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pipewright_os::base::wake::Wake;
 
-use super::{ActiveCall, ConnectionState, Phase, Worker};
+use super::{ActiveCall, ConnectionState, Worker, WorkerPhase};
 use crate::pool::call::QueuedCall;
 use crate::pool::connection::OutgoingMessage;
 use crate::pool::idle_connections::{BorrowedConnection, IdleConnections, ReturnedConnection};
@@ -14,7 +14,7 @@ use crate::pool::idle_connections::{BorrowedConnection, IdleConnections, Returne
 impl Worker {
     /// Returns true if the worker can answer calls, even while a caller has its connection.
     pub(in crate::pool) fn is_in_service(&self) -> bool {
-        self.phase == Phase::Serving && self.fault.is_none() && !self.exited
+        self.phase == WorkerPhase::Serving && self.fault.is_none() && !self.exited
     }
 
     /// Returns true if callers have, or may borrow, the connection.

@@ -4,7 +4,7 @@ use std::env;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{End, imp};
+use super::{ChannelEnd, imp};
 use crate::base::handle::Handle;
 
 /// Returns the environment variables that announce the channel end that a child inherits. The first holds its
@@ -67,7 +67,7 @@ pub fn inheritance(variable: &str) -> Inheritance {
 ///
 /// # Errors
 /// `NotFound`: the variable or the handle does not exist. `InvalidInput`: the handle is not a channel end.
-pub fn inherited(variable: &str) -> io::Result<End> {
+pub fn inherited(variable: &str) -> io::Result<ChannelEnd> {
     let number = announced(variable);
     if CLAIMED.load(Ordering::SeqCst) {
         return Err(io::ErrorKind::NotFound.into());
@@ -76,7 +76,7 @@ pub fn inherited(variable: &str) -> io::Result<End> {
     if CLAIMED.swap(true, Ordering::SeqCst) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    imp::inherited(number).map(End::of)
+    imp::inherited(number).map(ChannelEnd::of)
 }
 
 /// Returns the number in the variable, if this process has inherited such an end.

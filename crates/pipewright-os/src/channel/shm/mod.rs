@@ -352,7 +352,7 @@ impl ExactSizeIterator for Words<'_> {}
 impl Mapping {
     #[inline]
     fn word(&self, word: usize) -> Option<&AtomicU64> {
-        if word >= WORDS || !self.is_here() {
+        if word >= WORDS || !self.is_current() {
             return None;
         }
         // SAFETY: inside the mapping, which is at least that large.
@@ -367,7 +367,7 @@ impl Mapping {
     #[inline]
     fn place(&self, from: usize, count: usize) -> Option<*mut u8> {
         let end = from.checked_add(count)?;
-        if end > self.len() - CONTROL_BYTES || !self.is_here() {
+        if end > self.len() - CONTROL_BYTES || !self.is_current() {
             return None;
         }
         // SAFETY: inside the mapping, as was just checked, which belongs to this process.

@@ -154,7 +154,7 @@ impl Mapping {
 
     /// Returns true: Windows processes don't fork.
     #[inline]
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         true
     }
 

@@ -122,9 +122,9 @@ fn filesystem(file: &fs::File) -> Option<Filesystem> {
 fn nowait(file: &File) -> Option<bool> {
     let alignment = file.alignment().ok()?;
     let mut room = AlignedBuf::zeroed(alignment.offset, alignment.memory).ok()?;
-    let past = file.len().ok()?.checked_next_multiple_of(alignment.offset as u64)?;
+    let past_end = file.len().ok()?.checked_next_multiple_of(alignment.offset as u64)?;
     let mut to = [IoSliceMut::new(&mut room)];
-    match rustix::io::preadv2(file, &mut to, past, ReadWriteFlags::NOWAIT) {
+    match rustix::io::preadv2(file, &mut to, past_end, ReadWriteFlags::NOWAIT) {
         Ok(_) | Err(Errno::AGAIN) => Some(true),
         Err(Errno::OPNOTSUPP) => Some(false),
         Err(_) => None,

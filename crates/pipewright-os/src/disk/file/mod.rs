@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use request::{Action, Finished, MAX_BYTES, Request};
+pub use request::{Action, FileRequest, FinishedRequest, MAX_BYTES};
 
 /// The options to open a file with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -16,7 +16,7 @@ use std::io;
 
 /// The kind of pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TestPipeKind {
     /// An unnamed pipe, where the system has one.
     Pipe,
     /// A pipe opened by its name, which is removed afterwards.
@@ -61,7 +61,7 @@ pub struct Conduit {
 /// assert_eq!(&bytes, b"hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
+pub fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     imp::open(kind, holds_bytes)
 }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn pipe_returns_written_bytes_and_fits_as_many_as_reported() {
-        for kind in [Kind::Pipe, Kind::Fifo, Kind::Socket] {
+        for kind in [TestPipeKind::Pipe, TestPipeKind::Fifo, TestPipeKind::Socket] {
             let mut conduit = match open(kind, None) {
                 Ok(conduit) => conduit,
                 Err(error) if cfg!(windows) && error.kind() == io::ErrorKind::Unsupported => {
@@ -95,7 +95,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn requested_size_is_granted_or_refused() {
-        for kind in [Kind::Pipe, Kind::Fifo] {
+        for kind in [TestPipeKind::Pipe, TestPipeKind::Fifo] {
             let conduit = open(kind, Some(256 << 10)).unwrap();
             assert_eq!(conduit.holds_bytes, Some(256 << 10), "{kind:?}");
             assert!(open(kind, Some(1 << 40)).is_err(), "{kind:?}");

@@ -31,7 +31,7 @@ pub enum Containment {
 /// # Drop
 /// Releases the tree: a supervisor or a job kills it, but the processes of a cgroup continue to
 /// run. Call [`end`](Self::end) first to end them.
-pub trait Tree: fmt::Debug + Send + Sync {
+pub trait ContainedTree: fmt::Debug + Send + Sync {
     /// Returns the way in which the tree is contained.
     fn containment(&self) -> Containment;
 

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::guard::Guard;
-use super::{Containment, Tree};
-use crate::base::event::Source;
+use super::{ContainedTree, Containment};
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
@@ -37,12 +37,12 @@ pub(crate) struct ChildHandle {
     /// The guard, which kills the child, or its group, when this process ends.
     guard: Option<Guard>,
     pub(crate) containment: Containment,
-    pub(crate) tree: Option<Box<dyn Tree>>,
+    pub(crate) tree: Option<Box<dyn ContainedTree>>,
 }
 
 /// Returns the event of the exit. Without room for a kqueue no descriptor reports it.
-pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
-    exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
+pub(super) fn source(exit: &ChildHandle) -> EventSource<'_> {
+    exit.pollable().map_or(EventSource::UNWAITABLE, EventSource::Readable)
 }
 
 impl ChildHandle {

@@ -23,9 +23,9 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::base::handle::size_of_u32;
-use crate::process::child::{ChildHandle, Containment, Tree};
+use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::member::Member;
-use crate::process::process_object::Process;
+use crate::process::process_object::ProcessObject;
 use crate::process::status::KILLED;
 
 /// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
@@ -170,7 +170,7 @@ pub(crate) fn is_in_job() -> io::Result<bool> {
 /// Returns true if the system started that process on its own, or if it is gone already.
 fn is_console_host_or_gone(pid: u32) -> bool {
     // A process that may not be opened counts as one of the tree.
-    let Ok(opened) = Process::open(pid) else { return false };
+    let Ok(opened) = ProcessObject::open(pid) else { return false };
     opened.is_none_or(|process| process.has_ended() || process.is_console_host())
 }
 
@@ -194,7 +194,7 @@ impl JobTree {
     }
 }
 
-impl Tree for JobTree {
+impl ContainedTree for JobTree {
     fn containment(&self) -> Containment {
         Containment::Job
     }

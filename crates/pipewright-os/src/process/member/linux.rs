@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Member as Public;
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::pidfd::{open_pidfd, send};
 use crate::process::procfs::Stat;
@@ -91,8 +91,8 @@ impl Public {
     }
 }
 
-pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Readable(member.as_fd())
+pub(super) fn source(member: &Public) -> EventSource<'_> {
+    EventSource::Readable(member.as_fd())
 }
 
 impl AsFd for Public {

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::Member as Public;
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill};
@@ -128,8 +128,8 @@ impl Public {
     }
 }
 
-pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Readable(member.as_fd())
+pub(super) fn source(member: &Public) -> EventSource<'_> {
+    EventSource::Readable(member.as_fd())
 }
 
 impl AsFd for Public {

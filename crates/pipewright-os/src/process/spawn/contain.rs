@@ -8,12 +8,12 @@ use crate::process::child::ChildHandle;
 /// It refers to the code by a pointer, so that programs which never use it do not contain that code.
 #[derive(Debug, Clone, Copy)]
 pub struct Contain {
-    pub(crate) start: Start,
+    pub(crate) start: StartFn,
     pub(crate) ends_with_parent: bool,
 }
 
 /// A function that starts a contained child.
-pub(crate) type Start = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
+pub(crate) type StartFn = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
 
 impl Contain {
     /// Contains the child and everything it ever starts. With `ends_with_parent`, the tree ends when this

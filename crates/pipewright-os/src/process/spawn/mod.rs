@@ -48,8 +48,8 @@ pub use error::{BadInput, SpawnError, Step};
 #[cfg(unix)]
 pub(crate) use plan::UnsetGroups;
 pub use plan::{
-    ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
-    UnixOptions, WindowsOptions,
+    ChildStdio, Credentials, Env, Group, Inherit, ParentExit, Plan, Resource, ResourceLimit,
+    Search, UnixOptions, WindowsOptions,
 };
 #[cfg(unix)]
 pub use pre_exec::PreExec;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use pipewright_os::base::wait::Watch;
 
-use super::Members;
+use super::RunningCommands;
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::output::Capture;
@@ -46,7 +46,7 @@ use crate::runtime::poll_within_budget;
 #[derive(Debug)]
 #[must_use = "a runner starts nothing until `next` is awaited"]
 pub struct AsyncRunner<K> {
-    pushed: PushQueue<K, Members>,
+    pushed: PushQueue<K, RunningCommands>,
     /// The registration of the cancel token.
     watch: Watch,
 }

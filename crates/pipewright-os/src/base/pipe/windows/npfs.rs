@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const KIB: usize = 1 << 10;
 
 #[derive(Debug)]
-struct Entry {
+struct QueueEntry {
     id: usize,
     bytes: Vec<u8>,
     read: usize,
@@ -18,7 +18,7 @@ struct Entry {
     is_done: bool,
 }
 
-impl Entry {
+impl QueueEntry {
     fn left(&self) -> usize {
         self.bytes.len() - self.read
     }
@@ -27,7 +27,7 @@ impl Entry {
 #[derive(Debug)]
 struct Pipe {
     quota: isize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueueEntry>,
     made: usize,
     done: Vec<usize>,
 }
@@ -47,7 +47,7 @@ impl Pipe {
         let is_done = quota == bytes.len() as isize;
         let id = self.made;
         self.made += 1;
-        self.entries.push_back(Entry { id, bytes: bytes.to_vec(), read: 0, quota, is_done });
+        self.entries.push_back(QueueEntry { id, bytes: bytes.to_vec(), read: 0, quota, is_done });
         if is_done {
             self.done.push(id);
         }

@@ -15,7 +15,7 @@ use tokio::task::coop::consume_budget;
 
 use super::super::unix::{CHECK_INTERVAL, Polled};
 use super::super::{Slot, unix};
-use crate::base::event::Event;
+use crate::base::event::WaitEvent;
 
 /// The most that one task waits for at once, so that the registrations need no allocation.
 const MAX_SLOTS: usize = 8;
@@ -38,7 +38,7 @@ struct RegisteredSource {
     copy: AsyncFd<OwnedFd>,
     writes: bool,
     /// Keeps the number from being reused for another process's handle.
-    _event: Option<Arc<dyn Event>>,
+    _event: Option<Arc<dyn WaitEvent>>,
 }
 
 impl Sources {

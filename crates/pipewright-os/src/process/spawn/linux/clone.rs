@@ -25,7 +25,7 @@ static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
 );
 
 /// The entry function of a new process.
-pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
+pub(super) type EntryFn = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 
 /// A process that shares this process's memory until it execs.
 pub(super) struct CloneRequest<'a> {
@@ -34,9 +34,9 @@ pub(super) struct CloneRequest<'a> {
     /// handlers has to join it.
     pub(super) cgroup: Option<RawFd>,
     /// The entry function if its handlers are reset.
-    pub(super) after_clone3: Entry,
+    pub(super) after_clone3: EntryFn,
     /// The entry function if it has the parent's handlers.
-    pub(super) after_clone: Entry,
+    pub(super) after_clone: EntryFn,
     pub(super) argument: *mut libc::c_void,
     /// The place for a pidfd of it, if one is wanted and possible.
     pub(super) pidfd: Option<*mut libc::c_int>,

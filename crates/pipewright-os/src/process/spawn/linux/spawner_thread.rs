@@ -27,7 +27,7 @@ use super::sandbox::Sandbox;
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 
-type Work = Box<dyn FnOnce() + Send + 'static>;
+type BoxedTask = Box<dyn FnOnce() + Send + 'static>;
 
 /// The time to wait for busy threads, twice. A start takes a hundredth of it.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ struct ThreadPool {
 }
 
 struct PoolState {
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<BoxedTask>,
     threads: usize,
     /// The number of starts that a thread has begun.
     starts_begun: u64,
@@ -71,7 +71,8 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
     // SAFETY: only the lifetime changes. This function does not return while the closure may still use what it
     // borrows: the closure drops its completion guard last, when it has run, has panicked or is discarded, and
     // this function waits for that drop.
-    let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
+    let boxed: BoxedTask =
+        unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, BoxedTask>(boxed) };
     let submitted = pool.submit(boxed);
     let mut stuck_at = None;
     loop {
@@ -132,7 +133,7 @@ impl ThreadPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(&'static self, work: Work) -> io::Result<()> {
+    fn submit(&'static self, work: BoxedTask) -> io::Result<()> {
         let mut state = self.state();
         if state.threads == 0 {
             self.add_thread(&mut state)?;

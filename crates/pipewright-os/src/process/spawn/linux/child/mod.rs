@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::process::spawn::pre_exec::{self, Closure};
-use crate::process::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
+use crate::process::spawn::{Credentials, Step, UnixOptions, UnsetGroups, steps};
 use rights::CredentialScope;
 
 /// Everything that the child needs, made before the child exists.
@@ -98,7 +98,7 @@ impl ChildSetup<'_> {
     }
 
     pub(super) fn changes_identity(&self) -> bool {
-        self.options.identity != Identity::default()
+        self.options.identity != Credentials::default()
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) enum Handlers {
 }
 
 /// A step that failed; the reason is in errno.
-struct Failed(Step);
+struct FailedStep(Step);
 
 /// Runs in the child and never returns.
 ///
@@ -182,7 +182,7 @@ unsafe fn attempt(
     closures: &mut [Closure],
 ) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
+    if let Err(FailedStep(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
         setup.fail(steps::number_of(step), errno());
     }
 }
@@ -194,7 +194,7 @@ unsafe fn prepare_and_exec(
     cgroup: Option<RawFd>,
     scope: CredentialScope,
     closures: &mut [Closure],
-) -> Result<(), Failed> {
+) -> Result<(), FailedStep> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
     // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
@@ -238,12 +238,12 @@ unsafe fn prepare_and_exec(
         signals::set_mask(setup.mask.as_ref());
         if let Err(errno) = pre_exec::run(closures) {
             set_errno(errno);
-            return Err(Failed(Step::PreExec));
+            return Err(FailedStep(Step::PreExec));
         }
     }
     // SAFETY: arrays that the layout owns, each ended by NULL.
     unsafe { exec_first(setup, closures.is_empty()) };
-    Err(Failed(Step::Exec))
+    Err(FailedStep(Step::Exec))
 }
 
 /// Executes the first candidate that can be executed, in the way execvp(3) goes through PATH. Returns if
@@ -300,8 +300,8 @@ unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     set_errno(if forbidden { libc::EACCES } else { libc::ENOENT });
 }
 
-fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
-    if result < 0 { Err(Failed(step)) } else { Ok(()) }
+fn check(result: libc::c_int, step: Step) -> Result<(), FailedStep> {
+    if result < 0 { Err(FailedStep(step)) } else { Ok(()) }
 }
 
 fn errno() -> i32 {
