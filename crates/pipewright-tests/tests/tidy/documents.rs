@@ -55,7 +55,6 @@ impl<'a> TestReference<'a> {
     /// Returns true if there is such a module, or such a function in one.
     fn exists(&self) -> bool {
         sources(&self.folder).into_iter().any(|(file, text)| {
-            let file = file.replace('\\', "/");
             let file = file.strip_prefix(&self.folder).unwrap_or(&file);
             let module = file.trim_start_matches('/').trim_end_matches(".rs").replace('/', "::");
             let module = module.trim_end_matches("::mod");

@@ -8,10 +8,11 @@ use std::io;
 
 use pipewright_os::process::child::ChildHandle;
 
+use super::info::RunInfo;
 use super::options::RunSettings;
 use super::process::Processes;
 use super::started::{Collect, ParentEnds, Started, streams};
-use super::state::{RunInfo, RunState};
+use super::state::RunState;
 use crate::error::{Error, OperationError};
 use crate::output::Output;
 

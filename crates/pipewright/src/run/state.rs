@@ -8,10 +8,8 @@ mod task;
 
 pub(super) use enforce::NextLook;
 
-use std::ffi::OsString;
 use std::io;
 use std::mem;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::pipe::PipeReader;
@@ -19,7 +17,8 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::Ended;
 
-use super::foreground::{ForegroundJob, POLL_INTERVAL};
+use super::foreground::POLL_INTERVAL;
+use super::info::RunInfo;
 use super::read_coalescer::ReadCoalescer;
 use super::sink::LimitCheck;
 use super::started::Streams;
@@ -27,10 +26,9 @@ use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream};
 use crate::error::OperationError;
-use crate::input::{FedInput, Feed};
+use crate::input::Feed;
 use crate::outcome::{Outcome, Source};
 use crate::rules::{Rules, earlier};
-use crate::trace::Trace;
 
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
@@ -52,19 +50,6 @@ const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct StepWait<'a> {
     pub(crate) slots: [Slot<'a>; SLOTS],
     pub(crate) until: Option<Instant>,
-}
-
-/// The facts about a run apart from its children, its rules and its streams.
-#[derive(Debug)]
-pub(crate) struct RunInfo {
-    /// The program, for the result.
-    pub(crate) program: OsString,
-    pub(crate) started: Instant,
-    /// Input that is fed in the background.
-    pub(crate) background_feed: Option<Box<dyn FedInput>>,
-    pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
-    pub(crate) stderr_merged: bool,
-    pub(crate) trace: Trace,
 }
 
 /// The state of a run between two waits.

@@ -25,6 +25,7 @@ mod sandbox;
 mod spawner_thread;
 mod stack;
 mod supervised;
+mod supervisor_program;
 mod trial;
 
 use child::{ChildSetup, Move};

@@ -14,18 +14,18 @@
 //! guard executes the program first, and the supervisor starts nothing before the guard has reported that
 //! it works.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::child::ChildSetup;
 use super::clone::{self, CloneRequest};
-use super::digits::Digits;
 use super::stack::Stack;
+use super::supervisor_program::{CHILDREN, GUARD_PIDFD, HANDLES, NONE, PROOF, SupervisorProgram};
 use super::{SpawnError, Step, failure, own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
@@ -58,27 +58,6 @@ struct StartContext<'a> {
     /// True once the program is proven to work; nothing is started before.
     is_proven: AtomicBool,
 }
-
-/// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
-const HANDLES: usize = 6;
-const NONE: RawFd = -1;
-const HOST: usize = 0;
-const GUARD_PIDFD: usize = 2;
-/// The number of the proof in the guard, which has no guard above it.
-const PROOF: usize = GUARD_PIDFD;
-const CHILDREN: usize = 5;
-
-/// The program that both execute.
-#[derive(Clone, Copy)]
-pub(super) struct SupervisorProgram {
-    image: RawFd,
-    /// The handles; [`NONE`] for a missing one.
-    handles: [RawFd; HANDLES],
-    cgroup: [u8; NAME_BYTES],
-}
-
-/// The room for the name of a cgroup, with its NUL.
-const NAME_BYTES: usize = 48;
 
 pub(super) fn start(
     setup: &ChildSetup<'_>,
@@ -334,70 +313,4 @@ fn wait_for_proof(context: &StartContext<'_>) -> Result<(), i32> {
 
 fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-impl SupervisorProgram {
-    fn new(
-        image: BorrowedFd<'_>,
-        host: BorrowedFd<'_>,
-        host_pidfd: BorrowedFd<'_>,
-        cgroup: Option<&Cgroup>,
-    ) -> SupervisorProgram {
-        let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
-        let mut name = [0; NAME_BYTES];
-        let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
-        for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
-            *place = *byte;
-        }
-        SupervisorProgram {
-            image: image.as_raw_fd(),
-            handles: [
-                host.as_raw_fd(),
-                host_pidfd.as_raw_fd(),
-                NONE,
-                number(cgroup.and_then(Cgroup::kill_file)),
-                number(cgroup.map(Cgroup::parent)),
-                NONE,
-            ],
-            cgroup: name,
-        }
-    }
-
-    /// Creates a program that supervises no process.
-    pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> SupervisorProgram {
-        let mut handles = [NONE; HANDLES];
-        handles[HOST] = host.as_raw_fd();
-        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
-    }
-
-    /// Reports the result of the command's start to the host.
-    pub(super) fn report_start(
-        &self,
-        pid: i32,
-        pidfd: Option<&OwnedFd>,
-        errno: i32,
-    ) -> Result<(), i32> {
-        let words = StartedCommand::words(pid, raw_syscall::own_pid(), errno);
-        raw_syscall::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
-    }
-
-    /// Reports to the host why the command cannot be supervised.
-    fn report_failure(&self, errno: i32) {
-        // Ignored: the end of this process shows the failure, only without its reason.
-        let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
-    }
-
-    /// Executes the program. Returns only on failure.
-    pub(super) fn execute(&self, role: &CStr, subject: i32) {
-        raw_syscall::close_all_except(self.image, &self.handles);
-        let mut handles = self.handles;
-        if handles[CHILDREN] == NONE {
-            let Ok(children) = raw_syscall::open_children() else { return };
-            handles[CHILDREN] = children;
-        }
-        let subject = Digits::of(subject);
-        let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
-        let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
-        raw_syscall::exec_image(self.image, &handles, arguments);
-    }
 }

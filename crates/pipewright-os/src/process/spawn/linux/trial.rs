@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::clone::{self, CloneRequest};
 use super::stack::Stack;
-use super::supervised::SupervisorProgram;
+use super::supervisor_program::SupervisorProgram;
 use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
