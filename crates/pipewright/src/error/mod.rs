@@ -36,7 +36,7 @@ struct ErrorFacts {
 }
 
 /// The failed operation on a running child, in the words "cannot ...", and the system's error.
-pub(crate) type OperationError = (&'static str, io::Error);
+pub(crate) type Failed = (&'static str, io::Error);
 
 /// The operation that failed.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ use pipewright_os::process::member::Member;
 use pipewright_os::process::open::Opened;
 
 use super::feed::{Feed, read_chunk};
-use crate::error::OperationError;
+use crate::error::Failed;
 use crate::reaper::{self, BackgroundTask, TASK_SLOTS};
 
 const WRITE: &str = "write the input of";
@@ -40,7 +40,7 @@ pub(crate) trait FedInput: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The input could not be read or written, so the child was killed. Reported once.
-    fn stop(&self) -> Result<u64, OperationError>;
+    fn stop(&self) -> Result<u64, Failed>;
 }
 
 /// The input of a started child.
@@ -68,7 +68,7 @@ enum FeedState {
     /// A thread is writing. With `stop_requested` it should stop.
     Writing { stop_requested: bool },
     /// Feeding is over: the number of bytes that the child did not read, or the error, until it is reported.
-    Done(Result<u64, OperationError>),
+    Done(Result<u64, Failed>),
 }
 
 impl Input {
@@ -98,7 +98,7 @@ impl Input {
     }
 
     /// Stops feeding: see [`FedInput::stop`].
-    pub(crate) fn stop(&self) -> Result<u64, OperationError> {
+    pub(crate) fn stop(&self) -> Result<u64, Failed> {
         self.fed.as_ref().map_or(Ok(0), FedInput::stop)
     }
 }
@@ -169,7 +169,7 @@ impl BackgroundFeed {
 }
 
 impl FedInput for BackgroundFeed {
-    fn stop(&self) -> Result<u64, OperationError> {
+    fn stop(&self) -> Result<u64, Failed> {
         if !self.0.created_in.is_current() {
             // The feeding threads and the child belong to the process that forked this one.
             return Ok(0);
@@ -262,7 +262,7 @@ impl BackgroundTask for FeedTask {
 
 impl FeedTask {
     /// Kills the children, so that none mistakes partial input for all of it.
-    fn fail(&self, failed: OperationError) {
+    fn fail(&self, failed: Failed) {
         // Last child first: it would mistake the end of the previous one for the end of its input.
         for member in self.members.iter().rev() {
             // Ignored: the child has ended, or belongs to another user.

@@ -12,7 +12,7 @@ use super::options::RunSettings;
 use super::process::Processes;
 use super::started::{Collect, ParentEnds, Started, streams};
 use super::state::{RunInfo, RunState};
-use crate::error::{Error, OperationError};
+use crate::error::{Error, Failed};
 use crate::output::Output;
 
 /// A run whose children have been started.
@@ -115,7 +115,7 @@ pub(crate) fn decided(
 fn concluded<T>(
     program: &OsStr,
     children: &[ChildHandle],
-    finished: Result<Output, OperationError>,
+    finished: Result<Output, Failed>,
     conclude: impl FnOnce(&[ChildHandle], Output) -> io::Result<T>,
 ) -> Result<T, Error> {
     let concluded = finished
@@ -123,6 +123,6 @@ fn concluded<T>(
     concluded.map_err(|failed| error_of(program, failed))
 }
 
-pub(super) fn error_of(program: &OsStr, (doing, source): OperationError) -> Error {
+pub(super) fn error_of(program: &OsStr, (doing, source): Failed) -> Error {
     Error::cannot(program, doing, source)
 }

@@ -22,7 +22,7 @@ use super::state::{RunInfo, RunState};
 use super::stop_targets::StopTargets;
 use super::suspended::{StopRequest, SuspendedRun};
 use super::tee::TeeTarget;
-use crate::error::{Error, OperationError};
+use crate::error::{Error, Failed};
 use crate::input::Input;
 use crate::trace::Trace;
 
@@ -196,7 +196,7 @@ impl<P: Owner> SpawnedRun<P> {
         Error::cannot(&self.program, doing, error)
     }
 
-    fn failed(&self, (doing, error): OperationError) -> Error {
+    fn failed(&self, (doing, error): Failed) -> Error {
         self.cannot(doing, error)
     }
 

@@ -26,7 +26,7 @@ use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream};
-use crate::error::OperationError;
+use crate::error::Failed;
 use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};
 use crate::rules::{Rules, earlier};
@@ -131,11 +131,7 @@ impl RunState {
     }
 
     /// Waits once and handles the results. Returns false if there was nothing left to wait for.
-    pub(crate) fn step(
-        &mut self,
-        children: &[ChildHandle],
-        rules: &Rules,
-    ) -> Result<bool, OperationError> {
+    pub(crate) fn step(&mut self, children: &[ChildHandle], rules: &Rules) -> Result<bool, Failed> {
         self.step_until(None, children, rules)
     }
 
@@ -145,7 +141,7 @@ impl RunState {
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<bool, OperationError> {
+    ) -> Result<bool, Failed> {
         let Some(mut wait) = self.before(children, rules)? else { return Ok(false) };
         let waited = wait::any(&mut wait.slots, earlier(wait.until, until)).map(drop);
         self.after(&mut wait.slots, waited, children, rules)?;
@@ -157,7 +153,7 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<Option<StepWait<'a>>, OperationError> {
+    ) -> Result<Option<StepWait<'a>>, Failed> {
         self.submit()?;
         let Some(until) = self.next_wait(children) else { return Ok(None) };
         Ok(Some(StepWait { slots: self.lend_slots(children, rules)?, until }))
@@ -170,7 +166,7 @@ impl RunState {
         waited: io::Result<()>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), OperationError> {
+    ) -> Result<(), Failed> {
         let now = Instant::now();
         self.take_back(slots);
         waited.map_err(|e| ("wait for", e))?;
@@ -232,7 +228,7 @@ impl RunState {
     }
 
     /// Fills the slots with the next reads and writes.
-    fn submit(&mut self) -> Result<(), OperationError> {
+    fn submit(&mut self) -> Result<(), Failed> {
         let paused = self.coalescer.until().is_some();
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             match stream.next(paused).map_err(|e| ("store the output of", e))? {
@@ -289,7 +285,7 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<[Slot<'a>; SLOTS], OperationError> {
+    ) -> Result<[Slot<'a>; SLOTS], Failed> {
         let cancel = match &rules.cancel {
             Some(token) if self.policy.stopped().is_none() && !self.given_up => {
                 Slot::Event(token.wake().map_err(|e| ("prepare to cancel", e))?)
@@ -318,7 +314,7 @@ impl RunState {
         self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
     }
 
-    fn take_completions(&mut self, now: Instant) -> Result<(), OperationError> {
+    fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {
         for index in 0..KEPT_SLOTS {
             match mem::take(&mut self.slots[index]) {
                 Slot::ReadDone(pipe, buffer, result) => {
@@ -372,7 +368,7 @@ impl RunState {
         self.streams[index].close_if_unwanted();
     }
 
-    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), OperationError> {
+    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
         let Some(child) = children.get(self.ended_count) else { return Ok(()) };
         if self.policy.stopped().is_some() {
             self.targets.before_reap(child);
@@ -390,7 +386,7 @@ impl RunState {
         fed
     }
 
-    fn stop_feeding(&mut self) -> Result<(), OperationError> {
+    fn stop_feeding(&mut self) -> Result<(), Failed> {
         if let Some(feed) = self.feed.take() {
             self.slots[STDIN] = Slot::Off;
             self.stdin_unread = feed.unread();

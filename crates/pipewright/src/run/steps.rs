@@ -17,7 +17,7 @@ use super::process::Processes;
 use super::state::RunState;
 use super::stream::Chunk;
 use super::suspended::SuspendedRun;
-use crate::error::{Error, OperationError};
+use crate::error::{Error, Failed};
 use crate::outcome::Source;
 use crate::output::{Ending, Output};
 use crate::rules::Rules;
@@ -166,7 +166,7 @@ impl Steps {
         self.note(stepped)
     }
 
-    fn note(&mut self, stepped: Result<bool, OperationError>) -> Result<bool, Error> {
+    fn note(&mut self, stepped: Result<bool, Failed>) -> Result<bool, Error> {
         match stepped {
             Ok(true) => {}
             Ok(false) => self.state = State::Ended,

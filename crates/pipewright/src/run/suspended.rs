@@ -10,7 +10,7 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 
 use super::state::{NextLook, RunState};
-use crate::error::OperationError;
+use crate::error::Failed;
 use crate::rules::Rules;
 
 /// The state of a run without streams between two waits, such as a stop that one of the waits has begun.
@@ -115,7 +115,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, OperationError> {
+    ) -> Result<bool, Failed> {
         self.take(new).run_to_end(children, rules, until)
     }
 
@@ -126,7 +126,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         request: StopRequest,
-    ) -> Result<(), OperationError> {
+    ) -> Result<(), Failed> {
         match self.begin_stop(new, children, rules, request)? {
             Some((wait, rules)) => wait.run_to_end(children, &rules, None).map(drop),
             None => Ok(()),
@@ -140,7 +140,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         request: StopRequest,
-    ) -> Result<Option<(ActiveWait<'_>, Rules)>, OperationError> {
+    ) -> Result<Option<(ActiveWait<'_>, Rules)>, Failed> {
         if have_ended(children)? {
             return Ok(None);
         }
@@ -163,7 +163,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, OperationError> {
+    ) -> Result<bool, Failed> {
         let Some(run) = &mut self.run else { return Ok(true) };
         while run.step_until(until, children, rules)? {
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -178,14 +178,14 @@ impl ActiveWait<'_> {
         request: StopRequest,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), OperationError> {
+    ) -> Result<(), Failed> {
         match &mut self.run {
             Some(run) => run.stop_within(request.grace, children, rules),
             None => Ok(()),
         }
     }
 
-    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, OperationError> {
+    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, Failed> {
         match self.run.take() {
             Some(run) => run.finish(children).map(|_| true),
             None => Ok(true),
@@ -202,7 +202,7 @@ impl Drop for ActiveWait<'_> {
 }
 
 /// Returns true if all children have ended, so that there is nothing to stop.
-fn have_ended(children: &[ChildHandle]) -> Result<bool, OperationError> {
+fn have_ended(children: &[ChildHandle]) -> Result<bool, Failed> {
     for child in children {
         if child.try_wait().map_err(|error| ("wait for", error))?.is_none() {
             return Ok(false);

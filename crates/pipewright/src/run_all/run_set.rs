@@ -10,7 +10,7 @@ use pipewright_os::base::wait::{self, Slot};
 
 use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
-use crate::error::{Error, OperationError};
+use crate::error::{Error, Failed};
 use crate::outcome::Outcome;
 use crate::output::Capture;
 use crate::rules::earlier;
@@ -45,7 +45,7 @@ struct RunningCommand {
 enum CommandState {
     Waiting,
     Ended,
-    Failed(OperationError),
+    Failed(Failed),
 }
 
 impl RunningSet for RunSet {
@@ -208,7 +208,7 @@ impl RunningCommand {
         self.suspend(run);
     }
 
-    fn end(self, mut run: RunState, failed: Option<OperationError>) -> Result<Capture, Error> {
+    fn end(self, mut run: RunState, failed: Option<Failed>) -> Result<Capture, Error> {
         let children = &self.processes;
         let output = match failed {
             None => run.finish(children).and_then(|whole| {

@@ -5,14 +5,14 @@ use std::io;
 use pipewright_os::process::child::ChildHandle;
 
 use super::RunState;
-use crate::error::OperationError;
+use crate::error::Failed;
 use crate::outcome::{Exceeded, Outcome};
 use crate::output::Output;
 use crate::run::sink::{Collected, Sink};
 
 impl RunState {
     /// Returns the result. With several children, it has the status of the last one.
-    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, OperationError> {
+    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, Failed> {
         let elapsed = self.info.started.elapsed();
         self.stop_feeding()?;
         let child = children.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use pipewright_os::process::child::ChildHandle;
 
 use super::{ActiveWait, StopRequest, SuspendedRun};
-use crate::error::OperationError;
+use crate::error::Failed;
 use crate::rules::Rules;
 use crate::run::state::RunState;
 
@@ -17,7 +17,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, OperationError> {
+    ) -> Result<bool, Failed> {
         self.take(new).run_to_end_async(children, rules, until).await
     }
 
@@ -28,7 +28,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         request: StopRequest,
-    ) -> Result<(), OperationError> {
+    ) -> Result<(), Failed> {
         match self.begin_stop(new, children, rules, request)? {
             Some((wait, rules)) => wait.run_to_end_async(children, &rules, None).await.map(drop),
             None => Ok(()),
@@ -42,7 +42,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, OperationError> {
+    ) -> Result<bool, Failed> {
         let Some(run) = &mut self.run else { return Ok(true) };
         match run.run_until(until, children, rules).await? {
             true => self.finish(children),

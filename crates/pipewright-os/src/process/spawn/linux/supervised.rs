@@ -50,7 +50,7 @@ struct StartContext<'a> {
     setup: &'a ChildSetup<'a>,
     /// The stacks of the supervisor and of the child.
     stacks: [&'a Stack; 2],
-    program: SupervisorProgram,
+    program: Program,
     /// A pidfd of the guard, once it runs.
     guard_pidfd: AtomicI32,
     /// The eventfd by which the guard reports that the program works, if that is not proven yet.
@@ -70,7 +70,7 @@ const CHILDREN: usize = 5;
 
 /// The program that both execute.
 #[derive(Clone, Copy)]
-pub(super) struct SupervisorProgram {
+pub(super) struct Program {
     image: RawFd,
     /// The handles; [`NONE`] for a missing one.
     handles: [RawFd; HANDLES],
@@ -95,7 +95,7 @@ pub(super) fn start(
     let context = StartContext {
         setup,
         stacks: [&for_supervisor, &for_child],
-        program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
+        program: Program::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
         guard_pidfd: AtomicI32::new(NONE),
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),
@@ -251,10 +251,7 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
 }
 
 /// Starts the supervisor. From then on only the supervisor may use the context.
-fn start_supervisor(
-    context: &StartContext<'_>,
-    program: &mut SupervisorProgram,
-) -> Result<i32, i32> {
+fn start_supervisor(context: &StartContext<'_>, program: &mut Program) -> Result<i32, i32> {
     context.guard_pidfd.store(raw_syscall::open_own_pidfd()?, Relaxed);
     let [stack, _] = context.stacks;
     let request = context.clone_request(stack, supervisor, None);
@@ -296,10 +293,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
 }
 
 /// Starts the command. Returns its number if it runs, once the host has been informed.
-fn start_command(
-    context: &StartContext<'_>,
-    program: &mut SupervisorProgram,
-) -> Result<Option<i32>, i32> {
+fn start_command(context: &StartContext<'_>, program: &mut Program) -> Result<Option<i32>, i32> {
     // Before the command exists: it may lose children in its first moment, and may mount anything on
     // `/proc`.
     raw_syscall::become_subreaper();
@@ -336,20 +330,20 @@ fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-impl SupervisorProgram {
+impl Program {
     fn new(
         image: BorrowedFd<'_>,
         host: BorrowedFd<'_>,
         host_pidfd: BorrowedFd<'_>,
         cgroup: Option<&Cgroup>,
-    ) -> SupervisorProgram {
+    ) -> Program {
         let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
         let mut name = [0; NAME_BYTES];
         let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
         for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
             *place = *byte;
         }
-        SupervisorProgram {
+        Program {
             image: image.as_raw_fd(),
             handles: [
                 host.as_raw_fd(),
@@ -364,10 +358,10 @@ impl SupervisorProgram {
     }
 
     /// Creates a program that supervises no process.
-    pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> SupervisorProgram {
+    pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> Program {
         let mut handles = [NONE; HANDLES];
         handles[HOST] = host.as_raw_fd();
-        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
+        Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
     }
 
     /// Reports the result of the command's start to the host.

@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::clone::{self, CloneRequest};
 use super::stack::Stack;
-use super::supervised::SupervisorProgram;
+use super::supervised::Program;
 use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
@@ -19,7 +19,7 @@ use crate::process::contain::linux::report::{Reports, SupervisorReport};
 use crate::process::pidfd::send;
 
 struct Trial {
-    program: SupervisorProgram,
+    program: Program,
     /// True if the new process shares memory. An emulator may make it a fork; then nothing can be
     /// supervised.
     shares_memory: AtomicBool,
@@ -42,7 +42,7 @@ pub(crate) fn try_supervisor() -> io::Result<()> {
 fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
     let trial = Trial {
-        program: SupervisorProgram::for_trial(image, theirs.as_fd()),
+        program: Program::for_trial(image, theirs.as_fd()),
         shares_memory: AtomicBool::new(false),
     };
     let stack = Stack::take()?;
