@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
-use pipewright_tests::hostile::{send_hello, outcome, send};
+use pipewright_tests::hostile::{outcome, send, send_hello};
 
 fuzz_target!(|bytes: Vec<u8>| {
     outcome(

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
-use pipewright_tests::hostile::{frame, send_hello, outcome, send};
+use pipewright_tests::hostile::{frame, outcome, send, send_hello};
 
 fuzz_target!(|bytes: Vec<u8>| {
     outcome(

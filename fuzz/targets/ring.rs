@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
 use pipewright_os::channel::shm::{ShmOptions, Written};
-use pipewright_tests::hostile::{frame, send_hello_with_memory, outcome, send};
+use pipewright_tests::hostile::{frame, outcome, send, send_hello_with_memory};
 
 const RING_BYTES: usize = 64 << 10;
 const WAKE: u8 = 9;

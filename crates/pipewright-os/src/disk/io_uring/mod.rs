@@ -62,7 +62,7 @@ impl Uring {
 
     /// Submits the pushed operations to the kernel. Doesn't wait.
     ///
-    /// Operations that can complete at once do so in the call and can be [taken](Ring::take) afterwards. With
+    /// Operations that can complete at once do so in the call and can be [taken](Uring::take) afterwards. With
     /// `DEFER_TASKRUN`, no other operation is complete then: later completions need a wait.
     ///
     /// # Errors
