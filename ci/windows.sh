@@ -55,7 +55,8 @@ flock -n 8 || { say "waiting for another run under Wine"; flock 8; }
 # developer's run is what the gate's is.
 exec > >(exec cat 8>&-) 2>&1
 printer=$!
-end_wine() { wineserver -k > /dev/null 2>&1 8>&- || true; }
+end_wine() { timeout --kill-after=5 60 wineserver -k > /dev/null 2>&1 8>&- || true; }
+
 # Looks for the processes that hold the pipe to the printer, without this shell and the printer: all are descendants
 # of this shell, since the pipe has no name. The end of a server does not end programs that wait for something else.
 find_holders() {
@@ -82,7 +83,8 @@ finish() {
     done
     exec > /dev/null 2>&1
     for tries in {1..60}; do
-        kill -0 "$printer" || break
+        # Gone, and its number may be another process's.
+        kill -0 "$printer" || return 0
         sleep 1
     done
     kill "$printer" || true
