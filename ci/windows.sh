@@ -91,6 +91,8 @@ finish() {
 }
 trap finish EXIT
 end_wine
+# The numbers of processes begin anew with each server, and a run that was killed leaves files named after them.
+find "$WINEPREFIX"/drive_c/users/*/Temp -mindepth 1 -delete
 
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="bash $PWD/ci/under-wine.sh"

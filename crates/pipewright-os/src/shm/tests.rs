@@ -270,7 +270,9 @@ mod windows {
         refused(object(nothing, size + 4096, SEC_COMMIT), "not as large");
         refused(object(nothing, size, SEC_RESERVE), "not all there");
         let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).unwrap();
         refused(object(file.as_raw_handle(), size, 0), "it is a file");
         refused(Handle::from(file), "no memory");
         std::fs::remove_file(&path).unwrap();
