@@ -54,7 +54,8 @@ flock -n 8 || { say "waiting for another run under Wine"; flock 8; }
 # would make a console: a developer's run behaves like the gate's.
 exec > >(exec cat 8>&-) 2>&1
 printer=$!
-end_wine() { wineserver -k > /dev/null 2>&1 8>&- || true; }
+end_wine() { timeout --kill-after=5 60 wineserver -k > /dev/null 2>&1 8>&- || true; }
+
 # Looks for the processes that hold the pipe to the printer, without this shell and the printer: all are descendants
 # of this shell, since the pipe has no name. The end of a server does not end programs that wait for something else.
 find_holders() {
@@ -81,13 +82,16 @@ finish() {
     done
     exec > /dev/null 2>&1
     for tries in {1..60}; do
-        kill -0 "$printer" || break
+        # Gone, and its number may be another process's.
+        kill -0 "$printer" || return 0
         sleep 1
     done
     kill "$printer" || true
 }
 trap finish EXIT
 end_wine
+# The numbers of processes begin anew with each server, and a run that was killed leaves files named after them.
+find "$WINEPREFIX"/drive_c/users/*/Temp -mindepth 1 -delete
 
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="bash $PWD/ci/under-wine.sh"

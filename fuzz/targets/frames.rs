@@ -5,12 +5,12 @@
 use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
-use pipewright_tests::hostile::{greet, outcome, send};
+use pipewright_tests::hostile::{outcome, send, send_hello};
 
 fuzz_target!(|bytes: Vec<u8>| {
     outcome(
         move |end| {
-            greet(end, "handles.v1");
+            send_hello(end, "handles.v1");
             send(end, &bytes);
         },
         &options(SharedMemory::Off),

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
-use pipewright_tests::hostile::{frame, greet, outcome, send};
+use pipewright_tests::hostile::{frame, outcome, send, send_hello};
 
 fuzz_target!(|bytes: Vec<u8>| {
     outcome(
@@ -14,11 +14,11 @@ fuzz_target!(|bytes: Vec<u8>| {
                 0 => send(end, rest),
                 1 => send(end, &frame(1, 0, 0, rest.len() as u32, rest)),
                 2 => {
-                    greet(end, "shm.v1");
+                    send_hello(end, "shm.v1");
                     send(end, rest);
                 }
                 _ => {
-                    greet(end, "shm.v1");
+                    send_hello(end, "shm.v1");
                     send(end, &frame(3, 0, 0, rest.len() as u32, rest));
                 }
             }

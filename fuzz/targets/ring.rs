@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
 use pipewright_os::channel::shm::{ShmOptions, Written};
-use pipewright_tests::hostile::{frame, greet_with_memory, outcome, send};
+use pipewright_tests::hostile::{frame, outcome, send, send_hello_with_memory};
 
 const RING_BYTES: usize = 64 << 10;
 const WAKE: u8 = 9;
@@ -33,7 +33,7 @@ fuzz_target!(|acts: Vec<Act>| {
     let Ok(mut ours) = Written::create(memory) else { return };
     outcome(
         move |end| {
-            greet_with_memory(end, &ours);
+            send_hello_with_memory(end, &ours);
             let mut head = 0_u64;
             for act in acts {
                 match act {

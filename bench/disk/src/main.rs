@@ -18,7 +18,7 @@ use pipewright_bench::stats::{Summary, ratios};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A function that measures one cell and returns operations per second, or MiB per second.
-type Cell<'a> = Box<dyn Fn() -> Result<f64> + 'a>;
+type MeasureFn<'a> = Box<dyn Fn() -> Result<f64> + 'a>;
 
 struct Settings {
     folder: PathBuf,
@@ -80,7 +80,7 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
             continue;
         }
         let time = settings.time;
-        let cells: Vec<(&str, Cell<'_>)> = match case.as_str() {
+        let cells: Vec<(&str, MeasureFn<'_>)> = match case.as_str() {
             "cached" => vec![
                 ("std pread", Box::new(move || peers::std_cached(file, time))),
                 ("preadv2", Box::new(move || peers::preadv2(file, time))),
@@ -120,7 +120,7 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
 }
 
 /// Measures interleaved rounds of every peer, and prints them as a table.
-fn measure(case: &str, rounds: usize, cells: &[(&str, Cell<'_>)]) -> Result<()> {
+fn measure(case: &str, rounds: usize, cells: &[(&str, MeasureFn<'_>)]) -> Result<()> {
     let figures = interleaved(rounds, cells, |round, (name, cell)| {
         let figure = cell().map_err(|error| format!("{case}: {name}: {error}"))?;
         eprintln!("{case} {round} {name}: {figure:.0}");

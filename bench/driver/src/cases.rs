@@ -53,7 +53,7 @@ pub(crate) struct Table {
 /// A peer with its child.
 pub(crate) struct Row {
     pub(crate) label: &'static str,
-    pub(crate) runner: Runner,
+    pub(crate) runner: PeerProgram,
     pub(crate) peer: &'static str,
     pub(crate) child: Vec<OsString>,
     /// Operations in a cell, if the table's number would take too long.
@@ -69,7 +69,7 @@ impl Table {
 
 /// The program that runs a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runner {
+pub(crate) enum PeerProgram {
     Rust,
     RustCounting,
     C,
@@ -224,9 +224,9 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         Case::CaptureBlock => vec![Table { count: 500, ..capture("one write", "block") }],
         Case::Allocations => {
             let mut table = capture("one write", "block");
-            table.rows.retain(|row| row.runner == Runner::Rust);
+            table.rows.retain(|row| row.runner == PeerProgram::Rust);
             for row in &mut table.rows {
-                row.runner = Runner::RustCounting;
+                row.runner = PeerProgram::RustCounting;
             }
             table.show = Show::ExtrasOnly;
             table.extras = &["allocations", "allocated_bytes"];
@@ -325,9 +325,9 @@ const FLOOR: &str = "(floor: C, reads after the end)";
 
 fn row(peer: &'static str, child: Vec<OsString>) -> Row {
     let runner = match peer {
-        "c_vfork" | "c_epoll" | "c_posix_spawn" => Runner::C,
-        "python" => Runner::Python,
-        _ => Runner::Rust,
+        "c_vfork" | "c_epoll" | "c_posix_spawn" => PeerProgram::C,
+        "python" => PeerProgram::Python,
+        _ => PeerProgram::Rust,
     };
     Row { label: peer, runner, peer, child, count: None }
 }
@@ -350,7 +350,8 @@ fn cli_rows(tools: &Tools, cli: Option<&Path>) -> Result<Vec<Row>> {
         return Err(format!("`pipewright run -- true` fails: {}: {stderr}", once.status).into());
     }
     let timeout = find("timeout")?;
-    let row = |label, child| Row { label, runner: Runner::C, peer: "c_vfork", child, count: None };
+    let row =
+        |label, child| Row { label, runner: PeerProgram::C, peer: "c_vfork", child, count: None };
     let nothing = nothing.into_os_string();
     Ok(vec![
         row("true", vec![nothing.clone()]),

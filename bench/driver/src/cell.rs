@@ -8,14 +8,14 @@ use pipewright_bench::host::CpuUse;
 use pipewright_bench::stats::{median, quantile};
 
 use crate::Result;
-use crate::cases::{Row, Runner, Table};
+use crate::cases::{PeerProgram, Row, Table};
 use crate::prepare::Tools;
 
 /// The shortest cell whose foreign load is measured: the clock of CPU time ticks every 10 ms.
 const LEAST_SECONDS: f64 = 0.2;
 
 /// The figures of one run of a peer.
-pub(crate) struct Cell {
+pub(crate) struct Figures {
     /// Nanoseconds per operation.
     pub(crate) median: f64,
     pub(crate) tenth: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Cell {
 }
 
 /// Runs a peer once.
-pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
+pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Figures> {
     let (start, cpu_use) = (Instant::now(), CpuUse::start().ok_or("the CPU time is unknown")?);
     let output = command(table, row, tools)
         .stdin(Stdio::null())
@@ -59,7 +59,7 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
     if samples.len() != table.count_of(row) {
         return Err(format!("{} printed {} samples", row.label, samples.len()).into());
     }
-    Ok(Cell {
+    Ok(Figures {
         median: median(&samples).ok_or("there are no samples")?,
         tenth: quantile(&samples, 0.1).ok_or("there are no samples")?,
         extras,
@@ -70,10 +70,10 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
 
 fn command(table: &Table, row: &Row, tools: &Tools) -> Command {
     let mut command = match row.runner {
-        Runner::Rust => Command::new(tools.binaries.join("peers")),
-        Runner::RustCounting => Command::new(tools.binaries.join("peers-counting")),
-        Runner::C => Command::new(tools.program("peer")),
-        Runner::Python => {
+        PeerProgram::Rust => Command::new(tools.binaries.join("peers")),
+        PeerProgram::RustCounting => Command::new(tools.binaries.join("peers-counting")),
+        PeerProgram::C => Command::new(tools.program("peer")),
+        PeerProgram::Python => {
             let mut python = Command::new("python3");
             python.arg(tools.workspace.join("python").join("peer.py"));
             python

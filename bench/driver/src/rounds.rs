@@ -4,14 +4,14 @@ use pipewright_bench::interleaved;
 
 use crate::Result;
 use crate::cases::Table;
-use crate::cell::{self, Cell};
+use crate::cell::{self, Figures};
 use crate::prepare::Tools;
 
 /// A cell is measured again if other processes used more than this many processors.
 pub(crate) const QUIET_CORES: f64 = 0.12;
 
 /// A round: one cell for each row of the table.
-pub(crate) type Round = Vec<Cell>;
+pub(crate) type Round = Vec<Figures>;
 
 /// Measures all rounds of a table, and prints each cell to stderr.
 pub(crate) fn measure(table: &Table, tools: &Tools, rounds: usize) -> Result<Vec<Round>> {

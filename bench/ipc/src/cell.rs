@@ -11,19 +11,19 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::Result;
 
 /// The arguments of a cell: `MODE VARIANT SIZE COUNT`.
-struct Cell {
+struct CellArgs {
     mode: String,
     variant: String,
     size: u64,
     count: u64,
 }
 
-impl Cell {
-    fn parse(arguments: &[String]) -> Result<Cell> {
+impl CellArgs {
+    fn parse(arguments: &[String]) -> Result<CellArgs> {
         let [mode, variant, size, count] = arguments else {
             return Err("usage: MODE VARIANT SIZE COUNT".into());
         };
-        let cell = Cell {
+        let cell = CellArgs {
             mode: mode.clone(),
             variant: variant.clone(),
             size: size.parse()?,
@@ -99,7 +99,7 @@ pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
 
 /// Runs the cell, and prints nanoseconds.
 pub(crate) fn host(arguments: &[String]) -> Result<()> {
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(0)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("worker").args(arguments);
@@ -119,7 +119,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn send_all(cell: &Cell, channel: &mut Channel) -> Result<()> {
+fn send_all(cell: &CellArgs, channel: &mut Channel) -> Result<()> {
     let longest = (0..20).map(|number| cell.length(number)).max().unwrap_or(0);
     let mut buffer = vec![7; longest];
     for number in 0..cell.count {
@@ -147,7 +147,7 @@ fn send_all(cell: &Cell, channel: &mut Channel) -> Result<()> {
 }
 
 /// Sends the message. The variant `whole` copies all of it before it notifies the other side.
-fn send(cell: &Cell, channel: &mut Channel, body: &[u8]) -> Result<()> {
+fn send(cell: &CellArgs, channel: &mut Channel, body: &[u8]) -> Result<()> {
     if cell.variant == "whole" {
         let mut loan = channel.reserve(body.len())?;
         loan.copy_from_slice(body);
@@ -177,7 +177,7 @@ fn check_in_place(message: Message<'_>, number: u64, length: usize) -> Result<()
     Ok(())
 }
 
-fn round_trips(cell: &Cell, channel: &mut Channel) -> Result<String> {
+fn round_trips(cell: &CellArgs, channel: &mut Channel) -> Result<String> {
     let mut buffer = vec![7; cell.length(0)];
     let mut received = Vec::new();
     let mut samples = Vec::new();
@@ -201,7 +201,7 @@ fn round_trips(cell: &Cell, channel: &mut Channel) -> Result<String> {
 
 /// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(1)?;
     let mut channel: Channel = ipc_worker::channel(&cell.options())?;
     let mut received = Vec::new();

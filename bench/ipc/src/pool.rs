@@ -11,18 +11,18 @@ use crate::Result;
 use crate::cell::{check, pin, stamp};
 
 /// The arguments of a cell: `VARIANT SIZE COUNT`.
-struct Cell<'a> {
+struct CellArgs<'a> {
     variant: &'a str,
     size: usize,
     count: u64,
 }
 
-impl Cell<'_> {
-    fn parse(arguments: &[String]) -> Result<Cell<'_>> {
+impl CellArgs<'_> {
+    fn parse(arguments: &[String]) -> Result<CellArgs<'_>> {
         let [variant, size, count] = arguments else {
             return Err("usage: VARIANT SIZE COUNT".into());
         };
-        Ok(Cell { variant, size: size.parse()?, count: count.parse()? })
+        Ok(CellArgs { variant, size: size.parse()?, count: count.parse()? })
     }
 
     fn options(&self) -> Options {
@@ -39,7 +39,7 @@ impl Cell<'_> {
 
 /// Runs the cell, and prints nanoseconds.
 pub(crate) fn host(arguments: &[String]) -> Result<()> {
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(0)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("pool-worker").args(arguments);
@@ -72,7 +72,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
     })
 }
 
-fn measure(cell: &Cell<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+fn measure(cell: &CellArgs<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
     let mut body = vec![7; cell.size];
     let mut samples = Vec::new();
     for number in 0..cell.count {
@@ -88,7 +88,7 @@ fn measure(cell: &Cell<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -
 
 /// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(1)?;
     let echo = |request: &[u8], reply: &mut Vec<u8>| reply.extend_from_slice(request);
     Ok(ipc_worker::serve(&cell.options(), echo)?)

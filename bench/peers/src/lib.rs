@@ -11,13 +11,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use outcome::Outcome;
-use request::{Operation, Request};
+use outcome::PeerOutcome;
+use request::{ChildOperation, PeerRequest};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A function that runs one operation, from making the command until all of its output is there.
-type Work = Box<dyn FnMut() -> Result<Outcome>>;
+type OperationFn = Box<dyn FnMut() -> Result<PeerOutcome>>;
 
 /// The allocations since the process started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +31,7 @@ pub struct Allocated {
 /// Runs the case that the command line asks for and prints the samples.
 #[must_use]
 pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
-    match Request::from_arguments().and_then(|request| measure(request, allocated)) {
+    match PeerRequest::from_arguments().and_then(|request| measure(request, allocated)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -40,17 +40,17 @@ pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
     }
 }
 
-fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()> {
-    let Request { operation, count, warm_up, expected_bytes, .. } = request;
+fn measure(request: PeerRequest, allocated: Option<fn() -> Allocated>) -> Result<()> {
+    let PeerRequest { operation, count, warm_up, expected_bytes, .. } = request;
     let heap = heap::resident(request.heap_bytes);
-    if matches!(operation, Operation::Many { .. }) {
+    if matches!(operation, ChildOperation::Many { .. }) {
         allow_many_files()?;
     }
     let mut work = peer::prepare(&request.peer, operation, request.child)?;
     for _ in 0..warm_up {
         work()?.verify(operation, expected_bytes)?;
     }
-    if matches!(operation, Operation::Many { .. }) {
+    if matches!(operation, ChildOperation::Many { .. }) {
         // Counts threads in an extra run, because counting takes time.
         let (outcome, threads) = threads::most_during(&mut work)?;
         outcome.verify(operation, expected_bytes)?;

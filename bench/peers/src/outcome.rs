@@ -1,18 +1,18 @@
 //! The outcome of an operation, and its check against the child's known output.
 
 use crate::Result;
-use crate::request::Operation;
+use crate::request::ChildOperation;
 
 /// The length of a line of the child `lines`.
 const LINE_BYTES: u64 = 9;
 
 /// The outcome of an operation.
-pub(crate) struct Outcome {
+pub(crate) struct PeerOutcome {
     success: bool,
-    output: Output,
+    output: KeptOutput,
 }
 
-enum Output {
+enum KeptOutput {
     Nothing,
     Counted(u64),
     Kept(Vec<u8>),
@@ -20,68 +20,68 @@ enum Output {
     Timed(u128),
 }
 
-impl Outcome {
-    pub(crate) fn exited(success: bool) -> Outcome {
-        Outcome { success, output: Output::Nothing }
+impl PeerOutcome {
+    pub(crate) fn exited(success: bool) -> PeerOutcome {
+        PeerOutcome { success, output: KeptOutput::Nothing }
     }
 
-    pub(crate) fn counted(success: bool, bytes: u64) -> Outcome {
-        Outcome { success, output: Output::Counted(bytes) }
+    pub(crate) fn counted(success: bool, bytes: u64) -> PeerOutcome {
+        PeerOutcome { success, output: KeptOutput::Counted(bytes) }
     }
 
     /// Adds the outcome of one more child.
     pub(crate) fn add(&mut self, success: bool, more_bytes: usize) {
         self.success &= success;
-        if let Output::Counted(bytes) = &mut self.output {
+        if let KeptOutput::Counted(bytes) = &mut self.output {
             *bytes += more_bytes as u64;
         }
     }
 
     /// Returns the outcome of a pipeline whose last stage printed the number of bytes that it read.
-    pub(crate) fn from_printed_count(success: bool, output: &[u8]) -> Result<Outcome> {
+    pub(crate) fn from_printed_count(success: bool, output: &[u8]) -> Result<PeerOutcome> {
         let bytes = std::str::from_utf8(output)?.trim().parse()?;
-        Ok(Outcome::counted(success, bytes))
+        Ok(PeerOutcome::counted(success, bytes))
     }
 
-    pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> Outcome {
-        Outcome { success, output: Output::Kept(bytes) }
+    pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> PeerOutcome {
+        PeerOutcome { success, output: KeptOutput::Kept(bytes) }
     }
 
     /// Returns the age of a line that contains its time of writing, and has just been read.
-    pub(crate) fn from_timestamp(line: &str) -> Result<Outcome> {
+    pub(crate) fn from_timestamp(line: &str) -> Result<PeerOutcome> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
         let age = now - line.parse::<i128>()?;
         let age = u128::try_from(age).map_err(|_| "a line arrived before it was written")?;
-        Ok(Outcome { success: true, output: Output::Timed(age) })
+        Ok(PeerOutcome { success: true, output: KeptOutput::Timed(age) })
     }
 
     /// Returns the measured time, or `None` if it is the time of the whole operation.
     pub(crate) fn own_nanoseconds(&self) -> Option<u128> {
         match self.output {
-            Output::Timed(nanoseconds) => Some(nanoseconds),
+            KeptOutput::Timed(nanoseconds) => Some(nanoseconds),
             _ => None,
         }
     }
 
     /// Fails unless the child succeeded and its output is complete.
-    pub(crate) fn verify(&self, operation: Operation, expected_bytes: u64) -> Result<()> {
+    pub(crate) fn verify(&self, operation: ChildOperation, expected_bytes: u64) -> Result<()> {
         if !self.success {
             return Err("the child did not succeed".into());
         }
         let bytes = match &self.output {
-            Output::Nothing | Output::Timed(_) => 0,
-            Output::Counted(bytes) => *bytes,
-            Output::Kept(bytes) => bytes.len() as u64,
+            KeptOutput::Nothing | KeptOutput::Timed(_) => 0,
+            KeptOutput::Counted(bytes) => *bytes,
+            KeptOutput::Kept(bytes) => bytes.len() as u64,
         };
         if bytes != expected_bytes {
             return Err(format!("received {bytes} bytes instead of {expected_bytes}").into());
         }
-        let Output::Kept(bytes) = &self.output else {
+        let KeptOutput::Kept(bytes) = &self.output else {
             return Ok(());
         };
         let (first, last) = match operation {
-            Operation::Capture => {
+            ChildOperation::Capture => {
                 (line(0), line((expected_bytes / LINE_BYTES).saturating_sub(1) % 1000))
             }
             _ => ("f".to_owned(), "f".to_owned()),

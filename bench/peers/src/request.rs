@@ -10,9 +10,9 @@ const USAGE: &str =
     "usage: peers PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]";
 
 /// The case to measure.
-pub(crate) struct Request {
+pub(crate) struct PeerRequest {
     pub(crate) peer: String,
-    pub(crate) operation: Operation,
+    pub(crate) operation: ChildOperation,
     pub(crate) count: usize,
     pub(crate) warm_up: usize,
     pub(crate) expected_bytes: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Request {
 
 /// The operation on the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum ChildOperation {
     /// Start the child with our stdio and wait.
     Status,
     /// Keep its output, which consists of lines.
@@ -47,8 +47,8 @@ pub(crate) struct ChildCommand {
     pub(crate) arguments: Vec<OsString>,
 }
 
-impl Request {
-    pub(crate) fn from_arguments() -> Result<Request> {
+impl PeerRequest {
+    pub(crate) fn from_arguments() -> Result<PeerRequest> {
         let mut arguments = std::env::args_os().skip(1);
         let mut text = || arguments.next()?.into_string().ok();
         let (Some(peer), Some(operation), Some(count), Some(warm_up), Some(expected_bytes)) =
@@ -60,9 +60,9 @@ impl Request {
             Ok(mib) => mib.parse()?,
             Err(_) => 0,
         };
-        Ok(Request {
+        Ok(PeerRequest {
             peer,
-            operation: Operation::named(&operation)?,
+            operation: ChildOperation::named(&operation)?,
             count: count.parse()?,
             warm_up: warm_up.parse()?,
             expected_bytes: expected_bytes.parse()?,
@@ -84,23 +84,26 @@ impl ChildCommand {
     }
 }
 
-impl Operation {
-    fn named(name: &str) -> Result<Operation> {
+impl ChildOperation {
+    fn named(name: &str) -> Result<ChildOperation> {
         Ok(match name {
-            "status" => Operation::Status,
-            "capture" => Operation::Capture,
-            "collect" => Operation::Collect,
-            "stream" => Operation::Stream,
-            "pipe" => Operation::Pipe,
-            "text_lines" => Operation::TextLines,
-            "watched_line" => Operation::WatchedLine,
-            _ => Operation::many(name).ok_or_else(|| format!("unknown operation: {name}"))?,
+            "status" => ChildOperation::Status,
+            "capture" => ChildOperation::Capture,
+            "collect" => ChildOperation::Collect,
+            "stream" => ChildOperation::Stream,
+            "pipe" => ChildOperation::Pipe,
+            "text_lines" => ChildOperation::TextLines,
+            "watched_line" => ChildOperation::WatchedLine,
+            _ => ChildOperation::many(name).ok_or_else(|| format!("unknown operation: {name}"))?,
         })
     }
 
     /// Parses `many:CHILDREN:AT_ONCE`, as in `many:1000:64`.
-    fn many(name: &str) -> Option<Operation> {
+    fn many(name: &str) -> Option<ChildOperation> {
         let (children, at_once) = name.strip_prefix("many:")?.split_once(':')?;
-        Some(Operation::Many { children: children.parse().ok()?, at_once: at_once.parse().ok()? })
+        Some(ChildOperation::Many {
+            children: children.parse().ok()?,
+            at_once: at_once.parse().ok()?,
+        })
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::outcome::Outcome;
-use crate::{Result, Work};
+use crate::outcome::PeerOutcome;
+use crate::{OperationFn, Result};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Runs the operation once while another thread counts the threads, and returns the maximum without that one.
-pub(crate) fn most_during(work: &mut Work) -> Result<(Outcome, usize)> {
+pub(crate) fn most_during(work: &mut OperationFn) -> Result<(PeerOutcome, usize)> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {

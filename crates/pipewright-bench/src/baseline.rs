@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::cpu;
-use pipewright_os::host::test_pipe::{self, Kind};
+use pipewright_os::host::test_pipe::{self, TestPipeKind};
 
 use crate::child::{ChildTask, echo};
-use crate::host::{HostInfo, pin, usual_processors};
+use crate::host::{HostReport, default_processors, pin};
 use crate::rounds::{self, on_own_thread};
 use crate::stats::median;
 use crate::transfer::OneThread;
@@ -37,7 +37,7 @@ impl Baselines {
     }
 
     /// Ends the series: adds its medians to the description of the machine.
-    pub(crate) fn end_series(&mut self, machine: &mut HostInfo) {
+    pub(crate) fn end_series(&mut self, machine: &mut HostReport) {
         machine.yardstick_bytes_per_second.extend(median(&self.copies));
         machine.yardstick_wake_seconds.extend(median(&self.wakes));
         *self = Baselines::default();
@@ -51,7 +51,7 @@ fn copying(time: Duration) -> Option<f64> {
     let sample = on_own_thread(|| {
         // Ignored: without pinning it is still a baseline.
         let _ = pin(processor);
-        let conduit = test_pipe::open(Kind::Pipe, None)?;
+        let conduit = test_pipe::open(TestPipeKind::Pipe, None)?;
         let mut rounds = OneThread::new(conduit, BLOCK_BYTES, false);
         rounds::timed(&mut rounds, BLOCK_BYTES as u64, time, None, &mut None)
     });
@@ -60,9 +60,9 @@ fn copying(time: Duration) -> Option<f64> {
 
 /// Measures a byte to another thread and back, for which both threads sleep: seconds.
 fn waking(time: Duration) -> Option<f64> {
-    let processors = usual_processors();
-    let there = test_pipe::open(Kind::Pipe, None).ok()?;
-    let back = test_pipe::open(Kind::Pipe, None).ok()?;
+    let processors = default_processors();
+    let there = test_pipe::open(TestPipeKind::Pipe, None).ok()?;
+    let back = test_pipe::open(TestPipeKind::Pipe, None).ok()?;
     let (mut theirs, mut ours) = ((there.reader, back.writer), (there.writer, back.reader));
     thread::scope(|scope| {
         let answer = move || {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_series_adds_a_median() {
-        let (mut machine, mut baselines) = (HostInfo::default(), Baselines::default());
+        let (mut machine, mut baselines) = (HostReport::default(), Baselines::default());
         for series in 1..=2 {
             baselines.measure();
             baselines.measure();

@@ -11,32 +11,32 @@ use pipewright_os::process::terminal;
 use crate::Error;
 use crate::baseline::{self, Baselines};
 use crate::cases::{capture, checked, disk, ipc, pipes, spawn};
-use crate::host::{self, CpuUse, usual_processors};
-use crate::measure::{self, Observer, Rules};
+use crate::host::{self, CpuUse, default_processors};
+use crate::measure::{self, Observer, SeriesRules};
 use crate::options::{
-    CasesOptions, CasesPreset, Color, CommonOptions, DiskOptions, DiskPreset, IpcOptions, Options,
-    PipesOptions, PipesPreset,
+    BenchmarkOptions, CasesOptions, CasesPreset, Color, CommonBenchOptions, DiskBenchOptions,
+    DiskPreset, IpcOptions, PipesOptions, PipesPreset,
 };
-use crate::plan::{self, Chart};
-use crate::progress::Progress;
-use crate::report::{self, Report, SCHEMA, Settings, compare, warnings};
-use crate::show::{self, Files};
+use crate::plan::{self, PlannedChart};
+use crate::progress::ProgressLine;
+use crate::report::{self, BenchReport, SCHEMA, Settings, compare, warnings};
+use crate::show::{self, ReportFiles};
 
 /// A benchmark, ready to be measured.
 #[derive(Debug)]
 pub struct Benchmark {
     name: &'static str,
     preset: &'static str,
-    common: CommonOptions,
+    common: CommonBenchOptions,
     settings: Settings,
-    charts: Vec<Chart>,
-    verdict: Verdict,
-    files: Files,
-    old: Option<Report>,
+    charts: Vec<PlannedChart>,
+    verdict: SummaryFn,
+    files: ReportFiles,
+    old: Option<BenchReport>,
 }
 
 /// Sums up the figures in sentences.
-type Verdict = fn(&[report::Chart]) -> Option<String>;
+type SummaryFn = fn(&[report::Chart]) -> Option<String>;
 
 /// The thoroughness of a preset.
 struct Effort {
@@ -71,8 +71,8 @@ struct Parts {
     name: &'static str,
     preset: &'static str,
     series: u16,
-    charts: Vec<Chart>,
-    verdict: Verdict,
+    charts: Vec<PlannedChart>,
+    verdict: SummaryFn,
 }
 
 impl Benchmark {
@@ -81,27 +81,31 @@ impl Benchmark {
     /// # Errors
     ///
     /// Options that cannot be used on this machine, and files that cannot be read or written.
-    pub fn new(options: Options) -> Result<Benchmark, Error> {
+    pub fn new(options: BenchmarkOptions) -> Result<Benchmark, Error> {
         match options {
-            Options::Pipes(options) => {
+            BenchmarkOptions::Pipes(options) => {
                 let parts = pipes_parts(&options)?;
                 let mut made = Benchmark::of(parts, options.common)?;
                 (made.settings.count, made.settings.verify) = (options.count, options.verify);
                 Ok(made)
             }
-            Options::Ipc(options) => Benchmark::of(ipc_parts(&options)?, options.common),
-            Options::Disk(options) => Benchmark::of(disk_parts(&options)?, options.common),
-            Options::Spawn(options) => Benchmark::of(spawn_parts(&options), options.common),
-            Options::Capture(options) => Benchmark::of(capture_parts(&options), options.common),
-            Options::All(options) => Benchmark::of(all_parts(&options)?, options.common),
+            BenchmarkOptions::Ipc(options) => Benchmark::of(ipc_parts(&options)?, options.common),
+            BenchmarkOptions::Disk(options) => Benchmark::of(disk_parts(&options)?, options.common),
+            BenchmarkOptions::Spawn(options) => {
+                Benchmark::of(spawn_parts(&options), options.common)
+            }
+            BenchmarkOptions::Capture(options) => {
+                Benchmark::of(capture_parts(&options), options.common)
+            }
+            BenchmarkOptions::All(options) => Benchmark::of(all_parts(&options)?, options.common),
         }
     }
 
-    fn of(parts: Parts, common: CommonOptions) -> Result<Benchmark, Error> {
+    fn of(parts: Parts, common: CommonBenchOptions) -> Result<Benchmark, Error> {
         let Parts { name, preset, series, mut charts, verdict } = parts;
         choose(&mut charts, &common.only)?;
         let settings = settings(&common, series);
-        let files = Files::new(&common)?;
+        let files = ReportFiles::new(&common)?;
         let old = common.compare.as_deref().map(show::load).transpose()?;
         Ok(Benchmark { name, preset, common, settings, charts, verdict, files, old })
     }
@@ -117,8 +121,8 @@ impl Benchmark {
     pub fn run(mut self, is_stopped: &dyn Fn() -> bool) -> Result<Results, Error> {
         let report = self.empty_report();
         let cells = measure::cells(&self.charts);
-        let mut observer = Run {
-            progress: Progress::new(cells, self.settings.series, self.common.quiet),
+        let mut observer = BenchmarkRun {
+            progress: ProgressLine::new(cells, self.settings.series, self.common.quiet),
             is_stopped,
             files: &self.files,
             report,
@@ -126,25 +130,25 @@ impl Benchmark {
             series: None,
             baselines: Baselines::default(),
         };
-        let rules = Rules { series: self.settings.series, seed: self.settings.seed };
+        let rules = SeriesRules { series: self.settings.series, seed: self.settings.seed };
         let measured = measure::measure(&mut self.charts, &rules, &mut observer);
         observer.progress.end();
         let complete = measured?;
         observer.update(&self.charts);
         // Adds the medians of an interrupted series; otherwise there are none left.
         observer.baselines.end_series(&mut observer.report.machine);
-        let Run { mut report, .. } = observer;
+        let BenchmarkRun { mut report, .. } = observer;
         report.complete = complete;
         report.machine.load_after = host_info::load();
         judge(&mut report, self.verdict, self.old.as_ref());
         Ok(Results { report, files: self.files, color: self.common.color })
     }
 
-    fn empty_report(&self) -> Report {
+    fn empty_report(&self) -> BenchReport {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut machine = host::look();
         machine.bare_start_program = Some(baseline::bare_program().to_owned());
-        Report {
+        BenchReport {
             schema: SCHEMA.to_owned(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             benchmark: self.name.to_owned(),
@@ -166,8 +170,8 @@ impl Benchmark {
 ///
 /// Print [`text`](Results::text) first and [`save`](Results::save) then: a full disk must not hide what was measured.
 pub struct Results {
-    report: Report,
-    files: Files,
+    report: BenchReport,
+    files: ReportFiles,
     color: Color,
 }
 
@@ -235,7 +239,7 @@ fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
     let lengths = sizes(&options.blocks, &ipc::LENGTHS)?;
     let pair = match options.pin {
         Some(placement) => pipes::pinned(placement)?,
-        None => usual_processors(),
+        None => default_processors(),
     };
     let time = options.common.time.unwrap_or(effort.block_time);
     let charts = ipc::charts(&lengths, pair, time);
@@ -243,12 +247,12 @@ fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
     Ok(Parts { name: "ipc", preset, series: effort.series, charts, verdict: ipc::verdict })
 }
 
-fn disk_parts(options: &DiskOptions) -> Result<Parts, Error> {
+fn disk_parts(options: &DiskBenchOptions) -> Result<Parts, Error> {
     let effort = Effort::of(match options.preset {
         DiskPreset::Quick | DiskPreset::Ibm2001 => CasesPreset::Quick,
         DiskPreset::Full => CasesPreset::Full,
     });
-    let mut sweep = disk::Sweep::of(options.preset);
+    let mut sweep = disk::DiskSweep::of(options.preset);
     sweep.blocks = sizes(&options.blocks, &sweep.blocks)?;
     if let Some(most) = options.depth.iter().max() {
         sweep.depth = usize::from(*most);
@@ -286,21 +290,21 @@ fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
     let mut charts = pipes::charts(&sweep, options.common.time.unwrap_or(time))?;
     let effort = Effort::of(options.preset);
     let time = options.common.time.unwrap_or(effort.block_time);
-    charts.extend(ipc::charts(&ipc::LENGTHS, usual_processors(), time));
-    charts.extend(disk::charts(Path::new("."), &disk::Sweep::of(disk_preset), time));
+    charts.extend(ipc::charts(&ipc::LENGTHS, default_processors(), time));
+    charts.extend(disk::charts(Path::new("."), &disk::DiskSweep::of(disk_preset), time));
     charts.extend(spawn_parts(options).charts);
     charts.extend(capture_parts(options).charts);
-    let verdict: Verdict = |charts| {
+    let verdict: SummaryFn = |charts| {
         let each = [pipes::verdict, ipc::verdict, disk::verdict, spawn::verdict, capture::verdict];
-        let said: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
-        (!said.is_empty()).then(|| said.join("\n"))
+        let summary: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
+        (!summary.is_empty()).then(|| summary.join("\n"))
     };
     let preset = options.preset.name();
     Ok(Parts { name: "all", preset, series: effort.series, charts, verdict })
 }
 
 /// Keeps only the charts with these ids; all, if there is none.
-fn choose(charts: &mut Vec<Chart>, only: &[String]) -> Result<(), Error> {
+fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<(), Error> {
     let known: Vec<&str> = charts.iter().map(|chart| chart.id.as_str()).collect();
     if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
         let known = known.join(", ");
@@ -312,7 +316,7 @@ fn choose(charts: &mut Vec<Chart>, only: &[String]) -> Result<(), Error> {
 }
 
 /// Adds the warnings, the verdict and the comparison to a report.
-fn judge(report: &mut Report, verdict: Verdict, old: Option<&Report>) {
+fn judge(report: &mut BenchReport, verdict: SummaryFn, old: Option<&BenchReport>) {
     report.warnings = warnings::warnings(report);
     report.verdict = if report.measured().next().is_none() {
         "Nothing was measured.".to_owned()
@@ -325,25 +329,25 @@ fn judge(report: &mut Report, verdict: Verdict, old: Option<&Report>) {
 }
 
 /// A run in progress: shows how far it is, and keeps the report up to date.
-struct Run<'a> {
-    progress: Progress,
+struct BenchmarkRun<'a> {
+    progress: ProgressLine,
     is_stopped: &'a dyn Fn() -> bool,
-    files: &'a Files,
-    report: Report,
+    files: &'a ReportFiles,
+    report: BenchReport,
     started: Instant,
     /// The CPU time at the start of the series.
     series: Option<CpuUse>,
     baselines: Baselines,
 }
 
-impl Run<'_> {
-    fn update(&mut self, charts: &[Chart]) {
+impl BenchmarkRun<'_> {
+    fn update(&mut self, charts: &[PlannedChart]) {
         self.report.elapsed_seconds = self.started.elapsed().as_secs_f64();
         self.report.charts = plan::report(charts);
     }
 }
 
-impl Observer for Run<'_> {
+impl Observer for BenchmarkRun<'_> {
     fn series(&mut self, number: usize) {
         self.progress.series(number);
         self.series = CpuUse::start();
@@ -354,7 +358,7 @@ impl Observer for Run<'_> {
         self.baselines.measure();
     }
 
-    fn after_series(&mut self, charts: &[Chart]) {
+    fn after_series(&mut self, charts: &[PlannedChart]) {
         self.update(charts);
         self.baselines.end_series(&mut self.report.machine);
         let share = self.series.and_then(|series| series.others_share());
@@ -369,7 +373,7 @@ impl Observer for Run<'_> {
 }
 
 /// Returns the settings: the given ones, or those of the preset.
-fn settings(options: &CommonOptions, series: u16) -> Settings {
+fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
     let from_clock = || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         // Short enough to be typed again.
@@ -384,6 +388,6 @@ fn settings(options: &CommonOptions, series: u16) -> Settings {
 }
 
 /// Returns the given sizes, or the usual ones.
-fn sizes(given: &[usize], usual: &[usize]) -> Result<Vec<usize>, Error> {
-    if given.is_empty() { Ok(usual.to_vec()) } else { checked(given.to_vec()) }
+fn sizes(given: &[usize], default: &[usize]) -> Result<Vec<usize>, Error> {
+    if given.is_empty() { Ok(default.to_vec()) } else { checked(given.to_vec()) }
 }

@@ -1,13 +1,12 @@
-//! Benchmarks of pipes, processes, messages and files on the machine at hand: the library behind
-//! `pipewright bench`.
+//! Benchmarks of pipes, processes, messages and files on this machine: the library behind `pipewright bench`.
 //!
-//! A benchmark is a set of charts. A chart has curves, a curve has cells, and each cell can measure itself.
+//! A benchmark is a set of charts. A chart has curves, a curve has cells (its points), and each cell measures itself.
 //! Everything else is shared: the order of the cells, the time for each, the statistics, the reports and the
-//! comparison with an older report. Another benchmark is a module in `cases/` that makes charts and writes a
+//! comparison with an older report. To add a benchmark, add a module in `cases/` that makes charts and writes a
 //! verdict.
 //!
 //! Benchmarks start the running program again as a child process, so a program that uses this crate calls
-//! [`run_if_child`] before anything else.
+//! [`run_if_child`] first in `main`.
 //!
 //! The statistics ([`stats`]), the interleaved rounds ([`interleaved`]) and the description of the machine
 //! ([`host`]) are public, for benchmarks that compare this library with others.
@@ -18,8 +17,8 @@
 //!
 //! * The charts (SVG, and braille characters for terminals) are pure functions of a report, so the tests compare
 //!   them byte for byte with stored files. A plotting library changes its output between versions.
-//! * Progress bars of the crate `indicatif` would link the C library's `libm`, and every command of the tool would
-//!   load it at startup. A test of the tool asserts that it loads no such library.
+//! * Progress bars of the crate `indicatif` would link the C library's `libm`, which every command of the tool would
+//!   load at startup. A test of the tool asserts that it loads no such library.
 //!
 //! # Example
 //!
@@ -31,6 +30,7 @@
 //!     if let Some(done) = run_if_child() {
 //!         return done;
 //!     }
+//!     // The closure returns true to stop early.
 //!     let results = Benchmark::new(Options::Spawn(CasesOptions::default()))?.run(&|| false)?;
 //!     print!("{}", results.text()?);
 //!     results.save()

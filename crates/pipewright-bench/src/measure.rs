@@ -1,12 +1,12 @@
 //! Measures a plan: in each series every cell once, in a new order.
 
 use crate::Error;
-use crate::plan::{Chart, Failed, Point};
+use crate::plan::{CellError, PlannedChart, Point};
 use crate::stats::shuffle::Random;
 
 /// The number of series and the seed of their order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
+pub(crate) struct SeriesRules {
     pub(crate) series: usize,
     pub(crate) seed: u64,
 }
@@ -18,20 +18,20 @@ pub(crate) trait Observer {
     /// Called before each cell.
     fn cell(&mut self, name: &str);
     /// Called after each series, with all samples so far.
-    fn after_series(&mut self, charts: &[Chart]);
+    fn after_series(&mut self, charts: &[PlannedChart]);
     /// Returns true to stop. The current cell is finished first.
     fn is_stopped(&self) -> bool;
 }
 
 /// Returns the number of cells in a plan.
-pub(crate) fn cells(charts: &[Chart]) -> usize {
+pub(crate) fn cells(charts: &[PlannedChart]) -> usize {
     charts.iter().flat_map(|chart| &chart.curves).map(|curve| curve.points.len()).sum()
 }
 
 /// Measures every cell in every series. Returns false if it was stopped before.
 pub(crate) fn measure(
-    charts: &mut [Chart],
-    rules: &Rules,
+    charts: &mut [PlannedChart],
+    rules: &SeriesRules,
     observer: &mut dyn Observer,
 ) -> Result<bool, Error> {
     let mut random = Random::new(rules.seed);
@@ -53,7 +53,7 @@ pub(crate) fn measure(
 /// The indices of chart, curve and cell.
 type CellIndex = (usize, usize, usize);
 
-fn all(charts: &[Chart]) -> Vec<CellIndex> {
+fn all(charts: &[PlannedChart]) -> Vec<CellIndex> {
     let mut indices = Vec::new();
     for (chart, of_chart) in charts.iter().enumerate() {
         for (curve, of_curve) in of_chart.curves.iter().enumerate() {
@@ -64,7 +64,7 @@ fn all(charts: &[Chart]) -> Vec<CellIndex> {
 }
 
 fn measure_one(
-    charts: &mut [Chart],
+    charts: &mut [PlannedChart],
     (chart, curve, point): CellIndex,
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
@@ -79,8 +79,8 @@ fn measure_one(
         Ok(sample) => point.samples.push(sample),
         // Ctrl-C also reaches children in the same process group. Their failure says nothing about the cell.
         Err(_) if observer.is_stopped() => {}
-        Err(Failed::Skip(reason)) => point.skipped = Some(reason),
-        Err(Failed::Corrupt(problem)) => {
+        Err(CellError::Skip(reason)) => point.skipped = Some(reason),
+        Err(CellError::Corrupt(problem)) => {
             return Err(Error::Corrupt {
                 cell: format!("{}, {}", curve.name, point.label),
                 problem,
@@ -98,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Curve, Measure, Sample};
+    use crate::plan::{Measure, PlannedCurve, Sample};
     use crate::report::Axis;
     use crate::units::Unit;
 
@@ -111,29 +111,29 @@ mod tests {
     }
 
     impl Measure for Recorded {
-        fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
+        fn measure(&mut self, time: Duration) -> Result<Sample, CellError> {
             self.log.borrow_mut().push(self.number);
             assert_eq!(time, Duration::from_millis(7));
             match self.number {
-                3 => Err(Failed::Skip("not here".to_owned())),
+                3 => Err(CellError::Skip("not here".to_owned())),
                 number => Ok(Sample { value: number as f64, ..Sample::default() }),
             }
         }
     }
 
     /// Counts, and stops when that many cells were started.
-    struct Counting {
+    struct CellCounter {
         cells: usize,
         saved: usize,
         most: usize,
     }
 
-    impl Observer for Counting {
+    impl Observer for CellCounter {
         fn series(&mut self, _: usize) {}
         fn cell(&mut self, _: &str) {
             self.cells += 1;
         }
-        fn after_series(&mut self, _: &[Chart]) {
+        fn after_series(&mut self, _: &[PlannedChart]) {
             self.saved += 1;
         }
         fn is_stopped(&self) -> bool {
@@ -141,16 +141,16 @@ mod tests {
         }
     }
 
-    fn plan(log: &Log) -> Vec<Chart> {
+    fn plan(log: &Log) -> Vec<PlannedChart> {
         let point = |number: u64| {
             Point::new(number.to_string(), None, Recorded { number, log: Rc::clone(log) })
         };
-        let curve = |numbers: std::ops::Range<u64>| Curve {
+        let curve = |numbers: std::ops::Range<u64>| PlannedCurve {
             name: "curve".to_owned(),
             facts: BTreeMap::new(),
             points: numbers.map(point).collect(),
         };
-        let chart = |curves| Chart {
+        let chart = |curves| PlannedChart {
             id: "chart".to_owned(),
             title: "Chart".to_owned(),
             unit: Unit::Seconds,
@@ -162,13 +162,13 @@ mod tests {
         vec![chart(vec![curve(0..4), curve(4..6)]), chart(vec![curve(6..10)])]
     }
 
-    const RULES: Rules = Rules { series: 3, seed: 1 };
+    const RULES: SeriesRules = SeriesRules { series: 3, seed: 1 };
 
     #[test]
     fn every_series_has_every_cell_once_in_its_own_order() {
         let log = Log::default();
         let mut charts = plan(&log);
-        let mut observer = Counting { cells: 0, saved: 0, most: usize::MAX };
+        let mut observer = CellCounter { cells: 0, saved: 0, most: usize::MAX };
         assert!(measure(&mut charts, &RULES, &mut observer).unwrap_or(false));
         assert_eq!((observer.cells, observer.saved), (30, 3));
         let log = log.borrow();
@@ -192,7 +192,7 @@ mod tests {
     fn samples_before_a_stop_are_kept() {
         let log = Log::default();
         let mut charts = plan(&log);
-        let mut observer = Counting { cells: 0, saved: 0, most: 14 };
+        let mut observer = CellCounter { cells: 0, saved: 0, most: 14 };
         assert!(!measure(&mut charts, &RULES, &mut observer).unwrap_or(true));
         assert_eq!((observer.cells, observer.saved), (14, 1));
         let samples = charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.points);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 /// A benchmark and its options.
 #[derive(Debug, Clone)]
-pub enum Options {
+pub enum BenchmarkOptions {
     /// Throughput and round trips of pipes, by block size.
     Pipes(PipesOptions),
     /// Throughput and round trips of messages, by length.
     Ipc(IpcOptions),
     /// Reads and writes of a file, by block size and by queue depth.
-    Disk(DiskOptions),
+    Disk(DiskBenchOptions),
     /// Starts of processes.
     Spawn(CasesOptions),
     /// Captures of output.
@@ -22,7 +22,7 @@ pub enum Options {
 
 /// Options that every benchmark has.
 #[derive(Debug, Clone, Default)]
-pub struct CommonOptions {
+pub struct CommonBenchOptions {
     /// The number of series; `None`: the preset's.
     pub series: Option<u16>,
     /// The time for each cell in each series; `None`: the preset's.
@@ -69,7 +69,7 @@ pub struct PipesOptions {
     /// Compares the received bytes with the sent bytes.
     pub verify: bool,
     /// Options that every benchmark has.
-    pub common: CommonOptions,
+    pub common: CommonBenchOptions,
 }
 
 /// Options of the benchmark of messages.
@@ -82,12 +82,12 @@ pub struct IpcOptions {
     /// The placement of the two processes; `None`: different cores where possible.
     pub pin: Option<Placement>,
     /// Options that every benchmark has.
-    pub common: CommonOptions,
+    pub common: CommonBenchOptions,
 }
 
 /// Options of the benchmark of files.
 #[derive(Debug, Clone)]
-pub struct DiskOptions {
+pub struct DiskBenchOptions {
     /// The folder for the file.
     pub folder: PathBuf,
     /// The block sizes, queue depths and times to use where the fields below do not say otherwise.
@@ -99,18 +99,18 @@ pub struct DiskOptions {
     /// The size of the file, in bytes; `None`: the preset's.
     pub file_bytes: Option<u64>,
     /// Options that every benchmark has.
-    pub common: CommonOptions,
+    pub common: CommonBenchOptions,
 }
 
-impl Default for DiskOptions {
-    fn default() -> DiskOptions {
-        DiskOptions {
+impl Default for DiskBenchOptions {
+    fn default() -> DiskBenchOptions {
+        DiskBenchOptions {
             folder: PathBuf::from("."),
             preset: DiskPreset::default(),
             blocks: Vec::new(),
             depth: Vec::new(),
             file_bytes: None,
-            common: CommonOptions::default(),
+            common: CommonBenchOptions::default(),
         }
     }
 }
@@ -121,7 +121,7 @@ pub struct CasesOptions {
     /// The number of series, the time for each cell and the amount of work.
     pub preset: CasesPreset,
     /// Options that every benchmark has.
-    pub common: CommonOptions,
+    pub common: CommonBenchOptions,
 }
 
 /// An enum whose values have names on the command line and in reports.

@@ -7,18 +7,18 @@ const PERIOD: usize = 251;
 
 /// The bytes of a stream, from any offset.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct BytePattern {
     bytes: Vec<u8>,
     /// The bytes depend on their offset. Writers then send from unaligned addresses.
     verify: bool,
 }
 
-impl Pattern {
+impl BytePattern {
     /// Creates a pattern for blocks of at most that many bytes.
-    pub(crate) fn new(block_bytes: usize, verify: bool) -> Pattern {
+    pub(crate) fn new(block_bytes: usize, verify: bool) -> BytePattern {
         // Written now: memory that is first touched during the measurement costs page faults.
         let bytes = (0..block_bytes + PERIOD).map(|place| (place % PERIOD) as u8).collect();
-        Pattern { bytes, verify }
+        BytePattern { bytes, verify }
     }
 
     /// Returns the bytes to send at an offset of the stream.
@@ -43,12 +43,12 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
-    use super::Pattern;
+    use super::BytePattern;
 
     #[test]
     fn sent_bytes_are_expected_at_any_split() {
-        let sent = Pattern::new(1000, true);
-        let read = Pattern::new(4096, true);
+        let sent = BytePattern::new(1000, true);
+        let read = BytePattern::new(4096, true);
         let stream: Vec<u8> =
             (0..20).flat_map(|block| sent.at(block * 1000, 1000).to_vec()).collect();
         let mut place = 0;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn lost_repeated_and_changed_bytes_are_found() {
-        let pattern = Pattern::new(8192, true);
+        let pattern = BytePattern::new(8192, true);
         for lost in [1_u64, 512, 4096, 65_536, 1 << 20] {
             assert!(pattern.check(0, pattern.at(lost, 4096)).is_err(), "{lost}");
         }
@@ -69,6 +69,6 @@ mod tests {
         let error = pattern.check(10_000, &bytes).unwrap_err();
         assert_eq!(error.to_string(), "byte 10007 differs from what was sent");
         // Without a pattern nothing is checked.
-        Pattern::new(8192, false).check(0, &bytes).unwrap();
+        BytePattern::new(8192, false).check(0, &bytes).unwrap();
     }
 }

@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::report::{self, Axis, Reference};
 use crate::stats::Percentiles;
-use crate::stats::histogram::Reads;
+use crate::stats::histogram::ReadSizes;
 use crate::units::{Unit, bytes};
 
 /// Curves in one chart.
 #[derive(Debug)]
-pub(crate) struct Chart {
+pub(crate) struct PlannedChart {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) unit: Unit,
@@ -26,12 +26,12 @@ pub(crate) struct Chart {
     /// The time for each cell in each series.
     pub(crate) time: Duration,
     pub(crate) references: Vec<Reference>,
-    pub(crate) curves: Vec<Curve>,
+    pub(crate) curves: Vec<PlannedCurve>,
 }
 
 /// One way to do the work of a chart.
 #[derive(Debug)]
-pub(crate) struct Curve {
+pub(crate) struct PlannedCurve {
     pub(crate) name: String,
     pub(crate) facts: BTreeMap<String, Value>,
     pub(crate) points: Vec<Point>,
@@ -51,7 +51,7 @@ pub(crate) struct Point {
 /// Something that can be measured repeatedly.
 pub(crate) trait Measure: fmt::Debug {
     /// Warms up, measures for about that long, and cleans up.
-    fn measure(&mut self, time: Duration) -> Result<Sample, Failed>;
+    fn measure(&mut self, time: Duration) -> Result<Sample, CellError>;
 }
 
 /// The measurement of a cell in one series.
@@ -66,7 +66,7 @@ pub(crate) struct Sample {
     /// The number of transferred bytes.
     pub(crate) bytes: u64,
     /// The reads by size; empty if they are not counted.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadSizes,
     /// The times of the single operations, if each is timed.
     pub(crate) each: Option<Percentiles>,
     /// The CPU time and context switches of all processes that took part; `None`: not measured.
@@ -75,34 +75,34 @@ pub(crate) struct Sample {
 
 /// The reason why a cell has no figure.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum CellError {
     /// It cannot be measured on this machine.
     Skip(String),
     /// The received data differ from the sent data. No figure of the run can be trusted then.
     Corrupt(String),
 }
 
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Failed {
-        Failed::Skip(error.to_string())
+impl From<io::Error> for CellError {
+    fn from(error: io::Error) -> CellError {
+        CellError::Skip(error.to_string())
     }
 }
 
-impl From<pipewright::Error> for Failed {
-    fn from(error: pipewright::Error) -> Failed {
-        Failed::Skip(error.to_string())
+impl From<pipewright::Error> for CellError {
+    fn from(error: pipewright::Error) -> CellError {
+        CellError::Skip(error.to_string())
     }
 }
 
-impl From<pipewright_disk::Error> for Failed {
-    fn from(error: pipewright_disk::Error) -> Failed {
-        Failed::Skip(error.to_string())
+impl From<pipewright_disk::Error> for CellError {
+    fn from(error: pipewright_disk::Error) -> CellError {
+        CellError::Skip(error.to_string())
     }
 }
 
-impl From<pipewright_ipc::Error> for Failed {
-    fn from(error: pipewright_ipc::Error) -> Failed {
-        Failed::Skip(error.to_string())
+impl From<pipewright_ipc::Error> for CellError {
+    fn from(error: pipewright_ipc::Error) -> CellError {
+        CellError::Skip(error.to_string())
     }
 }
 
@@ -121,7 +121,7 @@ impl Point {
         let values = self.samples.iter().map(|sample| sample.value).collect();
         let sum = |part: fn(&Sample) -> u64| self.samples.iter().map(part).sum::<u64>();
         let bytes = sum(|it| it.bytes);
-        let mut all_reads = Reads::default();
+        let mut all_reads = ReadSizes::default();
         self.samples.iter().for_each(|sample| all_reads.merge(&sample.reads));
         let reads = all_reads.count();
         let each: Option<Vec<Percentiles>> =
@@ -147,16 +147,16 @@ impl Point {
     }
 }
 
-impl Curve {
+impl PlannedCurve {
     /// Creates a curve with a cell for each size.
     pub(crate) fn over<M: Measure + 'static>(
         name: &str,
         facts: &[(&str, Value)],
         sizes: &[usize],
         cell: impl Fn(usize) -> M,
-    ) -> Curve {
+    ) -> PlannedCurve {
         let point = |size: usize| Point::new(bytes(size as u64), Some(size as u64), cell(size));
-        Curve {
+        PlannedCurve {
             name: name.to_owned(),
             facts: facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
             points: sizes.iter().copied().map(point).collect(),
@@ -164,16 +164,16 @@ impl Curve {
     }
 }
 
-impl Chart {
+impl PlannedChart {
     /// Creates a chart of lines over block sizes.
     pub(crate) fn over_blocks(
         id: &str,
         title: &str,
         unit: Unit,
         time: Duration,
-        curves: Vec<Curve>,
-    ) -> Chart {
-        Chart {
+        curves: Vec<PlannedCurve>,
+    ) -> PlannedChart {
+        PlannedChart {
             id: id.to_owned(),
             title: title.to_owned(),
             unit,
@@ -186,13 +186,13 @@ impl Chart {
 }
 
 /// Returns the plan and its samples as the charts of a report.
-pub(crate) fn report(charts: &[Chart]) -> Vec<report::Chart> {
-    let curve = |curve: &Curve| report::Curve {
+pub(crate) fn report(charts: &[PlannedChart]) -> Vec<report::Chart> {
+    let curve = |curve: &PlannedCurve| report::Curve {
         name: curve.name.clone(),
         facts: curve.facts.clone(),
         cells: curve.points.iter().map(Point::report).collect(),
     };
-    let chart = |chart: &Chart| report::Chart {
+    let chart = |chart: &PlannedChart| report::Chart {
         id: chart.id.clone(),
         title: chart.title.clone(),
         unit: chart.unit,

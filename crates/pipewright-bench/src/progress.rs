@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The progress line.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     cells: usize,
     all_series: usize,
     done: usize,
@@ -28,9 +28,9 @@ pub(crate) struct Progress {
     is_shown: bool,
 }
 
-impl Progress {
-    pub(crate) fn new(cells: usize, all_series: usize, hidden: bool) -> Progress {
-        Progress {
+impl ProgressLine {
+    pub(crate) fn new(cells: usize, all_series: usize, hidden: bool) -> ProgressLine {
+        ProgressLine {
             cells,
             all_series,
             done: 0,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_line_shows_the_progress_and_the_remaining_time() {
-        let mut progress = Progress::new(10, 3, true);
+        let mut progress = ProgressLine::new(10, 3, true);
         progress.series(0);
         let second = Duration::from_secs(1);
         assert_eq!(
@@ -118,6 +118,6 @@ mod tests {
             let long = progress.line(&"x".repeat(100), second, columns);
             assert!(long.chars().count() <= columns, "{long:?}");
         }
-        assert_eq!(Progress::new(0, 1, true).line("", second, 78).chars().count(), 54);
+        assert_eq!(ProgressLine::new(0, 1, true).line("", second, 78).chars().count(), 54);
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use pipewright_os::process::usage::Spent;
 
-use crate::plan::{Failed, Sample};
+use crate::plan::{CellError, Sample};
 use crate::stats::Percentiles;
-use crate::stats::histogram::Reads;
+use crate::stats::histogram::ReadSizes;
 
 /// Both sides of a transfer, set up and ready.
 pub(crate) trait Rounds {
@@ -24,7 +24,7 @@ pub(crate) trait Rounds {
 pub(crate) struct Round {
     pub(crate) elapsed: Duration,
     /// The reads by size; empty if they are not counted.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadSizes,
     /// The times of the single blocks, if each is timed.
     pub(crate) each: Option<Percentiles>,
     /// The CPU time and context switches of both sides; `None`: unknown.
@@ -56,7 +56,7 @@ pub(crate) fn timed(
     time: Duration,
     count: Option<u64>,
     rate: &mut Option<f64>,
-) -> Result<Sample, Failed> {
+) -> Result<Sample, CellError> {
     let warm_up = time / WARM_UP_SHARE;
     let mut blocks = match *rate {
         Some(rate) => fitting(rate, warm_up),
@@ -94,18 +94,20 @@ fn fitting(rate: f64, time: Duration) -> u64 {
 
 /// Runs a measurement on a thread of its own, which takes its pinning with it when it ends.
 pub(crate) fn on_own_thread<T: Send>(
-    work: impl FnOnce() -> Result<T, Failed> + Send,
-) -> Result<T, Failed> {
+    work: impl FnOnce() -> Result<T, CellError> + Send,
+) -> Result<T, CellError> {
     thread::scope(|scope| {
         let worker = thread::Builder::new().spawn_scoped(scope, work)?;
-        worker.join().unwrap_or_else(|_| Err(Failed::Skip("the measurement panicked".to_owned())))
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(CellError::Skip("the measurement panicked".to_owned())))
     })
 }
 
-fn failed(error: io::Error) -> Failed {
+fn failed(error: io::Error) -> CellError {
     match error.kind() {
-        io::ErrorKind::InvalidData => Failed::Corrupt(error.to_string()),
-        _ => Failed::Skip(error.to_string()),
+        io::ErrorKind::InvalidData => CellError::Corrupt(error.to_string()),
+        _ => CellError::Skip(error.to_string()),
     }
 }
 

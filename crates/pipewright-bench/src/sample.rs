@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::host::HostInfo;
-use crate::report::{Axis, Cell, Chart, Curve, Reference, Report, SCHEMA, Settings, Warning};
+use crate::host::HostReport;
+use crate::report::{Axis, BenchReport, Cell, Chart, Curve, Reference, SCHEMA, Settings, Warning};
 use crate::stats::Percentiles;
-use crate::stats::histogram::Class;
+use crate::stats::histogram::SizeClass;
 use crate::units::{Unit, bytes};
 
 const SIZES: [u64; 12] =
@@ -27,8 +27,8 @@ fn curve(name: &str, medians: &[f64], spread: f64, holds: u64) -> Curve {
             switches_per_mib: Some(12.5),
             bytes_per_read: Some(SIZES[index] as f64),
             reads: vec![
-                Class { from_bytes: SIZES[index] / 2, reads: 1 },
-                Class { from_bytes: SIZES[index], reads: 7 },
+                SizeClass { from_bytes: SIZES[index] / 2, reads: 1 },
+                SizeClass { from_bytes: SIZES[index], reads: 7 },
             ],
             ..Cell::new(&bytes(SIZES[index]), Some(SIZES[index]), samples)
         }
@@ -42,8 +42,8 @@ fn curve(name: &str, medians: &[f64], spread: f64, holds: u64) -> Curve {
     }
 }
 
-fn machine() -> HostInfo {
-    HostInfo {
+fn machine() -> HostReport {
+    HostReport {
         system: Some("Example OS 1".to_owned()),
         kernel: Some("6.18.0".to_owned()),
         processor: Some("Example <CPU> & Co".to_owned()),
@@ -54,12 +54,12 @@ fn machine() -> HostInfo {
         load_after: Some(1.5),
         yardstick_bytes_per_second: vec![8.0e9, 8.1e9, 7.9e9],
         yardstick_wake_seconds: vec![4.0e-5, 4.1e-5, 4.05e-5],
-        ..HostInfo::default()
+        ..HostReport::default()
     }
 }
 
-fn report(benchmark: &str, charts: Vec<Chart>) -> Report {
-    Report {
+fn report(benchmark: &str, charts: Vec<Chart>) -> BenchReport {
+    BenchReport {
         schema: SCHEMA.to_owned(),
         tool_version: "0.0.0".to_owned(),
         benchmark: benchmark.to_owned(),
@@ -77,7 +77,7 @@ fn report(benchmark: &str, charts: Vec<Chart>) -> Report {
 }
 
 /// `bench pipes`.
-pub(crate) fn pipes() -> Report {
+pub(crate) fn pipes() -> BenchReport {
     let small = curve(
         "two threads, pipe 64 KiB",
         &[
@@ -134,7 +134,7 @@ pub(crate) fn pipes() -> Report {
 }
 
 /// Round trips: times over the size of a block.
-pub(crate) fn trips() -> Report {
+pub(crate) fn trips() -> BenchReport {
     let curve = |name: &str, micros: [f64; 4]| {
         let cell = |(index, micros): (usize, f64)| {
             let size = SIZES[index * 3];
@@ -188,7 +188,7 @@ pub(crate) fn chart(id: &str, unit: Unit, curves: &[(&str, &[(&str, f64)])]) -> 
 }
 
 /// A list of cases.
-pub(crate) fn spawn() -> Report {
+pub(crate) fn spawn() -> BenchReport {
     // Most of the spread is drift of the machine: a bare start took about 400 µs.
     let cell = |label: &str, micros: f64| Cell {
         in_bare_starts: [1.0, 0.99, 1.01].map(|factor| factor * micros / 400.0).to_vec(),

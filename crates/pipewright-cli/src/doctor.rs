@@ -10,11 +10,11 @@ use crate::print::{print, print_json};
 #[derive(Debug, Serialize)]
 struct Findings {
     schema: &'static str,
-    facilities: Vec<Finding>,
+    facilities: Vec<DoctorCheck>,
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
+struct DoctorCheck {
     name: &'static str,
     /// `available`, `missing` or `value`.
     state: &'static str,
@@ -29,21 +29,21 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
-            State::Missing(why) => ("missing", why),
+            State::Missing(reason) => ("missing", reason),
             State::Value(value) => ("value", value),
             // A later version of the library may have more states.
             _ => ("unknown", String::new()),
         };
         let Facility { name, used_for, without, needs, .. } = facility;
-        Finding { name, state, detail, used_for, without, needs }
+        DoctorCheck { name, state, detail, used_for, without, needs }
     });
     let findings = Findings { schema: "pipewright.doctor/1", facilities: facilities.collect() };
     if options.json {
         print_json(&findings)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    let lines = |finding: &Finding| {
-        let Finding { name, state, detail, used_for, without, needs } = finding;
+    let lines = |finding: &DoctorCheck| {
+        let DoctorCheck { name, state, detail, used_for, without, needs } = finding;
         let text = match (*state, detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),

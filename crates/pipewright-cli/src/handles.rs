@@ -9,11 +9,11 @@ use crate::print::{print, print_json};
 #[derive(Debug, Serialize)]
 struct List {
     schema: &'static str,
-    handles: Vec<Entry>,
+    handles: Vec<HandleEntry>,
 }
 
 #[derive(Debug, Serialize)]
-struct Entry {
+struct HandleEntry {
     number: i64,
     kind: String,
     target: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
     let handles = pipewright::open_handles()
         .map_err(Failure::cannot("list the handles"))?
         .into_iter()
-        .map(|handle| Entry {
+        .map(|handle| HandleEntry {
             number: handle.number,
             kind: handle.kind.to_string(),
             target: handle.target,
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
         print_json(&list)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    let line = |handle: &Entry| {
+    let line = |handle: &HandleEntry| {
         let target = handle.target.as_deref().unwrap_or("");
         format!("{:>5}  {:<12} {}\n", handle.number, handle.kind, target.escape_debug())
     };

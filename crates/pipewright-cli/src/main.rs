@@ -20,7 +20,7 @@ use std::fmt::Display;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-use args::{Args, Command};
+use args::{Args, ToolCommand};
 use exit_code::OWN_FAILURE;
 
 fn main() {
@@ -39,14 +39,14 @@ fn run() -> i32 {
     };
     print::report_large_files_as_errors();
     let result = match args.command {
-        Command::Run(options) => run::run(*options.0),
-        Command::Pipe(options) => pipe::run(&options.0),
-        Command::Bench(options) => bench::run(&options.0),
-        Command::Disk(options) => disk::run(&options.0),
-        Command::Handles(options) => handles::run(&options),
-        Command::Doctor(options) => doctor::run(&options),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { command } => pages::man(&command),
+        ToolCommand::Run(options) => run::run(*options.0),
+        ToolCommand::Pipe(options) => pipe::run(&options.0),
+        ToolCommand::Bench(options) => bench::run(&options.0),
+        ToolCommand::Disk(options) => disk::run(&options.0),
+        ToolCommand::Handles(options) => handles::run(&options),
+        ToolCommand::Doctor(options) => doctor::run(&options),
+        ToolCommand::Completions { shell } => pages::completions(shell),
+        ToolCommand::Man { command } => pages::man(&command),
     };
     result.unwrap_or_else(Failure::report)
 }
@@ -67,8 +67,8 @@ impl Failure {
     }
 
     /// Makes the message "cannot {doing}: {error}". The error alone does not name the operation.
-    fn cannot<E: Display>(doing: &str) -> impl FnOnce(E) -> Failure {
-        move |error| Failure(format!("cannot {doing}: {error}"))
+    fn cannot<E: Display>(action: &str) -> impl FnOnce(E) -> Failure {
+        move |error| Failure(format!("cannot {action}: {error}"))
     }
 }
 

@@ -1,5 +1,4 @@
-//! The class of an operation: whether it was asynchronous, derived from observations of its calls. Makes no
-//! system call.
+//! The class of an operation, derived from observations of its calls. Makes no system call.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,7 +6,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::disk::file::{Action, Facts};
 use pipewright_os::disk::iocp::CallStatus;
 
-/// A classification of operations by who waited for the disk.
+/// The class of an operation: the thread that waited for the disk, if any did.
 ///
 /// Ordered from best to worst for the caller.
 ///
@@ -21,12 +20,12 @@ pub enum Class {
     InlineCached,
     /// Completed by the disk's interrupt while the caller went on.
     AsyncDevice,
-    /// Like `AsyncDevice`, for a page that had to be read into the cache. On Windows, a system thread may have
-    /// waited for it instead; the system doesn't report that.
+    /// Completed while the caller went on, after a page was read into the cache. On Windows, a system thread may have
+    /// waited for the page; the system doesn't report that.
     AsyncPageWait,
     /// Performed by a thread that waited for the disk, either the kernel's or the engine's.
     Worker,
-    /// Windows: reported as pending, although it was done when the call returned. The caller waited.
+    /// Windows: the call reported a pending operation that was already done when the call returned. The caller waited.
     PendingButDone,
     /// Performed inside the call, which slept: the caller waited.
     InlineBlocked,
@@ -138,10 +137,10 @@ impl Observation {
 /// Returns the class of a call. `None` if it cannot be determined.
 ///
 /// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to
-/// one of its threads, with two exceptions. If a disk has accepted the request, its bytes are accounted to the
-/// calling thread. If a page of the cache is being read, a filesystem that supports `RWF_NOWAIT` signals when
-/// it is there. A file that can be polled (FUSE) is assumed never to block, so the caller waits, in this call
-/// or in the one that fetches completions. All of this can be observed without privileges.
+/// one of its threads, with two exceptions: a disk has accepted the request, and its bytes are accounted to the
+/// calling thread; or a page of the cache is being read, and a filesystem that supports `RWF_NOWAIT` signals
+/// when it has arrived. The kernel assumes that a file that can be polled (FUSE) never blocks, so the caller
+/// waits, in this call or in the one that fetches completions. All of this can be observed without privileges.
 pub(crate) fn class_of(
     observation: Observation,
     action: Action,

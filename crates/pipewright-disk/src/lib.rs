@@ -1,9 +1,9 @@
 //! Asynchronous file I/O that reports whether each operation was really asynchronous.
 //!
 //! Asynchronous disk I/O often isn't. If the data are in memory, if a write extends its file, or if the
-//! filesystem cannot defer a wait, the call that "queues" the operation performs all of it, or a hidden thread
-//! blocks instead of the caller. [`Engine`] performs the I/O with the best mechanism the machine offers, and
-//! reports the [`Class`] of each operation on request.
+//! filesystem cannot wait in the background, the call that "queues" the operation performs all of it, or a hidden
+//! thread blocks instead of the caller. [`Engine`] performs the I/O with the best mechanism the machine offers. On
+//! request it reports the [`Class`] of each operation.
 //!
 //! ```
 //! use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
@@ -22,17 +22,18 @@
 //! # Ok::<(), pipewright_disk::Error>(())
 //! ```
 //!
-//! [`SharedEngine`] does the same for any number of threads, and for tasks of any executor. With the feature
-//! `tokio`, `AsyncFile` implements tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
+//! An [`Engine`] belongs to one thread. [`SharedEngine`] serves any number of threads, and tasks of any executor. With
+//! the feature `tokio`, `AsyncFile` implements tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 //!
 //! [`diagnosis::diagnose`] measures whether I/O on a file is asynchronous, and explains why it is not.
 //!
-//! Every operation, with any backend, guarantees this:
+//! Every backend guarantees this:
 //!
-//! * It owns its buffer and a copy of its file handle, and returns both, even with an error.
+//! * An operation owns its buffer and a copy of its file handle, and returns both, even with an error.
 //! * No buffer is touched after it was returned, and none is freed before the system has released it, however
 //!   early an operation, an engine or a task is dropped.
-//! * Its result is final: nothing is buffered behind the caller, and no error is reported later.
+//! * A result is final: this crate buffers no writes, and reports each error of a call with its operation. (The
+//!   system may cache a write; a [sync](Operation::sync_all) reports that it could not reach the disk.)
 //! * An engine holds at most [`EngineOptions::depth`] operations, and therefore at most that many buffers.
 
 #![forbid(unsafe_code)]

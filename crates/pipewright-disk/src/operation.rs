@@ -79,7 +79,7 @@ impl Operation {
     /// # Platform
     /// Linux: `fallocate`; [`Unsupported`](crate::ErrorKind::Unsupported) on some filesystems. macOS:
     /// `F_PREALLOCATE`. Windows: `FileAllocationInfo`, then `FileEndOfFileInfo`. Data written past the end
-    /// between these two calls are cut off, so don't have such a write in flight.
+    /// of the file between these two calls are cut off, so have no such write in flight.
     #[must_use]
     pub fn preallocate(file: &DiskFile, offset: u64, bytes: u64) -> Operation {
         Operation::new(file, Action::Allocate(bytes), AlignedBuf::default(), offset)
@@ -91,7 +91,7 @@ impl Operation {
         &self.file
     }
 
-    /// Returns the error if the operation certainly cannot be performed, without asking the system.
+    /// Returns the error of an operation that cannot succeed, without a system call.
     pub(crate) fn rejection(&self) -> Option<Error> {
         let kind = self.file.rejection(self.action, &self.buffer, self.offset)?;
         Some(Error::new(verb(self.action), Some(self.file.path()), kind))
@@ -114,7 +114,7 @@ pub(crate) fn verb(action: Action) -> &'static str {
     }
 }
 
-/// The number of an operation, counted from 0 in the order of submission to its engine.
+/// The number of an operation, counted from 0 in the order in which its engine accepted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub(crate) u64);
 
@@ -146,7 +146,7 @@ pub struct Done {
 pub struct Completion {
     /// The number of bytes transferred.
     pub bytes: usize,
-    /// The number of operations that the engine finished earlier.
+    /// The position in the order of completion: the number of operations that the engine finished earlier.
     pub order: u64,
     /// The class. `None` if it was not requested ([`EngineOptions::classes`](crate::EngineOptions::classes))
     /// or cannot be determined here.

@@ -32,7 +32,7 @@ pub(crate) struct Progress {
 
 /// The next step.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum Decision {
     /// The operation is complete.
     Done,
     /// The rest needs another call.
@@ -70,7 +70,7 @@ impl Progress {
     }
 
     /// Returns the next step after a call with this result.
-    pub(crate) fn after(&mut self, result: io::Result<usize>) -> Next {
+    pub(crate) fn after(&mut self, result: io::Result<usize>) -> Decision {
         let bytes = match result {
             Ok(bytes) => bytes,
             Err(error) => return self.after_error(error),
@@ -79,37 +79,40 @@ impl Progress {
         match self.action {
             Action::Read => self.after_read(bytes),
             Action::Write if bytes == 0 && self.wanted > 0 => {
-                Next::Incomplete(ErrorKind::WriteZero)
+                Decision::Incomplete(ErrorKind::WriteZero)
             }
             Action::Write if self.exact && self.moved < self.wanted => {
-                Next::Continue { may_wait: false }
+                Decision::Continue { may_wait: false }
             }
-            _ => Next::Done,
+            _ => Decision::Done,
         }
     }
 
-    fn after_read(&self, bytes: usize) -> Next {
+    fn after_read(&self, bytes: usize) -> Decision {
         if !self.exact || self.moved == self.wanted {
-            return Next::Done;
+            return Decision::Done;
         }
         // A direct read that stops inside a block has reached the end of the file: none could continue there.
         let ends = bytes == 0 || self.next_offset() % self.block_bytes != 0;
         if ends {
-            return Next::Incomplete(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
+            return Decision::Incomplete(ErrorKind::EndOfFile {
+                wanted: self.wanted,
+                got: self.moved,
+            });
         }
-        Next::Continue { may_wait: false }
+        Decision::Continue { may_wait: false }
     }
 
-    fn after_error(&mut self, error: io::Error) -> Next {
+    fn after_error(&mut self, error: io::Error) -> Decision {
         match error.kind() {
-            io::ErrorKind::Interrupted => Next::Continue { may_wait: false },
+            io::ErrorKind::Interrupted => Decision::Continue { may_wait: false },
             io::ErrorKind::WouldBlock if self.retries < MAX_RETRIES => {
                 self.retries += 1;
-                Next::Continue { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
+                Decision::Continue { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
             }
             // Report the bytes transferred so far. The next call gets the error again.
-            _ if self.moved > 0 && !self.exact => Next::Done,
-            _ => Next::Failed(error),
+            _ if self.moved > 0 && !self.exact => Decision::Done,
+            _ => Decision::Failed(error),
         }
     }
 }
@@ -130,7 +133,7 @@ mod tests {
     fn plain_read_is_done_after_any_number_of_bytes() {
         for bytes in [0, 1, 100] {
             let mut progress = read(false);
-            assert!(matches!(progress.after(Ok(bytes)), Next::Done));
+            assert!(matches!(progress.after(Ok(bytes)), Decision::Done));
             assert_eq!(progress.moved, bytes);
         }
     }
@@ -138,53 +141,56 @@ mod tests {
     #[test]
     fn exact_read_continues_until_full_or_end_of_file() {
         let mut progress = read(true);
-        assert!(matches!(progress.after(Ok(60)), Next::Continue { may_wait: false }));
-        assert!(matches!(progress.after(Ok(40)), Next::Done));
+        assert!(matches!(progress.after(Ok(60)), Decision::Continue { may_wait: false }));
+        assert!(matches!(progress.after(Ok(40)), Decision::Done));
         let mut progress = read(true);
-        assert!(matches!(progress.after(Ok(60)), Next::Continue { .. }));
-        let Next::Incomplete(kind) = progress.after(Ok(0)) else { panic!() };
+        assert!(matches!(progress.after(Ok(60)), Decision::Continue { .. }));
+        let Decision::Incomplete(kind) = progress.after(Ok(0)) else { panic!() };
         assert_eq!(kind, ErrorKind::EndOfFile { wanted: 100, got: 60 });
     }
 
     #[test]
     fn direct_read_that_stops_inside_a_block_is_at_end_of_file() {
         let mut progress = Progress::new(Action::Read, true, 4096, 0).with_block_bytes(512);
-        assert!(matches!(progress.after(Ok(1024)), Next::Continue { .. }));
-        let Next::Incomplete(kind) = progress.after(Ok(100)) else { panic!() };
+        assert!(matches!(progress.after(Ok(1024)), Decision::Continue { .. }));
+        let Decision::Incomplete(kind) = progress.after(Ok(100)) else { panic!() };
         assert_eq!(kind, ErrorKind::EndOfFile { wanted: 4096, got: 1124 });
     }
 
     #[test]
     fn write_of_zero_bytes_is_an_error() {
         let mut progress = Progress::new(Action::Write, true, 100, 0);
-        assert!(matches!(progress.after(Ok(99)), Next::Continue { .. }));
-        assert!(matches!(progress.after(Ok(0)), Next::Incomplete(ErrorKind::WriteZero)));
+        assert!(matches!(progress.after(Ok(99)), Decision::Continue { .. }));
+        assert!(matches!(progress.after(Ok(0)), Decision::Incomplete(ErrorKind::WriteZero)));
         let mut empty = Progress::new(Action::Write, true, 0, 0);
-        assert!(matches!(empty.after(Ok(0)), Next::Done));
+        assert!(matches!(empty.after(Ok(0)), Decision::Done));
     }
 
     #[test]
     fn would_block_is_retried_and_later_the_kernel_may_block() {
         let mut progress = read(false);
-        assert!(matches!(progress.after(error(io::ErrorKind::Interrupted)), Next::Continue { .. }));
+        assert!(matches!(
+            progress.after(error(io::ErrorKind::Interrupted)),
+            Decision::Continue { .. }
+        ));
         for retry in 1..=MAX_RETRIES {
-            let Next::Continue { may_wait } = progress.after(error(io::ErrorKind::WouldBlock))
+            let Decision::Continue { may_wait } = progress.after(error(io::ErrorKind::WouldBlock))
             else {
                 panic!("given up at {retry}")
             };
             assert_eq!(may_wait, retry > RETRIES_WITHOUT_WAITING);
         }
-        assert!(matches!(progress.after(error(io::ErrorKind::WouldBlock)), Next::Failed(_)));
+        assert!(matches!(progress.after(error(io::ErrorKind::WouldBlock)), Decision::Failed(_)));
     }
 
     #[test]
     fn bytes_before_an_error_are_reported() {
         let mut plain = read(false);
         plain.moved = 10;
-        assert!(matches!(plain.after(error(io::ErrorKind::StorageFull)), Next::Done));
+        assert!(matches!(plain.after(error(io::ErrorKind::StorageFull)), Decision::Done));
         let mut exact = read(true);
         exact.moved = 10;
-        assert!(matches!(exact.after(error(io::ErrorKind::StorageFull)), Next::Failed(_)));
+        assert!(matches!(exact.after(error(io::ErrorKind::StorageFull)), Decision::Failed(_)));
         assert_eq!(exact.moved, 10);
     }
 }

@@ -19,12 +19,12 @@ const MAX_BYTES: usize = 256 << 10;
 /// Requires the feature `tokio`. Any number of these files share an engine and its one thread; no runtime
 /// thread blocks. It works in every runtime, because it uses only the traits of tokio.
 ///
-/// A write is complete when its future is ready. Nothing is buffered behind the caller, so `flush` has nothing
-/// to do, and an error is reported by the write that caused it. (`tokio::fs::File` reports it in the next
-/// one.) As with every file, the data reach the disk by [`sync_all`](SharedEngine::sync_all).
+/// A write is complete when its future is ready. This type buffers no writes, so `flush` has nothing to do (unless the
+/// future of a write was dropped), and a write reports its own errors. (`tokio::fs::File` reports them in the next
+/// write.) As with every file, only a [sync](SharedEngine::sync_all) waits until the data are on the disk.
 ///
 /// A file opened for direct I/O ([`direct`](crate::FileOptions::direct)) can be read in pieces of any size
-/// from any position: whole blocks are read, and the rest of a block is kept for the next read. Writes have to
+/// from any position: this type reads whole blocks, and keeps the rest of a block for the next read. Writes have to
 /// be [aligned](DiskFile::alignment).
 ///
 /// # Cancellation
@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 256 << 10;
 /// written again. The next operation waits for that write and reports its error.
 ///
 /// # Drop
-/// Cancels what has not started. The result of a write that has started is not reported.
+/// Cancels an operation that has not started. The result of a write that has started is not reported.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

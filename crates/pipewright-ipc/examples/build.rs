@@ -49,7 +49,7 @@ fn own_path() -> std::path::PathBuf {
 
 /// The traffic of one direction.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct Traffic {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
@@ -59,14 +59,19 @@ pub(crate) struct Done {
     pub(crate) shared_frames: u64,
 }
 
-impl Done {
-    fn of(packets: u64, bytes: u64, took: Duration, ways: impl Iterator<Item = Direction>) -> Done {
+impl Traffic {
+    fn of(
+        packets: u64,
+        bytes: u64,
+        took: Duration,
+        ways: impl Iterator<Item = Direction>,
+    ) -> Traffic {
         let (mut system_calls, mut shared_frames) = (0, 0);
         for way in ways {
             system_calls += way.system_calls;
             shared_frames += way.shared_frames;
         }
-        Done { packets, bytes, took, system_calls, shared_frames }
+        Traffic { packets, bytes, took, system_calls, shared_frames }
     }
 }
 
@@ -74,7 +79,7 @@ impl Done {
 pub(crate) fn build(
     options: &Options,
     command: impl Fn() -> Command,
-) -> Result<[Done; 2], Box<dyn Error>> {
+) -> Result<[Traffic; 2], Box<dyn Error>> {
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
         workers.push(Channel::<(), ()>::start(&mut command(), options)?);
@@ -94,21 +99,21 @@ pub(crate) fn build(
         arrived += u64::from_le_bytes(count.as_slice().try_into()?);
     }
     let there = start.elapsed();
-    let there = Done::of(THERE.0, arrived, there, workers.iter().map(|it| it.stats().sent));
+    let there = Traffic::of(THERE.0, arrived, there, workers.iter().map(|it| it.stats().sent));
 
     let start = Instant::now();
-    let (mut came, mut bytes) = (Vec::new(), 0);
+    let (mut received, mut bytes) = (Vec::new(), 0);
     for channel in &mut workers {
         channel.send_bytes(&[])?;
     }
     for number in 0..BACK.0 {
         let channel = workers.get_mut(number as usize % WORKERS).ok_or("a worker")?;
-        channel.recv()?.read_into(&mut came)?;
-        packets.check(number / WORKERS as u64, BACK, &came)?;
-        bytes += came.len() as u64;
+        channel.recv()?.read_into(&mut received)?;
+        packets.check(number / WORKERS as u64, BACK, &received)?;
+        bytes += received.len() as u64;
     }
     let took = start.elapsed();
-    let back = Done::of(BACK.0, bytes, took, workers.iter().map(|it| it.stats().received));
+    let back = Traffic::of(BACK.0, bytes, took, workers.iter().map(|it| it.stats().received));
     for channel in workers {
         channel.close()?;
     }
@@ -161,6 +166,6 @@ impl Packets {
         if packet == self.packet(number, kind) {
             return Ok(());
         }
-        Err(format!("packet {number} is another one"))
+        Err(format!("packet {number} has wrong contents"))
     }
 }

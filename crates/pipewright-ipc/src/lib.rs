@@ -1,9 +1,11 @@
 //! Messages between a host and the worker processes that it starts.
 //!
-//! A [`Channel`] carries messages of any length both ways, whole and in order, through a ring of shared memory if both sides
-//! have it, and through a socket otherwise. A [`Pool`] keeps workers and gives each call to one of them. No call hangs on a
-//! worker that dies, stops or stays silent: it ends with an [`Error`] that says how the worker ended. A worker that violates
-//! the protocol causes an error too, never a crash.
+//! A [`Channel`] carries messages of any length both ways, whole and in order, through a ring of shared memory if both
+//! sides have it, and through a socket otherwise. A [`Pool`] keeps workers and gives each call to one of them.
+//!
+//! A call to a worker that dies ends with an [`Error`] that has the worker's exit status. A [timeout](Options::timeout)
+//! ([of a pool](PoolOptions::call_timeout)) bounds a call to a worker that is stopped or silent; there is none by
+//! default. A worker that violates the protocol causes an error, never a crash.
 //!
 //! A program that is its own worker, with a pool:
 //!
@@ -43,24 +45,25 @@
 //!   and serves any number of threads and tasks.
 //! * [`Channel`]: a conversation with one worker. Each side sends any message at any time; there are no calls and no
 //!   restarts.
-//! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends items,
-//!   asks the host and sees cancellations. [`worker::channel`] is the other end of a conversation.
+//! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends
+//!   parts of a reply, asks the host questions and sees cancellations. [`worker::channel`] is the other end of a conversation.
 //! * [`worker::is_worker`]: the first line of `main` in a program that starts itself as its worker.
-//! * Neither, if the other program is not a worker: the verbs of [`pipewright::Command`] read its output.
+//! * [`pipewright::Command`], if the other program does not use this crate: it runs the program and captures its output.
 //!
 //! | call | use |
 //! |---|---|
 //! | [`Channel::start`], [`worker::channel`], [`worker::serve`] | the two sides of a connection |
 //! | [`send_bytes`](Channel::send_bytes), [`recv`](Channel::recv) | one message |
-//! | [`reserve`](Channel::reserve) | a message filled in where the other side reads it |
+//! | [`reserve`](Channel::reserve) | a message written directly where the other side reads it |
 //! | [`Message::bytes`], [`Message::read_into`] | a message, copied out |
 //! | [`Message::lease`] | a message, read in place |
 //! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small messages together |
-//! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | no wait |
+//! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | one message, without waiting |
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
-//! | [`stats`](Channel::stats) | statistics, also why shared memory is not in use |
+//! | [`stats`](Channel::stats) | statistics, and the reason why shared memory is not in use |
 //! | [`Pool::call`], [`begin`](Pool::begin) | a call to any worker of a pool |
-//! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future without it |
+//! | `recv_async`, `send_bytes_async` and so on | the calls of a channel for tasks: feature `tokio` |
+//! | [`Pool::call_async`], [`PendingCall`] | a call for a task of any runtime, without a feature |
 //!
 //! # Features
 //!
@@ -68,15 +71,16 @@
 //!
 //! * `serde`: values as messages, by serde and postcard: `Channel::send`, `Message::value`, `Request::of`,
 //!   `Reply::value`.
-//! * `tokio`: the calls of a [`Channel`] for tasks, with names in `_async`. A [`Pool`] needs no runtime for its tasks.
+//! * `tokio`: the calls of a [`Channel`] for tasks, with the suffix `_async`. The async calls of a [`Pool`] work in any
+//!   runtime without it.
 //! * `tracing`: events for the end of each connection, and for workers that start, end, and fail to start.
 //!
 //! # Related crates
 //!
-//! * [`pipewright`] runs processes: [`Command`], its verbs, pipelines, and the trees of processes that they start.
-//!   [`Command`], [`Child`], [`ExitStatus`], [`Handle`] and the other types that this crate takes or returns are re-exported.
+//! * [`pipewright`] runs processes: [`Command`], pipelines and process trees. [`Command`], [`Child`], [`ExitStatus`],
+//!   [`Handle`] and the other types that this crate takes or returns are re-exported.
 //! * `pipewright-disk` reads and writes files asynchronously, and reports operations that were not.
-//! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on a machine.
+//! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on this machine.
 //!
 //! `docs/wire.md` in the repository specifies the bytes, for workers in other languages.
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The options of one side of a connection. If the sides differ, the smaller limit counts, and shared memory is used
-/// only if both allow it.
+/// The options of one side of a connection. If [`max_message_bytes`](Self::max_message_bytes) differs, the smaller one
+/// counts. Shared memory is used only if both sides allow it.
 ///
 /// ```
 /// use pipewright_ipc::{Options, SharedMemory};
@@ -12,34 +12,37 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The application. Both sides need the same.
+    /// The name of the application. If the sides differ, the connection is [refused](crate::ErrorKind::Refused).
+    /// Default: empty.
     pub app: String,
-    /// The build of the application. Both sides need the same.
+    /// The build of the application. It has to be the same on both sides too. Default: empty.
     pub build: String,
-    /// Any other value that has to be the same on both sides: a session, a directory.
+    /// Any other value that has to be the same on both sides, such as a session or a directory.
+    /// Default: empty.
     pub salt: String,
     /// The longest message, in bytes. Default: 256 MiB.
     pub max_message_bytes: u64,
-    /// The length below which a message goes through the socket if the receiver sleeps, and wakes it by that; in
-    /// bytes. Default: 4 KiB.
+    /// The length in bytes below which a message to a sleeping receiver goes through the socket, which also wakes the
+    /// receiver. Default: 4 KiB.
     pub threshold_bytes: usize,
-    /// The size of the ring that this side fills, in bytes: a power of two from 64 KiB to 64 MiB. Default: 2 MiB.
+    /// The size of the ring buffer in shared memory that this side fills, in bytes: from 64 KiB to
+    /// 64 MiB, rounded up to a power of two. Default: 2 MiB.
     pub ring_bytes: usize,
-    /// The use of shared memory.
+    /// The use of shared memory. Default: [`SharedMemory::Auto`].
     pub shared_memory: SharedMemory,
     /// Maps the pages of shared memory when the connection is made. Otherwise the first use of each page costs a
     /// page fault. Default: `true`.
     pub prefault: bool,
-    /// The longest spin on the ring before a sleep. The actual spin adapts to its success, down to nothing.
-    /// Default: 50 µs. Zero: never.
+    /// The longest time that a call polls shared memory (spins) before it sleeps. The actual time adapts to the success
+    /// of earlier spins, down to zero. Default: 50 µs. Zero: never spin.
     pub spin: Duration,
-    /// The most bytes kept in memory of what the other side sends while it does not read, in addition to those in
-    /// shared memory. More is an error. Default: 512 MiB.
+    /// While a call waits for room to send, it keeps in memory what the other side sends: at most this many bytes, in
+    /// addition to those in shared memory. More is a [`Backlog`](crate::ErrorKind::Backlog) error. Default: 512 MiB.
     pub max_backlog_bytes: usize,
     /// The deadline of each step of the handshake. Default: 10 s.
     pub handshake_timeout: Duration,
     /// The longest wait of a call on the channel; see [`Channel::set_timeout`](crate::Channel::set_timeout).
-    /// Default: `None`, as long as the other side is there.
+    /// Default: `None`, until the other side ends or closes the connection.
     pub timeout: Option<Duration>,
 }
 

@@ -11,7 +11,7 @@ const MAX_LINE_BYTES: usize = 16 << 10;
 
 /// The read end of a worker's stdout or stderr.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct WorkerOutput {
     /// `None`: in a wait, or closed.
     pipe: Option<PipeReader>,
     chunk: Vec<u8>,
@@ -22,9 +22,9 @@ pub(crate) struct Output {
     most: usize,
 }
 
-impl Output {
-    pub(crate) fn new(pipe: Option<PipeReader>, most: usize) -> Output {
-        Output { pipe, chunk: Vec::new(), line: Vec::new(), kept: VecDeque::new(), most }
+impl WorkerOutput {
+    pub(crate) fn new(pipe: Option<PipeReader>, most: usize) -> WorkerOutput {
+        WorkerOutput { pipe, chunk: Vec::new(), line: Vec::new(), kept: VecDeque::new(), most }
     }
 
     /// Returns the slot of a wait.
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn lines(chunks: &[&[u8]], most: usize) -> (Vec<String>, String) {
-        let (mut output, mut lines) = (Output::new(None, most), Vec::new());
+        let (mut output, mut lines) = (WorkerOutput::new(None, most), Vec::new());
         let mut take = |line: &str| lines.push(line.to_owned());
         for chunk in chunks {
             output.append(chunk, &mut take);

@@ -23,7 +23,7 @@ pub struct Direction {
     pub messages: u64,
     /// The bytes of their bodies.
     pub bytes: u64,
-    /// The number of frames whose body went through the socket.
+    /// The number of frames (parts of a message) whose body went through the socket.
     pub inline_frames: u64,
     /// The bytes of these bodies.
     pub inline_bytes: u64,
@@ -33,11 +33,12 @@ pub struct Direction {
     pub shared_bytes: u64,
     /// The number of frames sent through the socket because the ring had no room. Sender only.
     pub spilled_frames: u64,
-    /// The number of messages of several frames: the first frame is read while the last is written.
+    /// The number of messages of more than one frame (64 KiB): the receiver reads the first frame while the sender
+    /// writes the last.
     pub progressive_messages: u64,
-    /// The most bytes found in the ring at one time. Sender only.
+    /// The most bytes seen in the ring at one time. Sender only.
     pub ring_high_water_bytes: u64,
-    /// The number of times that the other side slept and had to be woken. Sender only.
+    /// The number of times that this side had to wake the other side. Sender only.
     pub wakes: u64,
     /// Time spent waiting: for room (sender), for a message (receiver).
     pub blocked: Duration,

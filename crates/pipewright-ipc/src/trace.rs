@@ -5,8 +5,8 @@
 //! | debug | `connection ended` | `shared_memory`, `fallback`, and the fields of [`Direction`](crate::Direction) for each direction |
 //! | info | `worker started` | `worker`, `pid` |
 //! | info | `worker ended` | `worker`, `pid`, `jobs`, `status` |
-//! | warn | `worker lost` | the same, `why`, `stderr_tail` |
-//! | warn | `worker not started` | `why` |
+//! | warn | `worker lost` | the same, `reason`, `stderr_tail` |
+//! | warn | `worker not started` | `reason` |
 
 #[cfg(feature = "tracing")]
 use tracing::{debug, info, warn};
@@ -23,7 +23,7 @@ pub(crate) struct WorkerEnded<'a> {
     pub(crate) status: Option<pipewright::ExitStatus>,
     pub(crate) stderr_tail: &'a str,
     /// `None`: the pool retired it.
-    pub(crate) why: Option<&'a Error>,
+    pub(crate) reason: Option<&'a Error>,
 }
 
 #[cfg(feature = "tracing")]
@@ -73,15 +73,15 @@ pub(crate) fn worker_started(worker: u64, pid: u32) {
 pub(crate) fn worker_ended(end: &WorkerEnded<'_>) {
     let WorkerEnded { worker, pid, jobs, stderr_tail, .. } = *end;
     let status = end.status.map(tracing::field::display);
-    match end.why {
+    match end.reason {
         None => info!(worker, pid, jobs, status, "worker ended"),
-        Some(why) => warn!(worker, pid, jobs, status, %why, stderr_tail, "worker lost"),
+        Some(reason) => warn!(worker, pid, jobs, status, %reason, stderr_tail, "worker lost"),
     }
 }
 
 #[cfg(feature = "tracing")]
-pub(crate) fn worker_not_started(why: &Error) {
-    warn!(%why, "worker not started");
+pub(crate) fn worker_not_started(reason: &Error) {
+    warn!(%reason, "worker not started");
 }
 
 #[cfg(not(feature = "tracing"))]

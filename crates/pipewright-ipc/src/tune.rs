@@ -12,17 +12,18 @@ use crate::options::{Options, SharedMemory};
 /// The lengths to measure, in bytes.
 const LENGTHS: [usize; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// The number of round trips for each length and each lane. Their median counts.
+/// The number of round trips for each length and each connection. The median counts.
 const ROUNDS: usize = 101;
 
 impl Options {
-    /// Returns the options with the best [threshold](Self::threshold_bytes) for the current state of this machine: from that
-    /// length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader sooner than
-    /// the same message through the socket. Takes some hundredths of a second, and runs both sides in threads of this
-    /// process.
+    /// Returns the options with the best [threshold](Self::threshold_bytes) for this machine in its current state. From
+    /// that length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader
+    /// sooner than the same message through the socket. Returns the options unchanged if there is no shared memory.
+    ///
+    /// Takes some tens of milliseconds, and runs both sides in threads of this process.
     ///
     /// # Errors
-    /// The system refuses handles or a thread. Without shared memory the options are returned unchanged.
+    /// A handle or a thread cannot be created.
     ///
     /// ```no_run
     /// use pipewright_ipc::Options;
@@ -31,7 +32,7 @@ impl Options {
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn tune(&self) -> Result<Options, Error> {
-        let mut lanes = [Lane::open(self, usize::MAX)?, Lane::open(self, 0)?];
+        let mut lanes = [ProbeConnection::open(self, usize::MAX)?, ProbeConnection::open(self, 0)?];
         if lanes.iter().any(|lane| !lane.host.stats().shared_memory) {
             return Ok(self.clone());
         }
@@ -59,14 +60,14 @@ impl Options {
     }
 }
 
-/// A connection whose reader sleeps before each message.
-struct Lane {
+/// A connection through the socket or through shared memory, whose reader sleeps before each message.
+struct ProbeConnection {
     host: Channel,
     worker: thread::JoinHandle<Result<(), Error>>,
 }
 
-impl Lane {
-    fn open(options: &Options, threshold_bytes: usize) -> Result<Lane, Error> {
+impl ProbeConnection {
+    fn open(options: &Options, threshold_bytes: usize) -> Result<ProbeConnection, Error> {
         let options = Options {
             threshold_bytes,
             shared_memory: SharedMemory::Auto,
@@ -89,7 +90,7 @@ impl Lane {
             }
         };
         let worker = thread::Builder::new().name("pw-tune".to_owned()).spawn(answer)?;
-        Ok(Lane { host: Channel::connected_as_host(end, &options)?, worker })
+        Ok(ProbeConnection { host: Channel::connected_as_host(end, &options)?, worker })
     }
 
     fn round_trip(&mut self, body: &[u8]) -> Result<Duration, Error> {

@@ -1,13 +1,13 @@
 //! The platform layer of pipewright.
 //!
-//! This is the only crate of the family with `unsafe`, with calls into the operating system and with
-//! platform `cfg`s. Its API is not stable: depend on `pipewright` instead.
+//! This is the only pipewright crate with `unsafe`, with calls into the operating system and with platform
+//! `cfg`s. Its API is not stable: depend on `pipewright` instead.
 //!
 //! Each folder is a concept, and its `mod.rs` is the contract: documentation and one-line calls into the
 //! file of the current platform. Decisions (retry, cap, order, policy) belong to the crates above; this
 //! crate has the calls and the layout of their arguments.
 //!
-//! Each group of concepts is a module with a feature of its name, so that a program compiles only what it
+//! Each group of concepts is a module and, except `base`, a feature, so that a program compiles only the code it
 //! uses. A group uses only the groups that the table names, and the modules of a group do not use each
 //! other in a circle. A test checks both.
 //!
@@ -15,14 +15,14 @@
 //! |---|---|---|---|
 //! | [`base`] | always there | | handles, pipes, standard streams, signals, waiting |
 //! | [`process`] | `process` (default) | `base` | starts, ends, trees, terminals |
-//! | [`channel`] | `ipc` | `base`, `process` | a stream that carries handles, and shared memory |
+//! | [`channel`] | `ipc` | `base`, `process` | a stream that passes handles, and shared memory |
 //! | [`disk`] | `disk` | `base`, `host` | files, io_uring, Linux AIO, completion ports |
 //! | [`host`] | `host` | `base` | facts about this machine |
 //!
-//! A build with `--cfg pipewright_force_fallback` does not use any facility newer than the oldest supported
-//! kernel, so that the suites test the fallbacks too. A value (`="pidfd"`, `="close_range"`, `="clone3"`,
-//! `="cgroup"`, `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility.
-//! `="vfork"` makes starts fork, as an emulator may do.
+//! A build with `--cfg pipewright_force_fallback` uses none of the kernel's optional facilities, so that the
+//! suites test the fallbacks too. A value (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`,
+//! `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility. `="vfork"` makes
+//! each start use `fork`, because some emulators implement `vfork` that way.
 
 pub mod base;
 #[cfg(feature = "ipc")]

@@ -57,7 +57,7 @@ enum Role {
     Guard,
 }
 
-struct Tree {
+struct WatchedTree {
     role: Role,
     /// The watched process. For the supervisor: the command. For the guard: the supervisor.
     subject: i32,
@@ -77,7 +77,7 @@ fn run(arguments: &Arguments) -> ! {
         }
         system::exit(0)
     }
-    let mut tree = Tree {
+    let mut tree = WatchedTree {
         role: if arguments.first_letter(1) == b'g' { Role::Guard } else { Role::Supervisor },
         subject: arguments.number(2),
         subject_has_ended: false,
@@ -134,7 +134,7 @@ fn run(arguments: &Arguments) -> ! {
     system::exit(0)
 }
 
-impl Tree {
+impl WatchedTree {
     /// Reaps the children that have ended. Returns false if none is left.
     fn reap(&mut self) -> bool {
         // Kept until the next result, which shows if this child was the last.

@@ -224,7 +224,7 @@ pub fn has_room_for_stops() -> bool {
 }
 
 #[repr(C)]
-struct Polled {
+struct PollFd {
     fd: i32,
     events: i16,
     revents: i16,
@@ -233,19 +233,19 @@ struct Polled {
 /// The poll(2) event of a handle that is readable or at its end.
 const READABLE: i16 = 1;
 
-fn poll(polled: &mut [Polled], nanos: Option<i64>) -> bool {
+fn poll(polled: &mut [PollFd], nanos: Option<i64>) -> bool {
     let time = [0, nanos.unwrap_or(0)];
     let time = if nanos.is_some() { time.as_ptr() as usize } else { 0 };
     call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, 8, 0]) >= 0
 }
 
 /// The handles to poll while no process has to be killed.
-pub struct PollSet([Polled; 4]);
+pub struct PollSet([PollFd; 4]);
 
 impl PollSet {
     pub fn new(exits: i32) -> PollSet {
         const NOT_OPEN: i16 = 0x20;
-        let mut polled = [exits, HOST, HOST_PIDFD, GUARD_PIDFD].map(|fd| Polled {
+        let mut polled = [exits, HOST, HOST_PIDFD, GUARD_PIDFD].map(|fd| PollFd {
             fd,
             events: READABLE,
             revents: 0,
@@ -271,7 +271,7 @@ impl PollSet {
 
 /// Waits for the end of a child, at most for that time.
 pub fn wait_for_children(exits: i32, nanos: i64) {
-    poll(&mut [Polled { fd: exits, events: READABLE, revents: 0 }], Some(nanos));
+    poll(&mut [PollFd { fd: exits, events: READABLE, revents: 0 }], Some(nanos));
     drain(exits);
 }
 

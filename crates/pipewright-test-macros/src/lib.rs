@@ -14,7 +14,7 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// 120 s.
 #[proc_macro_attribute]
 pub fn watched_test(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    expand(arguments, function, false).unwrap_or_else(|why| error(&why))
+    expand(arguments, function, false).unwrap_or_else(|message| error(&message))
 }
 
 /// Makes the function a test that runs in a new process, alone, under a watchdog.
@@ -24,12 +24,12 @@ pub fn watched_test(arguments: TokenStream, function: TokenStream) -> TokenStrea
 /// its own, not only a process group (Unix).
 #[proc_macro_attribute]
 pub fn isolated_test(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    expand(arguments, function, true).unwrap_or_else(|why| error(&why))
+    expand(arguments, function, true).unwrap_or_else(|message| error(&message))
 }
 
 /// The options in the attribute's parentheses.
 #[derive(Default)]
-struct Options {
+struct AttributeOptions {
     limit: Option<TokenStream>,
     in_a_session: bool,
 }
@@ -75,8 +75,8 @@ fn name(head: &[TokenTree]) -> Option<String> {
     head.get(at + 1).map(ToString::to_string)
 }
 
-fn options(arguments: TokenStream) -> Result<Options, String> {
-    let mut options = Options::default();
+fn options(arguments: TokenStream) -> Result<AttributeOptions, String> {
+    let mut options = AttributeOptions::default();
     let mut rest = arguments.into_iter().peekable();
     while let Some(word) = rest.next() {
         match word.to_string().as_str() {
@@ -106,7 +106,7 @@ fn block(content: TokenStream) -> TokenTree {
     Group::new(Delimiter::Brace, content).into()
 }
 
-fn error(why: &str) -> TokenStream {
+fn error(message: &str) -> TokenStream {
     // A string that is printed as Rust writes it can always be read again.
-    format!("::core::compile_error!({why:?});").parse().unwrap_or_default()
+    format!("::core::compile_error!({message:?});").parse().unwrap_or_default()
 }

@@ -42,7 +42,7 @@ pub fn hold(call: libc::c_long) -> Option<Held> {
 }
 
 impl Held {
-    /// Waits until such a call waits. Returns the number for [`let_go`](Self::let_go).
+    /// Waits until such a call waits. Returns the number for [`continue_call`](Self::continue_call).
     #[must_use]
     pub fn wait_for_one(&self) -> u64 {
         // SAFETY: the call requires a struct of zeros.
@@ -54,7 +54,7 @@ impl Held {
     }
 
     /// Lets the call continue.
-    pub fn let_go(&self, id: u64) {
+    pub fn continue_call(&self, id: u64) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
         // SAFETY: as above.

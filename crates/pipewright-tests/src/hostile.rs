@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use pipewright_ipc::{Channel, Error, Options};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::channel::handle_channel::{self, Arrived, End};
+use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
 /// Returns the bytes of a frame.
@@ -25,7 +25,7 @@ pub fn text(kind: u8, text: &str) -> Vec<u8> {
 }
 
 /// Sends all bytes, if the host still runs.
-pub fn send(end: &mut End, bytes: &[u8]) {
+pub fn send(end: &mut ChannelEnd, bytes: &[u8]) {
     // Ignored: the host has returned an error and closed the channel.
     let _ = end.send(&[IoSlice::new(bytes)]);
     while end.unsent() > 0 {
@@ -37,7 +37,7 @@ pub fn send(end: &mut End, bytes: &[u8]) {
 }
 
 /// Returns the kind and body of the next frame from the host, or `None` if the host is gone.
-pub fn hear(end: &mut End) -> Option<(u8, String)> {
+pub fn receive_frame(end: &mut ChannelEnd) -> Option<(u8, String)> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -56,17 +56,17 @@ pub fn hear(end: &mut End) -> Option<(u8, String)> {
 }
 
 /// Answers the host's hello with the same fields, and adds the worker's capabilities.
-pub fn greet(end: &mut End, can: &str) {
-    let (kind, hello) = hear(end).unwrap();
+pub fn send_hello(end: &mut ChannelEnd, can: &str) {
+    let (kind, hello) = receive_frame(end).unwrap();
     assert_eq!(kind, 1);
     let lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
     send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
 }
 
-/// Does the same as [`greet`], and agrees on shared memory with the given memory as the worker's side.
-pub fn greet_with_memory(end: &mut End, ours: &Written) {
-    greet(end, "shm.v1");
-    let (kind, memory) = hear(end).unwrap();
+/// Does the same as [`send_hello`], and agrees on shared memory with the given memory as the worker's side.
+pub fn send_hello_with_memory(end: &mut ChannelEnd, ours: &Written) {
+    send_hello(end, "shm.v1");
+    let (kind, memory) = receive_frame(end).unwrap();
     assert_eq!(kind, 3);
     let theirs = end.take_handle().unwrap();
     let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
@@ -77,18 +77,18 @@ pub fn greet_with_memory(end: &mut End, ours: &Written) {
     let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
     let handle = ours.handle().try_clone().unwrap();
     assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
-    let (kind, ready) = hear(end).unwrap();
+    let (kind, ready) = receive_frame(end).unwrap();
     assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
 }
 
 /// Starts that worker on a thread, and returns the host's end of the channel.
-pub fn on_a_thread(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
+pub fn on_a_thread(act: impl FnOnce(&mut ChannelEnd) + Send + 'static) -> (Handle, JoinHandle<()>) {
     let (mut end, handle) = handle_channel::pair().unwrap();
     (handle, std::thread::spawn(move || act(&mut end)))
 }
 
 /// Returns the error of a host that connects to that worker and receives until an error.
-pub fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
+pub fn outcome(act: impl FnOnce(&mut ChannelEnd) + Send + 'static, options: &Options) -> Error {
     let (link, thread) = on_a_thread(act);
     let error = host(link, options);
     thread.join().unwrap();

@@ -1,8 +1,8 @@
 //! Reports of tests, written directly to the terminal: skipped parts, and figures.
 
 /// Prints that the calling test, or part of it, was skipped, and the reason.
-pub fn skipped(why: &str) {
-    say("SKIPPED", why);
+pub fn skipped(reason: &str) {
+    say("SKIPPED", reason);
 }
 
 /// Prints a figure that the calling test has measured and does not assert.

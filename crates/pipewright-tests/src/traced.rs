@@ -10,31 +10,31 @@ use tracing::{Event, Metadata, Subscriber};
 /// Keeps the events of one crate, as lines such as
 /// `DEBUG message=ended status=exit status: 0 [process pid=7 program="true" ]`.
 #[derive(Clone)]
-pub struct Lines {
+pub struct TraceLines {
     target: &'static str,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<KeptEvents>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptEvents {
     lines: Vec<String>,
     /// The name and the fields of each span; a span's id is its index here, counted from 1.
     spans: Vec<String>,
 }
 
-struct Fields(String);
+struct FieldText(String);
 
-impl Visit for Fields {
+impl Visit for FieldText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.0 += &format!(" {field}={value:?}");
     }
 }
 
-impl Lines {
+impl TraceLines {
     /// Keeps all later events of this process whose target starts with that text. Call it once in a process.
     #[must_use]
-    pub fn listen(target: &'static str) -> Lines {
-        let lines = Lines { target, kept: Arc::default() };
+    pub fn listen(target: &'static str) -> TraceLines {
+        let lines = TraceLines { target, kept: Arc::default() };
         tracing::subscriber::set_global_default(lines.clone())
             .expect("there is no other subscriber");
         lines
@@ -59,18 +59,18 @@ impl Lines {
         self.with(|kept| kept.lines.clone())
     }
 
-    fn with<T>(&self, what: impl FnOnce(&mut Kept) -> T) -> T {
+    fn with<T>(&self, what: impl FnOnce(&mut KeptEvents) -> T) -> T {
         what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Subscriber for Lines {
+impl Subscriber for TraceLines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let rest = metadata.target().strip_prefix(self.target);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     }
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut fields = Fields(span.metadata().name().to_owned());
+        let mut fields = FieldText(span.metadata().name().to_owned());
         span.record(&mut fields);
         let number = self.with(|kept| {
             kept.spans.push(fields.0);
@@ -81,7 +81,7 @@ impl Subscriber for Lines {
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
-        let mut line = Fields(event.metadata().level().to_string());
+        let mut line = FieldText(event.metadata().level().to_string());
         event.record(&mut line);
         line.0.push(' ');
         self.with(|kept| {

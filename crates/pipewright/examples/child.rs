@@ -1,4 +1,4 @@
-//! Spawn a child, then read all of its output, or line by line as it arrives.
+//! Spawn a child and read its output: all of it at the end, or line by line as it arrives.
 //!
 //! `cargo run --example child`
 

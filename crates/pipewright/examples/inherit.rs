@@ -9,7 +9,7 @@ use std::io::Read;
 use pipewright::{Command, Handle, PipeOptions};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // A pipe for the child to write to. An argument tells the child its number.
+    // A pipe for the child to write to. An argument tells the child the number of its end.
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default())?;
     let writer = Handle::from(writer);
     let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! Wait for a process, signal it or kill it, by a light handle; also for processes started elsewhere.
+//! Wait for, signal and kill processes through a light handle, including processes started elsewhere.
 //!
 //! `cargo run --example process_handle`
 

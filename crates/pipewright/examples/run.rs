@@ -8,14 +8,14 @@ use std::time::Duration;
 use pipewright::{Command, Outcome};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // The child inherits stdio. A non-zero exit is a value.
+    // The child inherits stdio. A non-zero exit is not an error.
     let status = Command::new("sh").args(["-c", "echo output of the child; exit 5"]).status()?;
     println!("it exited with {:?}", status.code());
 
     // The same, but a non-zero exit is an error.
     Command::new("true").run()?;
 
-    // With a timeout: the child and its descendants are asked to end, then killed.
+    // With a timeout: the child and its descendants get SIGTERM, and SIGKILL after the grace.
     let mut command = Command::new("sleep");
     command.arg("60").timeout(Duration::from_millis(100)).kill_grace(Duration::from_millis(100));
     let status = command.status()?;

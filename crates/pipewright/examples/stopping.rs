@@ -40,8 +40,8 @@ pub(crate) fn run_jobs<K>(
     let guard = drain.cancel_on(&[Signal::INT, Signal::TERM])?.then(&stop);
     let mut runner = Runner::new(at_once).with_drain(&drain).with_cancel(&stop);
     for (key, mut job) in jobs {
-        // With its own group, Ctrl-C at the terminal reaches only this program, which decides. The job
-        // must not outlive this program if the third Ctrl-C ends it.
+        // The job has its own group, so Ctrl-C at the terminal reaches only this program. The job must
+        // not outlive this program if the third Ctrl-C ends it.
         job.own_group().kill_on_parent_exit(Scope::Child).kill_grace(Duration::from_secs(3));
         runner.push(key, job);
     }

@@ -51,18 +51,18 @@ impl CancelToken {
         self.0.latch.raise();
     }
 
-    /// Cancels as [`cancel`](Self::cancel) does, with this stop signal instead of the command's own. The first call
-    /// counts.
+    /// Cancels as [`cancel`](Self::cancel) does, with this stop signal instead of the command's own. If it is called
+    /// more than once, the first signal counts.
     pub fn cancel_with(&self, signal: Signal) {
         let first = &self.0.signal;
         let _ = first.compare_exchange(0, signal.number(), Ordering::SeqCst, Ordering::SeqCst);
         self.cancel();
     }
 
-    /// Forwards a signal to the child alone, of the run that waits with this token; with several runs, to the child of an
-    /// arbitrary one.
+    /// Sends a signal to the child of the run that waits with this token, and not to its descendants. A pipeline sends
+    /// it to every stage. If several runs wait, an arbitrary one gets it.
     ///
-    /// Wrapper programs need this: they are sent signals that are meant for the program they wrap.
+    /// Wrapper programs need this for signals that are meant for the program they wrap.
     pub fn pass_on(&self, signal: Signal) {
         self.to_forward().push(signal);
         self.0.latch.notify_all();

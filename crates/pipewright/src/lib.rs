@@ -1,8 +1,8 @@
 //! Runs processes without deadlocks, leaks, orphans or blocked threads.
 //!
 //! [`Command`] has the names of [`std::process::Command`] and most of its rules. It adds timeouts, output limits,
-//! text and lines, pipelines, process trees and async verbs. To change only the `use` lines of existing code, use the
-//! module [`process`]: it has std's exact shape and rules.
+//! text and lines, pipelines, process trees and async methods. The module [`process`] has std's exact shape and
+//! rules, for existing code that should change only its `use` lines.
 //!
 //! ```
 //! use pipewright::{Command, Outcome};
@@ -29,7 +29,7 @@
 //! | the same, and get its stdout as a string | [`read`](Command::read) |
 //! | get only the exit status | [`status`](Command::status) |
 //! | get both streams and all facts about the run | [`capture`](Command::capture) for text, [`output`](Command::output) for bytes |
-//! | turn such a result into an error unless it is a success | [`Captured::check`] |
+//! | turn such a result into an error if the command failed | [`Captured::check`] |
 //! | read output while the command runs | [`lines`](Command::lines), or [`events`](Command::events) for bytes, the start and the end |
 //! | write to the command, read from it and signal it myself | [`spawn`](Command::spawn), which returns a [`Child`] with std's fields and methods |
 //! | read all output of a spawned child | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
@@ -37,37 +37,47 @@
 //! | connect commands by pipes | `a \| b` or [`pipe`](Command::pipe): a [`Pipeline`] with the same verbs |
 //! | run many commands, some at the same time | [`run_all`]; [`Runner`] if a result decides what runs next (retries, graphs, queues) |
 //! | wait for a process or kill it, without its streams | [`start`](Command::start), which returns a [`ProcessHandle`] |
-//! | do that with any process, by pid | [`ProcessHandle::open`] |
+//! | wait for any process or kill it, by pid | [`ProcessHandle::open`] |
 //! | start a command and forget it | [`start_and_forget`](Command::start_and_forget), which returns the pid; no zombie remains |
 //! | replace this process | [`exec`](Command::exec) |
 //! | compile the same code with `std::process` | the module [`process`] |
 //!
-//! All of them keep these promises:
+//! In these docs, a *verb* is a method that starts a command, or waits for a child. `read`, `capture`, `output`, `lines`
+//! and `events` are the *capturing* verbs: unless you set the streams, they capture stdout and stderr, and stdin is
+//! empty.
+//!
+//! All verbs keep these promises:
 //!
 //! * Nothing deadlocks: both streams are read while input is fed, on the calling thread.
-//! * The child inherits its stdio and no other handle.
+//! * The child inherits its stdio, the handles that you list, and no other handle.
 //! * A descendant that keeps a pipe open does not make the call hang.
 //! * A start costs the same however large this program is.
-//! * After an error, no child, handle or zombie is left.
+//! * After the error of a verb that starts a command, no child, handle or zombie is left.
+//!
+//! If you read or write the streams of a spawned child yourself, instead of calling `read_all_*`, the first and
+//! third promises do not hold, as in std. The module [`process`] has std's rules.
 //!
 //! `lines` and `events` read only when you call them. A child that writes faster blocks, so memory stays bounded. A
 //! timeout that expires between two calls takes effect at the next call. If your code takes long between the calls,
-//! set [`enforce_in_background`](Command::enforce_in_background). `capture` and the other verbs that run to the end
-//! wait all the time, so no timeout is late.
+//! set [`enforce_in_background`](Command::enforce_in_background). `capture` and the other verbs that run the command
+//! to its end enforce timeouts all the time.
 //!
 //! # How long a child lives
 //!
 //! | setter | kills | when |
 //! |---|---|---|
 //! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
-//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | the child has ended, or its handle is dropped |
+//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | a verb that runs the command to its end returns, or the child's handle is dropped |
 //! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
 //! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
-//! | [`detached`](Command::detached) | nothing | the child outlives this process and its terminal |
+//! | [`detached`](Command::detached) | nothing | never: the child outlives this process and its terminal |
+//!
+//! *The descendants that can be found* are those that are still linked to the child by parentage at that moment. A
+//! daemon, for example, is not: its parent has ended.
 //!
 //! `contain` and `kill_on_parent_exit` do different things. While this process lives, `contain` decides which
 //! processes a stop reaches, and kills those that a child leaves behind. `kill_on_parent_exit` acts when this process
-//! dies. A job runner usually needs both: `kill_on_parent_exit(Scope::Tree)` includes `contain(Contain::Tree)`. Both
+//! ends. A job runner usually needs both: `kill_on_parent_exit(Scope::Tree)` includes `contain(Contain::Tree)`. Both
 //! need support from the system; [`Child::containment`] and [`Captured::containment`] report the mechanism that was
 //! used.
 //!
@@ -92,7 +102,7 @@
 //! # Related crates
 //!
 //! * `pipewright-ipc`: messages and calls between this program and worker processes, through shared memory.
-//! * `pipewright-disk`: file I/O that reports if it was asynchronous.
+//! * `pipewright-disk`: file I/O that reports whether it was asynchronous.
 //! * `pipewright-cli`: the command `pipewright`, with these verbs for a shell.
 //!
 //! # Async
@@ -105,7 +115,7 @@
 //! | `status`, `output`, `capture`, `run`, `read` | `status_async` and so on | the child is killed |
 //! | `lines`, `events` | `lines_async`, `events_async`: a `Stream`, or `next().await` | the next call continues |
 //! | [`Child::wait`], `try_wait_for`, `stop` | `wait_async` and so on | the child is not affected |
-//! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | the child is dropped |
+//! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | the [`Child`] is dropped |
 //! | [`ProcessHandle::wait`] and the like | `wait_async` and so on | the process is not affected |
 //! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | running commands are killed; `as_they_end_async`: the next call continues |
 //! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | the next call continues |

@@ -12,13 +12,14 @@ pub enum Source {
     Stderr,
 }
 
-/// The reason why a run ended.
+/// The reason why a run ended. Prints as a few words, without the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The child exited by itself, with any code.
     Exited,
-    /// A signal that this crate did not send killed the child.
+    /// A signal killed the child, and no timeout, limit or cancel had sent it: for example the signal of
+    /// [`Child::kill`](crate::Child::kill), or of another process.
     Signaled,
     /// The timeout or the deadline expired, and the child was stopped.
     TimedOut,
@@ -39,7 +40,7 @@ pub enum Exceeded {
     Time(Duration),
     /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
     Silence(Duration),
-    /// The most bytes of a stream: [`Limit::fail`](crate::Limit::fail).
+    /// The number of bytes of a stream: [`Limit::fail`](crate::Limit::fail).
     Bytes(usize),
 }
 
@@ -68,10 +69,36 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Exceeded::Time(limit) => write!(f, "timed out after {limit:?}"),
+            Exceeded::Time(limit) => write!(f, "timed out after {:?}", readable(*limit)),
             Exceeded::Silence(limit) => write!(f, "timed out after {limit:?} without output"),
             Exceeded::Bytes(1) => f.write_str("exceeded its output limit of 1 byte"),
             Exceeded::Bytes(limit) => write!(f, "exceeded its output limit of {limit} bytes"),
         }
+    }
+}
+
+/// Rounds down to milliseconds, or to microseconds below a second: the time until a deadline has nanoseconds.
+fn readable(limit: Duration) -> Duration {
+    let unit = match limit.as_nanos() {
+        1_000_000_000.. => 1_000_000,
+        1_000.. => 1_000,
+        _ => 1,
+    };
+    Duration::new(limit.as_secs(), limit.subsec_nanos() / unit * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_until_a_deadline_prints_without_nanoseconds() {
+        let shown = |nanos| Exceeded::Time(Duration::from_nanos(nanos)).to_string();
+        assert_eq!(shown(1_999_823_267), "timed out after 1.999s");
+        assert_eq!(shown(199_823_267), "timed out after 199.823ms");
+        assert_eq!(shown(1_250_000_000), "timed out after 1.25s");
+        assert_eq!(shown(50), "timed out after 50ns");
+        let most = Exceeded::Time(Duration::MAX).to_string();
+        assert!(most.starts_with("timed out after 18446744073709551615."), "{most}");
     }
 }

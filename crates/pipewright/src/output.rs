@@ -17,6 +17,8 @@ pub(crate) use check::{CapturedStream, TAIL_BYTES, check_success, check_tee};
 use crate::outcome::{Exceeded, Outcome, Source};
 
 /// The output of a child, as bytes ([`Output`]) or as text ([`Capture`]), and all other facts about its run.
+///
+/// To report a failed run on one line, print the error that [`check`](Self::check) returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Captured<T> {
@@ -30,7 +32,7 @@ pub struct Captured<T> {
     /// The reason why the run ended.
     #[doc(alias = "timed_out")]
     pub outcome: Outcome,
-    /// The limit that the run exceeded; `None` if the outcome is not about a limit.
+    /// The limit that stopped the run, if a limit stopped it.
     pub exceeded: Option<Exceeded>,
     /// The program, as it was given. For a pipeline, the program of the stage whose status counts, or of all stages if
     /// all were stopped.
@@ -42,28 +44,30 @@ pub struct Captured<T> {
     pub elapsed: Duration,
     /// CPU time and memory; `None` if other code in this program reaped the child.
     pub usage: Option<Usage>,
-    /// True if something else still held one of the child's streams open after the child had ended: there may be
-    /// output that came too late. See [`Linger`](crate::Linger).
+    /// True if the child had ended, and something else still held one of its streams open when reading ended. Any later
+    /// output is lost. See [`Linger`](crate::Linger).
     pub held_open: bool,
     /// True if a [`Limit`](crate::Limit) dropped part of a stream.
     pub truncated: bool,
-    /// The error of a [`Stdio::tee`](crate::Stdio::tee) that could not write to this process's own stream. The capture
-    /// is complete all the same.
+    /// The error of a [`Stdio::tee`](crate::Stdio::tee) or [`Stdio::tee_to`](crate::Stdio::tee_to) that could not write
+    /// to its target. The capture is complete all the same.
     pub tee_failed: Option<TeeFailed>,
     /// The number of input bytes that the child did not read.
     pub stdin_unread: u64,
     /// The containment that the child had.
     pub containment: Containment,
-    /// The number of processes that the child had left running and that were killed; 0 if its tree is not held
-    /// ([`Contain::Tree`](crate::Contain::Tree)).
+    /// The number of processes that the child left running and that this crate killed; 0 if its tree is not
+    /// contained ([`Contain::Tree`](crate::Contain::Tree)).
     pub leftovers_killed: u32,
     /// The number of bytes written to stdout, kept or not; `None` if stdout did not pass through this process.
     pub stdout_bytes: Option<u64>,
     /// The number of bytes written to stderr, kept or not; `None` if stderr did not pass through this process.
     pub stderr_bytes: Option<u64>,
+    /// True if the stderr of the child whose status counts went to stdout.
+    pub(crate) stderr_merged: bool,
 }
 
-/// The error of a tee that could not write to one of this process's own streams.
+/// The error of a tee that could not write to its target.
 ///
 /// ```
 /// let done = pipewright::Command::new("echo").stdout(pipewright::Stdio::tee()).output()?;
@@ -75,21 +79,23 @@ pub struct Captured<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TeeFailed {
-    /// The stream of this process.
+    /// The child's stream. The target of [`Stdio::tee`](crate::Stdio::tee) is this process's stream of that name.
     pub source: Source,
-    /// The kind of error; `TimedOut` if the run was stopped and the stream did not accept the rest in time.
+    /// The kind of error; `TimedOut` if the run was stopped and the target did not accept the rest in time.
     pub kind: io::ErrorKind,
     /// The system's error number, if the system reported one.
     pub os_error: Option<i32>,
+    /// True if the target is a handle, and not this process's stream of the same name.
+    to_handle: bool,
 }
 
 impl TeeFailed {
-    pub(crate) fn new(source: Source, error: &io::Error) -> TeeFailed {
-        TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error() }
+    pub(crate) fn new(source: Source, to_handle: bool, error: &io::Error) -> TeeFailed {
+        TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error(), to_handle }
     }
 
-    /// Returns true if the reader of this process's stream is gone, as `head` is after its last line. Tools usually just
-    /// stop writing then.
+    /// Returns true if the reader of the target is gone, as `head` is after its last line. Tools usually stop writing
+    /// then, without an error.
     #[must_use]
     pub fn is_reader_gone(&self) -> bool {
         self.kind == io::ErrorKind::BrokenPipe
@@ -105,7 +111,12 @@ impl TeeFailed {
 
 impl fmt::Display for TeeFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot write to {}: {}", self.source, self.to_error())
+        let TeeFailed { source, to_handle, .. } = self;
+        match to_handle {
+            true => write!(f, "cannot write {source} to its file or handle: ")?,
+            false => write!(f, "cannot write to {source}: ")?,
+        }
+        write!(f, "{}", self.to_error())
     }
 }
 
@@ -156,6 +167,7 @@ impl<T> Captured<T> {
             leftovers_killed: self.leftovers_killed,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            stderr_merged: self.stderr_merged,
         })
     }
 }

@@ -39,14 +39,14 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 /// The size of the buffer that a drained stream is read into, again and again.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The inbox of this process. A fork gets an empty one: it has neither the thread nor the children.
-static INBOX: PerProcess<Mutex<Inbox>> = PerProcess::new(Mutex::default);
+/// The queue of this process. A fork gets an empty one: it has neither the thread nor the children.
+static INBOX: PerProcess<Mutex<ReaperQueue>> = PerProcess::new(Mutex::default);
 
-/// True if the inbox is not empty and no thread could be started for it.
+/// True if the queue is not empty and no thread could be started for it.
 static SWEEP: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
-struct Inbox {
+struct ReaperQueue {
     children: Vec<ChildHandle>,
     tasks: Vec<Box<dyn BackgroundTask>>,
     /// Wakes the thread; `None` if there is no thread.
@@ -55,61 +55,61 @@ struct Inbox {
 
 /// Reaps the child when it ends.
 pub(crate) fn reap(child: ChildHandle) {
-    let mut inbox = inbox();
-    inbox.children.push(child);
-    wake_or_start(&mut inbox);
+    let mut queue = queue();
+    queue.children.push(child);
+    wake_or_start(&mut queue);
 }
 
 /// Reads a stream to its end and discards the bytes.
 pub(crate) fn drain(pipe: PipeReader) {
-    let mut inbox = inbox();
+    let mut queue = queue();
     // Pushed even without a thread: the stream then stays open until there is one.
-    inbox.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
-    wake_or_start(&mut inbox);
+    queue.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
+    wake_or_start(&mut queue);
 }
 
 /// Runs a task on the thread. The task is created only if there is a thread to run it.
 ///
 /// The task is a trait object, so that only programs with such tasks contain their code.
 pub(crate) fn run(task: impl FnOnce() -> Box<dyn BackgroundTask>) {
-    let mut inbox = inbox();
-    // Not too late: the thread needs the lock to look at the inbox.
-    if wake_or_start(&mut inbox) {
-        inbox.tasks.push(task());
+    let mut queue = queue();
+    // Not too late: the thread needs the lock to look at the queue.
+    if wake_or_start(&mut queue) {
+        queue.tasks.push(task());
     }
 }
 
 /// Wakes the thread, so that it polls its tasks.
 pub(crate) fn wake() {
-    wake_or_start(&mut inbox());
+    wake_or_start(&mut queue());
 }
 
-fn inbox() -> MutexGuard<'static, Inbox> {
+fn queue() -> MutexGuard<'static, ReaperQueue> {
     // The vectors are consistent between calls, so a panic elsewhere cannot have broken them.
     INBOX.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes the thread, or starts it. Returns false if there is no thread.
-fn wake_or_start(inbox: &mut Inbox) -> bool {
-    if let Some(wake) = &inbox.thread {
+fn wake_or_start(queue: &mut ReaperQueue) -> bool {
+    if let Some(wake) = &queue.thread {
         wake.raise();
         return true;
     }
     match start() {
-        Ok(wake) => inbox.thread = Some(wake),
+        Ok(wake) => queue.thread = Some(wake),
         // No room for a thread or a handle, or a sandbox without threads: `sweep` reaps instead.
         Err(_) => SWEEP.store(true, Ordering::Relaxed),
     }
-    inbox.thread.is_some()
+    queue.thread.is_some()
 }
 
 /// Reaps ended children on the caller's thread, if there is no reaper thread. Every start calls it, so there are never
 /// more zombies than children dropped since the last start.
 pub(crate) fn sweep() {
     if SWEEP.load(Ordering::Relaxed) {
-        let mut inbox = inbox();
-        inbox.children.retain(still_runs);
-        let left = !inbox.children.is_empty();
+        let mut queue = queue();
+        queue.children.retain(still_runs);
+        let left = !queue.children.is_empty();
         SWEEP.store(left, Ordering::Relaxed);
     }
 }
@@ -128,13 +128,13 @@ fn serve(wake: &Wake) {
     let mut was_idle = false;
     loop {
         {
-            let mut inbox = inbox();
+            let mut queue = queue();
             wake.lower();
-            children.append(&mut inbox.children);
-            tasks.append(&mut inbox.tasks);
+            children.append(&mut queue.children);
+            tasks.append(&mut queue.tasks);
             if was_idle && children.is_empty() && tasks.is_empty() {
                 // Under the lock, so that the next caller starts a new thread.
-                inbox.thread = None;
+                queue.thread = None;
                 return;
             }
         }

@@ -97,7 +97,7 @@ impl Limit {
     /// reader.
     #[doc(hidden)]
     #[must_use]
-    pub const fn that_only_counts(self) -> Limit {
+    pub const fn count_only(self) -> Limit {
         Limit { only_counts: true, ..self }
     }
 }
@@ -105,7 +105,8 @@ impl Limit {
 /// The rule for reading on after the child has ended, if something else still holds one of its streams open: a daemon
 /// that it started, a build server, a shell's background job.
 ///
-/// Bytes that are already in the pipe are always read. The result then has `held_open` set.
+/// Bytes that are already in the pipe are always read. If a stream is still held when reading ends, the result has
+/// [`held_open`](crate::Captured::held_open) set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Linger {
     /// Reads until the last holder closes the stream, or until the command's timeout.

@@ -29,7 +29,7 @@ impl CancelToken {
     /// signal.
     ///
     /// No thread is started, and threads that are already running need no preparation. Signals that are currently
-    /// ignored (`nohup`, a background job) stay ignored. docs/stopping.md has recipes.
+    /// ignored (`nohup`, a background job) stay ignored. `docs/stopping.md` in the repository has recipes.
     ///
     /// ```
     /// use pipewright::{CancelToken, Command, Signal};
@@ -44,8 +44,8 @@ impl CancelToken {
     ///
     /// # Platform
     /// Unix: a handler (`sigaction` with `SA_RESTART`) replaces any other until the guard is dropped. System calls
-    /// of other code may return `EINTR` when a signal arrives. A signal that is blocked in all threads, as
-    /// [`CaughtSignals`](crate::CaughtSignals) does, is not received. Windows: `SetConsoleCtrlHandler`. Ctrl-C is
+    /// of other code may return `EINTR` when a signal arrives. A signal that is blocked in all threads, as by
+    /// [`CaughtSignals`](crate::CaughtSignals), is not received. Windows: `SetConsoleCtrlHandler`. Ctrl-C is
     /// `INT`, Ctrl-Break is `QUIT`, and closing the console or the session is `TERM`, after which the system allows
     /// some seconds (usually 5). Other signals never arrive.
     ///
@@ -59,8 +59,8 @@ impl CancelToken {
 }
 
 impl SignalGuard {
-    /// Adds a token, which the next signal cancels after those before it. The signal after the last token has its
-    /// usual effect.
+    /// Adds a token. Each signal cancels the next token, in the order in which they were added. The signal after the
+    /// last token has its usual effect.
     ///
     /// ```
     /// use pipewright::{CancelToken, Signal};

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 #[cfg(feature = "encoding")]
 use std::io;
 
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Source;
 use crate::output::{Capture, Output};
 
@@ -51,7 +51,7 @@ impl Decoding {
             let source = io::Error::new(io::ErrorKind::InvalidInput, message);
             return Err(Error::new(
                 program,
-                Operation::Start,
+                FailedOperation::Start,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
@@ -141,7 +141,7 @@ pub(crate) fn into_text(
     };
     output.try_map(decode).map_err(|bad| {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(program, Operation::Child("decode the output of"), kind, None)
+        Error::new(program, FailedOperation::Child("decode the output of"), kind, None)
     })
 }
 

@@ -39,10 +39,10 @@ mod on {
 
     /// The spans of the processes of one handle or one run.
     #[derive(Debug, Clone, Default)]
-    pub(crate) struct Trace(Vec<Arc<Process>>);
+    pub(crate) struct Trace(Vec<Arc<TracedProcess>>);
 
     #[derive(Debug)]
-    struct Process {
+    struct TracedProcess {
         span: Span,
         /// True once the end has been recorded: a child can be waited for again and again.
         has_ended: AtomicBool,
@@ -52,7 +52,7 @@ mod on {
         pub(crate) fn started(program: &OsStr, child: &ChildHandle) -> Trace {
             let span = debug_span!("process", pid = child.pid(), program = ?program);
             debug!(parent: &span, containment = %child.containment(), "started");
-            Trace(vec![Arc::new(Process { span, has_ended: AtomicBool::new(false) })])
+            Trace(vec![Arc::new(TracedProcess { span, has_ended: AtomicBool::new(false) })])
         }
 
         /// Adds the spans of other processes, after these.
@@ -60,15 +60,15 @@ mod on {
             self.0.extend(others.0);
         }
 
-        pub(crate) fn stopping(&self, signal: Signal, why: Option<Outcome>) {
-            let reason = why.map(tracing::field::display);
+        pub(crate) fn stopping(&self, signal: Signal, outcome: Option<Outcome>) {
+            let reason = outcome.map(tracing::field::display);
             for process in &self.0 {
                 info!(parent: &process.span, %signal, reason, "stopping");
             }
         }
 
-        pub(crate) fn killing(&self, why: Option<Outcome>) {
-            let reason = why.map(tracing::field::display);
+        pub(crate) fn killing(&self, outcome: Option<Outcome>) {
+            let reason = outcome.map(tracing::field::display);
             for process in &self.0 {
                 info!(parent: &process.span, reason, "killing");
             }
@@ -117,7 +117,7 @@ mod on {
         }
     }
 
-    impl Process {
+    impl TracedProcess {
         fn ended(&self, status: ExitStatus) {
             if !self.has_ended.swap(true, Ordering::Relaxed) {
                 debug!(parent: &self.span, %status, "ended");

@@ -7,7 +7,7 @@ use iceoryx2::service::port_factory::PortFactory as _;
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 use pipewright::Child;
 
-use super::Side;
+use super::Endpoint;
 use crate::Result;
 
 /// The most messages in flight.
@@ -26,7 +26,7 @@ struct Ports {
 pub(super) fn host(
     size: usize,
     start: impl FnOnce(&str) -> Result<Child>,
-) -> Result<(Box<dyn Side>, Child)> {
+) -> Result<(Box<dyn Endpoint>, Child)> {
     let name = format!("pipewright-bench-{}", std::process::id());
     let (node, there, back) = services(&name)?;
     let side = ports(node, &there, &back, size)?;
@@ -42,7 +42,7 @@ pub(super) fn host(
     Ok((side, worker))
 }
 
-pub(super) fn worker(name: &str, size: usize) -> Result<Box<dyn Side>> {
+pub(super) fn worker(name: &str, size: usize) -> Result<Box<dyn Endpoint>> {
     let (node, there, back) = services(name)?;
     ports(node, &back, &there, size)
 }
@@ -72,7 +72,7 @@ fn ports(
     out: &Service,
     into: &Service,
     size: usize,
-) -> Result<Box<dyn Side>> {
+) -> Result<Box<dyn Endpoint>> {
     let publisher = out
         .publisher_builder()
         .initial_max_slice_len(size)
@@ -82,7 +82,7 @@ fn ports(
     Ok(Box::new(Ports { publisher, subscriber, _node: node }))
 }
 
-impl Side for Ports {
+impl Endpoint for Ports {
     fn send(&mut self, body: &[u8]) -> Result<()> {
         self.publisher.loan_slice_uninit(body.len())?.write_from_slice(body).send()?;
         Ok(())

@@ -12,14 +12,14 @@ use crate::Result;
 use crate::cell::{check, pin, stamp, sum_of};
 
 /// One side of a connection.
-trait Side {
+trait Endpoint {
     fn send(&mut self, body: &[u8]) -> Result<()>;
     /// Receives the next message and passes it to the function, in the library's own memory.
     fn receive(&mut self, with_message: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }
 
 /// The arguments of a cell: `LIBRARY MODE VARIANT SIZE COUNT`.
-struct Cell<'a> {
+struct CellArgs<'a> {
     library: &'a str,
     mode: &'a str,
     variant: &'a str,
@@ -27,12 +27,12 @@ struct Cell<'a> {
     count: u64,
 }
 
-impl Cell<'_> {
-    fn parse(arguments: &[String]) -> Result<Cell<'_>> {
+impl CellArgs<'_> {
+    fn parse(arguments: &[String]) -> Result<CellArgs<'_>> {
         let [library, mode, variant, size, count] = arguments else {
             return Err("usage: LIBRARY MODE VARIANT SIZE COUNT".into());
         };
-        Ok(Cell { library, mode, variant, size: size.parse()?, count: count.parse()? })
+        Ok(CellArgs { library, mode, variant, size: size.parse()?, count: count.parse()? })
     }
 
     fn warm_up(&self) -> u64 {
@@ -42,14 +42,14 @@ impl Cell<'_> {
 
 /// Runs the cell, and prints nanoseconds.
 pub(crate) fn host(arguments: &[String]) -> Result<()> {
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(0)?;
     let start = |name: &str| -> Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer-worker", name]).args(arguments).kill_on_drop();
         Ok(command.spawn()?)
     };
-    let (mut side, worker): (Box<dyn Side>, Child) = match cell.library {
+    let (mut side, worker): (Box<dyn Endpoint>, Child) = match cell.library {
         "iceoryx2" => iceoryx::host(cell.size, start)?,
         "ipc-channel" => servo::bytes_host(start)?,
         "ipc-channel-memory" => servo::memory_host(start)?,
@@ -80,9 +80,9 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
 /// Runs the worker of a cell.
 pub(crate) fn worker(arguments: &[String]) -> Result<()> {
     let [name, arguments @ ..] = arguments else { return Err("usage: NAME CELL...".into()) };
-    let cell = Cell::parse(arguments)?;
+    let cell = CellArgs::parse(arguments)?;
     pin(1)?;
-    let mut side: Box<dyn Side> = match cell.library {
+    let mut side: Box<dyn Endpoint> = match cell.library {
         "iceoryx2" => iceoryx::worker(name, cell.size)?,
         "ipc-channel" => servo::bytes_worker(name)?,
         _ => servo::memory_worker(name)?,

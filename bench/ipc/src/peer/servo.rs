@@ -6,7 +6,7 @@ use ipc_channel::ipc::{
 };
 use pipewright::Child;
 
-use super::Side;
+use super::Endpoint;
 use crate::Result;
 
 struct Bytes(IpcBytesSender, IpcBytesReceiver);
@@ -15,14 +15,14 @@ struct Memory(IpcSender<IpcSharedMemory>, IpcReceiver<IpcSharedMemory>);
 
 pub(super) fn bytes_host(
     start: impl FnOnce(&str) -> Result<Child>,
-) -> Result<(Box<dyn Side>, Child)> {
+) -> Result<(Box<dyn Endpoint>, Child)> {
     let (server, name) = IpcOneShotServer::<(IpcBytesSender, IpcBytesReceiver)>::new()?;
     let worker = start(&name)?;
     let (_, (sender, receiver)) = server.accept()?;
     Ok((Box::new(Bytes(sender, receiver)), worker))
 }
 
-pub(super) fn bytes_worker(name: &str) -> Result<Box<dyn Side>> {
+pub(super) fn bytes_worker(name: &str) -> Result<Box<dyn Endpoint>> {
     let (to_us, ours) = ipc::bytes_channel()?;
     let (sender, theirs) = ipc::bytes_channel()?;
     IpcSender::connect(name.to_owned())?.send((to_us, theirs))?;
@@ -31,7 +31,7 @@ pub(super) fn bytes_worker(name: &str) -> Result<Box<dyn Side>> {
 
 pub(super) fn memory_host(
     start: impl FnOnce(&str) -> Result<Child>,
-) -> Result<(Box<dyn Side>, Child)> {
+) -> Result<(Box<dyn Endpoint>, Child)> {
     type Ends = (IpcSender<IpcSharedMemory>, IpcReceiver<IpcSharedMemory>);
     let (server, name) = IpcOneShotServer::<Ends>::new()?;
     let worker = start(&name)?;
@@ -39,14 +39,14 @@ pub(super) fn memory_host(
     Ok((Box::new(Memory(sender, receiver)), worker))
 }
 
-pub(super) fn memory_worker(name: &str) -> Result<Box<dyn Side>> {
+pub(super) fn memory_worker(name: &str) -> Result<Box<dyn Endpoint>> {
     let (to_us, ours) = ipc::channel::<IpcSharedMemory>()?;
     let (sender, theirs) = ipc::channel::<IpcSharedMemory>()?;
     IpcSender::connect(name.to_owned())?.send((to_us, theirs))?;
     Ok(Box::new(Memory(sender, ours)))
 }
 
-impl Side for Bytes {
+impl Endpoint for Bytes {
     fn send(&mut self, body: &[u8]) -> Result<()> {
         Ok(self.0.send(body)?)
     }
@@ -56,7 +56,7 @@ impl Side for Bytes {
     }
 }
 
-impl Side for Memory {
+impl Endpoint for Memory {
     fn send(&mut self, body: &[u8]) -> Result<()> {
         Ok(self.0.send(IpcSharedMemory::from_bytes(body))?)
     }

@@ -10,14 +10,18 @@ mod with_tokio;
 
 use std::io::{self, Read};
 
-use crate::request::{ChildCommand, Operation};
-use crate::{Result, Work};
+use crate::request::{ChildCommand, ChildOperation};
+use crate::{OperationFn, Result};
 
 /// The size of the buffer for reading a stream.
 const READ_BYTES: usize = 64 << 10;
 
 /// Returns the peer's implementation of the operation.
-pub(crate) fn prepare(peer: &str, operation: Operation, child: ChildCommand) -> Result<Work> {
+pub(crate) fn prepare(
+    peer: &str,
+    operation: ChildOperation,
+    child: ChildCommand,
+) -> Result<OperationFn> {
     let work = match peer {
         "std" => Some(with_std::prepare(operation, child)?),
         "std_pre_exec" => with_std::prepare_with_pre_exec(operation, child),

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use pipewright::{Command, Pipeline, Resource, Stdio, run_all};
 
 use super::{READ_BYTES, count};
-use crate::outcome::Outcome;
-use crate::request::{ChildCommand, Operation};
-use crate::{Result, Work};
+use crate::outcome::PeerOutcome;
+use crate::request::{ChildCommand, ChildOperation};
+use crate::{OperationFn, Result};
 
 /// The user that owns nothing, by convention.
 const NOBODY: u32 = 65534;
@@ -20,46 +20,46 @@ pub(super) fn command(child: &ChildCommand) -> Command {
     command
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
+pub(super) fn prepare(operation: ChildOperation, child: ChildCommand) -> Result<OperationFn> {
     Ok(match operation {
-        Operation::Status => {
-            Box::new(move || Ok(Outcome::exited(command(&child).status()?.success())))
+        ChildOperation::Status => {
+            Box::new(move || Ok(PeerOutcome::exited(command(&child).status()?.success())))
         }
-        Operation::Capture => Box::new(move || {
+        ChildOperation::Capture => Box::new(move || {
             let capture = command(&child).capture()?;
-            Ok(Outcome::kept(capture.status.success(), capture.stdout.into_bytes()))
+            Ok(PeerOutcome::kept(capture.status.success(), capture.stdout.into_bytes()))
         }),
-        Operation::Collect => Box::new(move || {
+        ChildOperation::Collect => Box::new(move || {
             let output = command(&child).output()?;
-            Ok(Outcome::kept(output.status.success(), output.stdout))
+            Ok(PeerOutcome::kept(output.status.success(), output.stdout))
         }),
-        Operation::Stream => {
+        ChildOperation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
             Box::new(move || {
                 let mut running = command(&child).stdout(Stdio::piped()).spawn()?;
                 let stdout = running.stdout.take().ok_or("stdout is not piped")?;
                 let bytes = count(stdout, &mut buffer)?;
-                Ok(Outcome::counted(running.wait()?.success(), bytes))
+                Ok(PeerOutcome::counted(running.wait()?.success(), bytes))
             })
         }
-        Operation::Pipe => prepare_pipe(child),
-        Operation::TextLines => Box::new(move || {
+        ChildOperation::Pipe => prepare_pipe(child),
+        ChildOperation::TextLines => Box::new(move || {
             let mut lines = command(&child).lines()?;
             let mut bytes = 0;
             for line in &mut lines {
                 bytes += line?.text.len() as u64 + 1;
             }
-            Ok(Outcome::counted(lines.finish()?.success(), bytes))
+            Ok(PeerOutcome::counted(lines.finish()?.success(), bytes))
         }),
-        Operation::WatchedLine => {
+        ChildOperation::WatchedLine => {
             let mut lines = command(&child).lines()?;
             Box::new(move || {
-                Outcome::from_timestamp(&lines.next().ok_or("the lines have ended")??.text)
+                PeerOutcome::from_timestamp(&lines.next().ok_or("the lines have ended")??.text)
             })
         }
-        Operation::Many { children, at_once } => Box::new(move || {
+        ChildOperation::Many { children, at_once } => Box::new(move || {
             let commands = (0..children).map(|_| command(&child));
-            let mut outcome = Outcome::counted(true, 0);
+            let mut outcome = PeerOutcome::counted(true, 0);
             for (_, capture) in run_all(commands).concurrency(at_once).as_they_end() {
                 let capture = capture?;
                 outcome.add(capture.success(), capture.stdout.len());
@@ -70,24 +70,24 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
 }
 
 /// Runs a pipeline and captures its last stage.
-fn prepare_pipe(child: ChildCommand) -> Work {
+fn prepare_pipe(child: ChildCommand) -> OperationFn {
     let stages = child.stages();
     Box::new(move || {
         let commands = stages.iter().filter_map(|words| words.split_first());
         let commands = commands.map(|(program, rest)| Command::new(program).args(rest).owned());
         let output = Pipeline::new(commands).output()?;
-        Outcome::from_printed_count(output.success(), &output.stdout)
+        PeerOutcome::from_printed_count(output.success(), &output.stdout)
     })
 }
 
 /// Sets every option for which other libraries fork. `kill_on_parent_exit` is optional, because it alone starts the child
 /// from another thread.
 pub(super) fn prepare_with_options(
-    operation: Operation,
+    operation: ChildOperation,
     child: ChildCommand,
     kill_on_parent_exit: bool,
-) -> Result<Option<Work>> {
-    if operation != Operation::Status {
+) -> Result<Option<OperationFn>> {
+    if operation != ChildOperation::Status {
         return Ok(None);
     }
     let inherited = File::open("/dev/null")?;
@@ -109,6 +109,6 @@ pub(super) fn prepare_with_options(
         if kill_on_parent_exit {
             command.kill_on_parent_exit(pipewright::Scope::Child);
         }
-        Ok(Outcome::exited(command.status()?.success()))
+        Ok(PeerOutcome::exited(command.status()?.success()))
     })))
 }

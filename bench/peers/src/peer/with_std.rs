@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use super::{READ_BYTES, count};
-use crate::outcome::Outcome;
-use crate::request::{ChildCommand, Operation};
-use crate::{Result, Work};
+use crate::outcome::PeerOutcome;
+use crate::request::{ChildCommand, ChildOperation};
+use crate::{OperationFn, Result};
 
 fn command(child: &ChildCommand) -> Command {
     let mut command = Command::new(&child.program);
@@ -19,49 +19,53 @@ fn command(child: &ChildCommand) -> Command {
     command
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
+pub(super) fn prepare(operation: ChildOperation, child: ChildCommand) -> Result<OperationFn> {
     Ok(match operation {
-        Operation::Status => {
-            Box::new(move || Ok(Outcome::exited(command(&child).status()?.success())))
+        ChildOperation::Status => {
+            Box::new(move || Ok(PeerOutcome::exited(command(&child).status()?.success())))
         }
-        Operation::Capture | Operation::Collect => Box::new(move || {
+        ChildOperation::Capture | ChildOperation::Collect => Box::new(move || {
             let output = command(&child).output()?;
-            Ok(Outcome::kept(output.status.success(), output.stdout))
+            Ok(PeerOutcome::kept(output.status.success(), output.stdout))
         }),
-        Operation::Stream => {
+        ChildOperation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
             Box::new(move || {
                 let mut running = command(&child).stdout(Stdio::piped()).spawn()?;
                 let stdout = running.stdout.take().ok_or("stdout is not piped")?;
                 let bytes = count(stdout, &mut buffer)?;
-                Ok(Outcome::counted(running.wait()?.success(), bytes))
+                Ok(PeerOutcome::counted(running.wait()?.success(), bytes))
             })
         }
-        Operation::Pipe => {
+        ChildOperation::Pipe => {
             let script = script(&child);
             Box::new(move || {
                 let output = Command::new("/bin/sh").args(["-c", &script]).output()?;
-                Outcome::from_printed_count(output.status.success(), &output.stdout)
+                PeerOutcome::from_printed_count(output.status.success(), &output.stdout)
             })
         }
-        Operation::TextLines => Box::new(move || {
+        ChildOperation::TextLines => Box::new(move || {
             let (mut running, lines) = start_lines(&child)?;
             let mut bytes = 0;
             for line in lines {
                 bytes += line?.len() as u64 + 1;
             }
-            Ok(Outcome::counted(running.wait()?.success(), bytes))
+            Ok(PeerOutcome::counted(running.wait()?.success(), bytes))
         }),
-        Operation::WatchedLine => {
+        ChildOperation::WatchedLine => {
             let (_running, mut lines) = start_lines(&child)?;
-            Box::new(move || Outcome::from_timestamp(&lines.next().ok_or("the lines have ended")??))
+            Box::new(move || {
+                PeerOutcome::from_timestamp(&lines.next().ok_or("the lines have ended")??)
+            })
         }
-        Operation::Many { children, at_once } => Box::new(move || many(&child, children, at_once)),
+        ChildOperation::Many { children, at_once } => {
+            Box::new(move || many(&child, children, at_once))
+        }
     })
 }
 
 /// Runs many children with a thread for each running child.
-fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Outcome> {
+fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<PeerOutcome> {
     let (next, success, bytes) = (AtomicUsize::new(0), AtomicBool::new(true), AtomicU64::new(0));
     let run = || {
         while next.fetch_add(1, Ordering::Relaxed) < children {
@@ -77,7 +81,7 @@ fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Outcome
             thread.join().map_err(|_| "a thread panicked")?.map_err(Box::<dyn Error>::from)
         })
     })?;
-    Ok(Outcome::counted(success.into_inner(), bytes.into_inner()))
+    Ok(PeerOutcome::counted(success.into_inner(), bytes.into_inner()))
 }
 
 fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
@@ -96,14 +100,17 @@ fn script(child: &ChildCommand) -> String {
 }
 
 /// Starts the child with an empty hook: with any hook, std forks instead of calling `posix_spawn`.
-pub(super) fn prepare_with_pre_exec(operation: Operation, child: ChildCommand) -> Option<Work> {
-    if operation != Operation::Status {
+pub(super) fn prepare_with_pre_exec(
+    operation: ChildOperation,
+    child: ChildCommand,
+) -> Option<OperationFn> {
+    if operation != ChildOperation::Status {
         return None;
     }
     Some(Box::new(move || {
         let mut command = command(&child);
         // SAFETY: the hook does nothing.
         unsafe { command.pre_exec(|| Ok(())) };
-        Ok(Outcome::exited(command.status()?.success()))
+        Ok(PeerOutcome::exited(command.status()?.success()))
     }))
 }

@@ -8,9 +8,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::READ_BYTES;
-use crate::outcome::Outcome;
-use crate::request::{ChildCommand, Operation};
-use crate::{Result, Work};
+use crate::outcome::PeerOutcome;
+use crate::request::{ChildCommand, ChildOperation};
+use crate::{OperationFn, Result};
 
 pub(super) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
@@ -22,41 +22,41 @@ fn command(child: &ChildCommand) -> Command {
     command
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
+pub(super) fn prepare(operation: ChildOperation, child: ChildCommand) -> Result<OperationFn> {
     let runtime = runtime()?;
     Ok(match operation {
-        Operation::Status => Box::new(move || {
+        ChildOperation::Status => Box::new(move || {
             let status = runtime.block_on(async { command(&child).status().await })?;
-            Ok(Outcome::exited(status.success()))
+            Ok(PeerOutcome::exited(status.success()))
         }),
-        Operation::Capture | Operation::Collect => Box::new(move || {
+        ChildOperation::Capture | ChildOperation::Collect => Box::new(move || {
             let output = runtime.block_on(async { command(&child).output().await })?;
-            Ok(Outcome::kept(output.status.success(), output.stdout))
+            Ok(PeerOutcome::kept(output.status.success(), output.stdout))
         }),
-        Operation::Stream => {
+        ChildOperation::Stream => {
             let mut buffer = vec![0; READ_BYTES];
             Box::new(move || runtime.block_on(stream(&child, &mut buffer)))
         }
-        Operation::Pipe => return Err("tokio has no pipelines".into()),
-        Operation::TextLines => Box::new(move || {
+        ChildOperation::Pipe => return Err("tokio has no pipelines".into()),
+        ChildOperation::TextLines => Box::new(move || {
             runtime.block_on(async {
                 let (mut running, mut lines) = start_lines(&child)?;
                 let mut bytes = 0;
                 while let Some(line) = lines.next_line().await? {
                     bytes += line.len() as u64 + 1;
                 }
-                Ok(Outcome::counted(running.wait().await?.success(), bytes))
+                Ok(PeerOutcome::counted(running.wait().await?.success(), bytes))
             })
         }),
-        Operation::WatchedLine => {
+        ChildOperation::WatchedLine => {
             let (running, mut lines) = runtime.block_on(async { start_lines(&child) })?;
             Box::new(move || {
                 let _running = &running;
                 let line = runtime.block_on(lines.next_line())?;
-                Outcome::from_timestamp(&line.ok_or("the lines have ended")?)
+                PeerOutcome::from_timestamp(&line.ok_or("the lines have ended")?)
             })
         }
-        Operation::Many { children, at_once } => {
+        ChildOperation::Many { children, at_once } => {
             Box::new(move || runtime.block_on(many(&child, children, at_once)))
         }
     })
@@ -64,19 +64,19 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
 
 /// Runs many children on a runtime with one thread per processor.
 pub(super) fn prepare_multi_thread(
-    operation: Operation,
+    operation: ChildOperation,
     child: ChildCommand,
-) -> Result<Option<Work>> {
-    let Operation::Many { children, at_once } = operation else {
+) -> Result<Option<OperationFn>> {
+    let ChildOperation::Many { children, at_once } = operation else {
         return Ok(None);
     };
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     Ok(Some(Box::new(move || runtime.block_on(many(&child, children, at_once)))))
 }
 
-async fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Outcome> {
+async fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<PeerOutcome> {
     let mut tasks = JoinSet::new();
-    let mut outcome = Outcome::counted(true, 0);
+    let mut outcome = PeerOutcome::counted(true, 0);
     for started in 0..children + at_once {
         if started >= at_once
             && let Some(output) = tasks.join_next().await
@@ -98,7 +98,7 @@ fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdo
     Ok((running, BufReader::new(stdout).lines()))
 }
 
-async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Outcome> {
+async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<PeerOutcome> {
     let mut running = command(child).stdout(Stdio::piped()).spawn()?;
     let mut stdout = running.stdout.take().ok_or("stdout is not piped")?;
     let mut bytes = 0;
@@ -108,5 +108,5 @@ async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Outcome> {
             count => bytes += count as u64,
         }
     }
-    Ok(Outcome::counted(running.wait().await?.success(), bytes))
+    Ok(PeerOutcome::counted(running.wait().await?.success(), bytes))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::host::pin;
-use crate::plan::{Failed, Measure, Sample};
+use crate::plan::{CellError, Measure, Sample};
 use crate::rounds::{self, Rounds, on_own_thread};
 
 /// A cell that moves blocks of one size in one way.
@@ -25,7 +25,7 @@ impl<F> fmt::Debug for BlockCell<F> {
 
 impl<F, R> BlockCell<F>
 where
-    F: Fn() -> Result<R, Failed> + Sync,
+    F: Fn() -> Result<R, CellError> + Sync,
     R: Rounds,
 {
     /// Creates a cell whose side in this process runs on `processor`.
@@ -41,10 +41,10 @@ where
 
 impl<F, R> Measure for BlockCell<F>
 where
-    F: Fn() -> Result<R, Failed> + Sync,
+    F: Fn() -> Result<R, CellError> + Sync,
     R: Rounds,
 {
-    fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
+    fn measure(&mut self, time: Duration) -> Result<Sample, CellError> {
         let mut rate = self.rate;
         let BlockCell { block_bytes, processor, count, set_up, .. } = self;
         let sample = on_own_thread(|| {

@@ -10,7 +10,7 @@ use pipewright_os::host::host_info;
 
 use super::timed::{Timing, case, chart, starting};
 use crate::child::ChildTask;
-use crate::plan::{Chart, Failed, Point};
+use crate::plan::{CellError, PlannedChart, Point};
 use crate::report;
 use crate::units::{Unit, bytes};
 
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 64;
 const LINE_WRITES: &str = "1000 lines, one write each";
 
 /// Returns the charts, with that time for each cell.
-pub(crate) fn charts(amount: Amount, time: Duration) -> Vec<Chart> {
+pub(crate) fn charts(amount: Amount, time: Duration) -> Vec<PlannedChart> {
     let Amount { stream_bytes, children } = amount;
     let many = format!("{children} children with {LINES} lines each");
     vec![
@@ -77,9 +77,9 @@ fn lines() -> Vec<Point> {
 }
 
 /// Checks that the child succeeded and that all lines came in order.
-fn check(capture: &Capture, count: usize) -> Result<(), Failed> {
+fn check(capture: &Capture, count: usize) -> Result<(), CellError> {
     if !capture.success() {
-        return Err(Failed::Skip(format!("the child exited with {}", capture.status)));
+        return Err(CellError::Skip(format!("the child exited with {}", capture.status)));
     }
     let found = capture.stdout.lines().enumerate().filter(|(number, line)| {
         line.strip_prefix("line ").and_then(|it| it.parse().ok()) == Some(*number)
@@ -88,8 +88,8 @@ fn check(capture: &Capture, count: usize) -> Result<(), Failed> {
     if found == count { Ok(()) } else { Err(wrong(found, count)) }
 }
 
-fn wrong(found: usize, count: usize) -> Failed {
-    Failed::Corrupt(format!("{found} of {count} lines arrived"))
+fn wrong(found: usize, count: usize) -> CellError {
+    CellError::Corrupt(format!("{found} of {count} lines arrived"))
 }
 
 fn streams(stream_bytes: u64) -> Vec<Point> {
@@ -97,7 +97,7 @@ fn streams(stream_bytes: u64) -> Vec<Point> {
         case("kept", Unit::BytesPerSecond, move || {
             // A growing buffer needs twice as much for a moment.
             if host_info::free_memory_bytes().is_some_and(|free| free < 2 * stream_bytes) {
-                return Err(Failed::Skip("needs more memory than is free".to_owned()));
+                return Err(CellError::Skip("needs more memory than is free".to_owned()));
             }
             let begin = Instant::now();
             let output = ChildTask::Flood { bytes: stream_bytes }.command()?.output()?;
@@ -124,11 +124,11 @@ fn streams(stream_bytes: u64) -> Vec<Point> {
     ]
 }
 
-fn took(time: Duration, bytes: u64, expected: u64) -> Result<Timing, Failed> {
+fn took(time: Duration, bytes: u64, expected: u64) -> Result<Timing, CellError> {
     if bytes == expected {
         Ok(Timing { time, bytes })
     } else {
-        Err(Failed::Corrupt(format!("{bytes} of {expected} bytes arrived")))
+        Err(CellError::Corrupt(format!("{bytes} of {expected} bytes arrived")))
     }
 }
 
@@ -161,10 +161,10 @@ fn crowds(children: usize) -> Vec<Point> {
 }
 
 /// Captures children on that many threads, on each one after the other.
-fn parallel(task: &ChildTask, children: usize, threads: usize) -> Result<Timing, Failed> {
+fn parallel(task: &ChildTask, children: usize, threads: usize) -> Result<Timing, CellError> {
     let begin = Instant::now();
     let next = AtomicUsize::new(0);
-    let work = || -> Result<(), Failed> {
+    let work = || -> Result<(), CellError> {
         while next.fetch_add(1, Ordering::Relaxed) < children {
             check(&task.command()?.capture()?, LINES)?;
         }
@@ -174,7 +174,7 @@ fn parallel(task: &ChildTask, children: usize, threads: usize) -> Result<Timing,
         let start = |_| thread::Builder::new().spawn_scoped(scope, work);
         let workers: Vec<_> = (0..threads).map(start).collect::<Result<_, _>>()?;
         workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(Failed::Skip("a thread panicked".to_owned())))
+            worker.join().unwrap_or_else(|_| Err(CellError::Skip("a thread panicked".to_owned())))
         })
     })?;
     Ok(begin.elapsed().into())
@@ -185,17 +185,18 @@ pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
     let cells = |id: &str| chart(id).into_iter().flat_map(|it| &it.curves).flat_map(|it| &it.cells);
     let lines = cells("capture-lines").find(|cell| cell.label == LINE_WRITES)?.median?;
-    let mut said = format!("Capturing 1000 lines of a child takes {}", Unit::Seconds.show(lines));
+    let mut summary =
+        format!("Capturing 1000 lines of a child takes {}", Unit::Seconds.show(lines));
     if let Some(kept) =
         cells("capture-stream").find(|cell| cell.label == "kept").and_then(|it| it.median)
     {
-        said.push_str(&format!("; large output is kept at {}", Unit::BytesPerSecond.show(kept)));
+        summary.push_str(&format!("; large output is kept at {}", Unit::BytesPerSecond.show(kept)));
     }
     let best = chart("capture-many").and_then(|chart| chart.curves.first()?.best(chart.unit));
-    if let Some((cell, summary)) = best {
-        let time = Unit::Seconds.show(summary.median);
-        said.push_str(&format!("; many children take {time} at best ({})", cell.label));
+    if let Some((cell, best)) = best {
+        let time = Unit::Seconds.show(best.median);
+        summary.push_str(&format!("; many children take {time} at best ({})", cell.label));
     }
-    said.push('.');
-    Some(said)
+    summary.push('.');
+    Some(summary)
 }

@@ -22,10 +22,10 @@ pub(crate) fn checked(mut blocks: Vec<usize>) -> Result<Vec<usize>, Error> {
         problem: problem.to_owned(),
     };
     if blocks.first() == Some(&0) {
-        return Err(refuse("a block has at least one byte"));
+        return Err(refuse("a block must have at least 1 byte"));
     }
     if blocks.last().is_some_and(|block| *block > MOST_BLOCK_BYTES) {
-        return Err(refuse("a block has at most 256 MiB"));
+        return Err(refuse("a block must have at most 256 MiB"));
     }
     Ok(blocks)
 }

@@ -9,9 +9,9 @@ use pipewright_os::host::host_info;
 
 use super::timed::{Timing, chart, starting};
 use crate::child::ChildTask;
-use crate::plan::{Chart, Failed, Measure, Point, Sample};
+use crate::plan::{CellError, Measure, PlannedChart, Point, Sample};
 use crate::report;
-use crate::stats::change::{Circumstances, Noise, Ratio};
+use crate::stats::change::{ComparisonContext, Noise, Ratio};
 use crate::units::{self, Unit, bytes};
 
 const PLAIN: &str = "no option";
@@ -23,7 +23,7 @@ const SMALL: &str = "no extra memory";
 const SIZES_BYTES: [u64; 3] = [0, 512 << 20, 2 << 30];
 
 /// Returns the charts, with that time for each cell.
-pub(crate) fn charts(time: Duration) -> Vec<Chart> {
+pub(crate) fn charts(time: Duration) -> Vec<PlannedChart> {
     vec![
         chart("spawn", "Starting a process that exits at once", Unit::Seconds, time, starts()),
         chart("spawn-options", "Start and wait, with options", Unit::Seconds, time, options()),
@@ -50,15 +50,15 @@ fn starts() -> Vec<Point> {
     ]
 }
 
-fn command() -> Result<Command, Failed> {
+fn command() -> Result<Command, CellError> {
     Ok(ChildTask::Exit.command()?)
 }
 
 /// Sets one or more options.
-type Setting = fn(&mut Command) -> Result<(), Failed>;
+type Setting = fn(&mut Command) -> Result<(), CellError>;
 
 /// Starts a process with those options, and waits for it.
-fn wait_for(set: &dyn Fn(&mut Command) -> Result<(), Failed>) -> Result<Timing, Failed> {
+fn wait_for(set: &dyn Fn(&mut Command) -> Result<(), CellError>) -> Result<Timing, CellError> {
     let begin = Instant::now();
     let mut command = command()?;
     set(&mut command)?;
@@ -67,7 +67,7 @@ fn wait_for(set: &dyn Fn(&mut Command) -> Result<(), Failed>) -> Result<Timing, 
     if status.success() {
         Ok(time.into())
     } else {
-        Err(Failed::Skip(format!("the child exited with {status}")))
+        Err(CellError::Skip(format!("the child exited with {status}")))
     }
 }
 
@@ -103,17 +103,17 @@ fn options() -> Vec<Point> {
     SETTINGS.into_iter().map(each).chain([held]).collect()
 }
 
-fn surroundings(command: &mut Command) -> Result<(), Failed> {
+fn surroundings(command: &mut Command) -> Result<(), CellError> {
     command.env("PIPEWRIGHT_BENCH", "1").env_remove("LC_ALL").current_dir(std::env::temp_dir());
     Ok(())
 }
 
-fn inherit(command: &mut Command) -> Result<(), Failed> {
+fn inherit(command: &mut Command) -> Result<(), CellError> {
     command.inherit(null()?);
     Ok(())
 }
 
-fn limit(command: &mut Command) -> Result<(), Failed> {
+fn limit(command: &mut Command) -> Result<(), CellError> {
     // Low, because an unprivileged process may not raise its limit.
     command.rlimit(Resource::OpenFiles, Some(64), Some(64));
     Ok(())
@@ -136,7 +136,7 @@ struct Large {
 }
 
 impl Measure for Large {
-    fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
+    fn measure(&mut self, time: Duration) -> Result<Sample, CellError> {
         let ballast = ballast(self.size)?;
         let mut point = starting("", || wait_for(&|_| Ok(())));
         let sample = point.measure.measure(time);
@@ -146,7 +146,7 @@ impl Measure for Large {
 }
 
 /// Allocates memory and writes to all of it.
-fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
+fn ballast(size: u64) -> Result<Vec<u8>, CellError> {
     // Left free for other processes and for the allocation itself.
     const SPARE_BYTES: u64 = 512 << 20;
     if size == 0 {
@@ -155,13 +155,16 @@ fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
     let free = host_info::free_memory_bytes();
     if free.is_none_or(|free| free < size + SPARE_BYTES) {
         let free = free.map_or("unknown".to_owned(), |free| bytes(free >> 20 << 20));
-        return Err(Failed::Skip(format!("takes {} of memory, but {free} is free", bytes(size))));
+        return Err(CellError::Skip(format!(
+            "takes {} of memory, but {free} is free",
+            bytes(size)
+        )));
     }
     let count = usize::try_from(size)
-        .map_err(|_| Failed::Skip("more than the address space".to_owned()))?;
+        .map_err(|_| CellError::Skip("more than the address space".to_owned()))?;
     let mut ballast = Vec::new();
     // A limit on the address space may be lower than what is free.
-    ballast.try_reserve_exact(count).map_err(|error| Failed::Skip(error.to_string()))?;
+    ballast.try_reserve_exact(count).map_err(|error| CellError::Skip(error.to_string()))?;
     // Not zero: allocators return zeroed memory without touching it.
     ballast.resize(count, 1);
     Ok(ballast)
@@ -176,22 +179,22 @@ pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let beside = |before: Option<&report::Cell>, after: Option<&report::Cell>| {
         let (before, after) = report::Cell::comparable(before?, after?);
         let noise = Noise::of([before, after])?;
-        let circumstances = Circumstances { noise: Some(noise), pairs: 2, drift: 1.0 };
+        let circumstances = ComparisonContext { noise: Some(noise), pairs: 2, drift: 1.0 };
         let ratio = Ratio::of(before, after, &circumstances)?;
         Some(if ratio.is_real { units::change(ratio.ratio) } else { "the same".to_owned() })
     };
     let plain = figures("spawn", AND_WAIT)?.median?;
-    let mut said =
+    let mut summary =
         format!("Starting a process and waiting for it takes {}", Unit::Seconds.show(plain));
     if let Some(change) = beside(figures("spawn-options", PLAIN), figures("spawn-options", ALL)) {
-        said.push_str(&format!("; with options: {change}"));
+        summary.push_str(&format!("; with options: {change}"));
     }
     let (small, large) =
         (figures("spawn-size", SMALL), figures("spawn-size", &bytes(SIZES_BYTES[2])));
     if let Some(change) = beside(small, large) {
         let size = bytes(SIZES_BYTES[2]);
-        said.push_str(&format!("; from a parent with {size} in use: {change}"));
+        summary.push_str(&format!("; from a parent with {size} in use: {change}"));
     }
-    said.push('.');
-    Some(said)
+    summary.push('.');
+    Some(summary)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::baseline;
-use crate::plan::{Chart, Curve, Failed, Measure, Point, Sample};
+use crate::plan::{CellError, Measure, PlannedChart, PlannedCurve, Point, Sample};
 use crate::report::Axis;
 use crate::stats::median;
 use crate::units::Unit;
@@ -27,16 +27,16 @@ impl From<Duration> for Timing {
 }
 
 /// An operation with its own timing, so that it can leave out preparation and cleanup.
-struct Case<F> {
+struct TimedCase<F> {
     unit: Unit,
     operation: F,
     /// Measures a bare start, for operations that start processes.
     bare_start: Option<fn() -> Option<Duration>>,
 }
 
-impl<F> fmt::Debug for Case<F> {
+impl<F> fmt::Debug for TimedCase<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case").field("unit", &self.unit).finish_non_exhaustive()
+        f.debug_struct("TimedCase").field("unit", &self.unit).finish_non_exhaustive()
     }
 }
 
@@ -44,18 +44,18 @@ impl<F> fmt::Debug for Case<F> {
 pub(crate) fn case(
     label: impl Into<String>,
     unit: Unit,
-    operation: impl FnMut() -> Result<Timing, Failed> + 'static,
+    operation: impl FnMut() -> Result<Timing, CellError> + 'static,
 ) -> Point {
-    Point::new(label.into(), None, Case { unit, operation, bare_start: None })
+    Point::new(label.into(), None, TimedCase { unit, operation, bare_start: None })
 }
 
 /// Creates a case that starts processes, measured in turns with bare starts.
 pub(crate) fn starting(
     label: impl Into<String>,
-    operation: impl FnMut() -> Result<Timing, Failed> + 'static,
+    operation: impl FnMut() -> Result<Timing, CellError> + 'static,
 ) -> Point {
     let bare_start = Some(baseline::bare_start as fn() -> _);
-    Point::new(label.into(), None, Case { unit: Unit::Seconds, operation, bare_start })
+    Point::new(label.into(), None, TimedCase { unit: Unit::Seconds, operation, bare_start })
 }
 
 /// Creates a chart of cases.
@@ -65,22 +65,22 @@ pub(crate) fn chart(
     unit: Unit,
     time: Duration,
     points: Vec<Point>,
-) -> Chart {
+) -> PlannedChart {
     let facts: BTreeMap<String, Value> = BTreeMap::new();
-    Chart {
+    PlannedChart {
         id: id.to_owned(),
         title: title.to_owned(),
         unit,
         axis: Axis::Cases,
         time,
         references: Vec::new(),
-        curves: vec![Curve { name: "pipewright".to_owned(), facts, points }],
+        curves: vec![PlannedCurve { name: "pipewright".to_owned(), facts, points }],
     }
 }
 
-impl<F: FnMut() -> Result<Timing, Failed>> Measure for Case<F> {
+impl<F: FnMut() -> Result<Timing, CellError>> Measure for TimedCase<F> {
     /// Returns the median. The first operation is the warm-up, unless it takes all of the time.
-    fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
+    fn measure(&mut self, time: Duration) -> Result<Sample, CellError> {
         let mut all = Vec::new();
         let mut bare = self.bare_starts(Duration::ZERO);
         let first = self.one(&mut bare)?;
@@ -105,10 +105,10 @@ impl<F: FnMut() -> Result<Timing, Failed>> Measure for Case<F> {
     }
 }
 
-impl<F: FnMut() -> Result<Timing, Failed>> Case<F> {
+impl<F: FnMut() -> Result<Timing, CellError>> TimedCase<F> {
     /// Times one operation, also as a multiple of the bare starts right before it (`bare`) and right after it: the
     /// speed of the machine may change within a cell.
-    fn one(&mut self, bare: &mut Option<f64>) -> Result<(Timing, Option<f64>), Failed> {
+    fn one(&mut self, bare: &mut Option<f64>) -> Result<(Timing, Option<f64>), CellError> {
         let took = (self.operation)()?;
         let after = self.bare_starts(took.time);
         let before = std::mem::replace(bare, after);
@@ -119,7 +119,7 @@ impl<F: FnMut() -> Result<Timing, Failed>> Case<F> {
     }
 }
 
-impl<F> Case<F> {
+impl<F> TimedCase<F> {
     /// Measures bare starts for a tenth of the time of the operation beside them, at least one, and returns the
     /// median.
     fn bare_starts(&self, beside: Duration) -> Option<f64> {
@@ -180,7 +180,7 @@ mod tests {
         }
         let operation = || Ok(Duration::from_micros(200 * slowness()).into());
         let bare_start = Some(bare_start as fn() -> _);
-        let mut case = Case { unit: Unit::Seconds, operation, bare_start };
+        let mut case = TimedCase { unit: Unit::Seconds, operation, bare_start };
         let mut bare = case.bare_starts(Duration::ZERO);
         let all: Vec<_> = (0..10).map(|_| case.one(&mut bare).unwrap()).collect();
         let micros = all.iter().map(|(took, _)| took.time.as_micros()).collect::<BTreeSet<_>>();
@@ -199,7 +199,7 @@ mod tests {
         }
         let operation = || Ok(Duration::from_millis(10).into());
         let bare_start = Some(bare_start as fn() -> _);
-        let mut case = Case { unit: Unit::Seconds, operation, bare_start };
+        let mut case = TimedCase { unit: Unit::Seconds, operation, bare_start };
         let sample = case.measure(Duration::from_millis(1));
         let Ok(sample) = sample else { panic!("{sample:?}") };
         assert_eq!((sample.operations, sample.in_bare_starts), (1, Some(100.0)));

@@ -14,7 +14,7 @@ use std::io;
 
 use crate::Error;
 
-pub(crate) use packets::Packets;
+pub(crate) use packets::PacketSizes;
 pub(crate) use run::echo;
 pub(crate) use task::ChildTask;
 pub(crate) use usage_line::parse_usage_line;

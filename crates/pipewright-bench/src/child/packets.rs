@@ -2,16 +2,16 @@
 
 /// Messages of one length, or of the lengths in a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packets {
+pub(crate) struct PacketSizes {
     /// The length; for mixed lengths the average.
     pub(crate) bytes: usize,
     pub(crate) mixed: bool,
 }
 
-impl Packets {
+impl PacketSizes {
     /// Messages that all have one length.
-    pub(crate) fn all_of(bytes: usize) -> Packets {
-        Packets { bytes, mixed: false }
+    pub(crate) fn all_of(bytes: usize) -> PacketSizes {
+        PacketSizes { bytes, mixed: false }
     }
 
     /// Returns the length of a message.
@@ -36,15 +36,15 @@ impl Packets {
 
 #[cfg(test)]
 mod tests {
-    use super::Packets;
+    use super::PacketSizes;
 
     #[test]
     fn mixed_messages_have_the_stated_average_length() {
-        let packets = Packets { bytes: 86_784, mixed: true };
+        let packets = PacketSizes { bytes: 86_784, mixed: true };
         let total: usize = (0..5000).map(|number| packets.length(number)).sum();
         assert!((total / 5000).abs_diff(86_784) < 100, "{total}");
         assert_eq!((total + 500_000) / 1_000_000, 434);
         assert!(packets.longest() > 8 * 86_784);
-        assert_eq!(Packets::all_of(7).longest(), 7);
+        assert_eq!(PacketSizes::all_of(7).longest(), 7);
     }
 }

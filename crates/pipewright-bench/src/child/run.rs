@@ -10,7 +10,7 @@ use super::task::ChildTask;
 use super::usage_line::usage_line;
 use super::worker;
 use crate::host::pin;
-use crate::pattern::Pattern;
+use crate::pattern::BytePattern;
 
 /// Does the task.
 pub(super) fn run(task: ChildTask) -> io::Result<()> {
@@ -40,7 +40,7 @@ pub(super) fn run(task: ChildTask) -> io::Result<()> {
 }
 
 fn write(out: &mut File, block_bytes: usize, verify: bool) -> io::Result<()> {
-    let sent = Pattern::new(block_bytes, verify);
+    let sent = BytePattern::new(block_bytes, verify);
     for line in io::stdin().lock().lines() {
         let blocks: u64 = line?.trim().parse().map_err(|_| io::ErrorKind::InvalidInput)?;
         let before = usage::of_this_process()?;

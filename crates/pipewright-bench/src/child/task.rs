@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use pipewright::Command;
 
 use super::NAME;
-use super::packets::Packets;
+use super::packets::PacketSizes;
 
 /// The task of a child process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum ChildTask {
     /// Copy stdin to stdout, block by block.
     Echo { block_bytes: usize, processor: Option<usize> },
     /// For each request from a channel, send that many messages, then the used CPU time.
-    IpcSend { packets: Packets, processor: Option<usize>, verify: bool },
+    IpcSend { packets: PacketSizes, processor: Option<usize>, verify: bool },
     /// Send back each message from a channel.
     IpcEcho { processor: Option<usize>, spins: bool },
 }
@@ -59,7 +59,7 @@ impl ChildTask {
             ChildTask::Echo { block_bytes, processor } => {
                 words("echo", &[block_bytes, &on(processor)])
             }
-            ChildTask::IpcSend { packets: Packets { bytes, mixed }, processor, verify } => {
+            ChildTask::IpcSend { packets: PacketSizes { bytes, mixed }, processor, verify } => {
                 words("ipc-send", &[bytes, mixed, &on(processor), verify])
             }
             ChildTask::IpcEcho { processor, spins } => words("ipc-echo", &[&on(processor), spins]),
@@ -85,7 +85,7 @@ impl ChildTask {
                 ChildTask::Echo { block_bytes: block.parse().ok()?, processor: on(processor)? }
             }
             ["ipc-send", bytes, mixed, processor, verify] => ChildTask::IpcSend {
-                packets: Packets { bytes: bytes.parse().ok()?, mixed: mixed.parse().ok()? },
+                packets: PacketSizes { bytes: bytes.parse().ok()?, mixed: mixed.parse().ok()? },
                 processor: on(processor)?,
                 verify: verify.parse().ok()?,
             },
@@ -122,7 +122,7 @@ mod tests {
             ChildTask::Lines { count: 1000, one_write: false },
             ChildTask::Flood { bytes: 1 << 40 },
             ChildTask::Echo { block_bytes: 64, processor: Some(0) },
-            ChildTask::IpcSend { packets: Packets::all_of(100), processor: None, verify: true },
+            ChildTask::IpcSend { packets: PacketSizes::all_of(100), processor: None, verify: true },
             ChildTask::IpcEcho { processor: Some(1), spins: false },
         ] {
             let words = task.words();

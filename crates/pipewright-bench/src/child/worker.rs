@@ -6,9 +6,9 @@ use std::time::Duration;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, worker};
 use pipewright_os::process::usage;
 
-use super::packets::Packets;
+use super::packets::PacketSizes;
 use super::usage_line::usage_line;
-use crate::pattern::Pattern;
+use crate::pattern::BytePattern;
 
 /// Returns the options of both sides of the connection.
 pub(crate) fn channel_options(spins: bool) -> Options {
@@ -22,8 +22,8 @@ pub(crate) fn request(messages: u64) -> [u8; 8] {
 }
 
 /// For each request, sends that many messages, then the used CPU time.
-pub(super) fn send(packets: Packets, verify: bool) -> io::Result<()> {
-    let sent = Pattern::new(packets.longest(), verify);
+pub(super) fn send(packets: PacketSizes, verify: bool) -> io::Result<()> {
+    let sent = BytePattern::new(packets.longest(), verify);
     let mut channel: Channel = worker::channel(&Options::default()).map_err(io::Error::other)?;
     until_closed(|| {
         let request = channel.recv()?.bytes()?;

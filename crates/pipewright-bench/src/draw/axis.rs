@@ -120,22 +120,22 @@ fn round_step(least: f64) -> f64 {
 
 /// A logarithmic axis of block sizes.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Blocks {
+pub(crate) struct BlockAxis {
     first: f64,
     last: f64,
     sizes: Vec<u64>,
 }
 
-impl Blocks {
+impl BlockAxis {
     /// Creates the axis of a chart; `None`: no cell has a block size.
-    pub(crate) fn of(chart: &Chart) -> Option<Blocks> {
+    pub(crate) fn of(chart: &Chart) -> Option<BlockAxis> {
         let cells = chart.curves.iter().flat_map(|curve| &curve.cells);
         let mut sizes: Vec<u64> =
             cells.filter_map(|cell| cell.block_bytes).filter(|bytes| *bytes > 0).collect();
         sizes.sort_unstable();
         sizes.dedup();
         let (first, last) = (*sizes.first()? as f64, *sizes.last()? as f64);
-        Some(Blocks { first: log2(first), last: log2(last), sizes })
+        Some(BlockAxis { first: log2(first), last: log2(last), sizes })
     }
 
     /// Returns the block sizes in order.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn powers_of_two_are_equally_far_apart() {
-        let blocks = Blocks::of(&sample::pipes().charts[0]).unwrap();
+        let blocks = BlockAxis::of(&sample::pipes().charts[0]).unwrap();
         assert_eq!((blocks.place(64), blocks.place(1 << 20)), (0.0, 1.0));
         let ticks: Vec<String> = blocks.ticks(8).into_iter().map(|(_, text)| text).collect();
         assert_eq!(ticks, ["64", "256", "1k", "4k", "16k", "64k", "256k", "1M"]);

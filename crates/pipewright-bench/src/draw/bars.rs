@@ -10,14 +10,14 @@ use crate::report::{Cell, Chart};
 const BAR: f64 = 16.0;
 
 /// One bar.
-struct Case<'a> {
+struct Bar<'a> {
     curve: usize,
     label: String,
     cell: &'a Cell,
 }
 
 /// Returns the measured cases with their labels, which name the curve if there are several.
-fn cases(chart: &Chart) -> Vec<Case<'_>> {
+fn cases(chart: &Chart) -> Vec<Bar<'_>> {
     let several = chart.curves.len() > 1;
     let curves = chart.curves.iter().enumerate();
     let cases = curves.flat_map(|(index, curve)| {
@@ -27,7 +27,7 @@ fn cases(chart: &Chart) -> Vec<Case<'_>> {
             } else {
                 cell.label.clone()
             };
-            Case { curve: index, label, cell }
+            Bar { curve: index, label, cell }
         })
     });
     cases.filter(|case| case.cell.median.is_some()).collect()
@@ -112,7 +112,7 @@ pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
 }
 
 /// Returns the tooltip of a bar.
-fn card(subject: Subject<'_>, case: &Case<'_>) -> Card {
+fn card(subject: Subject<'_>, case: &Bar<'_>) -> Card {
     let (unit, cell) = (subject.chart.unit, case.cell);
     let series = cell.samples.len();
     let mut rows = vec![tips::words(unit, cell)];
@@ -130,7 +130,7 @@ fn card(subject: Subject<'_>, case: &Case<'_>) -> Card {
 fn bar(
     svg: &mut Svg,
     subject: Subject<'_>,
-    case: &Case<'_>,
+    case: &Bar<'_>,
     (zero, x): (f64, &dyn Fn(f64) -> f64),
     middle: f64,
 ) {

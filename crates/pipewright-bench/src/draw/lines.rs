@@ -1,10 +1,10 @@
 //! A line chart over block sizes as SVG: bands for the ranges, and thick lines for the medians.
 
-use super::axis::{Blocks, Scale};
+use super::axis::{BlockAxis, Scale};
 use super::frame::{self, CHARACTER, Format, Legend, Subject};
 use super::marks::{mark, of_curve, points};
 use super::palette::letter;
-use super::plot::{Chart, Plot};
+use super::plot::{ChartLayout, Plot};
 use super::svg::{Svg, class};
 use super::tips;
 use crate::report::{Cell, Curve};
@@ -31,9 +31,9 @@ fn plot(subject: &Subject<'_>, format: Format) -> Plot {
 
 /// Draws the chart at the origin.
 pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
-    let Some(blocks) = Blocks::of(subject.chart) else { return };
+    let Some(blocks) = BlockAxis::of(subject.chart) else { return };
     let scale = Scale::of(subject.chart, 5);
-    let chart = Chart { subject, format, plot: plot(&subject, format), blocks, scale };
+    let chart = ChartLayout { subject, format, plot: plot(&subject, format), blocks, scale };
     let bottom = frame::title(svg, &subject.chart.title, format);
     Legend::of(subject.chart, format).draw(svg, subject.chart, bottom);
     chart.grid(svg);
@@ -50,7 +50,7 @@ pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
     tips::draw(svg, &chart);
 }
 
-impl Chart<'_> {
+impl ChartLayout<'_> {
     fn grid(&self, svg: &mut Svg) {
         let Plot { left, right, top, bottom } = self.plot;
         svg.text("text", &class("unit").px([("x", 0.0), ("y", top - 14.0)]), self.scale.unit);

@@ -1,6 +1,6 @@
 //! The area of a line chart, and the place of each point in it.
 
-use super::axis::{Blocks, Scale};
+use super::axis::{BlockAxis, Scale};
 use super::frame::{Format, Subject};
 
 /// The area of the curves.
@@ -13,15 +13,15 @@ pub(super) struct Plot {
 }
 
 /// A chart with its scales, ready to be drawn.
-pub(super) struct Chart<'a> {
+pub(super) struct ChartLayout<'a> {
     pub(super) subject: Subject<'a>,
     pub(super) format: Format,
     pub(super) plot: Plot,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: BlockAxis,
     pub(super) scale: Scale,
 }
 
-impl Chart<'_> {
+impl ChartLayout<'_> {
     /// Returns the horizontal place of a block size.
     pub(super) fn x(&self, bytes: u64) -> f64 {
         self.plot.left + self.blocks.place(bytes) * (self.plot.right - self.plot.left)

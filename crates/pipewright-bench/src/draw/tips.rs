@@ -4,7 +4,7 @@
 use super::frame::{CHARACTER, Format};
 use super::marks::{line, mark, of_curve};
 use super::palette::letter;
-use super::plot::Chart;
+use super::plot::ChartLayout;
 use super::svg::{Attributes, Svg, class};
 use crate::report::Cell;
 use crate::units::{self, Unit};
@@ -15,7 +15,7 @@ const PADDING: f64 = 10.0;
 const LETTER: f64 = 22.0;
 
 /// Draws a column over each block size, with its tooltip.
-pub(super) fn draw(svg: &mut Svg, chart: &Chart<'_>) {
+pub(super) fn draw(svg: &mut Svg, chart: &ChartLayout<'_>) {
     let sizes = chart.blocks.sizes();
     for (index, bytes) in sizes.iter().enumerate() {
         let x = chart.x(*bytes);
@@ -28,7 +28,7 @@ pub(super) fn draw(svg: &mut Svg, chart: &Chart<'_>) {
     }
 }
 
-fn column(svg: &mut Svg, chart: &Chart<'_>, bytes: u64, (left, right): (f64, f64)) {
+fn column(svg: &mut Svg, chart: &ChartLayout<'_>, bytes: u64, (left, right): (f64, f64)) {
     let curves = chart.subject.chart.curves.iter().enumerate();
     let cells: Vec<(usize, &Cell, f64)> = curves
         .filter_map(|(index, curve)| {

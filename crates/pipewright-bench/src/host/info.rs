@@ -9,7 +9,7 @@ use crate::units::bytes;
 /// The machine, and its state during a measurement. What the system does not tell is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct HostInfo {
+pub struct HostReport {
     /// The name and version of the system.
     pub system: Option<String>,
     /// The version of the kernel.
@@ -48,7 +48,7 @@ pub struct HostInfo {
     pub bare_start_program: Option<String>,
 }
 
-impl HostInfo {
+impl HostReport {
     /// Returns the machine in a line: system, kernel, processors, memory, virtual machine.
     #[must_use]
     pub fn line(&self) -> String {
@@ -74,9 +74,9 @@ impl HostInfo {
 
 /// Describes the machine, before the first measurement.
 #[must_use]
-pub fn look() -> HostInfo {
+pub fn look() -> HostReport {
     let found = host_info::look();
-    HostInfo {
+    HostReport {
         system: found.system,
         kernel: found.kernel,
         processor: found.processor,
@@ -88,7 +88,7 @@ pub fn look() -> HostInfo {
         imitation: found.imitation,
         memory_bytes: found.memory_bytes,
         load_before: host_info::load(),
-        ..HostInfo::default()
+        ..HostReport::default()
     }
 }
 

@@ -5,6 +5,6 @@ mod info;
 mod placement;
 
 pub use cpu_use::CpuUse;
-pub use info::{HostInfo, look};
+pub use info::{HostReport, look};
 
-pub(crate) use placement::{Processors, pin, processors, usual_placement, usual_processors};
+pub(crate) use placement::{Processors, default_placement, default_processors, pin, processors};

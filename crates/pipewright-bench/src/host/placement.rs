@@ -27,13 +27,13 @@ pub(crate) fn processors(placement: Placement) -> Result<Processors, String> {
 }
 
 /// Returns the placement for benchmarks that do not ask for one: different cores, or unpinned where that fails.
-pub(crate) fn usual_placement() -> Placement {
+pub(crate) fn default_placement() -> Placement {
     if processors(Placement::Other).is_ok() { Placement::Other } else { Placement::None }
 }
 
 /// Returns the processors of that placement.
-pub(crate) fn usual_processors() -> Processors {
-    processors(usual_placement()).unwrap_or_default()
+pub(crate) fn default_processors() -> Processors {
+    processors(default_placement()).unwrap_or_default()
 }
 
 /// Returns the reason why reader and writer cannot be on different cores.

@@ -1,6 +1,6 @@
 //! The change of the machine itself between two reports, by its baselines.
 
-use crate::report::{Cell, Report};
+use crate::report::{BenchReport, Cell};
 use crate::stats::logarithm::ln;
 use crate::stats::median;
 
@@ -23,8 +23,8 @@ pub(crate) struct BaselineDrift {
 impl BaselineDrift {
     /// Compares the baselines of two reports, and those of their common cells.
     pub(crate) fn between<'a>(
-        old: &Report,
-        new: &Report,
+        old: &BenchReport,
+        new: &BenchReport,
         cells: impl Iterator<Item = (&'a Cell, &'a Cell)>,
     ) -> BaselineDrift {
         let (before, now) = (&old.machine, &new.machine);
@@ -75,14 +75,15 @@ impl BaselineDrift {
             ("a wake-up", self.wakes, ""),
             ("a copy", self.copies, ""),
         ];
-        let said: Vec<String> = all
+        let found: Vec<String> = all
             .iter()
             .filter_map(|(name, times, what)| {
                 let times = times.filter(|times| ln(*times).abs() > ln(1.0 + LEAST_REPORTED))?;
                 Some(format!("{name} {}{what}", slower(times)))
             })
             .collect();
-        (!said.is_empty()).then(|| format!("The machine itself has changed: {}.", said.join(", ")))
+        (!found.is_empty())
+            .then(|| format!("The machine itself has changed: {}.", found.join(", ")))
     }
 
     /// Names the missing baselines in a sentence; `None`: none is missing.
@@ -120,13 +121,13 @@ mod tests {
     use crate::report::compare::compare;
     use crate::sample;
 
-    fn drift(old: &Report, new: &Report) -> BaselineDrift {
-        let cells = |report: &Report| report.charts[0].curves[0].cells.clone();
+    fn drift(old: &BenchReport, new: &BenchReport) -> BaselineDrift {
+        let cells = |report: &BenchReport| report.charts[0].curves[0].cells.clone();
         let (before, now) = (cells(old), cells(new));
         BaselineDrift::between(old, new, before.iter().zip(&now))
     }
 
-    fn slow_down(report: &mut Report, times: f64) {
+    fn slow_down(report: &mut BenchReport, times: f64) {
         for cell in &mut report.charts[0].curves[0].cells {
             cell.samples.iter_mut().for_each(|it| *it *= times);
         }
@@ -179,7 +180,7 @@ mod tests {
     }
 
     /// Process starts, with the times multiplied by a factor of the build and one of the machine.
-    fn starts(build: f64, machine: f64) -> Report {
+    fn starts(build: f64, machine: f64) -> BenchReport {
         let mut report = sample::spawn();
         for cell in &mut report.charts[0].curves[0].cells {
             let samples = cell.samples.iter().map(|it| it * build * machine).collect();
@@ -189,7 +190,7 @@ mod tests {
         report
     }
 
-    fn without_baselines(mut report: Report) -> Report {
+    fn without_baselines(mut report: BenchReport) -> BenchReport {
         report.machine.yardstick_wake_seconds.clear();
         for cell in &mut report.charts[0].curves[0].cells {
             cell.in_bare_starts.clear();
@@ -197,7 +198,7 @@ mod tests {
         report
     }
 
-    fn with_one_series(mut report: Report) -> Report {
+    fn with_one_series(mut report: BenchReport) -> BenchReport {
         report.settings.series = 1;
         for cell in &mut report.charts[0].curves[0].cells {
             cell.samples.truncate(1);
@@ -258,7 +259,7 @@ mod tests {
         for cell in data["charts"][0]["curves"][0]["cells"].as_array_mut().unwrap() {
             cell.as_object_mut().unwrap().remove("in_bare_starts");
         }
-        let old: Report = serde_json::from_value(data).unwrap();
+        let old: BenchReport = serde_json::from_value(data).unwrap();
         assert_eq!(compare(&old, &starts(1.0, 1.0)).compared, 3);
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::report::baseline_drift::BaselineDrift;
 use crate::report::warnings;
-use crate::report::{Cell, Chart, Compared, Comparison, Curve, Report};
+use crate::report::{BenchReport, Cell, Chart, Compared, Comparison, Curve};
 use crate::stats::Summary;
-use crate::stats::change::{Circumstances, Noise, Ratio};
+use crate::stats::change::{ComparisonContext, Noise, Ratio};
 use crate::units::{self, Unit};
 
 /// Compares two reports cell by cell, without cells that only one of them has. Marks nothing if one of them is too noisy
 /// for a verdict.
-pub(crate) fn compare(old: &Report, new: &Report) -> Comparison {
+pub(crate) fn compare(old: &BenchReport, new: &BenchReport) -> Comparison {
     let pairs = pairs(old, new);
     let obstacle = obstacle(old, new, &pairs);
     let drift = BaselineDrift::between(old, new, pairs.iter().map(|pair| (pair.old, pair.new)));
@@ -30,7 +30,7 @@ pub(crate) fn compare(old: &Report, new: &Report) -> Comparison {
     for pair in &pairs {
         let Pair { chart, curve, old_curve, old, new } = pair;
         let (before, now) = Cell::comparable(old, new);
-        let circumstances = Circumstances {
+        let circumstances = ComparisonContext {
             noise: noise(old_curve, curve),
             pairs: pairs.len(),
             drift: drift.of_cell(old, new),
@@ -77,7 +77,7 @@ struct Pair<'a> {
     new: &'a Cell,
 }
 
-fn pairs<'a>(old: &'a Report, new: &'a Report) -> Vec<Pair<'a>> {
+fn pairs<'a>(old: &'a BenchReport, new: &'a BenchReport) -> Vec<Pair<'a>> {
     let pair = |(chart, curve, new): (&'a Chart, &'a Curve, &'a Cell)| {
         let (old_curve, old) = find(old, chart, curve, new)?;
         let is_measured = !old.samples.is_empty() && !new.samples.is_empty();
@@ -97,7 +97,7 @@ fn noise(old: &Curve, new: &Curve) -> Option<Noise> {
 }
 
 /// Returns the reason why the reports cannot be compared.
-fn obstacle(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static str> {
+fn obstacle(old: &BenchReport, new: &BenchReport, pairs: &[Pair<'_>]) -> Option<&'static str> {
     let is_noisy = |samples| Summary::of(samples).is_some_and(|it| it.is_noisy());
     let sides = pairs.iter().map(|pair| Cell::comparable(pair.old, pair.new));
     let (before, now): (Vec<bool>, Vec<bool>) =
@@ -118,7 +118,7 @@ fn obstacle(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static s
     }
 }
 
-fn all(report: &Report) -> impl Iterator<Item = (&Chart, &Curve, &Cell)> {
+fn all(report: &BenchReport) -> impl Iterator<Item = (&Chart, &Curve, &Cell)> {
     report.charts.iter().flat_map(|chart| {
         chart
             .curves
@@ -128,7 +128,7 @@ fn all(report: &Report) -> impl Iterator<Item = (&Chart, &Curve, &Cell)> {
 }
 
 fn find<'a>(
-    old: &'a Report,
+    old: &'a BenchReport,
     chart: &Chart,
     curve: &Curve,
     cell: &Cell,
@@ -139,12 +139,12 @@ fn find<'a>(
 }
 
 /// Names the other differences, which may be the cause of the ratios.
-fn differences(old: &Report, new: &Report) -> Vec<String> {
-    let mut said = Vec::new();
+fn differences(old: &BenchReport, new: &BenchReport) -> Vec<String> {
+    let mut found = Vec::new();
     let mut differ = |what: &str, old: Option<&str>, new: Option<&str>| {
         if old != new {
             let [old, new] = [old, new].map(|it| it.unwrap_or("unknown"));
-            said.push(format!("{what}: {old}, now {new}"));
+            found.push(format!("{what}: {old}, now {new}"));
         }
     };
     let (before, now) = (&old.machine, &new.machine);
@@ -159,7 +159,7 @@ fn differences(old: &Report, new: &Report) -> Vec<String> {
     differ("processors", Some(&processors[0]), Some(&processors[1]));
     let verify = [old, new].map(|report| if report.settings.verify { "on" } else { "off" });
     differ("verify", Some(verify[0]), Some(verify[1]));
-    said
+    found
 }
 
 /// Sums up the comparison in sentences.
@@ -182,15 +182,15 @@ fn verdict(
         (0, _) => format!("{slower} slower, of {count} cells"),
         _ => format!("{faster} faster and {slower} slower, of {count} cells"),
     };
-    let mut said = format!("Since {since}: {changed}.");
+    let mut found = format!("Since {since}: {changed}.");
     if comparison.unsure > 0 {
         let unsure = comparison.unsure;
-        said.push_str(&format!(" No verdict on {unsure} (marked ?): {reason_unsure}."));
+        found.push_str(&format!(" No verdict on {unsure} (marked ?): {reason_unsure}."));
     }
     for words in [drift.words(), drift.missing()].into_iter().flatten() {
-        said.push_str(&format!(" {words}"));
+        found.push_str(&format!(" {words}"));
     }
-    said
+    found
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::cases::{case, chart};
-    use crate::measure::{Observer, Rules, measure};
+    use crate::measure::{Observer, SeriesRules, measure};
     use crate::plan;
     use crate::sample;
     use crate::stats::shuffle::Random;
@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// Process starts with random times, by a build that is slower in every second case.
-    fn run(seed: u64, slowed: f64) -> Report {
+    fn run(seed: u64, slowed: f64) -> BenchReport {
         let mut seeds = Random::new(seed);
         let points = (0..20).map(|number: u32| {
             let micros = 100.0 * f64::from(1 + number) * if number % 2 == 0 { slowed } else { 1.0 };
@@ -305,9 +305,9 @@ mod tests {
         // So short that each sample is one operation.
         let time = Duration::from_micros(1);
         let mut charts = [chart("spawn", "Start and wait", Unit::Seconds, time, points.collect())];
-        let rules = Rules { series: 3, seed };
+        let rules = SeriesRules { series: 3, seed };
         assert!(matches!(measure(&mut charts, &rules, &mut Unwatched), Ok(true)));
-        Report { charts: plan::report(&charts), ..sample::spawn() }
+        BenchReport { charts: plan::report(&charts), ..sample::spawn() }
     }
 
     struct Unwatched;
@@ -315,14 +315,14 @@ mod tests {
     impl Observer for Unwatched {
         fn series(&mut self, _: usize) {}
         fn cell(&mut self, _: &str) {}
-        fn after_series(&mut self, _: &[plan::Chart]) {}
+        fn after_series(&mut self, _: &[plan::PlannedChart]) {}
         fn is_stopped(&self) -> bool {
             false
         }
     }
 
     #[test]
-    fn a_slower_build_is_told_from_an_equal_one() {
+    fn a_slower_build_is_distinguished_from_an_equal_one() {
         let (mut wrong, mut found) = (0, 0);
         for seed in 0..100 {
             let old = run(2 * seed, 1.0);

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::HostInfo;
+use crate::host::HostReport;
 use crate::stats::change::Ratio;
-use crate::stats::histogram::Class;
+use crate::stats::histogram::SizeClass;
 use crate::stats::{self, Percentiles, Summary};
 use crate::units::Unit;
 
@@ -20,7 +20,7 @@ pub(crate) const SCHEMA: &str = "pipewright.bench/1";
 
 /// One run of the command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     pub(crate) schema: String,
     pub(crate) tool_version: String,
     /// `pipes`, `ipc`, `disk`, `spawn`, `capture`, `all`.
@@ -31,7 +31,7 @@ pub(crate) struct Report {
     pub(crate) started_unix_seconds: u64,
     pub(crate) elapsed_seconds: f64,
     pub(crate) settings: Settings,
-    pub(crate) machine: HostInfo,
+    pub(crate) machine: HostReport,
     /// The main result, in a few sentences.
     pub(crate) verdict: String,
     pub(crate) warnings: Vec<Warning>,
@@ -126,7 +126,7 @@ pub(crate) struct Cell {
     pub(crate) bytes_per_read: Option<f64>,
     /// The reads of all series by size, without empty classes.
     #[serde(default)]
-    pub(crate) reads: Vec<Class>,
+    pub(crate) reads: Vec<SizeClass>,
     /// The percentiles of the times of single operations: the median of each over the series.
     #[serde(default)]
     pub(crate) percentiles: Option<Percentiles>,
@@ -242,7 +242,7 @@ impl Chart {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// Returns the cells that have a figure.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Cell> {
         let cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);

@@ -1,6 +1,6 @@
 //! Warnings about the figures of a report, with remedies.
 
-use crate::report::{Report, Warning};
+use crate::report::{BenchReport, Warning};
 use crate::stats::Summary;
 use crate::units::three_digits;
 
@@ -14,14 +14,14 @@ const DRIFT_SHARE: f64 = 0.15;
 const OTHERS_SHARE: f64 = 0.1;
 
 /// Returns true if other processes disturbed more than a third of the series, and so possibly the medians.
-pub(crate) fn is_disturbed(report: &Report) -> bool {
+pub(crate) fn is_disturbed(report: &BenchReport) -> bool {
     let shares = &report.machine.others_share;
     let disturbed = shares.iter().filter(|share| **share > OTHERS_SHARE).count();
     3 * disturbed > shares.len()
 }
 
 /// Returns true if the report is too noisy for a verdict.
-pub(crate) fn is_too_noisy(report: &Report) -> bool {
+pub(crate) fn is_too_noisy(report: &BenchReport) -> bool {
     let (noisy, measured) = noisy(report);
     are_too_many_noisy(noisy, measured)
 }
@@ -31,19 +31,19 @@ pub(crate) fn are_too_many_noisy(noisy: usize, all: usize) -> bool {
     noisy as f64 > TOO_NOISY_SHARE * all as f64
 }
 
-fn noisy(report: &Report) -> (usize, usize) {
+fn noisy(report: &BenchReport) -> (usize, usize) {
     let noisy = report.measured().filter(|cell| cell.noisy).count();
     (noisy, report.measured().count())
 }
 
 /// Returns the share by which the speed of the machine varied during the run.
-pub(crate) fn drift(report: &Report) -> Option<f64> {
+pub(crate) fn drift(report: &BenchReport) -> Option<f64> {
     let baseline = Summary::of(&report.machine.yardstick_bytes_per_second)?;
     (baseline.median > 0.0).then(|| (baseline.most - baseline.least) / baseline.median)
 }
 
 /// Returns all warnings.
-pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
+pub(crate) fn warnings(report: &BenchReport) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |kind: &str, message: String| {
         warnings.push(Warning { kind: kind.to_owned(), message });
@@ -122,7 +122,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
 }
 
 /// Returns true if a curve has a reader and a writer that can be pinned.
-fn has_two_sides(report: &Report) -> bool {
+fn has_two_sides(report: &BenchReport) -> bool {
     let mut curves = report.charts.iter().flat_map(|chart| &chart.curves);
     curves.any(|curve| curve.facts.contains_key("reader_processor"))
 }
@@ -131,8 +131,8 @@ fn processors(count: usize) -> String {
     if count == 1 { "1 processor".to_owned() } else { format!("{count} processors") }
 }
 
-fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
+fn about_samples(report: &BenchReport) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
     let (noisy, measured) = noisy(report);
     let settings = &report.settings;
     if noisy > 0 {
@@ -145,7 +145,7 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
         if shortest < 0.2 && settings.count.is_none() {
             remedies.push("--time 200ms".to_owned());
         }
-        said.push((
+        found.push((
             "noisy",
             format!(
                 "spread above 10 % in {noisy} of {measured} cells (marked ~); remedies: {}",
@@ -161,33 +161,36 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
             format!("{outliers} samples were")
         };
         let words = "far from all others of their cell: something interfered for a moment";
-        said.push(("outliers", format!("{samples} {words}")));
+        found.push(("outliers", format!("{samples} {words}")));
     }
     if settings.series < 3 {
-        said.push(("few_series", "fewer than 3 series do not show the spread".to_owned()));
+        found.push(("few_series", "fewer than 3 series do not show the spread".to_owned()));
     }
     if settings.verify {
         let words = "every byte was compared (--verify), which the figures include";
-        said.push(("verify", words.to_owned()));
+        found.push(("verify", words.to_owned()));
     }
-    said
+    found
 }
 
-fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
+fn about_curves(report: &BenchReport) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
     for curve in report.charts.iter().flat_map(|chart| &chart.curves) {
         let bytes = |name: &str| curve.facts.get(name).and_then(serde_json::Value::as_u64);
-        let asked = bytes("holds_bytes_asked").zip(bytes("holds_bytes"));
-        if let Some((asked, got)) = asked.filter(|(asked, got)| got < asked) {
-            said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
+        let requested = bytes("holds_bytes_asked").zip(bytes("holds_bytes"));
+        if let Some((requested, got)) = requested.filter(|(requested, got)| got < requested) {
+            found.push((
+                "capacity",
+                format!("{}: asked for {requested} bytes, got {got}", curve.name),
+            ));
         }
     }
-    said.extend(about_skipped_cells(report).into_iter().map(|words| ("skipped", words)));
-    said
+    found.extend(about_skipped_cells(report).into_iter().map(|words| ("skipped", words)));
+    found
 }
 
 /// Names the cells that were not measured, with each reason once.
-fn about_skipped_cells(report: &Report) -> Vec<String> {
+fn about_skipped_cells(report: &BenchReport) -> Vec<String> {
     // Each reason with its first curve or cell, and with the number of its curves.
     let mut reasons: Vec<(&str, String, usize)> = Vec::new();
     for curve in report.charts.iter().flat_map(|chart| &chart.curves) {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::units::Unit;
 
 /// Returns the samples (RFC 4180).
-pub(crate) fn csv(report: &Report) -> String {
+pub(crate) fn csv(report: &BenchReport) -> String {
     let mut text = String::from("chart,curve,case,block_bytes,series,value,unit\r\n");
     for chart in &report.charts {
         let unit = match chart.unit {

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::options::CommonOptions;
-use crate::report::{Report, SCHEMA};
+use crate::options::CommonBenchOptions;
+use crate::report::{BenchReport, SCHEMA};
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,21 +20,23 @@ enum FileFormat {
 
 /// The files to write, with their formats.
 #[derive(Debug)]
-pub(crate) struct Files(Vec<(FileFormat, PathBuf)>);
+pub(crate) struct ReportFiles(Vec<(FileFormat, PathBuf)>);
 
-impl Files {
+impl ReportFiles {
     /// Opens each file once, so that a path that cannot be written fails before the measurement. An older file keeps its
     /// content until the first series is done.
-    pub(crate) fn new(options: &CommonOptions) -> Result<Files, Error> {
-        let asked = [
+    pub(crate) fn new(options: &CommonBenchOptions) -> Result<ReportFiles, Error> {
+        let options = [
             (FileFormat::Json, &options.json),
             (FileFormat::Html, &options.html),
             (FileFormat::Svg, &options.svg),
             (FileFormat::Csv, &options.csv),
             (FileFormat::Markdown, &options.markdown),
         ];
-        let files: Vec<(FileFormat, PathBuf)> =
-            asked.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+        let files: Vec<(FileFormat, PathBuf)> = options
+            .into_iter()
+            .filter_map(|(format, path)| Some((format, path.clone()?)))
+            .collect();
         for (index, (_, path)) in files.iter().enumerate() {
             if files[..index].iter().any(|(_, other)| other == path) {
                 return Err(Error::SameFile(path.clone()));
@@ -44,11 +46,11 @@ impl Files {
                 opened.map_err(|error| cannot_write(path, error))?;
             }
         }
-        Ok(Files(files))
+        Ok(ReportFiles(files))
     }
 
     /// Writes all of them but stdout.
-    pub(crate) fn save(&self, report: &Report) -> Result<(), Error> {
+    pub(crate) fn save(&self, report: &BenchReport) -> Result<(), Error> {
         self.0.iter().filter(|(_, path)| !is_stdout(path)).try_for_each(|(format, path)| {
             let text = format.text(report)?;
             fs::write(path, text).map_err(|error| cannot_write(path, error))
@@ -56,14 +58,14 @@ impl Files {
     }
 
     /// Returns the text of the one that goes to stdout.
-    pub(crate) fn stdout(&self, report: &Report) -> Result<Option<String>, Error> {
+    pub(crate) fn stdout(&self, report: &BenchReport) -> Result<Option<String>, Error> {
         let stdout = self.0.iter().find(|(_, path)| is_stdout(path));
         stdout.map(|(format, _)| format.text(report)).transpose()
     }
 }
 
 impl FileFormat {
-    fn text(self, report: &Report) -> Result<String, Error> {
+    fn text(self, report: &BenchReport) -> Result<String, Error> {
         let json = || -> Result<String, Error> {
             Ok(serde_json::to_string(report).map_err(Error::Json)? + "\n")
         };
@@ -89,16 +91,18 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
 const MOST_SCHEMA_CHARACTERS: usize = 60;
 
 /// Reads the report of an earlier run.
-pub(crate) fn load(path: &Path) -> Result<Report, Error> {
+pub(crate) fn load(path: &Path) -> Result<BenchReport, Error> {
     let refuse = |problem: String| Error::NotAReport { path: path.to_owned(), problem };
     let text =
         fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let data: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| refuse(format!("invalid JSON: {error}")))?;
-    let schema = data.get("schema").and_then(serde_json::Value::as_str).unwrap_or("none");
+    let Some(schema) = data.get("schema").and_then(serde_json::Value::as_str) else {
+        return Err(refuse(format!("it has no schema; expected {SCHEMA}")));
+    };
     if schema != SCHEMA {
         let schema = super::cut(&schema.escape_debug().to_string(), MOST_SCHEMA_CHARACTERS);
-        return Err(refuse(format!("its schema is {schema} instead of {SCHEMA}")));
+        return Err(refuse(format!("its schema is {schema}; expected {SCHEMA}")));
     }
     serde_json::from_value(data).map_err(|error| refuse(error.to_string()))
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::report::compare;
-use crate::report::{Cell, Report};
+use crate::report::{BenchReport, Cell};
 use crate::sample;
 
 #[track_caller]
@@ -28,7 +28,7 @@ fn same(name: &str, found: &str) {
 
 /// A report of pipes compared with an older one: some cells are slower, some faster, and one changed no more than the
 /// machine itself.
-fn compared() -> Report {
+fn compared() -> BenchReport {
     let (old, mut new) = (sample::pipes(), sample::pipes());
     for (cell, factor) in new.charts[0].curves[0].cells.iter_mut().zip([1.02, 1.3, 1.0, 0.98, 0.7])
     {
@@ -81,7 +81,7 @@ fn pages() {
     // The data can be read back as it is.
     let (_, rest) = page.split_once("id=\"data\">").unwrap();
     let (data, _) = rest.split_once("</script>").unwrap();
-    let data: Report = serde_json::from_str(data).unwrap();
+    let data: BenchReport = serde_json::from_str(data).unwrap();
     assert_eq!(serde_json::to_string(&data).unwrap(), json);
 }
 

@@ -2,7 +2,7 @@
 
 use super::columns::cut;
 use super::paint::{Paint, Pen};
-use crate::draw::axis::{Blocks, Scale};
+use crate::draw::axis::{BlockAxis, Scale};
 use crate::draw::braille::Canvas;
 use crate::draw::palette::letter;
 use crate::report::{Axis, Cell, Chart};
@@ -19,7 +19,7 @@ pub(super) fn graph(chart: &Chart, columns: usize, paint: Paint) -> String {
 const ROWS: usize = 14;
 
 fn lines(chart: &Chart, columns: usize, paint: Paint) -> String {
-    let Some(blocks) = Blocks::of(chart) else { return String::new() };
+    let Some(blocks) = BlockAxis::of(chart) else { return String::new() };
     let scale = Scale::of(chart, 5);
     let label_width = scale.ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
     let width = columns.saturating_sub(label_width + 4).clamp(10, 160);
@@ -62,7 +62,7 @@ const SERIES: usize = usize::MAX;
 /// Draws the medians of a curve. A curve that is alone has its series behind it, and a line twice as thick.
 fn draw(
     canvas: &mut Canvas,
-    blocks: &Blocks,
+    blocks: &BlockAxis,
     scale: &Scale,
     (pen, cells): (usize, &[Cell]),
     alone: bool,
@@ -115,7 +115,7 @@ fn painted(characters: &[(char, Option<usize>)], paint: Paint) -> String {
 }
 
 /// Returns the horizontal axis, with marks and sizes.
-fn foot(blocks: &Blocks, label_width: usize, width: usize) -> String {
+fn foot(blocks: &BlockAxis, label_width: usize, width: usize) -> String {
     const ROOM: usize = 7;
     let mut line: Vec<char> = std::iter::repeat_n('─', width).collect();
     let mut sizes: Vec<char> = vec![' '; width + ROOM];

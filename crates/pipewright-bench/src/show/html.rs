@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use super::picture;
-use super::table::{self, Table};
+use super::table::{self, TextTable};
 use crate::draw::frame::Format;
 use crate::draw::palette::CURVES;
 use crate::draw::svg::{escape, style};
-use crate::report::{Axis, Chart, Report};
+use crate::report::{Axis, BenchReport, Chart};
 use crate::units;
 
 /// Returns the page, with the report as JSON embedded in it.
-pub(crate) fn html(report: &Report, json: &str) -> String {
+pub(crate) fn html(report: &BenchReport, json: &str) -> String {
     let title = escape(&super::heading(report));
     let mut page = String::new();
     // Writing to a String does not fail.
@@ -31,8 +31,8 @@ pub(crate) fn html(report: &Report, json: &str) -> String {
     page
 }
 
-fn head(page: &mut String, report: &Report) {
-    let Report { benchmark, preset, .. } = report;
+fn head(page: &mut String, report: &BenchReport) {
+    let BenchReport { benchmark, preset, .. } = report;
     let when = units::date(report.started_unix_seconds);
     let _ = writeln!(
         page,
@@ -59,7 +59,7 @@ fn head(page: &mut String, report: &Report) {
 }
 
 /// Writes a chart twice, for wide and for narrow screens: text in a picture shrinks with it.
-fn figure(page: &mut String, chart: &Chart, report: &Report) {
+fn figure(page: &mut String, chart: &Chart, report: &BenchReport) {
     if !chart.is_measured() {
         let title = escape(&chart.title);
         let _ =
@@ -91,7 +91,7 @@ enum Rows {
     Figures,
 }
 
-fn table(page: &mut String, table: &Table, rows: Rows) {
+fn table(page: &mut String, table: &TextTable, rows: Rows) {
     let class = if rows == Rows::Curves { " class=\"curves\"" } else { "" };
     let _ = write!(page, "<div class=\"scroll\"><table{class}>\n<thead><tr>");
     for entry in &table.heading {
@@ -112,7 +112,7 @@ fn table(page: &mut String, table: &Table, rows: Rows) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn foot(page: &mut String, report: &Report, json: &str) {
+fn foot(page: &mut String, report: &BenchReport, json: &str) {
     let method = escape(&super::method(report));
     let heading = escape(&super::heading(report));
     // "<" would start markup in a script element. In JSON the escape means the same.

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::table::{self, Table};
-use crate::report::{Axis, Report};
+use super::table::{self, TextTable};
+use crate::report::{Axis, BenchReport};
 use crate::units;
 
 /// Returns the tables, with verdict and warnings.
-pub(crate) fn markdown(report: &Report) -> String {
+pub(crate) fn markdown(report: &BenchReport) -> String {
     let mut text = String::new();
     let when = units::date(report.started_unix_seconds);
     // Writing to a String does not fail.
@@ -43,7 +43,7 @@ pub(crate) fn markdown(report: &Report) -> String {
     text
 }
 
-fn table(table: &Table) -> String {
+fn table(table: &TextTable) -> String {
     let mut text = String::new();
     let mut row = |entries: &[String]| {
         let entries: Vec<String> = entries.iter().map(|entry| escaped(entry.trim())).collect();

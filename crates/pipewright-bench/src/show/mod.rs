@@ -15,20 +15,20 @@ mod terminal;
 
 pub(super) use columns::cut;
 pub(super) use csv::csv;
-pub(super) use files::{Files, load};
+pub(super) use files::{ReportFiles, load};
 pub(super) use html::html;
 pub(super) use markdown::markdown;
 pub(super) use picture::svg;
 pub(super) use terminal::terminal;
 
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::units::Unit;
 
 /// The text instead of a chart without figures. The warnings have the reason.
 const NOT_MEASURED: &str = "Not measured.";
 
 /// Returns the method in a line.
-fn method(report: &Report) -> String {
+fn method(report: &BenchReport) -> String {
     let settings = &report.settings;
     let series = settings.series;
     let each = match settings.count {
@@ -50,7 +50,7 @@ fn method(report: &Report) -> String {
 }
 
 /// Returns the heading: benchmark, preset and version.
-fn heading(report: &Report) -> String {
-    let Report { benchmark, preset, tool_version, .. } = report;
+fn heading(report: &BenchReport) -> String {
+    let BenchReport { benchmark, preset, tool_version, .. } = report;
     format!("pipewright bench {benchmark}, preset {preset}, version {tool_version}")
 }

@@ -3,13 +3,13 @@
 use crate::draw::frame::{Format, Subject};
 use crate::draw::svg::{Attributes, Svg, class, picture, style};
 use crate::draw::{bars, lines};
-use crate::report::{Axis, Chart, Report};
+use crate::report::{Axis, BenchReport, Chart};
 
 const MARGIN: f64 = 20.0;
 const APART: f64 = 30.0;
 
 /// Returns all charts below each other, with background and style.
-pub(crate) fn svg(report: &Report) -> String {
+pub(crate) fn svg(report: &BenchReport) -> String {
     let format = Format::Wide;
     let subjects: Vec<Subject<'_>> = report
         .charts
@@ -36,7 +36,7 @@ pub(crate) fn svg(report: &Report) -> String {
 }
 
 /// Returns a single chart, for a page that has the style.
-pub(super) fn chart(chart: &Chart, report: &Report, format: Format) -> String {
+pub(super) fn chart(chart: &Chart, report: &BenchReport, format: Format) -> String {
     let subject = Subject { chart, comparison: report.comparison.as_ref() };
     let size = (format.width(), height(&subject, format));
     picture(size, &chart.title, |svg| draw(svg, subject, format))

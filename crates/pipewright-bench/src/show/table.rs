@@ -8,7 +8,7 @@ use crate::units::{self, Unit};
 
 /// A table with a heading.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     /// The headings. The first names the rows.
     pub(super) heading: Vec<String>,
     /// The rows, each as long as the heading.
@@ -16,7 +16,7 @@ pub(super) struct Table {
 }
 
 /// Returns the figures of a chart.
-pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
+pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTable {
     match chart.axis {
         Axis::BlockBytes => by_block(chart, comparison, all),
         Axis::Cases => by_case(chart, comparison),
@@ -24,7 +24,7 @@ pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool)
 }
 
 /// Returns a table with a row for each block size and a column for each curve.
-fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
+fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTable {
     let mut sizes: Vec<(u64, &str)> = Vec::new();
     for cell in chart.curves.iter().flat_map(|curve| &curve.cells) {
         if let Some(bytes) = cell.block_bytes.filter(|_| cell.median.is_some()) {
@@ -48,11 +48,11 @@ fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table 
         }));
         row
     });
-    Table { heading, rows: rows.collect() }
+    TextTable { heading, rows: rows.collect() }
 }
 
 /// Returns a table with a row for each case.
-fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> Table {
+fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
     let several = chart.curves.len() > 1;
     let mut heading = vec!["case".to_owned(), "median".to_owned(), "range".to_owned()];
     if comparison.is_some() {
@@ -78,7 +78,7 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> Table {
             rows.push(row);
         }
     }
-    Table { heading, rows }
+    TextTable { heading, rows }
 }
 
 /// Returns the median, `~` if it is noisy, and the change.
@@ -112,7 +112,7 @@ fn compared<'a>(
 }
 
 /// Returns a table with a row for each curve: its best cell, and the cost of that.
-pub(super) fn curves(chart: &Chart) -> Table {
+pub(super) fn curves(chart: &Chart) -> TextTable {
     let costs = match chart.unit {
         Unit::BytesPerSecond => ["speed", "CPU/MiB", "switches/MiB"],
         Unit::Seconds => ["median", "p99", "p99.9"],
@@ -131,7 +131,7 @@ pub(super) fn curves(chart: &Chart) -> Table {
         }
         row
     });
-    Table { heading: heading.into_iter().map(str::to_owned).collect(), rows: rows.collect() }
+    TextTable { heading: heading.into_iter().map(str::to_owned).collect(), rows: rows.collect() }
 }
 
 /// Returns the CPU time and switches of a cell, or its percentiles.
@@ -151,7 +151,7 @@ fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
 
 /// Returns a table of read sizes at the best cell of each curve, in percent of its reads; `None`: every read was a whole
 /// block, or reads were not counted.
-pub(super) fn reads(chart: &Chart) -> Option<Table> {
+pub(super) fn reads(chart: &Chart) -> Option<TextTable> {
     let best: Vec<Option<&Cell>> =
         chart.curves.iter().map(|curve| curve.best(chart.unit).map(|(cell, _)| cell)).collect();
     let has_classes = |cell: &&Cell| cell.reads.len() > 1;
@@ -182,5 +182,5 @@ pub(super) fn reads(chart: &Chart) -> Option<Table> {
         row.extend(best.iter().map(|cell| share(cell, *from_bytes)));
         row
     });
-    Some(Table { heading, rows: rows.collect() })
+    Some(TextTable { heading, rows: rows.collect() })
 }

@@ -4,12 +4,12 @@ use super::NOT_MEASURED;
 use super::columns::{chunks, cut, widths, wrap};
 use super::graph::graph;
 use super::paint::{Paint, Pen};
-use super::table::{self, Table};
-use crate::report::{Axis, Chart, Report};
+use super::table::{self, TextTable};
+use crate::report::{Axis, BenchReport, Chart};
 use crate::units;
 
 /// Returns the report in a width of that many columns.
-pub(crate) fn terminal(report: &Report, columns: usize, colors: bool) -> String {
+pub(crate) fn terminal(report: &BenchReport, columns: usize, colors: bool) -> String {
     let columns = columns.clamp(30, 200);
     let paint = Paint { colors };
     let mut text = String::new();
@@ -43,7 +43,7 @@ pub(crate) fn terminal(report: &Report, columns: usize, colors: bool) -> String 
     text
 }
 
-fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> String {
+fn chart_text(chart: &Chart, report: &BenchReport, columns: usize, paint: Paint) -> String {
     let mut text = paint.text(Pen::Bold, &wrap(&chart.title, columns, ""));
     text.push_str("\n\n");
     if !chart.is_measured() {
@@ -74,7 +74,7 @@ fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> S
 }
 
 /// Returns the table of curves. In a narrow terminal it leaves out columns; the files have them all.
-fn curves(table: &Table, columns: usize, paint: Paint) -> String {
+fn curves(table: &TextTable, columns: usize, paint: Paint) -> String {
     const LEAST_NAME: usize = 12;
     let all =
         widths([table.heading.as_slice()].into_iter().chain(table.rows.iter().map(Vec::as_slice)));
@@ -114,7 +114,7 @@ fn curves(table: &Table, columns: usize, paint: Paint) -> String {
 }
 
 /// Returns the table of figures, in several parts if it is too wide.
-fn figures(table: &Table, columns: usize, paint: Paint) -> String {
+fn figures(table: &TextTable, columns: usize, paint: Paint) -> String {
     let all =
         widths([table.heading.as_slice()].into_iter().chain(table.rows.iter().map(Vec::as_slice)));
     let Some((first, rest)) = all.split_first() else { return String::new() };

@@ -51,7 +51,7 @@ impl Noise {
 
 /// The circumstances of a comparison.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Circumstances {
+pub(crate) struct ComparisonContext {
     /// The noise of both sets and of the other cells of their curve.
     pub(crate) noise: Option<Noise>,
     /// The number of compared pairs.
@@ -78,14 +78,14 @@ pub(crate) struct Ratio {
 
 impl Ratio {
     /// Compares two sets of samples; `None`: one is empty or has a sample that is not positive.
-    pub(crate) fn of(old: &[f64], new: &[f64], circumstances: &Circumstances) -> Option<Ratio> {
+    pub(crate) fn of(old: &[f64], new: &[f64], circumstances: &ComparisonContext) -> Option<Ratio> {
         let (before, now) = Summary::of(old).zip(Summary::of(new))?;
         if before.least <= 0.0 || now.least <= 0.0 {
             return None;
         }
         let (least, most) = (now.least / before.most, now.most / before.least);
         let ratio = now.median / before.median;
-        let Circumstances { noise, pairs, drift } = *circumstances;
+        let ComparisonContext { noise, pairs, drift } = *circumstances;
         let (change, least_change) = (ln(ratio).abs(), ln(1.0 + LEAST_CHANGE));
         let is_apart = least > 1.0 || most < 1.0;
         let Some(noise) = noise else {
@@ -115,9 +115,9 @@ mod tests {
     }
 
     /// One of that many pairs of a curve, all with the same spread.
-    fn circumstances(share: f64, pairs: usize, drift: f64) -> Circumstances {
+    fn circumstances(share: f64, pairs: usize, drift: f64) -> ComparisonContext {
         let sets = vec![around(1.0, share); 2 * pairs];
-        Circumstances { noise: Noise::of(sets.iter().map(|set| &set[..])), pairs, drift }
+        ComparisonContext { noise: Noise::of(sets.iter().map(|set| &set[..])), pairs, drift }
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn one_sample_each_allows_no_verdict() {
-        let circumstances = Circumstances { noise: None, pairs: 1, drift: 1.0 };
+        let circumstances = ComparisonContext { noise: None, pairs: 1, drift: 1.0 };
         let found = Ratio::of(&[1.0], &[5.0], &circumstances).unwrap();
         assert_eq!((found.is_real, found.is_unsure), (false, true));
         let found = Ratio::of(&[1.0], &[1.05], &circumstances).unwrap();

@@ -7,27 +7,27 @@ const CLASSES: usize = 40;
 
 /// The reads of a measurement, by size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reads([u64; CLASSES]);
+pub(crate) struct ReadSizes([u64; CLASSES]);
 
 /// The reads of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Class {
+pub(crate) struct SizeClass {
     /// The smallest size; the largest is less than twice as much.
     pub(crate) from_bytes: u64,
     /// The number of reads.
     pub(crate) reads: u64,
 }
 
-impl Default for Reads {
-    fn default() -> Reads {
-        Reads([0; CLASSES])
+impl Default for ReadSizes {
+    fn default() -> ReadSizes {
+        ReadSizes([0; CLASSES])
     }
 }
 
-impl Reads {
+impl ReadSizes {
     /// Counts reads of one size.
-    pub(crate) fn of(reads: u64, bytes: usize) -> Reads {
-        let mut all = Reads::default();
+    pub(crate) fn of(reads: u64, bytes: usize) -> ReadSizes {
+        let mut all = ReadSizes::default();
         all.add(reads, bytes);
         all
     }
@@ -42,7 +42,7 @@ impl Reads {
     }
 
     /// Adds the reads of another measurement.
-    pub(crate) fn merge(&mut self, other: &Reads) {
+    pub(crate) fn merge(&mut self, other: &ReadSizes) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
     }
 
@@ -52,9 +52,9 @@ impl Reads {
     }
 
     /// Returns the classes that are not empty.
-    pub(crate) fn classes(&self) -> Vec<Class> {
+    pub(crate) fn classes(&self) -> Vec<SizeClass> {
         let classes = self.0.iter().enumerate().filter(|(_, reads)| **reads > 0);
-        classes.map(|(class, reads)| Class { from_bytes: 1 << class, reads: *reads }).collect()
+        classes.map(|(class, reads)| SizeClass { from_bytes: 1 << class, reads: *reads }).collect()
     }
 }
 
@@ -64,16 +64,16 @@ mod tests {
 
     #[test]
     fn every_read_is_in_the_class_of_its_size() {
-        let mut reads = Reads::of(3, 4096);
+        let mut reads = ReadSizes::of(3, 4096);
         for bytes in [1, 4095, 4097, 8191, 65_536] {
             reads.add(1, bytes);
         }
-        let class = |from_bytes, reads| Class { from_bytes, reads };
+        let class = |from_bytes, reads| SizeClass { from_bytes, reads };
         let expected = [class(1, 1), class(2048, 1), class(4096, 5), class(65_536, 1)];
         assert_eq!(reads.classes(), expected);
         let mut all = reads;
         all.merge(&reads);
         assert_eq!((reads.count(), all.count()), (8, 16));
-        assert_eq!(Reads::default().classes(), []);
+        assert_eq!(ReadSizes::default().classes(), []);
     }
 }

@@ -9,16 +9,16 @@ use pipewright_ipc::{Channel, Options, SharedMemory};
 use pipewright_os::process::usage;
 
 use super::round_trip::Echo;
-use crate::child::{ChildTask, Packets, channel_options, parse_usage_line, request};
+use crate::child::{ChildTask, PacketSizes, channel_options, parse_usage_line, request};
 use crate::host::Processors;
-use crate::pattern::Pattern;
-use crate::plan::Failed;
+use crate::pattern::BytePattern;
+use crate::plan::CellError;
 use crate::rounds::{Round, Rounds, add_usage};
-use crate::stats::histogram::Reads;
+use crate::stats::histogram::ReadSizes;
 
 /// The way messages are sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum MessageMethod {
     /// Through shared memory, copied out.
     Shared,
     /// Through shared memory, read in place.
@@ -30,49 +30,50 @@ pub(crate) enum Way {
 }
 
 /// Starts a worker with a task.
-fn start(way: Way, task: &ChildTask) -> Result<Channel, Failed> {
+fn start(method: MessageMethod, task: &ChildTask) -> Result<Channel, CellError> {
     let mut command = task.command()?;
     // In its own process group Ctrl-C does not reach it: it exits when the channel is closed.
     command.own_group();
-    let shared_memory = if way == Way::Inline { SharedMemory::Off } else { SharedMemory::Required };
-    let options = Options { shared_memory, ..channel_options(way != Way::Sleeping) };
+    let shared_memory =
+        if method == MessageMethod::Inline { SharedMemory::Off } else { SharedMemory::Required };
+    let options = Options { shared_memory, ..channel_options(method != MessageMethod::Sleeping) };
     Ok(Channel::start(&mut command, &options)?)
 }
 
 /// A worker that sends messages to this process.
 pub(crate) struct OneWay {
     channel: Channel,
-    way: Way,
-    expected: Pattern,
-    packets: Packets,
+    method: MessageMethod,
+    expected: BytePattern,
+    packets: PacketSizes,
     buffer: Vec<u8>,
 }
 
 impl fmt::Debug for OneWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneWay").field("way", &self.way).finish_non_exhaustive()
+        f.debug_struct("OneWay").field("way", &self.method).finish_non_exhaustive()
     }
 }
 
 impl OneWay {
     pub(crate) fn start(
-        way: Way,
+        method: MessageMethod,
         processors: Processors,
-        packets: Packets,
+        packets: PacketSizes,
         verify: bool,
-    ) -> Result<OneWay, Failed> {
+    ) -> Result<OneWay, CellError> {
         let channel =
-            start(way, &ChildTask::IpcSend { packets, processor: processors.writer, verify })?;
+            start(method, &ChildTask::IpcSend { packets, processor: processors.writer, verify })?;
         let longest = packets.longest();
-        let expected = Pattern::new(longest, verify);
-        Ok(OneWay { channel, way, expected, packets, buffer: vec![1; longest] })
+        let expected = BytePattern::new(longest, verify);
+        Ok(OneWay { channel, method, expected, packets, buffer: vec![1; longest] })
     }
 
     /// Receives the next message, and returns its length.
     fn take(&mut self, place: u64) -> io::Result<usize> {
         let message = self.channel.recv().map_err(io::Error::other)?;
         let length = message.len();
-        if self.way == Way::InPlace {
+        if self.method == MessageMethod::InPlace {
             let mut sum = 0_u64;
             let (mut at, expected, mut right) = (place, &self.expected, Ok(()));
             let shown = message.lease().for_each_chunk(|chunk| {
@@ -104,7 +105,7 @@ impl Rounds for OneWay {
         let before = usage::of_this_process().ok();
         let start = Instant::now();
         self.channel.send_bytes(&request(blocks)).map_err(io::Error::other)?;
-        let (mut place, mut reads) = (0, Reads::default());
+        let (mut place, mut reads) = (0, ReadSizes::default());
         for block in 0..blocks {
             let length = self.take(place)?;
             if length != self.packets.length(block) {
@@ -129,9 +130,12 @@ impl Rounds for OneWay {
 pub(crate) struct ChannelEcho(Channel);
 
 impl ChannelEcho {
-    pub(crate) fn start(way: Way, processors: Processors) -> Result<ChannelEcho, Failed> {
-        let spins = way != Way::Sleeping;
-        start(way, &ChildTask::IpcEcho { processor: processors.writer, spins }).map(ChannelEcho)
+    pub(crate) fn start(
+        method: MessageMethod,
+        processors: Processors,
+    ) -> Result<ChannelEcho, CellError> {
+        let spins = method != MessageMethod::Sleeping;
+        start(method, &ChildTask::IpcEcho { processor: processors.writer, spins }).map(ChannelEcho)
     }
 }
 

@@ -6,7 +6,7 @@ mod stream_reader;
 mod threads;
 mod two_processes;
 
-pub(crate) use messages::{ChannelEcho, OneWay, Way};
+pub(crate) use messages::{ChannelEcho, MessageMethod, OneWay};
 pub(crate) use round_trip::{RoundTrips, StreamEcho};
 pub(crate) use threads::{OneThread, TwoThreads};
 pub(crate) use two_processes::TwoProcesses;

@@ -5,12 +5,12 @@ use std::io::{self, Read as _, Write as _};
 use std::time::Instant;
 
 use pipewright::{Child, Signal};
-use pipewright_os::host::test_pipe::{self, Kind};
+use pipewright_os::host::test_pipe::{self, TestPipeKind};
 use pipewright_os::process::usage;
 
 use crate::child::ChildTask;
 use crate::host::Processors;
-use crate::pattern::Pattern;
+use crate::pattern::BytePattern;
 use crate::rounds::{Round, Rounds};
 use crate::stats::Percentiles;
 
@@ -24,14 +24,14 @@ pub(crate) trait Echo {
 #[derive(Debug)]
 pub(crate) struct RoundTrips<E> {
     echo: E,
-    sent: Pattern,
+    sent: BytePattern,
     block_bytes: usize,
     back: Vec<u8>,
 }
 
 impl<E: Echo> RoundTrips<E> {
     pub(crate) fn new(echo: E, block_bytes: usize) -> RoundTrips<E> {
-        let sent = Pattern::new(block_bytes, true);
+        let sent = BytePattern::new(block_bytes, true);
         RoundTrips { echo, sent, block_bytes, back: vec![1; block_bytes] }
     }
 }
@@ -81,7 +81,7 @@ impl Drop for StreamEcho {
 impl StreamEcho {
     /// Starts the child with two conduits of that kind, or with one socket, which works both ways.
     pub(crate) fn start(
-        kind: Kind,
+        kind: TestPipeKind,
         processors: Processors,
         block_bytes: usize,
     ) -> io::Result<StreamEcho> {
@@ -90,7 +90,7 @@ impl StreamEcho {
         // In its own process group Ctrl-C does not reach it: it exits at the end of its input.
         command.own_group();
         let first = test_pipe::open(kind, None)?;
-        let (to, from) = if kind == Kind::Socket {
+        let (to, from) = if kind == TestPipeKind::Socket {
             command.stdin(first.writer.try_clone()?).stdout(first.writer);
             (first.reader.try_clone()?, first.reader)
         } else {

@@ -2,24 +2,27 @@
 
 use std::io::{self, Read};
 
-use crate::pattern::Pattern;
-use crate::stats::histogram::Reads;
+use crate::pattern::BytePattern;
+use crate::stats::histogram::ReadSizes;
 
 /// Reads a stream, and checks what it reads.
 #[derive(Debug)]
 pub(super) struct StreamReader {
     buffer: Vec<u8>,
-    expected: Pattern,
+    expected: BytePattern,
 }
 
 impl StreamReader {
     pub(super) fn new(buffer_bytes: usize, verify: bool) -> StreamReader {
-        StreamReader { buffer: vec![1; buffer_bytes], expected: Pattern::new(buffer_bytes, verify) }
+        StreamReader {
+            buffer: vec![1; buffer_bytes],
+            expected: BytePattern::new(buffer_bytes, verify),
+        }
     }
 
     /// Reads that many bytes, and counts the reads.
-    pub(super) fn take(&mut self, source: &mut impl Read, bytes: u64) -> io::Result<Reads> {
-        let (mut place, mut reads) = (0, Reads::default());
+    pub(super) fn take(&mut self, source: &mut impl Read, bytes: u64) -> io::Result<ReadSizes> {
+        let (mut place, mut reads) = (0, ReadSizes::default());
         while place < bytes {
             let count = source.read(&mut self.buffer)?;
             if count == 0 {

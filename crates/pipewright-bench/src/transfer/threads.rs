@@ -11,16 +11,16 @@ use pipewright_os::process::usage;
 
 use super::stream_reader::StreamReader;
 use crate::host::{Processors, pin};
-use crate::pattern::Pattern;
+use crate::pattern::BytePattern;
 use crate::rounds::{Round, Rounds};
-use crate::stats::histogram::Reads;
+use crate::stats::histogram::ReadSizes;
 
 /// One thread that writes a block and reads it back: `pipespeed2` of the article of 2001.
 #[derive(Debug)]
 pub(crate) struct OneThread {
     conduit: Conduit,
     block_bytes: usize,
-    sent: Pattern,
+    sent: BytePattern,
     buffer: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct TwoThreads {
     ends: Option<(File, File)>,
     processors: Processors,
     block_bytes: usize,
-    sent: Pattern,
+    sent: BytePattern,
     reader: StreamReader,
 }
 
@@ -41,7 +41,7 @@ impl OneThread {
         OneThread {
             conduit,
             block_bytes,
-            sent: Pattern::new(block_bytes, verify),
+            sent: BytePattern::new(block_bytes, verify),
             buffer: vec![1; block_bytes],
         }
     }
@@ -61,7 +61,7 @@ impl Rounds for OneThread {
         let elapsed = start.elapsed();
         let after = usage::of_this_process().ok();
         let spent = after.zip(before).map(|(after, before)| after - before);
-        Ok(Round { elapsed, reads: Reads::of(blocks, self.block_bytes), each: None, spent })
+        Ok(Round { elapsed, reads: ReadSizes::of(blocks, self.block_bytes), each: None, spent })
     }
 }
 
@@ -76,7 +76,7 @@ impl TwoThreads {
             ends: Some((conduit.reader, conduit.writer)),
             processors,
             block_bytes,
-            sent: Pattern::new(block_bytes, verify),
+            sent: BytePattern::new(block_bytes, verify),
             reader: StreamReader::new(block_bytes, verify),
         }
     }
@@ -122,7 +122,7 @@ impl Rounds for TwoThreads {
 }
 
 /// Writes that many blocks, and returns the writer.
-fn send(mut writer: File, sent: &Pattern, block_bytes: usize, blocks: u64) -> io::Result<File> {
+fn send(mut writer: File, sent: &BytePattern, block_bytes: usize, blocks: u64) -> io::Result<File> {
     for block in 0..blocks {
         writer.write_all(sent.at(block * block_bytes as u64, block_bytes))?;
     }

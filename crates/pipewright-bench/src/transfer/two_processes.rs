@@ -16,7 +16,7 @@ use crate::rounds::{Round, Rounds, add_usage};
 /// A child that writes on request.
 #[derive(Debug)]
 pub(crate) struct TwoProcesses {
-    source: Source,
+    source: PayloadSource,
     control: ChildStdin,
     answers: BufReader<ChildStderr>,
     reader: StreamReader,
@@ -34,16 +34,16 @@ impl Drop for TwoProcesses {
 }
 
 #[derive(Debug)]
-enum Source {
+enum PayloadSource {
     Conduit(File),
     Library(PipeReader),
 }
 
-impl Read for Source {
+impl Read for PayloadSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::Conduit(file) => file.read(buffer),
-            Source::Library(pipe) => pipe.read(buffer),
+            PayloadSource::Conduit(file) => file.read(buffer),
+            PayloadSource::Library(pipe) => pipe.read(buffer),
         }
     }
 }
@@ -80,10 +80,10 @@ impl TwoProcesses {
         let control = child.stdin.take().ok_or_else(missing)?;
         let answers = BufReader::new(child.stderr.take().ok_or_else(missing)?);
         let (source, read_bytes) = match reader {
-            Some(reader) => (Source::Conduit(reader), block_bytes),
+            Some(reader) => (PayloadSource::Conduit(reader), block_bytes),
             None => {
                 let pipe = child.stdout.take().ok_or_else(missing)?;
-                (Source::Library(pipe), block_bytes.max(LIBRARY_READ_BYTES))
+                (PayloadSource::Library(pipe), block_bytes.max(LIBRARY_READ_BYTES))
             }
         };
         let reader = StreamReader::new(read_bytes, verify);

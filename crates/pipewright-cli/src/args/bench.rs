@@ -12,6 +12,22 @@ use super::choice::choice;
 use super::duration::Span;
 use super::size;
 
+/// Text that the help of every benchmark has.
+macro_rules! exit_codes_and_environment {
+    () => {
+        "\
+Exit codes:
+  0      measured
+  125    wrong usage, a file not written, wrong data received, or nothing measured
+  128+N  interrupted by signal N, after printing the results so far
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
+
+"
+    };
+}
+
 /// Options of `bench`.
 #[derive(Debug, Args)]
 #[command(
@@ -35,19 +51,19 @@ enum Bench {
     /// Measure messages between this process and a worker, by length
     Ipc(Box<IpcOptions>),
     /// Measure reads and writes of a file, by block size and queue depth
-    Disk(Box<DiskOptions>),
+    Disk(Box<DiskBenchOptions>),
     /// Measure process starts, with options and from a large parent
     Spawn(Box<CasesOptions>),
     /// Measure the capture of output
     Capture(Box<CasesOptions>),
-    /// Run all of these, in one report
+    /// Run all benchmarks, with one report
     All(Box<CasesOptions>),
 }
 
 /// Options that every benchmark has.
 #[derive(Debug, Args)]
-struct CommonOptions {
-    /// Measure each cell N times [default: the preset's]
+struct CommonBenchOptions {
+    /// Measure each cell (a point in a chart) N times [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     series: Option<u16>,
 
@@ -59,7 +75,7 @@ struct CommonOptions {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Measure only these charts, named as in the JSON report
+    /// Measure only these charts (comma-separated, named as in the JSON report)
     #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -79,7 +95,7 @@ struct CommonOptions {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Write one line per sample
+    /// Write the samples as CSV, one per line
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
@@ -87,7 +103,7 @@ struct CommonOptions {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 
-    /// When to use colors
+    /// Control when to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(&COLORS, Color::name))]
     color: Color,
 
@@ -98,19 +114,17 @@ struct CommonOptions {
 
 /// Options of `bench pipes`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_long_help = concat!("\
 --topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
-Omitted ones then default to threads, pipe, default and other. Without any of them, the preset
-selects the measurements.
+If you give any of them, the rest default to --topology threads, --via pipe, --capacity default and
+--pin other. If you give none, the preset selects the measurements.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
-Environment variables:
-  NO_COLOR  disables colors, if set and not empty
-
+", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
-  pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5")]
+  pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5"))]
 struct PipesOptions {
     /// Set of measurements
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&PIPES_PRESETS, PipesPreset::name))]
@@ -120,7 +134,7 @@ struct PipesOptions {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
     blocks: Vec<usize>,
 
-    /// Writer and reader
+    /// Threads or processes that write and read
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&TOPOLOGIES, Topology::name))]
     topology: Vec<Topology>,
 
@@ -136,51 +150,47 @@ struct PipesOptions {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&PLACEMENTS, Placement::name))]
     pin: Vec<Placement>,
 
-    /// Move N blocks in each cell, instead of as many as fit into --time
+    /// Move N blocks per measurement, instead of as many as fit into --time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Compare the received with the sent bytes (slower; included in the figures)
+    /// Compare received with sent bytes (slower; the figures include the cost)
     #[arg(long)]
     verify: bool,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of the benchmarks that are lists of cases.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_long_help = concat!("\
 Durations: 200ms, 1.5s.
 
-Environment variables:
-  NO_COLOR  disables colors, if set and not empty
-
+", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench spawn --html spawn.html
-  pipewright bench capture --preset full --json capture.json")]
+  pipewright bench capture --preset full --json capture.json"))]
 struct CasesOptions {
     /// Amount of work
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
     preset: CasesPreset,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of `bench ipc`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_long_help = concat!("\
 Measures messages through shared memory and through a socket.
 
 Sizes: 100, 64k, 1MiB. Durations: 200ms, 1.5s.
 
-Environment variables:
-  NO_COLOR  disables colors, if set and not empty
-
+", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench ipc --html ipc.html
-  pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json")]
+  pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json"))]
 struct IpcOptions {
     /// Amount of work
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
@@ -195,24 +205,22 @@ struct IpcOptions {
     pin: Option<Placement>,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 /// Options of `bench disk`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Reads and writes a new file in DIR, which is unlinked as soon as it is open: nothing is left of it,
-however the command ends. To see which kind of I/O a file gets, use pipewright disk.
+#[command(after_long_help = concat!("\
+Reads and writes a new file in DIR. The file is unlinked as soon as it is open, so nothing is left
+behind, however the command ends. To see whether I/O on a file is asynchronous, use pipewright disk.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
-Environment variables:
-  NO_COLOR  disables colors, if set and not empty
-
+", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench disk /var/lib/db --html disk.html
-  pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json")]
-struct DiskOptions {
+  pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json"))]
+struct DiskBenchOptions {
     /// Folder for the file
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
@@ -234,7 +242,7 @@ struct DiskOptions {
     file_size: Option<usize>,
 
     #[command(flatten)]
-    common: CommonOptions,
+    common: CommonBenchOptions,
 }
 
 const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
@@ -245,7 +253,7 @@ const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
 
 const DISK_PRESETS: [(DiskPreset, &str); 3] = [
     (DiskPreset::Quick, "A few sizes: less than half a minute, unless the disk is slow"),
-    (DiskPreset::Ibm2001, "Those sizes of IBM's article of 2001 that work with a file"),
+    (DiskPreset::Ibm2001, "Sizes of IBM's article of 2001; direct I/O leaves out unaligned ones"),
     (DiskPreset::Full, "Every power of two up to 4 MiB, five times: about two minutes"),
 ];
 
@@ -261,7 +269,7 @@ const TOPOLOGIES: [(Topology, &str); 4] = [
     (Topology::Thread, "One thread writes a block and reads it back"),
     (Topology::Threads, "One thread writes, another one reads"),
     (Topology::Processes, "A child writes, this process reads"),
-    (Topology::Library, "The same, through the pipe that the library makes for the child"),
+    (Topology::Library, "Same as processes, through the pipe that the library makes for the child"),
 ];
 
 const CHANNELS: [(Via, &str); 4] = [
@@ -279,9 +287,9 @@ const PLACEMENTS: [(Placement, &str); 4] = [
 ];
 
 const COLORS: [(Color, &str); 3] = [
-    (Color::Auto, "On a terminal, unless NO_COLOR is set"),
-    (Color::Always, "Always"),
-    (Color::Never, "Never"),
+    (Color::Auto, "Use colors on a terminal, unless NO_COLOR is set"),
+    (Color::Always, "Use colors"),
+    (Color::Never, "Use no colors"),
 ];
 
 /// The capacity of a channel; `None`: the system's default.
@@ -294,22 +302,22 @@ fn capacity(text: &str) -> Result<Capacity, String> {
 
 impl BenchOptions {
     /// Returns the options as the library takes them.
-    pub(crate) fn plain(&self) -> options::Options {
-        use options::Options;
+    pub(crate) fn plain(&self) -> options::BenchmarkOptions {
+        use options::BenchmarkOptions;
         match &self.what {
-            Bench::Pipes(options) => Options::Pipes(options.plain()),
-            Bench::Ipc(options) => Options::Ipc(options.plain()),
-            Bench::Disk(options) => Options::Disk(options.plain()),
-            Bench::Spawn(options) => Options::Spawn(options.plain()),
-            Bench::Capture(options) => Options::Capture(options.plain()),
-            Bench::All(options) => Options::All(options.plain()),
+            Bench::Pipes(options) => BenchmarkOptions::Pipes(options.plain()),
+            Bench::Ipc(options) => BenchmarkOptions::Ipc(options.plain()),
+            Bench::Disk(options) => BenchmarkOptions::Disk(options.plain()),
+            Bench::Spawn(options) => BenchmarkOptions::Spawn(options.plain()),
+            Bench::Capture(options) => BenchmarkOptions::Capture(options.plain()),
+            Bench::All(options) => BenchmarkOptions::All(options.plain()),
         }
     }
 }
 
-impl CommonOptions {
-    fn plain(&self) -> options::CommonOptions {
-        options::CommonOptions {
+impl CommonBenchOptions {
+    fn plain(&self) -> options::CommonBenchOptions {
+        options::CommonBenchOptions {
             series: self.series,
             time: self.time.as_ref().map(|span| -> Duration { span.duration }),
             seed: self.seed,
@@ -359,9 +367,9 @@ impl IpcOptions {
     }
 }
 
-impl DiskOptions {
-    fn plain(&self) -> options::DiskOptions {
-        options::DiskOptions {
+impl DiskBenchOptions {
+    fn plain(&self) -> options::DiskBenchOptions {
+        options::DiskBenchOptions {
             folder: self.folder.clone(),
             preset: self.preset,
             blocks: self.blocks.clone(),

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use pipewright::Signal;
 
 use super::duration::Span;
-use super::run::{Contain, LingerKind};
+use super::run::{ContainKind, LingerKind};
 use super::{headings, signal, size};
 
 /// Options of `run` and `pipe`.
@@ -28,7 +28,7 @@ pub(crate) struct CommonOptions {
 
     /// Signal that requests a stop
     ///
-    /// A name, with or without SIG, or a number. Only processes that ignore it longer than --kill-grace are killed.
+    /// A name, with or without SIG, or a number. Processes still running after --kill-grace are killed.
     #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
           hide_possible_values = true, help_heading = headings::STOPPING)]
     pub(crate) stop_signal: Signal,
@@ -38,21 +38,23 @@ pub(crate) struct CommonOptions {
           help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
 
-    /// Processes to kill on a stop, or when pipewright exits
+    /// Processes that a stop reaches
+    ///
+    /// If pipewright is killed, tree kills all of them; none and group kill only the command.
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
-    pub(crate) contain: Contain,
+    pub(crate) contain: ContainKind,
 
-    /// Pass output through pipewright, which counts it
+    /// Pass output through pipewright, and count its bytes
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) tee: bool,
 
     /// When to stop reading output that a background process holds open
     ///
-    /// Counted from the exit of the command itself.
+    /// Applies once the command itself has exited.
     #[arg(long, value_name = "WHEN", default_value = "settle", help_heading = headings::OUTPUT)]
     pub(crate) linger: LingerKind,
 
-    /// Set an environment variable
+    /// Set an environment variable (repeatable)
     #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) env: Vec<OsString>,
 

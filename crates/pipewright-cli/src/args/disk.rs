@@ -12,10 +12,10 @@ use super::size;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A FILE is only read, unless --write-existing is given; --write creates temporary files beside it.
-In a DIR all tests use temporary files, whose names are removed once they are open.
+In a DIR, all tests use temporary files, which are unlinked once they are open.
 
-Each test submits all its requests at once and then waits for them. It prints:
-  queued     time that the submitting calls took
+An asynchronous test submits all its requests and then waits for them. It prints:
+  queued     time spent in the submitting calls
   completed  time until all requests were done
   free       share of that time in which the program could do other work
 
@@ -55,9 +55,9 @@ pub(crate) struct DiskOptions {
     #[arg(long)]
     pub(crate) write: bool,
 
-    /// Test writes to FILE itself too (writes back its own bytes)
+    /// Test writes to FILE itself too, with the bytes that it already has
     ///
-    /// Bytes that another process writes to FILE during the test can be lost.
+    /// Data that another process writes to FILE during the test can be lost.
     #[arg(long)]
     pub(crate) write_existing: bool,
 
@@ -83,7 +83,7 @@ pub(crate) struct DiskOptions {
 pub(crate) enum PatternName {
     /// Each block once, in random order
     Random,
-    /// Sequential
+    /// Each block once, in sequence
     Seq,
 }
 

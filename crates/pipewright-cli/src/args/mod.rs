@@ -19,8 +19,8 @@ pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
-pub(crate) use pipe::PipeOptions;
-pub(crate) use run::{Contain, RunOptions};
+pub(crate) use pipe::PipelineOptions;
+pub(crate) use run::{ContainKind, RunOptions};
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
@@ -29,7 +29,7 @@ pub(crate) use run::{Contain, RunOptions};
 #[command(name = "pipewright", version, arg_required_else_help = false)]
 #[command(after_long_help = "\
 Exit codes:
-  0    success; run and pipe exit with the code of the command
+  0    success; run and pipe exit with the exit code of the command
   125  failure: wrong usage, or an error in pipewright
 
 Environment variables:
@@ -41,19 +41,19 @@ Examples:
   pipewright doctor")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: ToolCommand,
 }
 
 /// Commands of the tool.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ToolCommand {
     /// Run a command with a timeout, limits, redirects, retries and a report
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report
-    Pipe(Deferred<PipeOptions>),
+    Pipe(Deferred<PipelineOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
-    /// Test if disk I/O is asynchronous on a file or directory, and explain why not
+    /// Test whether file I/O is asynchronous, and explain why it is not
     Disk(Deferred<DiskOptions>),
     /// List the open handles (file descriptors) that this process inherited
     Handles(HandlesOptions),
@@ -74,7 +74,7 @@ Examples:
   pipewright man | man -l -
   pipewright man bench pipes > pipewright-bench-pipes.1")]
     Man {
-        /// Command to print the page of; without one, the overview
+        /// Command to document; if omitted, pipewright itself
         command: Vec<String>,
     },
 }

@@ -13,17 +13,17 @@ use super::headings;
 after_long_help = concat!(
     "Quote the operators for the shell: '|' between commands, '<' FILE before the first command, and\n",
     "'>' FILE or '>>' FILE (append) after the last. To pass such a word as an argument, put a\n",
-    "backslash before it: '\\|', '\\<', '\\>', '\\>>'. Each further backslash stays: '\\\\|' passes '\\|'.\n",
+    "backslash before it: '\\|', '\\<', '\\>', '\\>>'. Only one backslash is removed: '\\\\|' passes '\\|'.\n",
     "\n",
-    "The pipeline fails if a command fails, with the code of the last one that did. A command killed by\n",
-    "SIGPIPE because its reader needed no more has not failed.\n",
+    "The pipeline fails if a command fails, with the exit code of the last one that failed. A command\n",
+    "killed by SIGPIPE because its reader had stopped reading does not count as failed.\n",
     "\n",
     "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
-    "  N      that of the pipeline\n",
+    "  N      exit code of the pipeline\n",
     "  124    stopped by --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright failed: wrong usage, output or report not written\n",
+    "  125    pipewright itself failed: wrong usage, output or report not written\n",
     "  126    a command is not executable\n",
     "  127    a command was not found\n",
     "  128+N  a command was killed by signal N\n",
@@ -35,7 +35,7 @@ after_long_help = concat!(
     "  pipewright pipe --timeout 10m -- pg_dump shop '|' zstd '>' shop.sql.zst\n",
     "  pipewright pipe --report - -- '<' access.log grep ' 500 ' '|' sort '|' uniq -c '>' errors.txt",
 ))]
-pub(crate) struct PipeOptions {
+pub(crate) struct PipelineOptions {
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 

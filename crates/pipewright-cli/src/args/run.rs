@@ -13,14 +13,14 @@ use super::headings;
 /// Options of `run`.
 #[derive(Debug, Args)]
 #[command(override_usage = "pipewright run [OPTIONS] [--] <CMD> [ARGS]...", after_long_help = concat!(
-    "No shell is involved: write sh -c '...' for globs, variables and pipes.\n",
+    "No shell is used: write sh -c '...' for globs, variables and pipes.\n",
     "\n",
     "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
-    "  N      that of the command\n",
+    "  N      exit code of the command\n",
     "  124    stopped by --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright failed: wrong usage, output or report not written\n",
+    "  125    pipewright itself failed: wrong usage, output or report not written\n",
     "  126    the command is not executable\n",
     "  127    the command was not found\n",
     "  128+N  the command was killed by signal N\n",
@@ -60,7 +60,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
     pub(crate) stderr: Option<PathBuf>,
 
-    /// Append to the files instead of truncating them
+    /// Append to the files of --stdout and --stderr instead of truncating them
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) append: bool,
 
@@ -76,7 +76,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]
     pub(crate) stdin: Option<OsString>,
 
-    /// Pass the file descriptor FD to the command
+    /// Pass the file descriptor FD to the command (repeatable)
     #[arg(long, value_name = "FD", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) inherit: Vec<i32>,
 
@@ -89,11 +89,11 @@ pub(crate) struct RunOptions {
 /// `--linger`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LingerKind {
-    /// At the end of the stream, however long that takes
+    /// Read to the end of the stream, however long that takes
     Eof,
-    /// After 250 ms without output, or 5 s
+    /// Stop after 250 ms without output, at most 5 s after the exit
     Settle,
-    /// At once
+    /// Stop at once
     Exit,
 }
 
@@ -109,11 +109,11 @@ impl LingerKind {
 
 /// `--contain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Contain {
-    /// Command and descendants linked to it by parentage; leftovers keep running
+pub(crate) enum ContainKind {
+    /// Command and descendants linked to it by parentage; those that outlive it keep running
     None,
-    /// Same, and a foreground process group of its own
+    /// Same as none, plus the command's process group, which is new and in the foreground
     Group,
-    /// Everything that it ever starts; leftovers are killed when it exits
+    /// Every process that the command starts; those that outlive it are killed
     Tree,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use pipewright_disk::Class;
-use pipewright_disk::diagnosis::{Outcome, Report, TestReport};
+use pipewright_disk::diagnosis::{Report, TestOutcome, TestReport};
 
 use super::{sentence, text};
 
@@ -58,9 +58,9 @@ fn add(page: &mut String, report: &Report) {
 fn add_test(page: &mut String, test: &TestReport) {
     let name = escape(&test.test.to_string());
     let measured = match &test.outcome {
-        Outcome::Measured(measured) => measured,
-        Outcome::NotPossible(why) | Outcome::Failed(why) => {
-            let _ = writeln!(page, "<tr><td>{name}<td colspan=6>{}</tr>", escape(why));
+        TestOutcome::Measured(measured) => measured,
+        TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
+            let _ = writeln!(page, "<tr><td>{name}<td colspan=6>{}</tr>", escape(reason));
             return;
         }
     };

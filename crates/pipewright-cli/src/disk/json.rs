@@ -3,40 +3,40 @@
 use std::collections::BTreeMap;
 
 use pipewright_disk::Class;
-use pipewright_disk::diagnosis::{Measured, Outcome, Report as Diagnosis, TestReport};
+use pipewright_disk::diagnosis::{Measured, Report as Diagnosis, TestOutcome, TestReport};
 use serde::Serialize;
 
 /// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct DiskReport<'a> {
     schema: &'static str,
     path: String,
     filesystem: Option<&'a str>,
     backend: Option<&'static str>,
-    refused: Vec<Refused>,
-    unjudged: Option<Unjudged>,
+    refused: Vec<RefusedReport>,
+    unjudged: Option<UnjudgedReport>,
     requests: usize,
     block_bytes: usize,
     sentence: String,
-    tests: Vec<Test>,
+    tests: Vec<TestSummary>,
 }
 
 #[derive(Debug, Serialize)]
-struct Refused {
+struct RefusedReport {
     backend: &'static str,
-    why_not: &'static str,
+    reason: &'static str,
     message: String,
 }
 
 /// The reason for tests without a verdict.
 #[derive(Debug, Serialize)]
-struct Unjudged {
-    why_not: &'static str,
+struct UnjudgedReport {
+    reason: &'static str,
     message: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Test {
+struct TestSummary {
     test: String,
     asynchronous: bool,
     direct: bool,
@@ -59,11 +59,11 @@ struct Numbers {
     classes: BTreeMap<&'static str, usize>,
     verdict: &'static str,
     kernel_workers: Option<usize>,
-    reasons: Vec<Reason>,
+    reasons: Vec<ReasonReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct Reason {
+struct ReasonReport {
     reason: &'static str,
     message: String,
     evidence: String,
@@ -77,12 +77,12 @@ struct Reason {
 
 /// Returns the report on one line.
 pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
-    let refused = report.unavailable_backends.iter().map(|step| Refused {
+    let refused = report.unavailable_backends.iter().map(|step| RefusedReport {
         backend: step.backend.name(),
-        why_not: step.reason.name(),
+        reason: step.reason.name(),
         message: step.reason.to_string(),
     });
-    serde_json::to_string(&Report {
+    serde_json::to_string(&DiskReport {
         schema: "pipewright.disk/1",
         path: report.path.to_string_lossy().into_owned(),
         filesystem: report.filesystem.as_deref(),
@@ -90,7 +90,7 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
         refused: refused.collect(),
         unjudged: report
             .unjudged
-            .map(|why| Unjudged { why_not: why.name(), message: why.to_string() }),
+            .map(|reason| UnjudgedReport { reason: reason.name(), message: reason.to_string() }),
         requests: report.options.requests,
         block_bytes: report.options.block_bytes,
         sentence: super::sentence::lead(report),
@@ -98,13 +98,13 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
     })
 }
 
-fn test_of(found: &TestReport) -> Test {
+fn test_of(found: &TestReport) -> TestSummary {
     let (outcome, message, measured) = match &found.outcome {
-        Outcome::Measured(measured) => ("measured", None, Some(numbers(measured))),
-        Outcome::NotPossible(why) => ("not_possible", Some(why.clone()), None),
-        Outcome::Failed(why) => ("failed", Some(why.clone()), None),
+        TestOutcome::Measured(measured) => ("measured", None, Some(numbers(measured))),
+        TestOutcome::NotPossible(reason) => ("not_possible", Some(reason.clone()), None),
+        TestOutcome::Failed(reason) => ("failed", Some(reason.clone()), None),
     };
-    Test {
+    TestSummary {
         test: found.test.to_string(),
         asynchronous: found.test.asynchronous,
         direct: found.test.direct,
@@ -117,7 +117,7 @@ fn test_of(found: &TestReport) -> Test {
 
 fn numbers(measured: &Measured) -> Numbers {
     let evidence = &measured.evidence;
-    let reasons = measured.findings.iter().map(|finding| Reason {
+    let reasons = measured.findings.iter().map(|finding| ReasonReport {
         reason: finding.reason.name(),
         message: finding.reason.to_string(),
         evidence: finding.evidence.clone(),

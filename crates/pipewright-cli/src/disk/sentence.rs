@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use pipewright_disk::BackendKind;
-use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, TestReport, Verdict};
+use pipewright_disk::diagnosis::{
+    Measured, Reason, Report, Test, TestOutcome, TestReport, Verdict,
+};
 
 /// Returns the summary: the requests that are asynchronous, those that are not, and the reasons.
 pub(super) fn lead(report: &Report) -> String {
     let judged = report.tests.iter().filter_map(|test| match &test.outcome {
-        Outcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
+        TestOutcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
         _ => None,
     });
     let judged: Vec<_> = judged.collect();
@@ -26,7 +28,7 @@ pub(super) fn lead(report: &Report) -> String {
             let has_reasons = [Verdict::Partly, Verdict::Workers, Verdict::Unknown];
             let is_explained = has_reasons.iter().any(|verdict| verdicts.contains(verdict));
             let why = if is_explained {
-                why_not(report, these.map(|(_, it)| *it))
+                reason_text(report, these.map(|(_, it)| *it))
             } else {
                 String::new()
             };
@@ -34,7 +36,7 @@ pub(super) fn lead(report: &Report) -> String {
         }
     }
     let failed = |test: &TestReport| match &test.outcome {
-        Outcome::Failed(why) => Some(why.clone()),
+        TestOutcome::Failed(why) => Some(why.clone()),
         _ => None,
     };
     let failures: Vec<String> = report.tests.iter().filter_map(failed).collect();
@@ -64,8 +66,8 @@ fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
     while let Some(test) = (!tests.is_empty()).then(|| tests.remove(0)) {
         let words = test.to_string();
         let words = words.trim_start_matches("asynchronous").trim_start_matches([',', ' ']);
-        let twin = Test { direct: !test.direct, ..test };
-        match tests.iter().position(|other| *other == twin) {
+        let counterpart = Test { direct: !test.direct, ..test };
+        match tests.iter().position(|other| *other == counterpart) {
             Some(place) => {
                 tests.remove(place);
                 let both = words.split_once(' ').map_or(words, |(_, work)| work);
@@ -78,7 +80,7 @@ fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
 }
 
 /// Returns the most important reasons, each once.
-fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
+fn reason_text<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
     let mut why: Vec<String> = Vec::new();
     for reason in measured.filter_map(|it| it.findings.first()).map(|it| it.reason) {
         let words = reason.to_string();

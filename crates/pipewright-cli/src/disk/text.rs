@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use pipewright_disk::Class;
-use pipewright_disk::diagnosis::{Finding, Measured, Outcome, Report};
+use pipewright_disk::diagnosis::{Finding, Measured, Report, TestOutcome};
 
 use super::sentence;
 
@@ -23,9 +23,9 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for (number, test) in report.tests.iter().enumerate() {
         writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
         match &test.outcome {
-            Outcome::Measured(measured) => write_measured(out, measured)?,
-            Outcome::NotPossible(why) => writeln!(out, "  not possible here: {why}")?,
-            Outcome::Failed(why) => writeln!(out, "  failed: {why}")?,
+            TestOutcome::Measured(measured) => write_measured(out, measured)?,
+            TestOutcome::NotPossible(reason) => writeln!(out, "  not possible here: {reason}")?,
+            TestOutcome::Failed(reason) => writeln!(out, "  failed: {reason}")?,
         }
     }
     Ok(())

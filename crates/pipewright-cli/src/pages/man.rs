@@ -205,7 +205,7 @@ fn write_values(roff: &mut Roff, arg: &Arg) {
     let defaults: Vec<_> = defaults.collect();
     if !defaults.is_empty() {
         roff.control("IP", &[]);
-        roff.text(&format!("The default is {}.", bold(&defaults.join(","))));
+        roff.text(&format!("Default: {}", bold(&defaults.join(","))));
     }
 }
 

@@ -5,21 +5,21 @@ mod report;
 
 use pipewright::{CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, Stdio};
 
-use crate::args::{Contain, PipeOptions};
+use crate::args::{ContainKind, PipelineOptions};
 use crate::run::command::{count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::Interrupt;
 use crate::run::message;
 use crate::run::report::write_or_fail;
 use crate::run::{code_of, lost_output};
 use crate::{Failure, exit_code, print_error};
-use parse::{Output, Parsed};
-use report::Report;
+use parse::{OutputFile, Parsed};
+use report::PipeReport;
 
 /// Runs the pipeline, and writes its report.
-pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
+pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let parsed = Parsed::parse(&options.words)?;
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group, false)
+    let interrupt = Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, false)
         .map_err(Failure::cannot("catch signals"))?;
     let attempt = |kill_scope| -> Result<_, Failure> {
         let mut pipeline = build(options, &parsed, kill_scope)?;
@@ -38,14 +38,14 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = match options.common.report() {
-        Some(path) => write_or_fail(&Report::new(options, &parsed, &result), path, code),
+        Some(path) => write_or_fail(&PipeReport::new(options, &parsed, &result), path, code),
         None => code,
     };
     Ok(interrupt.end(result.as_deref().ok(), false, code))
 }
 
 fn build(
-    options: &PipeOptions,
+    options: &PipelineOptions,
     parsed: &Parsed,
     kill_scope: Scope,
 ) -> Result<Pipeline<'static>, Failure> {
@@ -72,8 +72,8 @@ fn build(
     }
     if let Some(last) = commands.last_mut() {
         last.stdout(match &parsed.output {
-            Some(Output::Create(file)) => watched(Stdio::create(file), &options.common),
-            Some(Output::Append(file)) => watched(Stdio::append(file), &options.common),
+            Some(OutputFile::Create(file)) => watched(Stdio::create(file), &options.common),
+            Some(OutputFile::Append(file)) => watched(Stdio::append(file), &options.common),
             None if options.common.passes_through() => Stdio::tee(),
             None => Stdio::inherit(),
         });
@@ -81,7 +81,7 @@ fn build(
     Ok(Pipeline::new(commands))
 }
 
-fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &CancelToken) {
+fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipelineOptions, cancel: &CancelToken) {
     if let Some(timeout) = &options.common.timeout {
         pipeline.timeout(timeout.duration);
     }
@@ -97,7 +97,11 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &Cancel
 }
 
 /// Prints a message about an error, or about the end of the pipeline.
-fn print_result(options: &PipeOptions, parsed: &Parsed, result: &Result<PipelineOutput, Error>) {
+fn print_result(
+    options: &PipelineOptions,
+    parsed: &Parsed,
+    result: &Result<PipelineOutput, Error>,
+) {
     let output = match result {
         Ok(output) => output,
         Err(error) => return print_error(&error.to_string()),

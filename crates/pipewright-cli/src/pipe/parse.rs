@@ -10,12 +10,12 @@ use crate::Failure;
 pub(super) struct Parsed {
     pub(super) stages: Vec<Vec<OsString>>,
     pub(super) input: Option<PathBuf>,
-    pub(super) output: Option<Output>,
+    pub(super) output: Option<OutputFile>,
 }
 
 /// The file that the pipeline writes to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum OutputFile {
     Create(PathBuf),
     Append(PathBuf),
 }
@@ -35,8 +35,8 @@ impl Parsed {
         }
         if let [before @ .., operator, file] = rest {
             parsed.output = match operator.to_str() {
-                Some(">") => Some(Output::Create(file.into())),
-                Some(">>") => Some(Output::Append(file.into())),
+                Some(">") => Some(OutputFile::Create(file.into())),
+                Some(">>") => Some(OutputFile::Append(file.into())),
                 _ => None,
             };
             if parsed.output.is_some() {
@@ -48,9 +48,12 @@ impl Parsed {
         for (index, stage) in stages.into_iter().enumerate() {
             if stage.first().is_none_or(|program| program.is_empty()) {
                 let number = index + 1;
-                return Err(Failure(format!(
-                    "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
-                )));
+                return Err(Failure(match count {
+                    1 => "the pipeline has no command".to_owned(),
+                    _ => format!(
+                        "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
+                    ),
+                }));
             }
             let words: Result<Vec<_>, _> = stage.iter().map(unescape).collect();
             parsed.stages.push(words?);
@@ -104,9 +107,9 @@ mod tests {
         let commands: &[&[&str]] = &[&["grep", "-v", "x"], &["sort"], &["wc", "-l"]];
         assert_eq!(parsed.stages, stages(commands));
         assert_eq!(parsed.input, Some("in".into()));
-        assert_eq!(parsed.output, Some(Output::Create("out".into())));
+        assert_eq!(parsed.output, Some(OutputFile::Create("out".into())));
         let parsed = parse("a >> log").unwrap();
-        assert_eq!(parsed.output, Some(Output::Append("log".into())));
+        assert_eq!(parsed.output, Some(OutputFile::Append("log".into())));
         assert_eq!(parse("a").unwrap().stages, stages(&[&["a"]]));
     }
 
@@ -132,7 +135,7 @@ mod tests {
             ("a | | b", r"stage 2 of 3 has no command; to pass '|' as an argument, write '\|'"),
             ("a | b |", r"stage 3 of 3 has no command; to pass '|' as an argument, write '\|'"),
             ("a | > f", r"stage 2 of 2 has no command; to pass '|' as an argument, write '\|'"),
-            ("< f", r"stage 1 of 1 has no command; to pass '|' as an argument, write '\|'"),
+            ("< f", "the pipeline has no command"),
             ("<", "no file after '<'"),
             (
                 "a < f",

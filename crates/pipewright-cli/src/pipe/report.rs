@@ -4,26 +4,26 @@ use pipewright::{Error, PipelineOutput, StageEnd};
 use serde::Serialize;
 
 use super::parse::Parsed;
-use crate::args::PipeOptions;
-use crate::run::report::{Ended, Used, lossy, signal_of};
+use crate::args::PipelineOptions;
+use crate::run::report::{EndReport, Used, lossy, signal_of};
 
 /// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct PipeReport {
     schema: &'static str,
     /// Words as they were parsed.
     command: Vec<String>,
     /// Result of the deciding stage.
     #[serde(flatten)]
-    ended: Ended,
+    ended: EndReport,
     /// Index of the deciding stage.
     decided_by: Option<usize>,
     attempts: u32,
-    stages: Vec<Stage>,
+    stages: Vec<StageReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct Stage {
+struct StageReport {
     command: Vec<String>,
     pid: Option<u32>,
     exit_code: Option<i32>,
@@ -32,18 +32,19 @@ struct Stage {
     used: Used,
 }
 
-impl Report {
+impl PipeReport {
     pub(super) fn new(
-        options: &PipeOptions,
+        options: &PipelineOptions,
         parsed: &Parsed,
         result: &Result<PipelineOutput, Error>,
-    ) -> Report {
+    ) -> PipeReport {
         let ends = result.as_ref().map(|output| output.stages.as_slice()).unwrap_or_default();
-        let stage = |(index, words): (usize, &Vec<_>)| Stage::new(lossy(words), ends.get(index));
-        Report {
+        let stage =
+            |(index, words): (usize, &Vec<_>)| StageReport::new(lossy(words), ends.get(index));
+        PipeReport {
             schema: "pipewright.pipe/1",
             command: lossy(&options.words),
-            ended: Ended::new(result.as_ref().map(|output| &output.whole)),
+            ended: EndReport::new(result.as_ref().map(|output| &output.whole)),
             decided_by: result.as_ref().ok().map(|output| output.decided_by),
             attempts: 1,
             stages: parsed.stages.iter().enumerate().map(stage).collect(),
@@ -51,10 +52,10 @@ impl Report {
     }
 }
 
-impl Stage {
-    fn new(command: Vec<String>, end: Option<&StageEnd>) -> Stage {
+impl StageReport {
+    fn new(command: Vec<String>, end: Option<&StageEnd>) -> StageReport {
         let status = end.map(|end| end.status);
-        Stage {
+        StageReport {
             command,
             pid: end.map(|end| end.pid),
             exit_code: status.and_then(|status| status.code()),

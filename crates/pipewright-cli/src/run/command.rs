@@ -7,7 +7,7 @@ use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
 use pipewright_os::base::os_text;
 
 use crate::Failure;
-use crate::args::{CommonOptions, Contain, RunOptions};
+use crate::args::{CommonOptions, ContainKind, RunOptions};
 
 /// Builds the command.
 pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
@@ -50,13 +50,13 @@ pub(crate) fn set_environment(
 }
 
 /// Sets the containment, and kills the command or its tree when this process exits.
-pub(crate) fn set_containment(command: &mut Command, contain: Contain, kill_scope: Scope) {
+pub(crate) fn set_containment(command: &mut Command, contain: ContainKind, kill_scope: Scope) {
     command.contain(match contain {
-        Contain::None => pipewright::Contain::None,
-        Contain::Group => pipewright::Contain::Group,
-        Contain::Tree => pipewright::Contain::Tree,
+        ContainKind::None => pipewright::Contain::None,
+        ContainKind::Group => pipewright::Contain::Group,
+        ContainKind::Tree => pipewright::Contain::Tree,
     });
-    let whole = contain == Contain::Tree;
+    let whole = contain == ContainKind::Tree;
     command.kill_on_parent_exit(if whole { kill_scope } else { Scope::Child });
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
 
 /// Returns a limit that counts the output and keeps none of it.
 pub(crate) fn count_only(limit: Option<usize>) -> Limit {
-    limit.map_or(Limit::keep_head(0), Limit::fail).that_only_counts()
+    limit.map_or(Limit::keep_head(0), Limit::fail).count_only()
 }
 
 /// Sets the streams of a detached command: files, or null by default.
@@ -143,6 +143,11 @@ fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
 
 /// Duplicates a handle of this process.
 fn duplicate(number: i32) -> Result<Handle, Failure> {
+    if (0..=2).contains(&number) {
+        return Err(Failure(format!(
+            "cannot inherit file descriptor {number}: use --stdin, --stdout or --stderr"
+        )));
+    }
     Handle::copy_of_number(number)
         .map_err(|error| Failure(format!("cannot inherit file descriptor {number}: {error}")))
 }

@@ -10,11 +10,11 @@ use pipewright::{
 };
 use pipewright_os::process::terminal::Foreground;
 
-use crate::args::{Contain, RunOptions};
+use crate::args::{ContainKind, RunOptions};
 use crate::print::print;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
-use report::Report;
+use report::RunReport;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -23,7 +23,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     }
     let cancel = CancelToken::new();
     let is_foreground = Foreground::own().is_some();
-    let shares_terminal = options.common.contain != Contain::Group;
+    let shares_terminal = options.common.contain != ContainKind::Group;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, is_foreground)
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
@@ -54,7 +54,9 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = show(&options, &result, code);
     let code = match options.common.report() {
-        Some(path) => report::write_or_fail(&Report::new(&options, &result, attempts), path, code),
+        Some(path) => {
+            report::write_or_fail(&RunReport::new(&options, &result, attempts), path, code)
+        }
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))

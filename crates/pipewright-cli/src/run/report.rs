@@ -14,17 +14,17 @@ use crate::{exit_code, print_error};
 
 /// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct RunReport {
     schema: &'static str,
     command: Vec<String>,
     #[serde(flatten)]
-    ended: Ended,
+    ended: EndReport,
     attempts: u32,
 }
 
 /// Result and resource usage of a command or a pipeline.
 #[derive(Debug, Serialize)]
-pub(crate) struct Ended {
+pub(crate) struct EndReport {
     pid: Option<u32>,
     outcome: &'static str,
     exit_code: Option<i32>,
@@ -38,19 +38,19 @@ pub(crate) struct Ended {
     truncated: bool,
     containment: String,
     leftovers_killed: u32,
-    error: Option<Failed>,
+    error: Option<ErrorReport>,
 }
 
-impl Ended {
-    pub(crate) fn new<T>(result: Result<&Captured<T>, &Error>) -> Ended {
+impl EndReport {
+    pub(crate) fn new<T>(result: Result<&Captured<T>, &Error>) -> EndReport {
         match result {
-            Err(error) => Ended::without_start(error),
-            Ok(captured) => Ended::of(captured),
+            Err(error) => EndReport::without_start(error),
+            Ok(captured) => EndReport::of(captured),
         }
     }
 
-    fn of<T>(captured: &Captured<T>) -> Ended {
-        Ended {
+    fn of<T>(captured: &Captured<T>) -> EndReport {
+        EndReport {
             pid: Some(captured.pid),
             outcome: outcome_word(captured.outcome),
             exit_code: captured.status.code(),
@@ -68,8 +68,8 @@ impl Ended {
         }
     }
 
-    fn without_start(error: &Error) -> Ended {
-        Ended {
+    fn without_start(error: &Error) -> EndReport {
+        EndReport {
             pid: None,
             outcome: "not_started",
             exit_code: None,
@@ -82,7 +82,7 @@ impl Ended {
             truncated: false,
             containment: Containment::None.to_string(),
             leftovers_killed: 0,
-            error: Some(Failed { kind: error.kind().name(), message: error.to_string() }),
+            error: Some(ErrorReport { kind: error.kind().name(), message: error.to_string() }),
         }
     }
 }
@@ -94,7 +94,7 @@ pub(crate) fn signal_of(status: ExitStatus) -> Option<String> {
 
 /// The error of a command that was not started, or whose status was lost.
 #[derive(Debug, Serialize)]
-struct Failed {
+struct ErrorReport {
     kind: &'static str,
     message: String,
 }
@@ -156,8 +156,8 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
 }
 
 /// Prints the error, with the exit code that it replaces.
-fn fail(doing: &str, error: &io::Error, code: i32) -> i32 {
-    print_error(&format!("cannot {doing}: {error}; the exit code would have been {code}"));
+fn fail(action: &str, error: &io::Error, code: i32) -> i32 {
+    print_error(&format!("cannot {action}: {error}; the exit code would have been {code}"));
     exit_code::OWN_FAILURE
 }
 
@@ -172,16 +172,16 @@ fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
     }
 }
 
-impl Report {
+impl RunReport {
     pub(super) fn new(
         options: &RunOptions,
         result: &Result<Output, Error>,
         attempts: u32,
-    ) -> Report {
-        Report {
+    ) -> RunReport {
+        RunReport {
             schema: "pipewright.run/1",
             command: lossy(&options.command),
-            ended: Ended::new(result.as_ref()),
+            ended: EndReport::new(result.as_ref()),
             attempts,
         }
     }

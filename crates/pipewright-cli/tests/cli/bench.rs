@@ -37,11 +37,11 @@ fn cells(report: &Value) -> Vec<&Value> {
 
 /// Returns true, and reports it, if a cell has no figure because this system lacks the facility.
 fn is_left_out(cell: &Value) -> bool {
-    let why = cell["skipped"].as_str();
-    if let Some(why) = why {
-        pace::skipped(&format!("{}: {why}", cell["label"]));
+    let reason = cell["skipped"].as_str();
+    if let Some(reason) = reason {
+        pace::skipped(&format!("{}: {reason}", cell["label"]));
     }
-    why.is_some()
+    reason.is_some()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
     let missing = dir.path().join("missing").join("file");
     let missing = missing.to_str().unwrap();
     for (args, stderr) in [
-        (&["pipes", "--blocks", "0"][..], "a block has at least one byte"),
+        (&["pipes", "--blocks", "0"][..], "a block must have at least 1 byte"),
         (&["pipes", "--blocks", "1G"], "at most 256 MiB"),
         (&["pipes", "--blocks", "many"], "\"many\" is not a size"),
         (&["pipes", "--series", "0"], "--series"),
@@ -64,7 +64,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
         (&["pipes", "--compare", other], "its schema is pipewright.run/1"),
         (&["pipes", "--json", "--csv", "-"], "two reports would go to \"-\""),
         (&["spawn", "--blocks", "1"], "--blocks"),
-        (&["disk", "--blocks", "0"], "a block has at least one byte"),
+        (&["disk", "--blocks", "0"], "a block must have at least 1 byte"),
         (&["disk", "--depth", "0"], "--depth"),
         (&["ipc", "--blocks", "1G"], "at most 256 MiB"),
     ] {

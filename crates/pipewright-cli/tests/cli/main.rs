@@ -34,6 +34,8 @@ mod trees;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(unix)]
+use std::process::Child;
 use std::process::{Command, Output, Stdio};
 
 /// Returns the tool with arguments, not yet started.
@@ -50,6 +52,31 @@ fn run_sh(options: &[&str], script: &str) -> Output {
     args.extend(options);
     args.extend(["--", "sh", "-c", script]);
     pipewright(&args).output().expect("the tool starts")
+}
+
+/// Returns the tool without arguments, with the default effect of the stop signals. A signal ignored by the test would
+/// stay ignored; under nohup that is HUP.
+#[cfg(unix)]
+fn with_default_stop_signals() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+    command
+}
+
+/// Sends a signal by its name, such as `TERM`.
+#[cfg(unix)]
+#[track_caller]
+fn send_signal(process: &Child, signal: &str) {
+    let pid = process.id().to_string();
+    let status = Command::new("kill").args(["-s", signal, &pid]).status();
+    assert!(status.expect("kill starts").success());
+}
+
+/// Returns true if a process with this pid runs.
+#[cfg(unix)]
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn out(output: &Output) -> &str {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{err, out, pace, pipewright};
+use super::{err, is_running, out, pace, pipewright, send_signal, with_default_stop_signals};
 
 /// Runs `pipewright pipe` with options and words.
 fn pipe(options: &[&str], words: &[&str]) -> Output {
@@ -16,12 +16,6 @@ fn pipe(options: &[&str], words: &[&str]) -> Output {
     args.push("--");
     args.extend(words);
     pipewright(&args).output().unwrap()
-}
-
-/// Returns true if a process with this pid runs.
-fn is_running(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 #[test]
@@ -114,19 +108,13 @@ fn timeouts_and_limits_stop_every_stage() {
 #[test]
 fn a_stop_signal_to_the_tool_stops_every_stage() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        // An ignored signal stays ignored; under nohup that is HUP.
-        let mut command = std::process::Command::new("env");
-        command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+        let mut command = with_default_stop_signals();
         command.args(["pipe", "--", "sh", "-c", "echo $$; sleep 60"]);
         command.args(["|", "sh", "-c", "read first; echo $first; echo $$; sleep 60"]);
         let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut pids = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
         let pids = [pids.next().unwrap(), pids.next().unwrap()];
-        let kill = pipewright::Command::new("kill")
-            .args(["-s", signal, &tool.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(kill.success());
+        send_signal(&tool, signal);
         assert_eq!(tool.wait().unwrap().code(), Some(code), "{signal}");
         assert!(!pids.iter().any(|pid| is_running(pid)), "{signal}: {pids:?}");
     }

@@ -91,8 +91,8 @@ fn every_outcome_has_its_name() {
     assert_eq!(of(&["--timeout", "50ms"], "sleep 60"), ("timed_out".into(), "SIGTERM".into()));
     assert_eq!(of(&["--idle-timeout", "50ms"], "sleep 60").0, "idle_timed_out");
     assert_eq!(of(&["--limit", "1"], "echo much; sleep 60").0, "limit_exceeded");
-    let deaf = "trap '' TERM; while :; do sleep 1; done";
-    let killed = of(&["--timeout", &pace::option(1000), "--kill-grace", "50ms"], deaf);
+    let ignores_term = "trap '' TERM; while :; do sleep 1; done";
+    let killed = of(&["--timeout", &pace::option(1000), "--kill-grace", "50ms"], ignores_term);
     assert_eq!(killed, ("timed_out".into(), "SIGKILL".into()));
 }
 

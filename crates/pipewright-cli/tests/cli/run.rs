@@ -8,13 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::{err, out, pace, pipewright, run_sh};
-
-/// Returns true if a process with this pid runs.
-fn is_running(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
+use super::{
+    err, is_running, out, pace, pipewright, run_sh, send_signal, with_default_stop_signals,
+};
 
 #[test]
 fn exit_codes_are_those_of_timeout() {
@@ -25,8 +21,8 @@ fn exit_codes_are_those_of_timeout() {
         assert_eq!((output.status.code(), err(&output)), (Some(code), ""), "{script}");
     }
     assert_eq!(run_sh(&["--timeout", "100ms"], "sleep 60").status.code(), Some(124));
-    let deaf = "trap '' TERM; while :; do sleep 1; done";
-    let output = run_sh(&["--timeout", &pace::option(100), "--kill-grace", "100ms"], deaf);
+    let ignores_term = "trap '' TERM; while :; do sleep 1; done";
+    let output = run_sh(&["--timeout", &pace::option(100), "--kill-grace", "100ms"], ignores_term);
     assert_eq!(output.status.code(), Some(124), "also when it had to be killed");
     for (command, code) in
         [("no-such-program", 127), ("/no/such", 127), ("/etc/passwd", 126), ("/etc", 126)]
@@ -116,6 +112,10 @@ fn wrong_usage_is_125_and_names_the_remedy() {
         (&["disk", "--block", "0", "."], "must be at least 1 byte"),
         (&["run", "--env", "NOVALUE", "--", "true"], "invalid --env \"NOVALUE\": expected K=V"),
         (&["run", "--inherit", "999", "--", "true"], "cannot inherit file descriptor 999"),
+        (
+            &["run", "--inherit", "1", "--", "true"],
+            "cannot inherit file descriptor 1: use --stdin, --stdout or --stderr",
+        ),
         (&["run"], "CMD"),
         (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
         (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),
@@ -313,18 +313,12 @@ fn retries_are_limited_and_reported() {
 #[test]
 fn a_stop_signal_to_the_tool_stops_the_command() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        // An ignored signal stays ignored; under nohup that is HUP.
-        let mut command = std::process::Command::new("env");
-        command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+        let mut command = with_default_stop_signals();
         command.args(["run", "--", "sh", "-c", "echo $$; sleep 60"]);
         let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut pid = String::new();
         BufReader::new(tool.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-        let kill = pipewright::Command::new("kill")
-            .args(["-s", signal, &tool.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(kill.success());
+        send_signal(&tool, signal);
         assert_eq!(tool.wait().unwrap().code(), Some(code), "{signal}");
         assert!(!is_running(&pid), "{signal}: the command is left");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pipewright_os::base::wake::Wake;
 use pipewright_os::disk::aio::Aio;
-use pipewright_os::disk::file::{Action, Finished, Request};
+use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
 use pipewright_os::disk::unavailable::UnavailableReason;
 
 use super::WakeFn;
@@ -28,12 +28,12 @@ impl AioQueue {
 }
 
 impl KernelQueue for AioQueue {
-    fn takes(&self, request: &Request) -> bool {
+    fn takes(&self, request: &FileRequest) -> bool {
         // The kernel would perform everything else inside the submitting call.
         request.direct && matches!(request.action, Action::Read | Action::Write)
     }
 
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.aio.push(token, request)
     }
 
@@ -49,7 +49,7 @@ impl KernelQueue for AioQueue {
         self.aio.wait()
     }
 
-    fn take(&mut self) -> Option<Finished> {
+    fn take(&mut self) -> Option<FinishedRequest> {
         self.aio.take()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use super::call_monitor::CallMonitor;
 use super::{Backend, WakeFn, cancelled, remove};
@@ -11,8 +11,8 @@ use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct CallerBackend {
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Observation)>,
+    pushed: VecDeque<(usize, FileRequest)>,
+    done: VecDeque<(FinishedRequest, Observation)>,
     monitor: Option<CallMonitor>,
 }
 
@@ -24,7 +24,7 @@ impl CallerBackend {
 }
 
 impl Backend for CallerBackend {
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.pushed.push_back((token, request));
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Backend for CallerBackend {
                 (Some(monitor), Some(before)) => monitor.observe_inline(before),
                 _ => Observation::Nothing,
             };
-            self.done.push_back((Finished { token, request, result }, observation));
+            self.done.push_back((FinishedRequest { token, request, result }, observation));
         }
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Backend for CallerBackend {
         self.submit()
     }
 
-    fn take(&mut self) -> Option<(Finished, Observation)> {
+    fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         self.done.pop_front()
     }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use pipewright_os::base::wake::Wake;
-use pipewright_os::disk::file::{Finished, Request};
-use pipewright_os::disk::io_uring::{Ring, RingOptions};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
+use pipewright_os::disk::io_uring::{RingOptions, Uring};
 use pipewright_os::disk::unavailable::UnavailableReason;
 
 use super::observed::Observed;
@@ -18,7 +18,7 @@ const EARLY: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct UringBackend {
-    ring: Ring,
+    ring: Uring,
     /// The number of requests pushed since the last submit.
     unsubmitted: usize,
     /// The flag that interrupts a wait. `None` if no other thread can.
@@ -34,14 +34,14 @@ impl UringBackend {
         times: bool,
         wake: Option<Arc<Wake>>,
     ) -> Result<UringBackend, UnavailableReason> {
-        let ring = Ring::new(options, wake.clone())?;
+        let ring = Uring::new(options, wake.clone())?;
         let observed = classes.then(|| Observed::new(options.depth, times));
         Ok(UringBackend { ring, unsubmitted: 0, wake, observed })
     }
 }
 
 /// Submits one request at a time: a request that is done when the call returns was done inside it.
-fn submit_observed(observed: &mut Observed, ring: &mut Ring) -> io::Result<()> {
+fn submit_observed(observed: &mut Observed, ring: &mut Uring) -> io::Result<()> {
     if observed.is_submitted() {
         return Ok(());
     }
@@ -71,7 +71,7 @@ fn submit_observed(observed: &mut Observed, ring: &mut Ring) -> io::Result<()> {
 }
 
 impl Backend for UringBackend {
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         if let Some(observed) = &mut self.observed {
             observed.push(token, request);
             return Ok(());
@@ -105,7 +105,7 @@ impl Backend for UringBackend {
         self.ring.wait()
     }
 
-    fn take(&mut self) -> Option<(Finished, Observation)> {
+    fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         let Some(observed) = &mut self.observed else {
             return self.ring.take().map(|finished| (finished, Observation::Nothing));
         };

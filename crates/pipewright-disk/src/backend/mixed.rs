@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use super::call_monitor::{CallMonitor, Snapshot};
 use super::observed::Observed;
@@ -14,12 +14,12 @@ use crate::class::Observation;
 /// A kernel queue that accepts only some operations.
 pub(crate) trait KernelQueue: fmt::Debug {
     /// Returns true if the queue accepts the request.
-    fn takes(&self, request: &Request) -> bool;
+    fn takes(&self, request: &FileRequest) -> bool;
 
     /// Takes a request, as [`Backend::push`] does.
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest>;
 
-    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest after some have been taken.
+    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest once finished requests have been taken.
     fn submit(&mut self) -> io::Result<()>;
 
     /// Returns the observation of the request that was just submitted.
@@ -29,7 +29,7 @@ pub(crate) trait KernelQueue: fmt::Debug {
     fn wait(&mut self) -> io::Result<()>;
 
     /// Takes a finished request, if there is one. Doesn't wait.
-    fn take(&mut self) -> Option<Finished>;
+    fn take(&mut self) -> Option<FinishedRequest>;
 
     /// Cancels a request, as [`Backend::cancel`] does. The request may belong to the pool.
     fn cancel(&mut self, token: usize);
@@ -58,7 +58,7 @@ impl<Q: KernelQueue> MixedBackend<Q> {
         times: bool,
     ) -> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
-        // The wait for the queue ends for completions of the pool too.
+        // Completions of the pool also end the wait for the queue.
         pool.set_on_finished(queue.waker());
         let observed = classes.then(|| Observed::new(depth, times));
         MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }
@@ -82,7 +82,7 @@ fn submit_observed(observed: &mut Observed, queue: &mut impl KernelQueue) -> io:
 }
 
 impl<Q: KernelQueue> Backend for MixedBackend<Q> {
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         if !self.queue.takes(&request) {
             self.in_pool += 1;
             return self.pool.push(token, request);
@@ -118,7 +118,7 @@ impl<Q: KernelQueue> Backend for MixedBackend<Q> {
         }
     }
 
-    fn take(&mut self) -> Option<(Finished, Observation)> {
+    fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         if self.in_pool > 0 {
             if let Some(done) = self.pool.take() {
                 self.in_pool -= 1;

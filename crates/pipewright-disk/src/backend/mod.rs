@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use crate::class::Observation;
 
@@ -27,11 +27,11 @@ pub(crate) use pool::PoolBackend;
 /// A function that interrupts a wait from another thread.
 pub(crate) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-/// A mechanism that performs requests. It owns each request meanwhile, and returns it in every case.
+/// A mechanism that performs requests. It owns each request until it returns it, which it always does.
 pub(crate) trait Backend: fmt::Debug {
     /// Takes a request for the next [`submit`](Backend::submit). The token is less than the depth and not in
     /// use.
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest>;
 
     /// Submits the pushed requests. Those that are not accepted stay pushed.
     fn submit(&mut self) -> io::Result<()>;
@@ -40,9 +40,9 @@ pub(crate) trait Backend: fmt::Debug {
     fn wait(&mut self) -> io::Result<()>;
 
     /// Takes a finished request, if there is one. Doesn't wait.
-    fn take(&mut self) -> Option<(Finished, Observation)>;
+    fn take(&mut self) -> Option<(FinishedRequest, Observation)>;
 
-    /// Cancels a request that has not started. It finishes in any case.
+    /// Cancels a request that has not started. Every request finishes, cancelled or not.
     fn cancel(&mut self, token: usize);
 
     /// Returns a function that interrupts the current or next wait. `None` if the calling thread does the work
@@ -51,12 +51,12 @@ pub(crate) trait Backend: fmt::Debug {
 }
 
 /// Removes a request that has not started.
-fn remove(queue: &mut VecDeque<(usize, Request)>, token: usize) -> Option<Request> {
+fn remove(queue: &mut VecDeque<(usize, FileRequest)>, token: usize) -> Option<FileRequest> {
     let place = queue.iter().position(|(other, _)| *other == token)?;
     queue.remove(place).map(|(_, request)| request)
 }
 
 /// Finishes a request that has not started.
-fn cancelled(token: usize, request: Request) -> Finished {
-    Finished { token, request, result: Err(pipewright_os::base::errno::cancelled()) }
+fn cancelled(token: usize, request: FileRequest) -> FinishedRequest {
+    FinishedRequest { token, request, result: Err(pipewright_os::base::errno::cancelled()) }
 }

@@ -1,8 +1,8 @@
-//! Requests that are handed over one at a time, so that each call can be observed.
+//! Requests that are submitted one at a time, so that each call can be observed.
 
 use std::collections::VecDeque;
 
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use super::call_monitor::CallMonitor;
 use super::{cancelled, remove};
@@ -12,8 +12,8 @@ use crate::class::Observation;
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) monitor: CallMonitor,
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Observation)>,
+    pushed: VecDeque<(usize, FileRequest)>,
+    done: VecDeque<(FinishedRequest, Observation)>,
     /// The observation of each request in flight, by token.
     observations: Vec<Observation>,
 }
@@ -29,23 +29,23 @@ impl Observed {
     }
 
     /// Takes a request for the next submit.
-    pub(super) fn push(&mut self, token: usize, request: Request) {
+    pub(super) fn push(&mut self, token: usize, request: FileRequest) {
         self.record(token, Observation::Nothing);
         self.pushed.push_back((token, request));
     }
 
-    /// Returns the next request to hand over.
-    pub(super) fn next(&mut self) -> Option<(usize, Request)> {
+    /// Returns the next request to submit.
+    pub(super) fn next(&mut self) -> Option<(usize, FileRequest)> {
         self.pushed.pop_front()
     }
 
-    /// Returns true if no request has to be handed over.
+    /// Returns true if all requests were submitted.
     pub(super) fn is_submitted(&self) -> bool {
         self.pushed.is_empty()
     }
 
-    /// Puts a request back that the kernel did not take.
-    pub(super) fn put_back(&mut self, token: usize, request: Request) {
+    /// Puts back a request that the kernel did not accept.
+    pub(super) fn put_back(&mut self, token: usize, request: FileRequest) {
         self.pushed.push_front((token, request));
     }
 
@@ -56,18 +56,18 @@ impl Observed {
         }
     }
 
-    /// Returns the observation of the call that handed a request over.
+    /// Returns the observation of the call that submitted a request.
     pub(super) fn observation(&self, token: usize) -> Observation {
         self.observations.get(token).copied().unwrap_or(Observation::Nothing)
     }
 
     /// Keeps a finished request until it is taken.
-    pub(super) fn finish(&mut self, finished: Finished, observation: Observation) {
+    pub(super) fn finish(&mut self, finished: FinishedRequest, observation: Observation) {
         self.done.push_back((finished, observation));
     }
 
     /// Takes a finished request.
-    pub(super) fn take(&mut self) -> Option<(Finished, Observation)> {
+    pub(super) fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         self.done.pop_front()
     }
 
@@ -76,7 +76,7 @@ impl Observed {
         !self.done.is_empty()
     }
 
-    /// Cancels a request that was not handed over yet. Returns false if it is not here.
+    /// Cancels a request that was not submitted yet. Returns false if it is not here.
     pub(super) fn cancel(&mut self, token: usize) -> bool {
         let Some(request) = remove(&mut self.pushed, token) else { return false };
         self.finish(cancelled(token, request), Observation::Nothing);

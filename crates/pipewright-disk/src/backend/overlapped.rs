@@ -2,8 +2,8 @@
 
 use std::io;
 
-use pipewright_os::disk::file::{Action, Finished, Request};
-use pipewright_os::disk::iocp::Port;
+use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
+use pipewright_os::disk::iocp::CompletionPort;
 use pipewright_os::disk::unavailable::UnavailableReason;
 
 use super::WakeFn;
@@ -12,20 +12,20 @@ use super::mixed::KernelQueue;
 use crate::class::Observation;
 
 #[derive(Debug)]
-pub(crate) struct OverlappedQueue(Port);
+pub(crate) struct OverlappedQueue(CompletionPort);
 
 impl OverlappedQueue {
     pub(crate) fn new(depth: usize) -> Result<OverlappedQueue, UnavailableReason> {
-        Port::new(depth).map(OverlappedQueue)
+        CompletionPort::new(depth).map(OverlappedQueue)
     }
 }
 
 impl KernelQueue for OverlappedQueue {
-    fn takes(&self, request: &Request) -> bool {
+    fn takes(&self, request: &FileRequest) -> bool {
         matches!(request.action, Action::Read | Action::Write)
     }
 
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.0.push(token, request)
     }
 
@@ -41,7 +41,7 @@ impl KernelQueue for OverlappedQueue {
         self.0.wait()
     }
 
-    fn take(&mut self) -> Option<Finished> {
+    fn take(&mut self) -> Option<FinishedRequest> {
         self.0.take()
     }
 

@@ -1,4 +1,4 @@
-//! A thread pool: as many threads as are needed, up to a limit.
+//! A thread pool that starts threads as they are needed, up to a limit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pipewright_os::base::service_thread;
-use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
 use super::{Backend, WakeFn, cancelled, remove};
 use crate::class::Observation;
@@ -15,7 +15,7 @@ use crate::class::Observation;
 pub(crate) struct PoolBackend {
     shared: Arc<Shared>,
     /// The requests that have not been submitted.
-    pushed: VecDeque<(usize, Request)>,
+    pushed: VecDeque<(usize, FileRequest)>,
     max_threads: usize,
 }
 
@@ -32,8 +32,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    work: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Observation)>,
+    work: VecDeque<(usize, FileRequest)>,
+    done: VecDeque<(FinishedRequest, Observation)>,
     threads: usize,
     /// The number of threads that wait for work.
     idle: usize,
@@ -123,16 +123,16 @@ impl Shared {
         }
     }
 
-    fn perform(&self, token: usize, mut request: Request) -> (Finished, Observation) {
+    fn perform(&self, token: usize, mut request: FileRequest) -> (FinishedRequest, Observation) {
         let started_at = self.times.then(Instant::now);
         let result = request.perform();
-        (Finished { token, request, result }, Observation::Thread { started_at })
+        (FinishedRequest { token, request, result }, Observation::Thread { started_at })
     }
 
     fn finish<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        done: (Finished, Observation),
+        done: (FinishedRequest, Observation),
     ) -> MutexGuard<'a, State> {
         state.done.push_back(done);
         self.done.notify_one();
@@ -154,7 +154,7 @@ impl Shared {
 }
 
 impl Backend for PoolBackend {
-    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.pushed.push_back((token, request));
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Backend for PoolBackend {
         Ok(())
     }
 
-    fn take(&mut self) -> Option<(Finished, Observation)> {
+    fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         self.shared.state().done.pop_front()
     }
 

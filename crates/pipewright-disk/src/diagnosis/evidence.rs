@@ -26,7 +26,7 @@ pub struct Evidence {
     pub unwritten_before: Option<u64>,
     /// The bytes of the file in memory after the test.
     pub cached_after: Option<u64>,
-    /// True if a part of the file had no disk space before the test, so that there was nothing to read.
+    /// True if a part of the file was a hole before the test: it had no disk space, and there was nothing to read.
     pub has_hole: Option<bool>,
     /// The number of requests that spanned more than one extent. Only for direct writes in place.
     pub split: Option<usize>,
@@ -37,10 +37,10 @@ pub struct Evidence {
     pub kernel_workers: Option<usize>,
     /// The maximum number of kernel threads.
     pub worker_limit: usize,
-    /// The result of reads of this length that must not wait. Only for direct reads of which a thread
-    /// performed some.
+    /// The result of trial reads of the same length that must not wait. Only for direct reads, if a thread
+    /// performed some of them.
     pub nowait_reads: Option<NowaitReads>,
-    /// The result of writes to such a file that must not wait. Only for writes.
+    /// The result of trial writes to the file that must not wait. Only for writes.
     pub nowait_writes: Option<NowaitWrites>,
     /// The time it took to submit all requests.
     pub submit_time: Duration,
@@ -50,7 +50,7 @@ pub struct Evidence {
     pub unavailable_backends: Vec<UnavailableBackend>,
     /// The reason why this machine allows no verdict, or only some.
     pub unjudged: Option<Unjudged>,
-    /// The misalignment for which a request was refused.
+    /// The misalignment that made a request fail.
     pub misaligned: Option<Misaligned>,
 }
 

@@ -7,13 +7,13 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{NowaitReads, NowaitWrites};
 use pipewright_os::disk::thread_usage;
 
-use super::scratch::{Target, TestFile, noise};
+use super::scratch::{DiagnosisTarget, TestFile, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};
 use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
 /// Runs a test. The calling thread must not have run another one.
 pub(super) fn run(
-    target: &Target,
+    target: &DiagnosisTarget,
     test: Test,
     options: &DiagnoseOptions,
 ) -> Result<Measured, Error> {
@@ -28,7 +28,7 @@ pub(super) fn run(
         cached_first: false,
         ..EngineOptions::default()
     })?;
-    let mut run = Run::new(engine, &test_file, test, options)?;
+    let mut run = MeasuredRun::new(engine, &test_file, test, options)?;
     if matches!(test.work, Work::Overwrite | Work::Preallocated) {
         // The first write to a file is waited for (it may have to remove the setuid bits). It isn't part of
         // the measurement.
@@ -48,7 +48,7 @@ pub(super) fn run(
 /// The maximum size of the trial reads and writes. A multiple of every disk's alignment.
 const MAX_TRIED: usize = 1 << 20;
 
-struct Run {
+struct MeasuredRun {
     engine: Engine,
     /// The offset of each request.
     offsets: Vec<u64>,
@@ -70,13 +70,13 @@ struct Run {
     completed: Duration,
 }
 
-impl Run {
+impl MeasuredRun {
     fn new(
         mut engine: Engine,
         test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
-    ) -> Result<Run, Error> {
+    ) -> Result<MeasuredRun, Error> {
         let offsets = offsets(test_file.bytes, options, test);
         // Before the clock starts, because the first access to memory costs time too.
         let content = noise(options.block_bytes);
@@ -90,7 +90,7 @@ impl Run {
         };
         let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
         let split = split(test_file, test, options, &offsets);
-        Ok(Run {
+        Ok(MeasuredRun {
             engine,
             offsets,
             buffers,

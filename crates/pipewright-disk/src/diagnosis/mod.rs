@@ -1,4 +1,4 @@
-//! A diagnosis of disk I/O: measures whether it is asynchronous, explains why not, and suggests remedies.
+//! A diagnosis of disk I/O: measures if it is asynchronous, and if not, explains why and suggests remedies.
 
 mod evidence;
 mod measure;
@@ -21,10 +21,10 @@ pub use evidence::Evidence;
 pub use options::{DiagnoseOptions, Pattern};
 pub use plan::{Test, Work};
 pub use reason::{Effect, Finding, Reason, Remedy, reasons};
-pub use report::{Measured, Outcome, Report, TestReport};
+pub use report::{Measured, Report, TestOutcome, TestReport};
 pub use verdict::Verdict;
 
-/// Measures how reads and writes of a file, or of files in a folder, are performed.
+/// Measures whether reads and writes of a file, or of files in a folder, are asynchronous, and explains why they are not.
 ///
 /// An existing file is only read, unless [`DiagnoseOptions::write_existing`] is set. All other tests use
 /// temporary files, which are removed. They are created in the given folder or, with
@@ -34,14 +34,14 @@ pub use verdict::Verdict;
 /// them and outlive their use.
 ///
 /// # Platform
-/// Linux: every class is determined. Windows: the status of each call. If not everything can be judged,
-/// [`Report::unjudged`] is the reason (macOS; Wine, where the verdict on its calls is [`Verdict::Unknown`]).
+/// Linux: every class is determined. Windows: the class follows from the status of each call. If not everything can
+/// be judged (macOS, Wine), [`Report::unjudged`] is the reason. Under Wine the verdict on overlapped calls is
+/// [`Verdict::Unknown`].
 ///
 /// # Errors
-/// The path cannot be opened, is empty, or is neither a file nor a folder nor a disk. No test succeeded, for
-/// example because no file can be created in the folder: the error is that of the first test.
-/// [`ErrorKind::Limit`]: the buffers of a test would not fit into memory. If only some tests fail, the report
-/// contains their errors.
+/// The path cannot be opened, is empty, or is neither a file nor a folder nor a disk. [`ErrorKind::Limit`]: the buffers
+/// of a test would not fit into memory. If no test succeeds, for example because no file can be created in the folder,
+/// the error is that of the first test. If only some tests fail, the report contains their errors.
 ///
 /// ```
 /// use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};
@@ -69,23 +69,23 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
             what: "not enough memory for the buffers of a test: lower the number of requests or the block size",
         }));
     }
-    let target = scratch::Target::new(path, &found, options)?;
+    let target = scratch::DiagnosisTarget::new(path, &found, options)?;
     let (mut tests, mut first_error) = (Vec::new(), None);
     for test in plan::tests(found.is_dir(), options) {
         let outcome = match run(&target, test, options) {
-            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Ok(measured) => TestOutcome::Measured(Box::new(measured)),
             Err(error) if *error.kind() == ErrorKind::Unsupported => {
-                Outcome::NotPossible(error.to_string())
+                TestOutcome::NotPossible(error.to_string())
             }
             Err(error) => {
-                let outcome = Outcome::Failed(error.to_string());
+                let outcome = TestOutcome::Failed(error.to_string());
                 first_error.get_or_insert(error);
                 outcome
             }
         };
         tests.push(TestReport { test, outcome });
     }
-    let is_measured = |test: &TestReport| matches!(test.outcome, Outcome::Measured(_));
+    let is_measured = |test: &TestReport| matches!(test.outcome, TestOutcome::Measured(_));
     match first_error {
         Some(error) if !tests.iter().any(is_measured) => Err(error),
         _ => {
@@ -96,7 +96,11 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
 }
 
 /// Runs a test on its own thread.
-fn run(target: &scratch::Target, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
+fn run(
+    target: &scratch::DiagnosisTarget,
+    test: Test,
+    options: &DiagnoseOptions,
+) -> Result<Measured> {
     let no_thread = |error| Error::system("run a test on a thread", None, error);
     thread::scope(|scope| {
         let work = || measure::run(target, test, options);

@@ -61,7 +61,7 @@ pub enum Reason {
     Misaligned,
     /// This kind of operation is never asynchronous.
     OperationKind,
-    /// The use of io_uring is refused.
+    /// io_uring is unavailable, for this reason.
     RingRefused(UnavailableReason),
     /// No known reason applies.
     Unexplained,
@@ -83,7 +83,8 @@ pub enum Remedy {
     Preallocate,
     /// Preallocate, and bypass the cache.
     PreallocateDirect,
-    /// Write all of the file once, or mark its space as valid, with what that exposes.
+    /// Write all of the file once, or mark its space as valid, which [exposes old disk
+    /// contents](crate::FileOptions::expose_old_disk_contents).
     WriteOnce,
     /// Store the file uncompressed, or read through the cache.
     Decompress,
@@ -112,7 +113,7 @@ pub enum Remedy {
     FewerWrites,
     /// Align the requests.
     Align,
-    /// Accept that a thread does it.
+    /// Accept that a thread performs the requests.
     ExpectWorker,
     /// Allow io_uring in the container's profile or on the system.
     AllowRing,
@@ -140,7 +141,7 @@ pub struct Finding {
 pub struct Effect {
     /// The time until all requests were done.
     pub completed: Duration,
-    /// The share of that time that the caller had for itself, from 0 to 1.
+    /// The share of that time in which the caller was free for other work, from 0 to 1.
     pub free_share: f64,
     /// The verdict with the remedy.
     pub verdict: Verdict,
@@ -165,7 +166,7 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
     if evidence.misaligned.is_some() {
         found.push(Reason::Misaligned);
     }
-    // The backend's name already tells that the engine's own threads do the work.
+    // With these backends the engine's own threads or the caller do the work, as their names say.
     let is_kernels = match evidence.backend {
         BackendKind::Threads | BackendKind::Caller => false,
         BackendKind::Aio => evidence.test.direct,

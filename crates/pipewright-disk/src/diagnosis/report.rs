@@ -38,17 +38,17 @@ pub struct TestReport {
     /// The test.
     pub test: Test,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
 }
 
 /// The outcome of a test.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum TestOutcome {
     /// The measurement of a successful test.
     Measured(Box<Measured>),
-    /// The filesystem does not support the operation; the error.
+    /// The error of an operation that the filesystem does not support.
     NotPossible(String),
-    /// The test failed; the error.
+    /// The error of a test that failed.
     Failed(String),
 }
 
@@ -73,12 +73,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the effect of a remedy that this test was made with.
+    /// Returns this measurement as the effect of a remedy that the test used.
     pub(super) fn effect(&self) -> Effect {
         Effect { completed: self.completed, free_share: self.free_share(), verdict: self.verdict }
     }
 
-    /// Returns the share of the time that the caller had for itself, from 0 to 1.
+    /// Returns the share of the time in which the caller was free for other work, from 0 to 1.
     #[must_use]
     pub fn free_share(&self) -> f64 {
         if self.completed.is_zero() {
@@ -92,8 +92,10 @@ impl Measured {
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Outcome::Measured(measured) => write!(f, "{}: {}", self.test, measured.verdict),
-            Outcome::NotPossible(why) | Outcome::Failed(why) => write!(f, "{}: {why}", self.test),
+            TestOutcome::Measured(measured) => write!(f, "{}: {}", self.test, measured.verdict),
+            TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
+                write!(f, "{}: {reason}", self.test)
+            }
         }
     }
 }
@@ -104,7 +106,7 @@ impl Report {
     pub fn measured(&self, test: Test) -> Option<&Measured> {
         let found = self.tests.iter().find(|report| report.test == test)?;
         match &found.outcome {
-            Outcome::Measured(measured) => Some(measured),
+            TestOutcome::Measured(measured) => Some(measured),
             _ => None,
         }
     }
@@ -113,7 +115,7 @@ impl Report {
 /// Assembles the report.
 pub(super) fn judge(path: &Path, options: &DiagnoseOptions, tests: Vec<TestReport>) -> Report {
     let evidence = tests.iter().filter_map(|report| match &report.outcome {
-        Outcome::Measured(measured) => Some(&measured.evidence),
+        TestOutcome::Measured(measured) => Some(&measured.evidence),
         _ => None,
     });
     let first = evidence.clone().find(|evidence| evidence.test.asynchronous);

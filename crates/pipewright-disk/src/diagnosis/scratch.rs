@@ -12,7 +12,7 @@ use crate::{Access, DiskFile, Error, ErrorKind, Result};
 
 /// The file or folder to diagnose.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct DiagnosisTarget {
     /// The file to read. `None`: a temporary one.
     file: Option<PathBuf>,
     folder: PathBuf,
@@ -45,20 +45,20 @@ struct RemoveOnDrop(PathBuf);
 
 impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
-        // Ignored: the file is gone already, or cannot be removed; nobody can be told.
+        // Ignored: the file is gone already or cannot be removed, and a drop cannot report an error.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-impl Target {
+impl DiagnosisTarget {
     pub(super) fn new(
         path: &Path,
         found: &fs::Metadata,
         options: &DiagnoseOptions,
-    ) -> Result<Target> {
+    ) -> Result<DiagnosisTarget> {
         let block_bytes = options.block_bytes as u64;
         let bytes = (options.requests as u64).saturating_mul(block_bytes);
-        let mut target = Target {
+        let mut target = DiagnosisTarget {
             file: None,
             folder: path.to_owned(),
             is_device: false,
@@ -87,8 +87,8 @@ impl Target {
     }
 
     /// Returns a target whose temporary files are written in place. `None` if the caller's file is written to.
-    pub(super) fn without_copy_on_write(&self) -> Option<Target> {
-        (!self.write_existing).then(|| Target { in_place: true, ..self.clone() })
+    pub(super) fn without_copy_on_write(&self) -> Option<DiagnosisTarget> {
+        (!self.write_existing).then(|| DiagnosisTarget { in_place: true, ..self.clone() })
     }
 
     /// Opens or creates the file for a test.

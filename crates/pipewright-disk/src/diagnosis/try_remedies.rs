@@ -1,16 +1,17 @@
 //! The effects of remedies: taken from another test of the report, or measured by repeating the test.
 
-use super::scratch::Target;
-use super::{DiagnoseOptions, Effect, Measured, Outcome, Remedy, Test, TestReport};
+use super::scratch::DiagnosisTarget;
+use super::{DiagnoseOptions, Effect, Measured, Remedy, Test, TestOutcome, TestReport};
 use crate::{BackendKind, Result};
 
 /// A function that runs a test on a file.
-pub(super) type Run<'a> = &'a dyn Fn(&Target, Test, &DiagnoseOptions) -> Result<Measured>;
+pub(super) type RunTest<'a> =
+    &'a dyn Fn(&DiagnosisTarget, Test, &DiagnoseOptions) -> Result<Measured>;
 
 /// Adds the effect of its remedy to each finding, if it can be measured.
 pub(super) fn try_remedies(
-    run: Run<'_>,
-    target: &Target,
+    run: RunTest<'_>,
+    target: &DiagnosisTarget,
     options: &DiagnoseOptions,
     tests: &mut [TestReport],
 ) {
@@ -19,7 +20,7 @@ pub(super) fn try_remedies(
         .filter_map(|report| Some((report.test, measured(&report.outcome)?.effect())))
         .collect();
     for TestReport { test, outcome } in tests {
-        let Outcome::Measured(measured) = outcome else { continue };
+        let TestOutcome::Measured(measured) = outcome else { continue };
         for finding in &mut measured.findings {
             finding.effect = match finding.tried {
                 Some(tried) => effects.iter().find(|(test, _)| *test == tried).map(|it| it.1),
@@ -30,17 +31,17 @@ pub(super) fn try_remedies(
     }
 }
 
-fn measured(outcome: &Outcome) -> Option<&Measured> {
+fn measured(outcome: &TestOutcome) -> Option<&Measured> {
     match outcome {
-        Outcome::Measured(measured) => Some(measured),
-        Outcome::NotPossible(_) | Outcome::Failed(_) => None,
+        TestOutcome::Measured(measured) => Some(measured),
+        TestOutcome::NotPossible(_) | TestOutcome::Failed(_) => None,
     }
 }
 
 /// Repeats a test with the remedy. `None` if no test can try the remedy.
 fn once_more(
-    run: Run<'_>,
-    target: &Target,
+    run: RunTest<'_>,
+    target: &DiagnosisTarget,
     test: Test,
     options: &DiagnoseOptions,
     remedy: Remedy,

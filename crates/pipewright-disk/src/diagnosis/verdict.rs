@@ -1,11 +1,11 @@
-//! The verdict on a test: whether its requests were asynchronous. Drawn from evidence alone.
+//! The verdict on a test, derived from evidence alone: were its requests asynchronous?
 
 use std::fmt;
 
 use super::evidence::Evidence;
 use crate::{BackendKind, Class, Unjudged};
 
-/// A verdict: whether the requests of a test were asynchronous.
+/// The verdict on the requests of a test: were they asynchronous?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {

@@ -12,8 +12,8 @@ impl Engine {
     /// If nothing else is in flight, this is a plain call on the calling thread, which has to wait anyway
     /// ([`EngineOptions::cached_first`]).
     ///
-    /// If the system stops reporting completions ([`Engine::next`]), and only then, the engine keeps the
-    /// buffer and an empty one is returned.
+    /// Returns an empty buffer only if the system stops reporting completions ([`Engine::next`]): the engine then keeps
+    /// the buffer.
     pub fn run(&mut self, mut operation: Operation) -> Done {
         let id = OperationId(self.next_id);
         self.next_id += 1;
@@ -28,7 +28,7 @@ impl Engine {
         Done { id, file, buffer, result }
     }
 
-    /// Performs the operation without a queue and a token. `None` if it has to be queued.
+    /// Performs the operation without the queue. `None` if it has to be queued.
     fn run_inline(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
         let EngineOptions { cached_first, classes, times, .. } = self.options;
         // A plain call cannot tell whether it waited.
@@ -66,7 +66,7 @@ impl Engine {
     /// Reads up to the length of the buffer. 0 bytes mean the end of the file.
     ///
     /// # Errors
-    /// In [`Done::result`], as for every operation. The buffer is returned with it.
+    /// In [`Done::result`], as for every operation. [`Done`] also has the buffer.
     pub fn read_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
         self.run(Operation::read_at(file, buffer, offset))
     }

@@ -6,7 +6,7 @@ use pipewright_os::disk::file::Action;
 
 use super::failure::failure;
 use super::options::EngineOptions;
-use crate::progress::{Next, Progress};
+use crate::progress::{Decision, Progress};
 use crate::{Class, Completion, DiskFile, Operation, Result, Times};
 
 /// Performs the operation to its end. A failure is not retried with another mechanism: a synchronous write
@@ -20,7 +20,7 @@ pub(super) fn perform(operation: &mut Operation) -> Result<Completion> {
     let next = loop {
         let rest = buffer.get_mut(progress.moved..).unwrap_or_default();
         match progress.after(file.os().perform(*action, rest, progress.next_offset())) {
-            Next::Continue { .. } => {}
+            Decision::Continue { .. } => {}
             next => break next,
         }
     };

@@ -12,18 +12,18 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
-use pipewright_os::disk::file::{Action, Finished, Request};
+use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
 
 use crate::backend::Backend;
 use crate::class::{Observation, class_of};
-use crate::progress::{Next, Progress};
+use crate::progress::{Decision, Progress};
 use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
 
 use failure::failure;
 pub(crate) use inline::read_cached;
 pub use options::{BackendKind, EngineOptions};
 pub use select::UnavailableBackend;
-use slots::{Slot, Slots};
+use slots::{OperationSlot, OperationSlots};
 
 /// Performs operations on files, many at a time, and returns each when it is done.
 ///
@@ -39,7 +39,7 @@ use slots::{Slot, Slots};
 ///
 /// # Drop
 /// Cancels operations that have not started and waits for the rest, so that nothing is written to a file or to
-/// memory afterwards. A disk or a server that never answers blocks the drop.
+/// memory afterwards. If a disk or a file server never answers, the drop blocks forever.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
@@ -66,7 +66,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     kind: BackendKind,
     unavailable_backends: Vec<UnavailableBackend>,
-    slots: Slots,
+    slots: OperationSlots,
     done: VecDeque<Done>,
     options: EngineOptions,
     next_id: u64,
@@ -80,7 +80,7 @@ impl Engine {
     /// Creates an engine.
     ///
     /// # Errors
-    /// [`ErrorKind::NoBackend`]: the requested backend is unavailable, with the reason. [`BackendKind::Auto`]
+    /// [`ErrorKind::NoBackend`]: the requested backend is unavailable; contains the reason. [`BackendKind::Auto`]
     /// always finds one. [`ErrorKind::InvalidInput`]: the depth is 0 or more than 2^20.
     pub fn new(options: EngineOptions) -> Result<Engine> {
         Engine::with_wakes(options, false)
@@ -96,7 +96,7 @@ impl Engine {
             backend,
             kind,
             unavailable_backends,
-            slots: Slots::new(options.depth),
+            slots: OperationSlots::new(options.depth),
             done: VecDeque::new(),
             options,
             next_id: 0,
@@ -134,15 +134,15 @@ impl Engine {
         self.len() < self.options.depth
     }
 
-    /// Queues an operation. The next [`submit`](Engine::submit) or [`next`](Engine::next) submits it, if not
-    /// earlier.
+    /// Queues an operation. The engine submits it in the next call of [`submit`](Engine::submit) or
+    /// [`next`](Engine::next), or earlier.
     ///
-    /// Errors are reported with the completion. A read of cached data may complete at once
+    /// The completion reports its errors. A read of cached data may complete at once
     /// ([`EngineOptions::cached_first`]).
     ///
     /// # Errors
-    /// The operation, if as many as the depth are in flight or not fetched yet: fetch one first. This bounds
-    /// the number of buffers that an engine holds.
+    /// Returns the operation if [`depth`](EngineOptions::depth) operations are in flight or not fetched yet: fetch one
+    /// first. This bounds the number of buffers that an engine holds.
     pub fn queue(&mut self, operation: Operation) -> Result<OperationId, Operation> {
         if !self.has_room() {
             return Err(operation);
@@ -156,7 +156,7 @@ impl Engine {
     /// Submits all queued operations. Doesn't wait for their completion.
     ///
     /// # Errors
-    /// The system refuses to accept operations.
+    /// The system does not accept operations.
     pub fn submit(&mut self) -> Result<()> {
         let submitted_at = self.options.times.then(Instant::now);
         self.slots.mark_submitted(submitted_at);
@@ -181,7 +181,7 @@ impl Engine {
     /// Returns `None` if nothing is in flight.
     ///
     /// # Errors
-    /// The system refuses to accept operations or to report completions. The engine keeps the operations in
+    /// The system does not accept operations or does not report completions. The engine keeps the operations in
     /// flight.
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors")]
     pub fn next(&mut self) -> Result<Option<Done>> {
@@ -208,8 +208,8 @@ impl Engine {
         self.backend.waker()
     }
 
-    /// Cancels an operation that has not started; it finishes as [`ErrorKind::Cancelled`]. An operation that
-    /// has started continues. Fetch either like any other.
+    /// Cancels an operation that has not started; it finishes with [`ErrorKind::Cancelled`]. An operation that has
+    /// started continues. In both cases, fetch it like any other.
     pub fn cancel(&mut self, id: OperationId) {
         if let Some(token) = self.slots.find(id) {
             self.backend.cancel(token);
@@ -223,7 +223,7 @@ impl Engine {
             Err(done) => return self.finish(*done),
         };
         if slot.action == Action::Allocate(0) {
-            // The system calls that invalid, but copying an empty file has to work like copying any other.
+            // The system returns an error for 0 bytes, but copying an empty file has to work like any other copy.
             return self.complete(slot, request.buffer, None);
         }
         if inline::is_cached_first(&self.options, slot.action, &slot.file) {
@@ -250,7 +250,11 @@ impl Engine {
     }
 
     /// Splits an operation into its slot and the request for the backend, or finishes it if it is invalid.
-    fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
+    fn prepare(
+        &self,
+        id: OperationId,
+        operation: Operation,
+    ) -> Result<(OperationSlot, FileRequest), Box<Done>> {
         let queued_at = self.options.times.then(Instant::now);
         if let Some(rejection) = operation.rejection() {
             let Operation { file, buffer, .. } = operation;
@@ -261,14 +265,17 @@ impl Engine {
         let direct = file.is_direct();
         let os = file.os().clone();
         let request =
-            Request { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
-        Ok((Slot::new(id, file, action, progress, queued_at), request))
+            FileRequest { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
+        Ok((OperationSlot::new(id, file, action, progress, queued_at), request))
     }
 
-    fn push(&mut self, token: usize, request: Request) {
+    fn push(&mut self, token: usize, request: FileRequest) {
         if let Err(request) = self.backend.push(token, request) {
             let full = io::Error::from(io::ErrorKind::OutOfMemory);
-            self.after_call(Finished { token, request, result: Err(full) }, Observation::Nothing);
+            self.after_call(
+                FinishedRequest { token, request, result: Err(full) },
+                Observation::Nothing,
+            );
         }
     }
 
@@ -280,14 +287,14 @@ impl Engine {
     }
 
     /// Continues or finishes an operation after one of its calls.
-    fn after_call(&mut self, finished: Finished, observation: Observation) {
-        let Finished { token, mut request, result } = finished;
+    fn after_call(&mut self, finished: FinishedRequest, observation: Observation) {
+        let FinishedRequest { token, mut request, result } = finished;
         let Some(slot) = self.slots.get(token) else { return };
         let next = slot.progress.after(result);
         if observation != Observation::Nothing && (self.options.classes || self.options.times) {
             slot.observations.push(observation);
         }
-        if let Next::Continue { may_wait } = next {
+        if let Decision::Continue { may_wait } = next {
             advance(&mut request, slot);
             request.may_wait = may_wait;
             return self.push(token, request);
@@ -298,7 +305,7 @@ impl Engine {
     }
 
     /// Finishes an operation.
-    fn complete(&mut self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) {
+    fn complete(&mut self, slot: OperationSlot, buffer: AlignedBuf, error: Option<Error>) {
         let result = match error {
             Some(error) => Err(error),
             None => Ok(self.completion(&slot)),
@@ -306,7 +313,7 @@ impl Engine {
         self.finish(Done { id: slot.id, file: slot.file, buffer, result });
     }
 
-    fn completion(&self, slot: &Slot) -> Completion {
+    fn completion(&self, slot: &OperationSlot) -> Completion {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
             let classes = slot.observations.iter().map(|observation| {
@@ -333,6 +340,6 @@ impl Engine {
 }
 
 /// Points the request at the bytes that have not been transferred yet.
-fn advance(request: &mut Request, slot: &Slot) {
+fn advance(request: &mut FileRequest, slot: &OperationSlot) {
     (request.from, request.offset) = (slot.progress.moved, slot.progress.next_offset());
 }

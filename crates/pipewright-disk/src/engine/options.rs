@@ -15,23 +15,26 @@ pub struct EngineOptions {
     pub backend: BackendKind,
     /// The maximum number of operations that are in flight or not fetched yet. Default: 128. Maximum: 2^20.
     ///
-    /// If it exceeds the length of the disk's queue (`/sys/block/DISK/queue/nr_requests`), the submit blocks.
+    /// If more operations are in flight than the disk's queue holds (`/sys/block/DISK/queue/nr_requests`),
+    /// submitting blocks.
     pub depth: usize,
-    /// The maximum number of threads of [`BackendKind::Threads`]. `None`: the depth, but at most 32.
+    /// The maximum number of threads that the engine starts: with [`BackendKind::Threads`] for all operations, with
+    /// [`BackendKind::Aio`] and [`BackendKind::Overlapped`] for those that the kernel's queue does not take. Default:
+    /// `None`, the depth, but at most 32.
     pub threads: Option<usize>,
-    /// The maximum number of kernel threads of [`BackendKind::Uring`]. `None`: 4 per processor.
+    /// The maximum number of kernel threads of [`BackendKind::Uring`]. Default: `None`, 4 per processor.
     pub kernel_workers: Option<u32>,
     /// Reports the class of each completion. This costs about 1 µs of CPU time per operation, because each is
-    /// submitted separately, and 60 ns for a blocking read of cached data. It costs nothing if it is off.
+    /// submitted separately, and 60 ns for a blocking read of cached data. Default: false, which costs nothing.
     pub classes: bool,
-    /// Reports the timestamps of each completion.
+    /// Reports the timestamps of each completion. Default: false.
     pub times: bool,
     /// Tries reads through the cache on the calling thread first, without waiting, so that data in memory are
     /// returned at once. Also performs blocking calls ([`Engine::run`](crate::Engine::run) and the methods
     /// based on it) as plain calls on the calling thread if nothing else is in flight. Default: true.
     ///
     /// # Platform
-    /// Linux: `preadv2(RWF_NOWAIT)`. Other systems cannot try; plain calls are used everywhere.
+    /// Reads are tried only on Linux: `preadv2(RWF_NOWAIT)`. Plain calls are used on every system.
     pub cached_first: bool,
 }
 

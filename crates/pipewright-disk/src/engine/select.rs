@@ -33,7 +33,15 @@ type Selected = (Box<dyn Backend>, BackendKind, Vec<UnavailableBackend>);
 
 /// Creates the requested backend or, for `Auto`, the first available one.
 pub(super) fn select(options: &EngineOptions, wakes: bool) -> Result<Selected> {
-    let no_backend = |reason| Error::new("create an engine", None, ErrorKind::NoBackend { reason });
+    let action = match options.backend {
+        BackendKind::Auto => "create an engine",
+        BackendKind::Uring => "create an engine with backend uring",
+        BackendKind::Aio => "create an engine with backend aio",
+        BackendKind::Overlapped => "create an engine with backend overlapped",
+        BackendKind::Threads => "create an engine with backend threads",
+        BackendKind::Caller => "create an engine with backend caller",
+    };
+    let no_backend = |reason| Error::new(action, None, ErrorKind::NoBackend { reason });
     if options.backend != BackendKind::Auto {
         let backend = make(options.backend, options, wakes).map_err(no_backend)?;
         return Ok((backend, options.backend, Vec::new()));

@@ -10,26 +10,34 @@ use crate::{DiskFile, OperationId};
 
 /// An operation in flight. The backend holds its buffer.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct OperationSlot {
     pub(super) id: OperationId,
     pub(super) file: DiskFile,
     pub(super) action: Action,
     pub(super) progress: Progress,
-    /// The observation of each of its calls. Empty if they were not requested.
+    /// The observations of its calls. Empty if they were not requested.
     pub(super) observations: Vec<Observation>,
     pub(super) queued_at: Option<Instant>,
     pub(super) submitted_at: Option<Instant>,
 }
 
-impl Slot {
+impl OperationSlot {
     pub(super) fn new(
         id: OperationId,
         file: DiskFile,
         action: Action,
         progress: Progress,
         queued_at: Option<Instant>,
-    ) -> Slot {
-        Slot { id, file, action, progress, observations: Vec::new(), queued_at, submitted_at: None }
+    ) -> OperationSlot {
+        OperationSlot {
+            id,
+            file,
+            action,
+            progress,
+            observations: Vec::new(),
+            queued_at,
+            submitted_at: None,
+        }
     }
 
     /// Returns the total duration of the submitting calls.
@@ -51,17 +59,17 @@ impl Slot {
 
 /// A slot for each operation that can be in flight.
 #[derive(Debug)]
-pub(super) struct Slots {
-    slots: Vec<Option<Slot>>,
+pub(super) struct OperationSlots {
+    slots: Vec<Option<OperationSlot>>,
     free: Vec<usize>,
     /// The tokens of operations that have not been submitted yet.
     new: Vec<usize>,
     depth: usize,
 }
 
-impl Slots {
-    pub(super) fn new(depth: usize) -> Slots {
-        Slots { slots: Vec::new(), free: Vec::new(), new: Vec::new(), depth }
+impl OperationSlots {
+    pub(super) fn new(depth: usize) -> OperationSlots {
+        OperationSlots { slots: Vec::new(), free: Vec::new(), new: Vec::new(), depth }
     }
 
     /// Returns the number of slots in use.
@@ -70,8 +78,8 @@ impl Slots {
     }
 
     /// Stores an operation and returns its token.
-    pub(super) fn put(&mut self, slot: Slot) -> usize {
-        debug_assert!(self.len() < self.depth, "who calls has looked");
+    pub(super) fn put(&mut self, slot: OperationSlot) -> usize {
+        debug_assert!(self.len() < self.depth, "the caller checks for room");
         let has_time = slot.queued_at.is_some();
         let token = match self.free.pop() {
             Some(token) => {
@@ -91,11 +99,11 @@ impl Slots {
         token
     }
 
-    pub(super) fn get(&mut self, token: usize) -> Option<&mut Slot> {
+    pub(super) fn get(&mut self, token: usize) -> Option<&mut OperationSlot> {
         self.slots.get_mut(token)?.as_mut()
     }
 
-    pub(super) fn take(&mut self, token: usize) -> Option<Slot> {
+    pub(super) fn take(&mut self, token: usize) -> Option<OperationSlot> {
         let slot = self.slots.get_mut(token)?.take()?;
         self.free.push(token);
         Some(slot)

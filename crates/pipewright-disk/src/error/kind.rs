@@ -21,7 +21,7 @@ pub enum ErrorKind {
     IsDirectory,
     /// The file is a pipe, a socket or a terminal, which has no offsets.
     NotSeekable,
-    /// The file is empty: there is nothing to read.
+    /// The file is empty, so a diagnosis has nothing to read.
     Empty,
     /// The filesystem is mounted read-only.
     ReadOnly,
@@ -59,7 +59,8 @@ pub enum ErrorKind {
         /// The reason.
         reason: UnavailableReason,
     },
-    /// An argument is invalid: an offset beyond the maximum, or a depth of 0.
+    /// An argument is invalid: an offset beyond the maximum, a depth of 0 or more than 2^20, or a diagnosis with 0
+    /// requests or 0 bytes per request.
     InvalidInput,
     /// A limit of this process, its user or the machine was reached.
     Limit {
@@ -172,8 +173,8 @@ impl ErrorKind {
             ErrorKind::AlreadyExists => "file exists",
             ErrorKind::PermissionDenied => "permission denied",
             ErrorKind::IsDirectory => "is a directory",
-            ErrorKind::NotSeekable => "is neither a file nor a disk",
-            ErrorKind::Empty => "is empty",
+            ErrorKind::NotSeekable => "neither a file nor a disk",
+            ErrorKind::Empty => "the file is empty",
             ErrorKind::ReadOnly => "the filesystem is read-only",
             ErrorKind::NoSpace => "no space left on device",
             ErrorKind::TooLarge => "file too large",
@@ -191,9 +192,10 @@ impl ErrorKind {
             ErrorKind::NoBackend { reason } => return write!(f, "{reason}"),
             ErrorKind::Limit { what } => what,
             ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::Io => {
-                return match source {
-                    Some(source) => write!(f, "{}", OneLine(&source.to_string())),
-                    None => f.write_str("invalid input, or not supported"),
+                return match (source, self) {
+                    (Some(source), _) => write!(f, "{}", OneLine(&source.to_string())),
+                    (None, ErrorKind::InvalidInput) => f.write_str("a number is out of range"),
+                    (None, _) => f.write_str("not supported"),
                 };
             }
         };

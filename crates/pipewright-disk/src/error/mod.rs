@@ -22,10 +22,10 @@ pub use kind::{ErrorKind, Misaligned, Part};
 /// assert!(error.to_string().starts_with(r#"cannot open "no/such/file": "#));
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
 /// ```
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
-struct Facts {
-    doing: &'static str,
+struct ErrorFacts {
+    operation: &'static str,
     path: Option<PathBuf>,
     kind: ErrorKind,
     bytes: usize,
@@ -33,14 +33,14 @@ struct Facts {
 }
 
 impl Error {
-    pub(crate) fn new(doing: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
+    pub(crate) fn new(operation: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
         let path = path.map(Path::to_owned);
-        Error(Box::new(Facts { doing, path, kind, bytes: 0, source: None }))
+        Error(Box::new(ErrorFacts { operation, path, kind, bytes: 0, source: None }))
     }
 
     /// Wraps an error reported by the system.
-    pub(crate) fn system(doing: &'static str, path: Option<&Path>, source: io::Error) -> Error {
-        let mut error = Error::new(doing, path, ErrorKind::of(&source));
+    pub(crate) fn system(operation: &'static str, path: Option<&Path>, source: io::Error) -> Error {
+        let mut error = Error::new(operation, path, ErrorKind::of(&source));
         error.0.source = Some(source);
         error
     }
@@ -59,7 +59,7 @@ impl Error {
 
     /// Copies the error for another file.
     pub(crate) fn again(&self, path: &Path) -> Error {
-        let mut error = Error::new(self.0.doing, Some(path), self.0.kind.clone());
+        let mut error = Error::new(self.0.operation, Some(path), self.0.kind.clone());
         error.0.source = self.raw_os_error().map(io::Error::from_raw_os_error);
         error
     }
@@ -97,7 +97,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &*self.0;
-        write!(f, "cannot {}", facts.doing)?;
+        write!(f, "cannot {}", facts.operation)?;
         if let Some(path) = &facts.path {
             write!(f, " {}", Quoted(path.as_os_str()))?;
         }

@@ -7,7 +7,7 @@ use super::DiskFile;
 use crate::error::{ErrorKind, Misaligned, Part};
 
 impl DiskFile {
-    /// Returns the error if the operation certainly cannot be performed.
+    /// Returns the error of an operation that cannot succeed.
     pub(crate) fn rejection(
         &self,
         action: Action,

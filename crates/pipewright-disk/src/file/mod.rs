@@ -139,11 +139,12 @@ impl DiskFile {
         self.0.file.cached_bytes(offset, bytes)
     }
 
-    /// Returns true if a sync of the file has failed. Writes and syncs are refused from then on.
+    /// Returns true if a sync of the file has failed. From then on, writes and syncs fail with
+    /// [`Poisoned`](crate::ErrorKind::Poisoned).
     ///
-    /// The kernel reports a failed sync once. Data that could not be written are then gone from memory, and
-    /// the next sync succeeds without them. For that reason a failed sync is never retried. Read back the data
-    /// you need, and write them to another file.
+    /// The kernel reports a failed sync only once. It then drops the data that could not be written from memory, and
+    /// the next sync succeeds without them, so a retry would hide the loss. Read back the data you need, and write
+    /// them to another file.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.poisoned.load(Ordering::Acquire)
@@ -163,7 +164,7 @@ impl DiskFile {
         &self.0.file
     }
 
-    fn wrap<T>(&self, doing: &'static str, result: std::io::Result<T>) -> Result<T> {
-        result.map_err(|error| Error::system(doing, Some(self.path()), error))
+    fn wrap<T>(&self, operation: &'static str, result: std::io::Result<T>) -> Result<T> {
+        result.map_err(|error| Error::system(operation, Some(self.path()), error))
     }
 }

@@ -10,7 +10,7 @@ use pipewright_os::disk::file::{self, Access, Alignment, SyncMode};
 use super::{DiskFile, Inner};
 use crate::{Error, ErrorKind, Result};
 
-/// Options to open a file with. Nothing is set at first.
+/// Options to open a file with. Initially all are off.
 ///
 /// ```no_run
 /// use pipewright_disk::{Access, DiskFile};
@@ -61,8 +61,8 @@ impl FileOptions {
         self
     }
 
-    /// Appends every write to the end of the file, whatever its offset. Concurrent writes arrive in any order,
-    /// each in one piece.
+    /// Appends every write to the end of the file; its offset is ignored. Concurrent writes are appended in any order,
+    /// but never interleave.
     pub fn append(mut self, yes: bool) -> FileOptions {
         self.options.append = yes;
         self
@@ -81,7 +81,7 @@ impl FileOptions {
 
     /// Preallocates that many bytes when the file is opened. The file is at least that long afterwards.
     ///
-    /// A write into allocated space can be asynchronous where one that has to allocate space cannot.
+    /// A write into allocated space can be asynchronous on filesystems where a write that has to allocate space cannot.
     ///
     /// # Platform
     /// As for [`Operation::preallocate`](crate::Operation::preallocate).
@@ -90,13 +90,13 @@ impl FileOptions {
         self
     }
 
-    /// Treats [preallocated](FileOptions::preallocate) space as already written. Everybody who can read the
-    /// file can then read what the disk held there before, **including parts of other users' deleted files**.
+    /// Treats [preallocated](FileOptions::preallocate) space as already written. Every user who can read the file can
+    /// then read the previous contents of the disk there, **including parts of other users' deleted files**.
     ///
     /// Without this option Windows zeroes the space before each write that starts beyond the last written
     /// byte, inside the call. A file that is not written from beginning to end is therefore written
-    /// synchronously, preallocated or not. Use the option only if no reader of the file is barred from seeing
-    /// such data, and overwrite all of it.
+    /// synchronously, preallocated or not. Use the option only if every reader of the file may see such data, and
+    /// overwrite all of it.
     ///
     /// # Platform
     /// Windows: `SetFileValidData`, which requires `SeManageVolumePrivilege` (an administrator's). The
@@ -131,8 +131,8 @@ impl FileOptions {
     /// Opens the file. Child processes don't inherit it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and the like; [`ErrorKind::Unsupported`] if the filesystem refuses direct I/O
-    /// or preallocation; [`ErrorKind::NotSeekable`] for a pipe, a socket or a terminal;
+    /// [`ErrorKind::NotFound`] and other errors of the system; [`ErrorKind::Unsupported`] if the filesystem refuses
+    /// direct I/O or preallocation; [`ErrorKind::NotSeekable`] for a pipe, a socket or a terminal;
     /// [`ErrorKind::NotOpenedFor`] for a preallocation of a file that is not writable.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DiskFile> {
         let path = path.as_ref();

@@ -12,20 +12,20 @@ use crate::{DiskFile, Done, Error, OperationId};
 
 /// Runs until the inbox is closed and everything in it is done.
 pub(super) fn drive(engine: Engine, inbox: &Inbox) {
-    Driver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
+    EngineDriver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
 }
 
-struct Driver<'a> {
+struct EngineDriver<'a> {
     engine: Engine,
     inbox: &'a Inbox,
     /// Operations beyond the depth of the engine.
     waiting: VecDeque<QueuedOperation>,
-    /// The submitted operations, by the engine's number: the number their caller knows, the place for the
-    /// result, and the file.
+    /// The submitted operations, by the engine's number: the number that the caller has, the place for the result,
+    /// and the file.
     in_flight: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
-impl Driver<'_> {
+impl EngineDriver<'_> {
     fn work(mut self) {
         let mut broken = None;
         loop {

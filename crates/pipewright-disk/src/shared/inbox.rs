@@ -86,7 +86,7 @@ impl Inbox {
     fn leave(&self, what: impl FnOnce(&mut Contents)) {
         let mut contents = self.contents();
         what(&mut contents);
-        // One wake-up is enough for everything that is added before the driver looks.
+        // One wake-up is enough for everything that is added before the driver takes it.
         let was_asleep = mem::take(&mut contents.asleep);
         drop(contents);
         if was_asleep {

@@ -21,13 +21,14 @@ pub use pending::Pending;
 /// An [`Engine`] on its own thread, shared by any number of threads and tasks. Clones share one engine.
 ///
 /// Each method returns a [`Pending`]: a future for any executor. A thread without an executor
-/// [waits](Pending::wait) for it. Operations beyond the depth wait for their turn and keep their buffers.
+/// [waits](Pending::wait) for it. Operations beyond [`depth`](EngineOptions::depth) wait in memory with their buffers,
+/// in any number: limit them yourself if you start many.
 ///
-/// Cached data are read on the calling thread, inside the method, without waking another thread
+/// The methods read cached data on the calling thread, without waking another thread
 /// ([`EngineOptions::cached_first`]).
 ///
 /// # Drop
-/// Dropping the last clone doesn't block. The engine's thread performs all operations asked for, and ends.
+/// Dropping the last clone doesn't block. The engine's thread performs all operations that were started, and ends.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, EngineOptions, SharedEngine};
@@ -98,7 +99,7 @@ impl SharedEngine {
         &self.0.unavailable_backends
     }
 
-    /// Starts an operation. It runs even if nobody waits for it.
+    /// Starts an operation. It runs even if the [`Pending`] is never polled. Dropping the `Pending` cancels it.
     pub fn start(&self, mut operation: Operation) -> Pending {
         let inbox = &self.0.inbox;
         let id = inbox.next_id();

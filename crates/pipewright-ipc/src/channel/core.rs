@@ -1,7 +1,7 @@
 //! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other side.
 //!
 //! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `task.rs` has
-//! the same with another wait.
+//! the same for tasks.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pipewright::{CancelToken, Child, ExitStatus, Handle};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::Arrived;
 
-use crate::connection::{Connection, FRAME_BYTES, Payload, Progress, Sending, Spin, Want};
+use crate::connection::{Connection, FRAME_BYTES, Payload, Sending, Spin, StepResult, Want};
 use crate::error::{Error, ErrorKind, Peer, WAIT, WATCH_TOKEN};
 use crate::exit;
 use crate::wire::{Header, kind};
@@ -66,13 +66,13 @@ impl Core {
     pub(crate) fn drive(
         &mut self,
         until: Option<Instant>,
-        mut step: impl FnMut(&mut Connection) -> Result<Progress, Error>,
+        mut step: impl FnMut(&mut Connection) -> Result<StepResult, Error>,
     ) -> Result<(), Error> {
         run_async_for_test!(self, self.drive_async(until, step));
         loop {
             let waited = match step(&mut self.connection) {
-                Ok(Progress::Done) => return Ok(()),
-                Ok(Progress::Blocked(want)) => self.wait_for(want, until),
+                Ok(StepResult::Done) => return Ok(()),
+                Ok(StepResult::Blocked(want)) => self.wait_for(want, until),
                 Err(error) => Err(error),
             };
             if let Err(error) = waited {
@@ -122,32 +122,32 @@ impl Core {
         sent.inspect_err(|_| self.connection.set_cut_off(true))
     }
 
-    /// Sends a message without waiting. Returns false if earlier bytes are still unsent, and this message was not sent.
+    /// Sends a message without waiting. Returns false, and sends nothing, if earlier bytes are still unsent.
     pub(super) fn try_send(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         self.connection.check_may_send(bytes.len() as u64)?;
         let sent = match self.connection.flush_and_settle() {
-            Ok(Progress::Done) => Sending::send_all(&mut self.connection, bytes).map(|()| true),
-            Ok(Progress::Blocked(_)) => Ok(false),
+            Ok(StepResult::Done) => Sending::send_all(&mut self.connection, bytes).map(|()| true),
+            Ok(StepResult::Blocked(_)) => Ok(false),
             Err(error) => Err(error),
         };
         self.explain_at_once(sent)
     }
 
-    /// Starts on the next plain message, and waits for it. Discards the rest of the previous message.
+    /// Starts to receive the next plain message, and waits for it. Discards the rest of the previous message.
     #[inline]
     pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
         self.drive(until, Connection::begin_plain)
     }
 
-    /// Starts on the next message if that needs no wait. Returns false if it does.
+    /// Starts to receive the next message, if it has arrived. Returns false if it has not.
     pub(crate) fn try_begin(
         &mut self,
-        begin: impl FnOnce(&mut Connection) -> Result<Progress, Error>,
+        begin: impl FnOnce(&mut Connection) -> Result<StepResult, Error>,
     ) -> Result<bool, Error> {
         let _ = self.connection.read_socket_next();
         let flushed = self.connection.flush_and_settle();
-        let begun = flushed.and_then(|_| begin(&mut self.connection));
-        self.explain_at_once(begun.map(|progress| progress == Progress::Done))
+        let started = flushed.and_then(|_| begin(&mut self.connection));
+        self.explain_at_once(started.map(|progress| progress == StepResult::Done))
     }
 
     fn explain_at_once<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
@@ -164,8 +164,8 @@ impl Core {
         self.exit_status(exit::wait(child, until))
     }
 
-    /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a host that reads
-    /// slowly is no reason to give up, and its exit ends the wait.
+    /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a worker waits
+    /// for a slow host, whose exit ends the wait.
     pub(super) fn close_deadline(&self) -> Option<Instant> {
         let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_DEADLINE))?;
         Instant::now().checked_add(timeout)
@@ -314,7 +314,7 @@ impl Core {
             if token.is_cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
-            // A signal to be forwarded to a child of somebody else.
+            // The wake-up was for a signal to another child.
             token.take_signals();
         }
         Ok(arrival)
@@ -339,16 +339,16 @@ pub(super) struct Closing {
 
 impl Closing {
     /// Goes on until the connection reports its end as an error.
-    pub(super) fn step(&mut self, connection: &mut Connection) -> Result<Progress, Error> {
+    pub(super) fn step(&mut self, connection: &mut Connection) -> Result<StepResult, Error> {
         if !self.said_goodbye {
             connection.send_goodbye()?;
-            if let blocked @ Progress::Blocked(_) = connection.flush()? {
+            if let blocked @ StepResult::Blocked(_) = connection.flush()? {
                 return Ok(blocked);
             }
             self.said_goodbye = true;
         }
         loop {
-            if let blocked @ Progress::Blocked(_) = connection.begin_plain()? {
+            if let blocked @ StepResult::Blocked(_) = connection.begin_plain()? {
                 return Ok(blocked);
             }
         }

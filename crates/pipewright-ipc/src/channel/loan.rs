@@ -10,9 +10,10 @@ use crate::error::Error;
 use crate::ring::RecordPlace;
 use crate::wire::{Header, kind};
 
-/// Room for a message, to be filled in and sent: in the ring, or in this process's own memory if the ring has no room.
+/// Room for a message, to be filled in and sent: in shared memory, or in this process's own memory if there is no room
+/// in shared memory.
 ///
-/// Contains bytes of earlier messages of this side, or zeros, at first.
+/// Initially contains zeros, or bytes of earlier messages of this side.
 ///
 /// # Drop
 /// Sends nothing, and frees the room.

@@ -8,14 +8,14 @@ use std::time::Instant;
 use pipewright::Handle;
 
 use super::core::Core;
-use crate::connection::{Discard, Fill, Fold, Progress};
+use crate::connection::{Discard, Fill, Fold, StepResult};
 use crate::error::Error;
 
-/// A message that is being received. The first part of a long message can be read while the other side writes the
-/// last.
+/// A message that is being received. The first part of a long message can be read while the other side still writes
+/// the last.
 ///
 /// # Drop
-/// The next call that receives discards what was not read.
+/// The next call that receives discards the unread bytes.
 pub struct Message<'a, R = super::Raw> {
     core: &'a mut Core,
     until: Option<Instant>,
@@ -46,11 +46,11 @@ impl<'a, R> Message<'a, R> {
         self.core.connection.take_handles()
     }
 
-    /// Copies the message out.
+    /// Copies the message to a new buffer.
     ///
     /// # Errors
-    /// The other side dies, violates the protocol or stops while it sends the rest; the timeout expires; there is
-    /// no memory.
+    /// The other side dies, violates the protocol or closes the connection before it has sent the whole message. The
+    /// timeout expires. There is not enough memory.
     pub fn bytes(self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.read_into(&mut bytes)?;
@@ -85,14 +85,14 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// A message that is read in place, in the memory of the other side.
 ///
 /// The other side could change the bytes while they are read, so there is no `&[u8]` over them. [`fold`](Self::fold)
-/// reads them into registers, a block at a time, at the speed of the memory. [`for_each_chunk`](Self::for_each_chunk)
-/// passes longer chunks, copied to the L1 cache, and [`Read`](io::Read) copies to any buffer. Bytes that were passed
-/// do not change.
+/// reads a block at a time into registers, at the speed of the memory. [`for_each_chunk`](Self::for_each_chunk) copies
+/// longer chunks to a buffer that stays in the L1 cache, and [`Read`](io::Read) copies to any buffer. Your code sees
+/// copies, which do not change.
 ///
-/// Bytes that were read free their place in the ring for new messages at once.
+/// Reading frees room in shared memory for new messages at once.
 ///
 /// # Drop
-/// The next call that receives discards what was not read.
+/// The next call that receives discards the unread bytes.
 ///
 /// ```no_run
 /// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
@@ -109,7 +109,7 @@ pub struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// Returns the number of bytes that were not read yet.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn left(&self) -> usize {
         let body = self.core.connection.body();
@@ -163,7 +163,7 @@ impl Lease<'_> {
         self.core.drive(self.until, |connection| {
             let progress = connection.take(most, &mut fill)?;
             // One byte is enough.
-            Ok(if fill.filled > 0 { Progress::Done } else { progress })
+            Ok(if fill.filled > 0 { StepResult::Done } else { progress })
         })?;
         Ok(fill.filled)
     }

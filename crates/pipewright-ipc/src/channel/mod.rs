@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
-use pipewright_os::channel::handle_channel::{End, MOST_HANDLES};
+use pipewright_os::channel::handle_channel::{ChannelEnd, MOST_HANDLES};
 
 pub(crate) use self::core::Core;
 use crate::connection::Connection;
@@ -27,12 +27,15 @@ use crate::wire::kind;
 pub use loan::Loan;
 pub use message::{Lease, Message};
 
-/// The type of messages that are plain bytes.
+/// The type parameter of a [`Channel`] whose messages are plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raw {}
 
-/// A channel between a host and a worker, or between any two processes that share a handle channel. Each side sends
-/// messages, and receives those of the other side whole and in order.
+/// A channel between a host and a worker, or between any two processes. Each side sends messages, and receives those of
+/// the other side whole and in order.
+///
+/// It runs over a *handle channel*: a two-way byte stream that can also pass handles, and that only these two processes
+/// have. [`start`](Self::start) creates one.
 ///
 /// `S` is the type of sent values and `R` that of received ones (feature `serde`). Bytes can always be sent.
 ///
@@ -41,16 +44,16 @@ pub enum Raw {}
 /// room it receives what arrives, so two sides that send at once never deadlock.
 ///
 /// # Platform
-/// Linux, macOS: a pair of Unix sockets and two memory objects. Windows: an overlapped pipe for both directions and
-/// two sections of memory.
+/// Linux, macOS: a pair of Unix sockets (the handle channel) and two memory objects. Windows: an overlapped pipe for
+/// both directions and two sections of memory.
 ///
 /// Unix: if other code of this process calls `fork`, the channel stays with the parent. The child may drop it, which
 /// neither ends the worker nor closes the parent's end. If both used it, each message would reach an arbitrary one of
 /// them.
 ///
 /// # Drop
-/// Closes the connection without GOODBYE: the other side gets [`Died`](ErrorKind::Died). Kills a worker that this
-/// channel has started. [`close`](Self::close) ends both regularly.
+/// Closes the connection without GOODBYE, the frame that ends it cleanly: the other side gets [`Died`](ErrorKind::Died).
+/// Kills a worker that this channel has started. [`close`](Self::close) ends both cleanly.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -69,8 +72,8 @@ pub struct Channel<S = Raw, R = Raw> {
 }
 
 impl<S, R> Channel<S, R> {
-    /// Starts a worker and connects to it. The worker gets its end of the handle channel and no other handle, and
-    /// ends with this channel and with this process.
+    /// Starts a worker and connects to it. Besides its stdio, the worker inherits only its end of the handle channel. It
+    /// is killed when this channel is dropped and when this process ends.
     ///
     /// The protocol does not use the worker's stdio, which stays as the command sets it.
     ///
@@ -80,8 +83,8 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// [`Start`](ErrorKind::Start): the command cannot be started. [`NoHandshake`](ErrorKind::NoHandshake): the
     /// worker ended or was silent, and may not be a worker program. [`Refused`](ErrorKind::Refused), which names
-    /// what differs. [`Unclaimed`](ErrorKind::Unclaimed): this process is a worker itself and has not claimed its
-    /// handle channel. No worker is left after an error.
+    /// the field that differs. [`Unclaimed`](ErrorKind::Unclaimed): this process is itself a worker that has not called
+    /// a function of [`worker`](crate::worker) yet. After an error the worker is gone.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
         run_async_for_test!(Channel::start_async(command, options));
         let (end, mut child) = host::start(command)?;
@@ -96,30 +99,39 @@ impl<S, R> Channel<S, R> {
         }
     }
 
-    /// Connects as the host over a handle channel that was passed on in another way.
+    /// Connects as the host over one end of a handle channel that this program created or received itself.
+    ///
+    /// # Platform
+    /// Unix: one end of a `UnixStream::pair`. Windows: an overlapped two-way pipe, as `docs/wire.md` specifies.
     ///
     /// # Errors
-    /// [`Refused`](ErrorKind::Refused), which names what differs; [`Died`](ErrorKind::Died) and
+    /// [`Refused`](ErrorKind::Refused), which names the field that differs; [`Died`](ErrorKind::Died) and
     /// [`TimedOut`](ErrorKind::TimedOut) if the other side does not answer.
-    pub fn as_host(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
-        Channel::connected_as_host(End::from_handle(link)?, options)
+    pub fn as_host(end: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
+        Channel::connected_as_host(ChannelEnd::from_handle(end)?, options)
     }
 
-    pub(crate) fn connected_as_host(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+    pub(crate) fn connected_as_host(
+        end: ChannelEnd,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
         let connection = handshake::host(end, None, options)?;
         Ok(Channel::of(connection, None, options))
     }
 
-    /// Connects as the worker over a handle channel that was passed on in another way than
-    /// [`worker::channel`](crate::worker::channel) expects.
+    /// Connects as the worker over one end of a handle channel, as [`as_host`](Self::as_host) does for the host. A
+    /// worker that [`start`](Self::start) started calls [`worker::channel`](crate::worker::channel) instead.
     ///
     /// # Errors
     /// Those of [`as_host`](Self::as_host).
-    pub fn as_worker(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
-        Channel::connected_as_worker(End::from_handle(link)?, options)
+    pub fn as_worker(end: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
+        Channel::connected_as_worker(ChannelEnd::from_handle(end)?, options)
     }
 
-    pub(crate) fn connected_as_worker(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+    pub(crate) fn connected_as_worker(
+        end: ChannelEnd,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
         run_async_for_test!(Channel::connected_async(end, options));
         let connection = handshake::worker(end, options)?;
         Ok(Channel::of(connection, None, options))
@@ -131,12 +143,12 @@ impl<S, R> Channel<S, R> {
         Channel { core, types: PhantomData }
     }
 
-    /// Sets the longest wait of each further call. `None`: as long as the other side is there.
+    /// Sets the timeout of each later call. `None`: a call waits until the other side ends or closes the connection.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.core.timeout = timeout;
     }
 
-    /// Ends every waiting call, now and later, when the token is cancelled.
+    /// Sets a token. Once it is cancelled, each call that has to wait ends with [`Cancelled`](ErrorKind::Cancelled).
     pub fn set_cancel(&mut self, token: &CancelToken) {
         self.core.cancel = Some(token.clone());
     }
@@ -158,7 +170,8 @@ impl<S, R> Channel<S, R> {
         self.core.connection.stats()
     }
 
-    /// Sends a message. Returns when the system, or the ring, has all of it.
+    /// Sends a message. Returns when the kernel or the shared memory has all of it; the other side may not have read it
+    /// yet.
     ///
     /// # Errors
     /// [`TooLong`](ErrorKind::TooLong): nothing was sent. [`Died`](ErrorKind::Died),
@@ -205,9 +218,9 @@ impl<S, R> Channel<S, R> {
         self.core.drive(until, Connection::flush)
     }
 
-    /// Sends a message if that needs no wait. Returns false if it does, and nothing was sent.
+    /// Sends a message without waiting. Returns false, and sends nothing, if bytes of an earlier call are still unsent.
     ///
-    /// The channel keeps what the system does not take at once, and sends it with the next call.
+    /// The channel keeps the bytes that the kernel does not accept at once, and sends them with the next call.
     ///
     /// # Errors
     /// Those of [`send_bytes`](Self::send_bytes).
@@ -215,7 +228,8 @@ impl<S, R> Channel<S, R> {
         self.core.try_send(bytes)
     }
 
-    /// Reserves room for a message of this length, to be filled in where the other side will read it.
+    /// Reserves room for a message of this length, to be filled in before it is sent: in shared memory, if it has room,
+    /// so that the message is not copied.
     ///
     /// # Errors
     /// Those of [`send_bytes`](Self::send_bytes).
@@ -255,10 +269,12 @@ impl<S, R> Channel<S, R> {
         Ok(has_begun.then(|| Message::new(&mut self.core, until)))
     }
 
-    /// Sends GOODBYE and waits for that of the other side; discards what it still sends. If this channel has
-    /// started the worker, also waits for its exit, and kills a worker that takes longer than the
-    /// [timeout](Self::set_timeout), or 5 s without one. A worker waits for its host until its timeout, or until
-    /// the host ends.
+    /// Closes the connection: sends GOODBYE, waits for the GOODBYE of the other side, and discards the messages before
+    /// it.
+    ///
+    /// If this channel has started the worker, it also waits for the worker's exit. It kills a worker that takes longer
+    /// than the [timeout](Self::set_timeout), or than 5 s without a timeout. On the worker's side, `close` waits for the
+    /// host until the timeout expires or the host ends.
     ///
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and other errors of the connection.
@@ -271,8 +287,8 @@ impl<S, R> Channel<S, R> {
 /// The time in which a worker has to exit after one side rejected the other.
 const REJECTION_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Returns the deadline of a worker's exit if the error is a rejection: the worker can report it to its own stderr before
-/// it is killed.
+/// Returns the deadline of a worker's exit if the error is a rejection, so that the worker can report it to its own
+/// stderr before it is killed.
 fn rejection_deadline(error: &Error) -> Option<Option<Instant>> {
     let is_rejection = matches!(error.kind(), ErrorKind::Refused { .. });
     is_rejection.then(|| Instant::now().checked_add(REJECTION_DEADLINE))
@@ -290,7 +306,8 @@ fn check_handles(handles: &[Handle]) -> Result<(), Error> {
     if handles.len() <= MOST_HANDLES {
         return Ok(());
     }
-    let text = "too many handles for one message";
+    let text =
+        format!("{} handles exceed the maximum of {MOST_HANDLES} for one message", handles.len());
     let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, text);
     Err(Error::cannot("pass handles")(error))
 }

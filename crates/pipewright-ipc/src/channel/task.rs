@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, ExitStatus, Handle};
 use pipewright_os::base::wait::Slot;
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use super::core::{Closing, Core};
 use super::{Channel, Message, check_handles, rejection_deadline};
-use crate::connection::{Connection, Payload, Progress, Sending, Want};
+use crate::connection::{Connection, Payload, Sending, StepResult, Want};
 use crate::error::{Error, WAIT};
 use crate::exit;
 use crate::handshake;
@@ -47,7 +47,7 @@ impl<S, R> Channel<S, R> {
     }
 
     pub(crate) async fn connected_async(
-        end: End,
+        end: ChannelEnd,
         options: &Options,
     ) -> Result<Channel<S, R>, Error> {
         let connection = handshake::worker_async(end, options).await?;
@@ -77,8 +77,8 @@ impl<S, R> Channel<S, R> {
     /// Like [`send_with_handles`](Self::send_with_handles), without blocking a thread.
     ///
     /// # Cancellation
-    /// As for [`send_bytes_async`](Self::send_bytes_async). If there was no room, nothing was sent and the channel is
-    /// unchanged.
+    /// As for [`send_bytes_async`](Self::send_bytes_async). A future that was dropped while it waited for room to start
+    /// has sent nothing, and the channel is unchanged.
     ///
     /// # Errors
     /// Those of [`send_with_handles`](Self::send_with_handles); `Unsupported` outside of a tokio runtime.
@@ -168,14 +168,14 @@ impl Core {
     pub(super) async fn drive_async(
         &mut self,
         until: Option<Instant>,
-        mut step: impl FnMut(&mut Connection) -> Result<Progress, Error>,
+        mut step: impl FnMut(&mut Connection) -> Result<StepResult, Error>,
     ) -> Result<(), Error> {
         // A future that was dropped may have left the connection asleep.
         self.connection.wake_up(Duration::ZERO);
         loop {
             let waited = match step(&mut self.connection) {
-                Ok(Progress::Done) => return Ok(()),
-                Ok(Progress::Blocked(want)) => self.wait_for_async(want, until).await,
+                Ok(StepResult::Done) => return Ok(()),
+                Ok(StepResult::Blocked(want)) => self.wait_for_async(want, until).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = waited {

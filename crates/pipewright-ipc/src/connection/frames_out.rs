@@ -12,10 +12,10 @@ const MAX_UNPUBLISHED_BYTES: u64 = 8 << 10;
 
 /// The state of the outgoing direction.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct FramesOut {
     /// The number of frames that went through the socket and count for the order.
     through_socket: u64,
-    /// Frames of a message are missing.
+    /// A message was cut off: some of its frames were not sent.
     pub(super) cut_off: bool,
     /// GOODBYE was sent.
     pub(super) closed: bool,
@@ -58,15 +58,15 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the sleep of the reader that a short frame has to end. Something in the socket has to end it anyway, and the
-    /// frame itself does.
+    /// Returns the number of the reader's sleep, if a short frame has to end it. Only something in the socket can end
+    /// it, so the frame itself goes through the socket.
     #[inline]
     pub(crate) fn sleep_to_end(&self, body: usize) -> Option<u64> {
         let ring = self.ring.as_ref()?;
         if body < self.limits.threshold_bytes { ring.producer.sleeps(&ring.theirs) } else { None }
     }
 
-    /// Returns a place in the ring, if there is one or appears within a short spin.
+    /// Returns a place in the ring, if there is one now or during a short spin.
     #[inline]
     pub(crate) fn reserve(&mut self, body: usize) -> Result<Option<RecordPlace>, Error> {
         let Some(ring) = &mut self.ring else { return Ok(None) };
@@ -76,7 +76,7 @@ impl Connection {
         if let Some(place) = ring.producer.reserve(&ring.theirs, body)? {
             return Ok(Some(place));
         }
-        // The reader makes room only once it knows of the records.
+        // The reader frees the places only of published records.
         self.publish()?;
         let Some(ring) = &mut self.ring else { return Ok(None) };
         // The reader is most likely reading: waiting for one record is cheaper than sending this one through the
@@ -122,7 +122,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Queues one frame until the next call that sends, unless much is queued in the ring.
+    /// Queues one frame until the next call that sends, unless many bytes are already queued in the ring.
     #[inline]
     pub(crate) fn queue_frame(&mut self, header: &Header, body: &[u8]) -> Result<(), Error> {
         if self.ring.is_some() && self.write_to_ring(header, body)? {

@@ -2,8 +2,8 @@
 //!
 //! A frame goes through the ring or through the socket, and the receiver takes frames in the order in which they were
 //! sent. Each record of the ring says how many frames went through the socket before it, so a record is next when that
-//! many were taken. A frame of the socket is next when no such record is there: records that were sent before it reached
-//! the ring before it reached the socket.
+//! many were taken. A frame of the socket is next if the ring has no such record: any record that was sent before the
+//! frame was in the ring before the frame was in the socket.
 //!
 //! | file | contents |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `sink.rs` | destinations of the bytes that arrive |
 //! | `spin.rs` | a bounded spin before a wait |
 //!
-//! Channels and pools drive the same operations: each step does what is possible now and returns a [`Progress`].
-//! [`Progress::Blocked`] says what to wait for before the next step.
+//! Channels and pools drive the same operations: each step does what is possible now and returns a [`StepResult`].
+//! [`StepResult::Blocked`] says what to wait for before the next step.
 
 mod frames_out;
 mod reassembly;
@@ -26,7 +26,7 @@ mod spin;
 
 use std::time::Duration;
 
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 use pipewright_os::channel::shm::{Seen, Written};
 
 use crate::error::{Error, ErrorKind};
@@ -34,7 +34,7 @@ use crate::options::Options;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::wire::{Header, kind};
-use frames_out::Outgoing;
+use frames_out::FramesOut;
 pub(crate) use reassembly::{RawMessage, Reassembly};
 use receiving::Receiving;
 pub(crate) use sending::{FRAME_BYTES, Payload, Sending};
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
 
 /// The result of a step that does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum StepResult {
     /// The operation is complete.
     Done,
     /// The operation goes on when this has happened.
@@ -76,10 +76,10 @@ pub(crate) enum Want {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) end: End,
+    pub(crate) end: ChannelEnd,
     pub(crate) ring: Option<SharedRing>,
     pub(crate) limits: Limits,
-    outgoing: Outgoing,
+    outgoing: FramesOut,
     receiving: Receiving,
     room_spin: Spin,
     pub(crate) stats: Stats,
@@ -95,7 +95,7 @@ impl Drop for Connection {
 
 impl Connection {
     pub(crate) fn new(
-        end: End,
+        end: ChannelEnd,
         ring: Option<SharedRing>,
         limits: Limits,
         options: &Options,
@@ -106,7 +106,7 @@ impl Connection {
             end,
             ring,
             limits,
-            outgoing: Outgoing::default(),
+            outgoing: FramesOut::default(),
             receiving: Receiving::default(),
             // Room appears after one copy by the other side. An answer takes longer, so its bound is higher.
             room_spin: Spin::new(options.spin.min(Duration::from_micros(30))),
@@ -152,27 +152,27 @@ impl Connection {
 
     /// Publishes all records and flushes the bytes that the system has not taken yet.
     #[inline]
-    pub(crate) fn flush(&mut self) -> Result<Progress, Error> {
+    pub(crate) fn flush(&mut self) -> Result<StepResult, Error> {
         self.publish()?;
         self.flush_socket()
     }
 
-    /// Like [`flush`](Self::flush), and also notes writes that the system has completed meanwhile (Windows): their errors,
-    /// and the handles that they have passed.
+    /// Like [`flush`](Self::flush), and also handles writes that the system has completed meanwhile (Windows): their
+    /// errors, and the handles that they passed.
     #[inline]
-    pub(crate) fn flush_and_settle(&mut self) -> Result<Progress, Error> {
+    pub(crate) fn flush_and_settle(&mut self) -> Result<StepResult, Error> {
         self.publish()?;
         let is_done = self.end.flush()? == 0;
-        Ok(if is_done { Progress::Done } else { Progress::Blocked(Want::Room) })
+        Ok(if is_done { StepResult::Done } else { StepResult::Blocked(Want::Room) })
     }
 
     /// Flushes the bytes that the system has not taken yet.
     #[inline]
-    fn flush_socket(&mut self) -> Result<Progress, Error> {
+    fn flush_socket(&mut self) -> Result<StepResult, Error> {
         if self.unsent() == 0 || self.end.flush()? == 0 {
-            return Ok(Progress::Done);
+            return Ok(StepResult::Done);
         }
-        Ok(Progress::Blocked(Want::Room))
+        Ok(StepResult::Blocked(Want::Room))
     }
 
     /// Sends GOODBYE, once, unless a message was cut off.

@@ -1,6 +1,6 @@
 //! Whole messages, for a loop over many connections that waits for none of them.
 
-use super::{Connection, Progress};
+use super::{Connection, StepResult};
 use crate::error::Error;
 
 /// A whole message.
@@ -28,7 +28,7 @@ impl Reassembly {
         connection: &mut Connection,
     ) -> Result<Option<RawMessage>, Error> {
         if self.0.is_none() {
-            if connection.begin()? != Progress::Done {
+            if connection.begin()? != StepResult::Done {
                 return Ok(None);
             }
             let mut buffer = Vec::new();
@@ -37,7 +37,7 @@ impl Reassembly {
         }
         let Some(mut buffer) = self.0.as_mut() else { return Ok(None) };
         let (kind, id) = connection.body().map_or((0, 0), |body| (body.kind, body.id));
-        if connection.take_rest(&mut buffer)? != Progress::Done {
+        if connection.take_rest(&mut buffer)? != StepResult::Done {
             return Ok(None);
         }
         Ok(self.0.take().map(|bytes| RawMessage { kind, id, bytes }))

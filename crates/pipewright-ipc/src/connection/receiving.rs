@@ -4,15 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use pipewright::Handle;
-use pipewright_os::channel::handle_channel::{Arrived, End};
+use pipewright_os::channel::handle_channel::{Arrived, ChannelEnd};
 
-use super::sink::{Discard, Sink};
-use super::{Connection, Progress, Want};
+use super::sink::{BodySink, Discard};
+use super::{Connection, StepResult, Want};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{Frame, Header, Invalid, kind};
 
 /// A step that has to wait for more of a message.
-const NEEDS_MORE: Progress = Progress::Blocked(Want::Message);
+const NEEDS_MORE: StepResult = StepResult::Blocked(Want::Message);
 
 /// The state of the incoming direction: the order of frames, and the message that is being received.
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ pub(super) struct Receiving {
     body: Option<Body>,
     /// GOODBYE was received.
     closed: bool,
-    /// The socket is read only after a wait: the previous message came after one, and the socket was empty when that
-    /// wait began. An answer never comes before its question was sent, so a read first would be a wasted system call.
+    /// The next step waits before it reads the socket. Set if the previous message ended a wait that began with an empty
+    /// socket: an answer never comes before its question was sent, so an immediate read would be a wasted system call.
     read_after_wait: bool,
     /// The previous wait slept.
     slept: bool,
@@ -41,19 +41,19 @@ pub(crate) struct Body {
     /// The number of bytes that were not taken yet.
     pub(crate) left: u64,
     pub(crate) handles: Vec<Handle>,
-    part: Part,
+    part: FramePart,
 }
 
 /// The frame that contains the next bytes of the body.
 #[derive(Debug)]
-struct Part {
+struct FramePart {
     left: usize,
-    lane: Lane,
+    lane: FrameLocation,
 }
 
 /// The location of a frame's body.
 #[derive(Debug, Clone, Copy)]
-enum Lane {
+enum FrameLocation {
     Socket,
     /// In the ring: the offset of the next byte, and the position after the record.
     Ring(usize, u64),
@@ -71,22 +71,23 @@ impl Connection {
         body.map(|body| std::mem::take(&mut body.handles)).unwrap_or_default()
     }
 
-    /// Starts on the next message, which must not belong to a call: only hosts and workers of calls receive those.
+    /// Starts to receive the next message, which must not belong to a call: only pools and workers that answer calls
+    /// receive those.
     #[inline]
-    pub(crate) fn begin_plain(&mut self) -> Result<Progress, Error> {
+    pub(crate) fn begin_plain(&mut self) -> Result<StepResult, Error> {
         let progress = self.begin()?;
         match &self.receiving.body {
-            Some(body) if progress == Progress::Done && body.kind != kind::MESSAGE => {
+            Some(body) if progress == StepResult::Done && body.kind != kind::MESSAGE => {
                 Err(Invalid::Kind(body.kind).into())
             }
             _ => Ok(progress),
         }
     }
 
-    /// Starts on the next message, after discarding the rest of the previous one.
+    /// Starts to receive the next message, after discarding the rest of the previous one.
     #[inline]
-    pub(crate) fn begin(&mut self) -> Result<Progress, Error> {
-        if self.receiving.body.is_some() && self.take_rest(&mut Discard)? != Progress::Done {
+    pub(crate) fn begin(&mut self) -> Result<StepResult, Error> {
+        if self.receiving.body.is_some() && self.take_rest(&mut Discard)? != StepResult::Done {
             return Ok(NEEDS_MORE);
         }
         if self.receiving.closed {
@@ -105,19 +106,19 @@ impl Connection {
             0 => Vec::new(),
             _ => self.handles_of(&header, lane)?,
         };
-        let part = Part { left: header.length as usize, lane };
+        let part = FramePart { left: header.length as usize, lane };
         let Header { kind, id, .. } = header;
         self.receiving.body = Some(Body { kind, id, total, left: total, handles, part });
         self.stats.received.messages += 1;
         self.stats.received.bytes += total;
         self.stats.received.progressive_messages += u64::from(header.total.is_some());
         self.release_record();
-        Ok(Progress::Done)
+        Ok(StepResult::Done)
     }
 
-    fn handles_of(&mut self, header: &Header, lane: Lane) -> Result<Vec<Handle>, Error> {
+    fn handles_of(&mut self, header: &Header, lane: FrameLocation) -> Result<Vec<Handle>, Error> {
         let count = usize::from(header.handles);
-        if matches!(lane, Lane::Ring(..)) || count > self.end.waiting_handles() {
+        if matches!(lane, FrameLocation::Ring(..)) || count > self.end.waiting_handles() {
             return Err(Error::protocol("a frame announces handles, and none came"));
         }
         Ok((0..count).filter_map(|_| self.end.take_handle()).collect())
@@ -125,7 +126,7 @@ impl Connection {
 
     /// Takes the header of the next frame in order, and leaves its body. `None`: no frame is there.
     #[inline]
-    fn next_frame(&mut self) -> Result<Option<(Header, Lane)>, Error> {
+    fn next_frame(&mut self) -> Result<Option<(Header, FrameLocation)>, Error> {
         let mut ended = false;
         loop {
             if let Some(ring) = &mut self.ring {
@@ -133,14 +134,17 @@ impl Connection {
                     if record.after == self.receiving.through_socket {
                         self.stats.received.shared_frames += 1;
                         self.stats.received.shared_bytes += u64::from(record.header.length);
-                        return Ok(Some((record.header, Lane::Ring(record.body, record.end))));
+                        return Ok(Some((
+                            record.header,
+                            FrameLocation::Ring(record.body, record.end),
+                        )));
                     }
                     if record.after < self.receiving.through_socket {
                         return Err(Error::protocol("a record came too late"));
                     }
                 }
             }
-            // These bytes arrived before the look at the ring.
+            // These bytes arrived before the ring was checked.
             if let Frame::Header(header, count) = Header::decode(self.end.arrived())? {
                 self.end.consume(count);
                 if header.kind == kind::WAKE {
@@ -150,7 +154,7 @@ impl Connection {
                 self.receiving.read_after_wait = self.receiving.slept;
                 self.stats.received.inline_frames += 1;
                 self.stats.received.inline_bytes += u64::from(header.length);
-                return Ok(Some((header, Lane::Socket)));
+                return Ok(Some((header, FrameLocation::Socket)));
             }
             if ended {
                 return Err(Error::new(ErrorKind::Died { status: None }));
@@ -161,31 +165,35 @@ impl Connection {
             match self.end.receive(usize::MAX)? {
                 Arrived::Bytes { .. } => {}
                 Arrived::Nothing => return Ok(None),
-                // The ring has what the other side put there before it ended: look once more.
+                // The ring has what the other side put there before it ended: check it once more.
                 Arrived::End => ended = true,
             }
         }
     }
 
-    /// Takes the part of the body that has arrived, at most so many bytes.
+    /// Takes the part of the body that has arrived, at most this many bytes.
     #[inline]
-    pub(crate) fn take(&mut self, most: usize, sink: &mut impl Sink) -> Result<Progress, Error> {
+    pub(crate) fn take(
+        &mut self,
+        most: usize,
+        sink: &mut impl BodySink,
+    ) -> Result<StepResult, Error> {
         let mut most = most;
         loop {
-            let Some(body) = &mut self.receiving.body else { return Ok(Progress::Done) };
+            let Some(body) = &mut self.receiving.body else { return Ok(StepResult::Done) };
             if body.left == 0 || most == 0 {
                 self.release_record();
-                return Ok(Progress::Done);
+                return Ok(StepResult::Done);
             }
             if body.part.left == 0 {
-                if self.next_part()? != Progress::Done {
+                if self.next_part()? != StepResult::Done {
                     return Ok(NEEDS_MORE);
                 }
                 continue;
             }
             let wanted = most.min(body.part.left);
             let taken = match (&mut body.part.lane, &self.ring) {
-                (Lane::Ring(at, _), Some(ring)) => {
+                (FrameLocation::Ring(at, _), Some(ring)) => {
                     sink.take_shared(&ring.theirs, *at, wanted)?;
                     *at += wanted;
                     wanted
@@ -204,9 +212,9 @@ impl Connection {
 
     /// Takes the rest of the body, and ends the message when all of it was taken.
     #[inline]
-    pub(crate) fn take_rest(&mut self, sink: &mut impl Sink) -> Result<Progress, Error> {
+    pub(crate) fn take_rest(&mut self, sink: &mut impl BodySink) -> Result<StepResult, Error> {
         let progress = self.take(usize::MAX, sink)?;
-        if progress == Progress::Done {
+        if progress == StepResult::Done {
             self.end_message();
         }
         Ok(progress)
@@ -227,21 +235,21 @@ impl Connection {
         reserved.map_err(|_| Error::from(io::Error::from(io::ErrorKind::OutOfMemory)))
     }
 
-    /// Gives the place of a record back whose body was taken completely.
+    /// Frees the place of a record whose body was taken completely.
     #[inline]
     fn release_record(&mut self) {
         let Some(body) = &mut self.receiving.body else { return };
         if body.part.left == 0 {
-            if let (Lane::Ring(_, end), Some(ring)) = (body.part.lane, &mut self.ring) {
+            if let (FrameLocation::Ring(_, end), Some(ring)) = (body.part.lane, &mut self.ring) {
                 ring.consumer.release(&ring.ours, end);
-                body.part.lane = Lane::Socket;
+                body.part.lane = FrameLocation::Socket;
             }
         }
     }
 
-    fn next_part(&mut self) -> Result<Progress, Error> {
+    fn next_part(&mut self) -> Result<StepResult, Error> {
         let Some((header, lane)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
-        let Some(body) = &mut self.receiving.body else { return Ok(Progress::Done) };
+        let Some(body) = &mut self.receiving.body else { return Ok(StepResult::Done) };
         if header.kind != kind::PART {
             return Err(Invalid::Kind(header.kind).into());
         }
@@ -249,11 +257,11 @@ impl Connection {
         if !fits || header.handles != 0 || header.total.is_some() {
             return Err(Invalid::Parts.into());
         }
-        body.part = Part { left: header.length as usize, lane };
-        Ok(Progress::Done)
+        body.part = FramePart { left: header.length as usize, lane };
+        Ok(StepResult::Done)
     }
 
-    /// Records the length of a wait: the socket has what ended it.
+    /// Records the length of a wait. The next step reads the socket, which has the bytes that ended the wait.
     pub(super) fn note_sleep(&mut self, slept: Duration) {
         self.receiving.slept = slept >= Duration::from_micros(3);
         self.receiving.read_after_wait = false;
@@ -267,7 +275,7 @@ impl Connection {
         std::mem::take(&mut self.receiving.read_after_wait)
     }
 
-    /// Returns true if the ring contains records that were not looked at.
+    /// Returns true if the ring contains unread records.
     #[inline]
     pub(crate) fn has_records(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.consumer.has_records(&ring.theirs))
@@ -278,7 +286,7 @@ impl Connection {
         !self.waits_for_socket() && self.has_records()
     }
 
-    /// Returns true if only the socket can bring the next frame.
+    /// Returns true if the next frame can come only through the socket.
     pub(crate) fn waits_for_socket(&mut self) -> bool {
         let taken = self.receiving.through_socket;
         let Some(ring) = &mut self.ring else { return true };
@@ -286,7 +294,11 @@ impl Connection {
     }
 }
 
-fn take_from_socket(end: &mut End, wanted: usize, sink: &mut impl Sink) -> io::Result<usize> {
+fn take_from_socket(
+    end: &mut ChannelEnd,
+    wanted: usize,
+    sink: &mut impl BodySink,
+) -> io::Result<usize> {
     if end.arrived().is_empty() {
         let arrived = match sink.buffer() {
             Some(buffer) => end.receive_into(buffer, wanted)?,

@@ -2,7 +2,7 @@
 
 use pipewright::Handle;
 
-use super::{Connection, Progress, Want};
+use super::{Connection, StepResult, Want};
 use crate::error::Error;
 use crate::wire::{Header, kind};
 
@@ -51,25 +51,25 @@ impl Sending {
         self.frames == 0
     }
 
-    /// Sends as many frames as there is room for. The first goes out at once, whatever is still unsent; one with handles
-    /// needs room.
+    /// Sends as many frames as there is room for. The first is sent even if earlier bytes are still unsent, unless it
+    /// carries handles: those need room.
     ///
-    /// Returns `Done` when the system or the ring has all of the message. Between two steps of a message of which
-    /// frames are missing, no other message may be sent ([`Connection::set_cut_off`]).
+    /// Returns `Done` when the system or the ring has all of the message. Until all its frames are sent, no other
+    /// message may be sent ([`Connection::set_cut_off`]).
     #[inline]
     pub(crate) fn step(
         &mut self,
         connection: &mut Connection,
         payload: Payload<'_>,
-    ) -> Result<Progress, Error> {
+    ) -> Result<StepResult, Error> {
         if self.frames == 0 {
             connection.check_may_send(payload.bytes.len() as u64)?;
-            if payload.handles.is_some() && connection.flush_and_settle()? != Progress::Done {
-                return Ok(Progress::Blocked(Want::Room));
+            if payload.handles.is_some() && connection.flush_and_settle()? != StepResult::Done {
+                return Ok(StepResult::Blocked(Want::Room));
             }
         }
         let sent = self.send_frames(connection, payload);
-        // Handles that the system refuses leave nothing behind.
+        // If the system refuses the handles, nothing was sent.
         let has_failed = sent.is_err() && (self.frames > 0 || payload.handles.is_none());
         let is_partial = self.frames > 0 && self.at < payload.bytes.len();
         connection.set_cut_off(has_failed || is_partial);
@@ -81,20 +81,20 @@ impl Sending {
         &mut self,
         connection: &mut Connection,
         payload: Payload<'_>,
-    ) -> Result<Progress, Error> {
+    ) -> Result<StepResult, Error> {
         loop {
-            // A frame that was sent was published too.
+            // Frames that were sent are already published.
             if self.frames > 0 {
-                if connection.flush_socket()? != Progress::Done {
-                    return Ok(Progress::Blocked(Want::Room));
+                if connection.flush_socket()? != StepResult::Done {
+                    return Ok(StepResult::Blocked(Want::Room));
                 }
                 if self.at == payload.bytes.len() {
                     connection.count_message_sent(payload.bytes.len() as u64, self.frames);
-                    return Ok(Progress::Done);
+                    return Ok(StepResult::Done);
                 }
             }
             if !self.send_frame(connection, payload)? {
-                return Ok(Progress::Blocked(Want::Room));
+                return Ok(StepResult::Blocked(Want::Room));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use pipewright_os::channel::shm::{BLOCK_BYTES, Seen};
 
 /// A destination of the bytes of a body, which come in order.
-pub(crate) trait Sink {
+pub(crate) trait BodySink {
     /// Takes bytes of this process's own memory.
     fn take(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Takes bytes of the other side's memory, which may change while they are read.
@@ -17,7 +17,7 @@ pub(crate) trait Sink {
 }
 
 /// Appends to a buffer.
-impl Sink for &mut Vec<u8> {
+impl BodySink for &mut Vec<u8> {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.try_reserve(bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         self.extend_from_slice(bytes);
@@ -48,7 +48,7 @@ impl Fill<'_> {
     }
 }
 
-impl Sink for Fill<'_> {
+impl BodySink for Fill<'_> {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.next(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -106,7 +106,7 @@ impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
     }
 }
 
-impl<B, F: FnMut(B, &[u8]) -> B> Sink for Fold<B, F> {
+impl<B, F: FnMut(B, &[u8]) -> B> BodySink for Fold<B, F> {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         let [first, whole, _] = self.split(bytes.len());
         let (first, rest) = bytes.split_at(first);
@@ -132,7 +132,7 @@ impl<B, F: FnMut(B, &[u8]) -> B> Sink for Fold<B, F> {
 /// Discards everything.
 pub(crate) struct Discard;
 
-impl Sink for Discard {
+impl BodySink for Discard {
     fn take(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
     }

@@ -8,9 +8,9 @@ use pipewright_os::base::cpu;
 /// An adaptive spin with a bounded duration.
 ///
 /// Each success earns credit, each failure costs some. Without credit there is no spin, except an occasional try while
-/// waits are short: each failed try doubles the number of waits until the next. So a busy machine, where the other side
-/// cannot run during a spin, loses next to nothing, and two sides that make each other wait by sleeping return to
-/// spinning.
+/// waits are short: each failed try doubles the number of waits until the next. So spins cost next to nothing on a busy
+/// machine, where the other side cannot run meanwhile, and two sides that wait only because the other one sleeps return
+/// to spinning.
 #[derive(Debug)]
 pub(crate) struct Spin {
     most: Duration,
@@ -25,10 +25,11 @@ const MAX_CREDIT: u32 = 8;
 const FIRST_PAUSE: u32 = 8;
 const LAST_PAUSE: u32 = 1024;
 
-/// The longest wait that counts as short, in budgets: it contains two wake-ups, which a spin saves.
+/// The longest wait that counts as short, as a multiple of the budget. Such a wait contains two wake-ups, which a spin
+/// saves.
 const SHORT: u32 = 4;
 
-/// The number of checks between two looks at the clock.
+/// The number of checks of the condition between two reads of the clock.
 const CHECKS: u32 = 32;
 
 impl Spin {
@@ -39,8 +40,8 @@ impl Spin {
         Spin { most, credit: MAX_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
-    /// Spins until the condition is true or the budget is used up. Returns the duration as of the last look at the
-    /// clock: a condition that comes true soon does not wait for another look.
+    /// Spins until the condition is true or the budget is used up. Returns the duration as of the last read of
+    /// the clock: a condition that comes true soon does not wait for another read.
     #[inline]
     pub(crate) fn until(&mut self, mut condition: impl FnMut() -> bool) -> Duration {
         let mut spun = Duration::ZERO;

@@ -8,12 +8,13 @@ use pipewright::{Child, ExitStatus};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The other side has closed the connection regularly.
+    /// The other side has closed the connection cleanly.
     Closed,
-    /// The other side is gone without closing the connection. Everything that it sent before was received.
+    /// The other side ended, or dropped its end of the connection, without a clean close. Everything that it sent before
+    /// was received.
     Died {
-        /// Its exit status, if it was a child of this process and has exited. `None`: it has closed the
-        /// connection, and may be running.
+        /// Its exit status, if it is a child of this process and has exited. `None`: only its end of the connection is
+        /// known to be gone, and it may be running.
         status: Option<ExitStatus>,
     },
     /// The timeout expired.
@@ -25,11 +26,12 @@ pub enum ErrorKind {
     },
     /// The [`CancelToken`](pipewright::CancelToken) was cancelled.
     Cancelled,
-    /// One side has rejected the other.
+    /// The two sides do not match, and one has rejected the other.
     Refused {
         /// The side that found the difference.
         by: Side,
-        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`.
+        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`; or `shared memory`, which one side
+        /// [requires](crate::SharedMemory::Required) and the connection does not have.
         field: String,
         /// The host's value.
         host: String,
@@ -48,34 +50,36 @@ pub enum ErrorKind {
         /// The agreed maximum.
         most: u64,
     },
-    /// The other side does not read, and what it has sent meanwhile exceeds
+    /// The other side sends but does not read, and has sent more than
     /// [`max_backlog_bytes`](crate::Options::max_backlog_bytes).
     Backlog {
         /// The most bytes kept in memory.
         most: usize,
     },
-    /// A timeout or a cancellation cut an earlier message off: the other side could not tell a new one from the
-    /// rest of it.
+    /// A timeout or a cancellation cut an earlier message off, so nothing more can be sent: the other side would take a
+    /// new message for the rest of it.
     CutOff,
     /// The worker could not be started, or this process was not started as a worker.
     Start,
-    /// This process was started as a worker and has not claimed its handle channel, so it cannot start workers: a
-    /// program that starts itself as its worker, and forgets to check
+    /// This process was started as a worker and has not connected to its host yet (*claimed its handle channel*), so it
+    /// cannot start workers. Otherwise a program that starts itself as its worker, and forgets to check
     /// [`worker::is_worker`](crate::worker::is_worker), would start itself endlessly. Nothing was started.
     Unclaimed,
-    /// The worker was started and did not complete the handshake: it ended, closed its handle channel, or was
-    /// silent until the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). It may not be a
-    /// worker program. No call was lost.
+    /// The worker was started and did not complete the handshake: it ended, closed the connection, or was silent until
+    /// the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). Perhaps the program is not a worker.
+    /// No call was lost.
     NoHandshake {
         /// The worker's process id.
         pid: u32,
         /// Its exit status, if it ended by itself.
         status: Option<ExitStatus>,
-        /// The last whole lines of its stderr. Empty if there are none, and for a [`Channel`](crate::Channel)
-        /// whose command does not pipe stderr: then they went where the command directs them.
+        /// The last whole lines of its stderr. Empty if there are none, and for a [`Channel`](crate::Channel) whose
+        /// command directs stderr elsewhere than to a pipe.
         stderr_tail: String,
     },
-    /// The worker of the call is gone, and the call was not retried: the worker may have executed it.
+    /// The worker of the call ended, and may have executed the call. The call is not retried: it is not
+    /// [idempotent](crate::Request::idempotent), its [retries](crate::PoolOptions::retries) are used up, or the caller
+    /// has already received an item or a question.
     Lost {
         /// The worker's process id.
         pid: u32,
@@ -84,12 +88,12 @@ pub enum ErrorKind {
         /// The last whole lines of its stderr.
         stderr_tail: String,
     },
-    /// The worker reported an error.
+    /// The worker's handler returned an error.
     Failed {
         /// The text of the error.
         message: String,
     },
-    /// The host declined a question of its worker.
+    /// The host declined a question that its worker asked, or accepts no items.
     Declined {
         /// The host's reason.
         message: String,

@@ -14,13 +14,13 @@ pub use kind::{ErrorKind, Peer, Side};
 
 /// An error of a channel or a pool.
 ///
-/// Displays as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
-pub struct Error(Box<Facts>);
+/// Prints as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
+pub struct Error(Box<ErrorFacts>);
 
-struct Facts {
+struct ErrorFacts {
     kind: ErrorKind,
     /// The operation that the system refused.
-    doing: Option<&'static str>,
+    operation: Option<&'static str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -30,29 +30,33 @@ pub(crate) const WATCH_TOKEN: &str = "watch a cancel token";
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind) -> Error {
-        Error(Box::new(Facts { kind, doing: None, source: None }))
+        Error(Box::new(ErrorFacts { kind, operation: None, source: None }))
     }
 
     pub(crate) fn caused(
         kind: ErrorKind,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error(Box::new(Facts { kind, doing: None, source: Some(source.into().into()) }))
+        Error(Box::new(ErrorFacts { kind, operation: None, source: Some(source.into().into()) }))
     }
 
     /// Returns a function that adds the failed operation to a system error: "cannot ...".
-    pub(crate) fn cannot(doing: &'static str) -> impl Fn(io::Error) -> Error {
+    pub(crate) fn cannot(operation: &'static str) -> impl Fn(io::Error) -> Error {
         move |error| {
             let mut error = Error::from(error);
-            error.0.doing = Some(doing);
+            error.0.operation = Some(operation);
             error
         }
     }
 
     /// Copies the error, for one more caller.
     pub(crate) fn share(&self) -> Error {
-        let Facts { kind, doing, source } = &*self.0;
-        Error(Box::new(Facts { kind: kind.clone(), doing: *doing, source: source.clone() }))
+        let ErrorFacts { kind, operation, source } = &*self.0;
+        Error(Box::new(ErrorFacts {
+            kind: kind.clone(),
+            operation: *operation,
+            source: source.clone(),
+        }))
     }
 
     /// Returns the error that a worker reported.
@@ -99,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Returns true if the other side is gone, regularly or not.
+    /// Returns true if the other side is gone, after a clean close or without one.
     #[must_use]
     pub fn is_disconnect(&self) -> bool {
         match self.kind() {
@@ -160,7 +164,7 @@ impl fmt::Display for Error {
             (ErrorKind::TimedOut { waiting_for, peer }, source) => {
                 write!(f, "timed out waiting for {waiting_for}: {peer}")?;
                 match source {
-                    Some(why) => write!(f, "; the last one failed to start: {why}"),
+                    Some(reason) => write!(f, "; the last one failed to start: {reason}"),
                     None => Ok(()),
                 }
             }
@@ -205,7 +209,7 @@ impl fmt::Display for Error {
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
             (ErrorKind::Lost { pid, status, stderr_tail }, source) => {
-                write!(f, "worker {pid} was lost with the call")?;
+                write!(f, "worker {pid} ended during the call")?;
                 match (status, source) {
                     (Some(status), None) => write!(f, ": {status}")?,
                     (Some(status), Some(source)) => write!(f, ": {source} ({status})")?,
@@ -227,8 +231,8 @@ impl fmt::Display for Error {
             (ErrorKind::Codec, Some(source)) => write!(f, "cannot (de)serialize the message: {source}"),
             (ErrorKind::Codec, None) => f.write_str("cannot (de)serialize the message"),
             (ErrorKind::Io, Some(source)) => {
-                let doing = self.0.doing.unwrap_or("communicate with the other side");
-                write!(f, "cannot {doing}: {source}")
+                let operation = self.0.operation.unwrap_or("communicate with the other side");
+                write!(f, "cannot {operation}: {source}")
             }
             (ErrorKind::Io, None) => f.write_str("unsupported"),
         }
@@ -254,7 +258,7 @@ mod tests {
         let stderr_tail = "first\nlast\u{7}".to_owned();
         let lost =
             Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail: stderr_tail.clone() });
-        assert_eq!(lost.to_string(), r"worker 7 was lost with the call: last\u{7}");
+        assert_eq!(lost.to_string(), r"worker 7 ended during the call: last\u{7}");
         let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, stderr_tail });
         let words = r"worker 7 closed its handle channel before the handshake, so it may not be a worker program: last\u{7}";
         assert_eq!(silent.to_string(), words);

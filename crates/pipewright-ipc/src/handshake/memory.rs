@@ -7,7 +7,7 @@ use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
 use crate::connection::SharedRing;
 use crate::options::{MAX_RING_BYTES, MIN_RING_BYTES, Options};
-use crate::wire::Fields;
+use crate::wire::HelloFields;
 
 /// Shared memory during the handshake.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl MemoryOffer {
     pub(super) fn create(options: &Options) -> MemoryOffer {
         let shm = ShmOptions { bytes: options.ring_size(), prefault: options.prefault };
         let mut ours = Written::create(shm).map_err(|error| error.to_string());
-        // It need not be hard to guess: whoever sees the memory can read it.
+        // It need not be hard to guess: any process that sees the memory can read it.
         let nonce = RandomState::new().build_hasher().finish();
         if let Ok(written) = &mut ours {
             if let Some(place) = written.data().first_chunk_mut() {
@@ -38,15 +38,15 @@ impl MemoryOffer {
     }
 
     /// Returns the fields of MEMORY, with the number found in the other side's object.
-    pub(super) fn fields(&self, found: Option<Result<u64, String>>) -> Fields {
-        let mut fields = Fields::default();
+    pub(super) fn fields(&self, found: Option<Result<u64, String>>) -> HelloFields {
+        let mut fields = HelloFields::default();
         match &self.ours {
             Ok(written) => fields.set("bytes", written.bytes()),
-            Err(why) => fields.set("why", why),
+            Err(reason) => fields.set("why", reason),
         }
         match found {
             Some(Ok(proof)) => fields.set("proof", proof),
-            Some(Err(why)) => fields.set("why", why),
+            Some(Err(reason)) => fields.set("why", reason),
             None => {}
         }
         fields
@@ -55,17 +55,17 @@ impl MemoryOffer {
     /// Maps the other side's object. Returns the number at its start, or the reason why it cannot be used.
     pub(super) fn open(
         &mut self,
-        fields: &Fields,
+        fields: &HelloFields,
         handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
-        if let Err(why) = &self.ours {
-            return Err(why.clone());
+        if let Err(reason) = &self.ours {
+            return Err(reason.clone());
         }
         let (Some(bytes), Ok(handle)) = (fields.number("bytes"), handle) else {
             let missing = handle.as_ref().err().map(String::as_str);
-            let why = fields.get("why").or(missing).unwrap_or("no memory was passed");
-            return Err(why.to_owned());
+            let reason = fields.get("why").or(missing).unwrap_or("no memory was passed");
+            return Err(reason.to_owned());
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if !bytes.is_power_of_two() || !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes) {
@@ -81,7 +81,7 @@ impl MemoryOffer {
     /// Maps the other side's object, and checks the number that the other side found in this one.
     pub(super) fn open_proved(
         &mut self,
-        fields: &Fields,
+        fields: &HelloFields,
         handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
@@ -93,7 +93,7 @@ impl MemoryOffer {
     }
 
     /// Returns true if the other side found the number that this side wrote.
-    pub(super) fn is_proved(&self, fields: &Fields) -> bool {
+    pub(super) fn is_proved(&self, fields: &HelloFields) -> bool {
         fields.number("proof") == Some(self.nonce)
     }
 

@@ -6,11 +6,11 @@
 //!                                             <-    HELLO the same              (or REJECT, which names the field)
 //!   MEMORY an object that contains a nonce    ->                                (if both can)
 //!                                             <-    MEMORY an object, the nonce found in the host's
-//!   READY the nonce found, or why not         ->                                (or REJECT)
+//!   READY the nonce found, or a reason        ->                                (or REJECT)
 //! ```
 //!
-//! Each step has a deadline, and ends with the worker. Shared memory that is not available, or not the same on both sides,
-//! is not used, and both sides know why.
+//! Each step has a deadline, and fails if the worker ends. Shared memory that is unavailable, or not the same on both
+//! sides, is not used, and both sides know the reason.
 
 mod identity;
 mod memory;
@@ -23,7 +23,7 @@ use std::io;
 
 use pipewright::Child;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Peer, WAIT};
@@ -35,7 +35,7 @@ pub(crate) use task::{host_async, worker_async};
 
 /// Performs the handshake of the host.
 pub(crate) fn host(
-    end: End,
+    end: ChannelEnd,
     child: Option<&Child>,
     options: &Options,
 ) -> Result<Connection, Error> {
@@ -44,7 +44,7 @@ pub(crate) fn host(
 }
 
 /// Performs the handshake of the worker.
-pub(crate) fn worker(end: End, options: &Options) -> Result<Connection, Error> {
+pub(crate) fn worker(end: ChannelEnd, options: &Options) -> Result<Connection, Error> {
     run(Handshake::worker(end, options), None)
 }
 

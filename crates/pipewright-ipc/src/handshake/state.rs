@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use super::identity::Identity;
 use super::memory::MemoryOffer;
-use super::stream::{Expected, HandshakeStream, Received};
+use super::stream::{Expected, HandshakeStream, ReceivedFrame};
 use crate::connection::{Connection, Limits, SharedRing};
 use crate::error::{Error, ErrorKind, Side};
 use crate::options::{MAX_MESSAGE_BYTES, Options, SharedMemory};
-use crate::wire::{Fields, MAGIC, kind};
+use crate::wire::{HelloFields, MAGIC, kind};
 
 /// Capabilities, as words. A side ignores unknown ones.
 const SHARED_MEMORY: &str = "shm.v1";
@@ -22,7 +22,7 @@ const CALLS: &str = "calls.v1";
 pub(crate) struct Handshake {
     stream: HandshakeStream,
     options: Options,
-    stage: Stage,
+    stage: HandshakeStep,
     limits: Limits,
     fallback: Option<String>,
     /// The other side answers calls.
@@ -33,7 +33,7 @@ pub(crate) struct Handshake {
 
 /// The next step.
 #[derive(Debug)]
-enum Stage {
+enum HandshakeStep {
     /// Host: receives HELLO.
     HostHello,
     /// Host: sends its object as soon as there is room.
@@ -60,19 +60,19 @@ const READY: Expected = (kind::READY, "ready");
 
 impl Handshake {
     /// Starts the handshake of the host: sends HELLO.
-    pub(crate) fn host(end: End, options: &Options) -> Result<Handshake, Error> {
-        let mut handshake = Handshake::new(end, options, Stage::HostHello);
-        // The answer tells if handles can be passed.
+    pub(crate) fn host(end: ChannelEnd, options: &Options) -> Result<Handshake, Error> {
+        let mut handshake = Handshake::new(end, options, HandshakeStep::HostHello);
+        // The answer says if handles can be passed.
         handshake.stream.send(kind::HELLO, &hello(options, true).encode(MAGIC))?;
         Ok(handshake)
     }
 
     /// Starts the handshake of the worker.
-    pub(crate) fn worker(end: End, options: &Options) -> Handshake {
-        Handshake::new(end, options, Stage::WorkerHello)
+    pub(crate) fn worker(end: ChannelEnd, options: &Options) -> Handshake {
+        Handshake::new(end, options, HandshakeStep::WorkerHello)
     }
 
-    fn new(end: End, options: &Options, stage: Stage) -> Handshake {
+    fn new(end: ChannelEnd, options: &Options, stage: HandshakeStep) -> Handshake {
         let until = Instant::now().checked_add(options.handshake_timeout);
         let (stream, options) = (HandshakeStream::new(end), options.clone());
         let limits = limits(&options, 0);
@@ -80,7 +80,7 @@ impl Handshake {
     }
 
     /// Returns the end of the handle channel, to wait for.
-    pub(crate) fn end(&self) -> &End {
+    pub(crate) fn end(&self) -> &ChannelEnd {
         &self.stream.end
     }
 
@@ -91,7 +91,7 @@ impl Handshake {
 
     /// Returns true if the next step needs room to send.
     pub(crate) fn wants_room(&self) -> bool {
-        matches!(self.stage, Stage::HostOffer(_) | Stage::WorkerOffer(..))
+        matches!(self.stage, HandshakeStep::HostOffer(_) | HandshakeStep::WorkerOffer(..))
             || self.stream.end.unsent() > 0
     }
 
@@ -103,12 +103,12 @@ impl Handshake {
     /// Goes on without waiting. Returns true if the handshake is complete and flushed.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         loop {
-            let stage = std::mem::replace(&mut self.stage, Stage::Failed);
+            let stage = std::mem::replace(&mut self.stage, HandshakeStep::Failed);
             let (stage, has_moved) = self.next_stage(stage)?;
             self.stage = stage;
             if !has_moved {
                 let unsent = self.stream.end.flush()?;
-                return Ok(matches!(self.stage, Stage::Complete(_)) && unsent == 0);
+                return Ok(matches!(self.stage, HandshakeStep::Complete(_)) && unsent == 0);
             }
             self.until = Instant::now().checked_add(self.options.handshake_timeout);
         }
@@ -116,83 +116,87 @@ impl Handshake {
 
     /// Returns the connection, once the handshake is [complete](Self::step).
     pub(crate) fn into_connection(self) -> Connection {
-        let ring = if let Stage::Complete(ring) = self.stage { ring } else { None };
+        let ring = if let HandshakeStep::Complete(ring) = self.stage { ring } else { None };
         Connection::new(self.stream.end, ring, self.limits, &self.options, self.fallback)
     }
 
-    /// Returns the next stage, and true if it is another one.
-    fn next_stage(&mut self, stage: Stage) -> Result<(Stage, bool), Error> {
+    /// Returns the next stage, and true if it differs from this one.
+    fn next_stage(&mut self, stage: HandshakeStep) -> Result<(HandshakeStep, bool), Error> {
         let next = match stage {
-            Stage::HostHello => match self.stream.receive(&[HELLO])? {
+            HandshakeStep::HostHello => match self.stream.receive(&[HELLO])? {
                 Some(received) => self.accept_worker(&received.fields)?,
-                None => return Ok((Stage::HostHello, false)),
+                None => return Ok((HandshakeStep::HostHello, false)),
             },
-            Stage::HostOffer(offer) => match self.send_memory(&offer, None)? {
-                true => Stage::HostMemory(offer),
-                false => return Ok((Stage::HostOffer(offer), false)),
+            HandshakeStep::HostOffer(offer) => match self.send_memory(&offer, None)? {
+                true => HandshakeStep::HostMemory(offer),
+                false => return Ok((HandshakeStep::HostOffer(offer), false)),
             },
-            Stage::HostMemory(offer) => match self.stream.receive(&[MEMORY])? {
+            HandshakeStep::HostMemory(offer) => match self.stream.receive(&[MEMORY])? {
                 Some(received) => self.finish_host(offer, &received)?,
-                None => return Ok((Stage::HostMemory(offer), false)),
+                None => return Ok((HandshakeStep::HostMemory(offer), false)),
             },
-            Stage::WorkerHello => match self.stream.receive(&[HELLO])? {
+            HandshakeStep::WorkerHello => match self.stream.receive(&[HELLO])? {
                 Some(received) => self.accept_host(&received.fields)?,
-                None => return Ok((Stage::WorkerHello, false)),
+                None => return Ok((HandshakeStep::WorkerHello, false)),
             },
-            Stage::WorkerMemory => match self.stream.receive(&[MEMORY, READY])? {
+            HandshakeStep::WorkerMemory => match self.stream.receive(&[MEMORY, READY])? {
                 Some(received) if received.kind == kind::READY => {
                     self.finish_worker(None, &received.fields)?
                 }
                 Some(received) => {
                     let mut offer = MemoryOffer::create(&self.options);
                     let found = offer.open(&received.fields, &received.handle, &self.options);
-                    Stage::WorkerOffer(offer, found)
+                    HandshakeStep::WorkerOffer(offer, found)
                 }
-                None => return Ok((Stage::WorkerMemory, false)),
+                None => return Ok((HandshakeStep::WorkerMemory, false)),
             },
-            Stage::WorkerOffer(offer, found) => match self.send_memory(&offer, Some(&found))? {
-                true => Stage::WorkerReady(offer),
-                false => return Ok((Stage::WorkerOffer(offer, found), false)),
-            },
-            Stage::WorkerReady(offer) => match self.stream.receive(&[READY])? {
+            HandshakeStep::WorkerOffer(offer, found) => {
+                match self.send_memory(&offer, Some(&found))? {
+                    true => HandshakeStep::WorkerReady(offer),
+                    false => return Ok((HandshakeStep::WorkerOffer(offer, found), false)),
+                }
+            }
+            HandshakeStep::WorkerReady(offer) => match self.stream.receive(&[READY])? {
                 Some(received) => self.finish_worker(Some(offer), &received.fields)?,
-                None => return Ok((Stage::WorkerReady(offer), false)),
+                None => return Ok((HandshakeStep::WorkerReady(offer), false)),
             },
-            stage @ (Stage::Complete(_) | Stage::Failed) => return Ok((stage, false)),
+            stage @ (HandshakeStep::Complete(_) | HandshakeStep::Failed) => {
+                return Ok((stage, false));
+            }
         };
         Ok((next, true))
     }
 
     /// Compares the identities, and takes over limits and capabilities.
-    fn check_hello(&mut self, theirs: &Fields, us: Side) -> Result<(), Error> {
-        if let Some(error) = Identity::of(&self.options).mismatch(theirs, us) {
+    fn check_hello(&mut self, theirs: &HelloFields, own_side: Side) -> Result<(), Error> {
+        if let Some(error) = Identity::of(&self.options).mismatch(theirs, own_side) {
             return Err(self.stream.reject(error));
         }
         self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
         self.calls = can(theirs, CALLS);
-        let why = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
+        let reason = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
             (true, true) => None,
             (true, false) => Some("this handle channel cannot pass handles"),
             (false, _) => Some("the other side has shared memory off"),
         };
         let is_wanted = self.options.shared_memory != SharedMemory::Off;
-        self.fallback = why.filter(|_| is_wanted).map(str::to_owned);
+        self.fallback = reason.filter(|_| is_wanted).map(str::to_owned);
         Ok(())
     }
 
-    fn accept_worker(&mut self, theirs: &Fields) -> Result<Stage, Error> {
+    fn accept_worker(&mut self, theirs: &HelloFields) -> Result<HandshakeStep, Error> {
         self.check_hello(theirs, Side::Host)?;
         if self.options.shared_memory != SharedMemory::Off && self.fallback.is_none() {
-            return Ok(Stage::HostOffer(MemoryOffer::create(&self.options)));
+            return Ok(HandshakeStep::HostOffer(MemoryOffer::create(&self.options)));
         }
         self.without_memory(self.fallback.clone().unwrap_or_default())
     }
 
-    fn accept_host(&mut self, theirs: &Fields) -> Result<Stage, Error> {
+    fn accept_host(&mut self, theirs: &HelloFields) -> Result<HandshakeStep, Error> {
         self.check_hello(theirs, Side::Worker)?;
         let ours = hello(&self.options, self.stream.end.carries_handles());
         self.stream.send(kind::HELLO, &ours.encode(MAGIC))?;
-        Ok(Stage::WorkerMemory)
+        Ok(HandshakeStep::WorkerMemory)
     }
 
     /// Sends MEMORY. Returns false if there is no room now.
@@ -210,34 +214,38 @@ impl Handshake {
     }
 
     /// Sends READY after the worker's MEMORY.
-    fn finish_host(&mut self, mut offer: MemoryOffer, received: &Received) -> Result<Stage, Error> {
+    fn finish_host(
+        &mut self,
+        mut offer: MemoryOffer,
+        received: &ReceivedFrame,
+    ) -> Result<HandshakeStep, Error> {
         match offer.open_proved(&received.fields, &received.handle, &self.options) {
             Ok(proof) => {
                 self.stream.send(kind::READY, &ready(Ok(proof)).encode(READY.1))?;
-                Ok(Stage::Complete(offer.into_ring()))
+                Ok(HandshakeStep::Complete(offer.into_ring()))
             }
-            Err(why) => self.without_memory(why),
+            Err(reason) => self.without_memory(reason),
         }
     }
 
     /// Sends READY for a connection without shared memory.
-    fn without_memory(&mut self, why: String) -> Result<Stage, Error> {
+    fn without_memory(&mut self, reason: String) -> Result<HandshakeStep, Error> {
         if self.options.shared_memory == SharedMemory::Required {
-            return Err(self.stream.reject(no_shared_memory(Side::Host, &why)));
+            return Err(self.stream.reject(no_shared_memory(Side::Host, &reason)));
         }
-        self.stream.send(kind::READY, &ready(Err(&why)).encode(READY.1))?;
+        self.stream.send(kind::READY, &ready(Err(&reason)).encode(READY.1))?;
         if self.options.shared_memory != SharedMemory::Off {
-            self.fallback = Some(why);
+            self.fallback = Some(reason);
         }
-        Ok(Stage::Complete(None))
+        Ok(HandshakeStep::Complete(None))
     }
 
     /// Evaluates READY.
     fn finish_worker(
         &mut self,
         offer: Option<MemoryOffer>,
-        ready: &Fields,
-    ) -> Result<Stage, Error> {
+        ready: &HelloFields,
+    ) -> Result<HandshakeStep, Error> {
         let ring = match (offer, ready.number("shared")) {
             (Some(offer), Some(1)) if offer.is_proved(ready) => offer.into_ring(),
             (_, Some(1)) => {
@@ -248,17 +256,17 @@ impl Handshake {
         if ring.is_none() {
             let fallback = self.fallback.take().or_else(|| ready.get("why").map(str::to_owned));
             if self.options.shared_memory == SharedMemory::Required {
-                let why = fallback.unwrap_or_default();
-                return Err(self.stream.reject(no_shared_memory(Side::Worker, &why)));
+                let reason = fallback.unwrap_or_default();
+                return Err(self.stream.reject(no_shared_memory(Side::Worker, &reason)));
             }
             self.fallback = fallback;
         }
-        Ok(Stage::Complete(ring))
+        Ok(HandshakeStep::Complete(ring))
     }
 }
 
-fn hello(options: &Options, carries_handles: bool) -> Fields {
-    let mut fields = Fields::default();
+fn hello(options: &Options, carries_handles: bool) -> HelloFields {
+    let mut fields = HelloFields::default();
     Identity::of(options).write_to(&mut fields);
     fields.set("max_message_bytes", options.max_message_bytes.min(MAX_MESSAGE_BYTES));
     let mut capabilities = vec![CALLS];
@@ -272,16 +280,16 @@ fn hello(options: &Options, carries_handles: bool) -> Fields {
     fields
 }
 
-fn ready(shared: Result<u64, &str>) -> Fields {
-    let mut fields = Fields::default();
+fn ready(shared: Result<u64, &str>) -> HelloFields {
+    let mut fields = HelloFields::default();
     match shared {
         Ok(proof) => {
             fields.set("shared", 1);
             fields.set("proof", proof);
         }
-        Err(why) => {
+        Err(reason) => {
             fields.set("shared", 0);
-            fields.set("why", why);
+            fields.set("why", reason);
         }
     }
     fields
@@ -296,11 +304,11 @@ fn limits(options: &Options, theirs: u64) -> Limits {
 }
 
 /// Returns an error for a side that requires shared memory.
-fn no_shared_memory(by: Side, why: &str) -> Error {
+fn no_shared_memory(by: Side, reason: &str) -> Error {
     let field = "shared memory".to_owned();
-    Error::new(ErrorKind::Refused { by, field, host: why.to_owned(), worker: why.to_owned() })
+    Error::new(ErrorKind::Refused { by, field, host: reason.to_owned(), worker: reason.to_owned() })
 }
 
-fn can(fields: &Fields, capability: &str) -> bool {
+fn can(fields: &HelloFields, capability: &str) -> bool {
     fields.get("can").unwrap_or_default().split(' ').any(|word| word == capability)
 }

@@ -4,24 +4,24 @@ use std::io::{self, IoSlice};
 use std::slice;
 
 use pipewright::Handle;
-use pipewright_os::channel::handle_channel::{Arrived, End, lacks_room_for_handles};
+use pipewright_os::channel::handle_channel::{Arrived, ChannelEnd, lacks_room_for_handles};
 
 use crate::error::{Error, ErrorKind, Side};
-use crate::wire::{Fields, Frame, Header, Invalid, MAX_HELLO_BYTES, kind};
+use crate::wire::{Frame, Header, HelloFields, Invalid, MAX_HELLO_BYTES, kind};
 
 /// An end of a handle channel during the handshake.
 #[derive(Debug)]
 pub(super) struct HandshakeStream {
-    pub(super) end: End,
+    pub(super) end: ChannelEnd,
     /// The error of a handle that came while this process had no room for another one.
     handle_error: Option<io::Error>,
 }
 
 /// A frame of the other side.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedFrame {
     pub(super) kind: u8,
-    pub(super) fields: Fields,
+    pub(super) fields: HelloFields,
     /// The handle that came with the frame, or the reason why none did.
     pub(super) handle: Result<Handle, String>,
 }
@@ -33,7 +33,7 @@ pub(super) type Expected = (u8, &'static str);
 const REJECTED: &str = "rejected";
 
 impl HandshakeStream {
-    pub(super) fn new(end: End) -> HandshakeStream {
+    pub(super) fn new(end: ChannelEnd) -> HandshakeStream {
         HandshakeStream { end, handle_error: None }
     }
 
@@ -61,7 +61,10 @@ impl HandshakeStream {
     }
 
     /// Returns the next frame, if all of it has arrived.
-    pub(super) fn receive(&mut self, expected: &[Expected]) -> Result<Option<Received>, Error> {
+    pub(super) fn receive(
+        &mut self,
+        expected: &[Expected],
+    ) -> Result<Option<ReceivedFrame>, Error> {
         let (header, count) = loop {
             match self.whole_frame()? {
                 Some(frame) => break frame,
@@ -84,11 +87,11 @@ impl HandshakeStream {
         let Some((_, first)) = expected.iter().find(|(kind, _)| *kind == header.kind) else {
             return Err(Invalid::Kind(header.kind).into());
         };
-        let fields = Fields::decode(&body, first);
+        let fields = HelloFields::decode(&body, first);
         let fields = fields
             .ok_or_else(|| Error::protocol(format!("a frame without the first line {first:?}")))?;
         let handle = self.handle(&header)?;
-        Ok(Some(Received { kind: header.kind, fields, handle }))
+        Ok(Some(ReceivedFrame { kind: header.kind, fields, handle }))
     }
 
     /// Returns the header of the next frame and the header's length, if all of the frame has arrived.
@@ -110,8 +113,8 @@ impl HandshakeStream {
         if header.handles == 0 {
             return Ok(Err("no memory was passed".to_owned()));
         }
-        let came = if header.handles == 1 { self.end.take_handle() } else { None };
-        match (came, self.handle_error.take()) {
+        let received = if header.handles == 1 { self.end.take_handle() } else { None };
+        match (received, self.handle_error.take()) {
             (Some(handle), _) => Ok(Ok(handle)),
             (None, Some(error)) => Ok(Err(format!("cannot receive a handle: {error}"))),
             _ => Err(Error::protocol("a frame announces handles, and none came")),
@@ -120,7 +123,7 @@ impl HandshakeStream {
 
     /// Sends REJECT for the error, and returns it.
     pub(super) fn reject(&mut self, error: Error) -> Error {
-        let mut fields = Fields::default();
+        let mut fields = HelloFields::default();
         if let ErrorKind::Refused { field, host, worker, by } = error.kind() {
             fields.set("by", by);
             fields.set("field", field);
@@ -135,7 +138,7 @@ impl HandshakeStream {
 
 /// Returns the error of a REJECT frame.
 fn rejection(body: &[u8]) -> Error {
-    let Some(fields) = Fields::decode(body, REJECTED) else {
+    let Some(fields) = HelloFields::decode(body, REJECTED) else {
         return Error::protocol("a REJECT frame without fields");
     };
     let field = |key: &str| fields.get(key).unwrap_or_default().to_owned();

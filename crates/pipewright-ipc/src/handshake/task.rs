@@ -4,7 +4,7 @@ use std::future::poll_fn;
 
 use pipewright::Child;
 use pipewright_os::base::wait::Watch;
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use super::{Handshake, has_exited, slots, step};
 use crate::connection::Connection;
@@ -14,7 +14,7 @@ use crate::options::Options;
 
 /// Like [`host`](super::host), for a worker that this process started.
 pub(crate) async fn host_async(
-    end: End,
+    end: ChannelEnd,
     child: &Child,
     options: &Options,
 ) -> Result<Connection, Error> {
@@ -29,7 +29,7 @@ pub(crate) async fn host_async(
 }
 
 /// Like [`worker`](super::worker).
-pub(crate) async fn worker_async(end: End, options: &Options) -> Result<Connection, Error> {
+pub(crate) async fn worker_async(end: ChannelEnd, options: &Options) -> Result<Connection, Error> {
     run(Handshake::worker(end, options), None).await
 }
 

@@ -1,4 +1,4 @@
-//! A call, as the driver of a pool has it.
+//! A call in the driver of a pool.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct QueuedCall {
     pub(super) idempotent: bool,
     pub(super) until: Option<Instant>,
     pub(super) token: Option<CancelToken>,
-    /// The number of items of the reply that may be on their way. 0: the reply comes as a whole.
+    /// The number of items that the worker may send ahead of the caller. 0: the reply comes as a whole.
     pub(super) window: u32,
     /// The number of workers that had the call.
     pub(super) attempts: u32,

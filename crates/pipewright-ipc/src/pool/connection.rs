@@ -1,10 +1,10 @@
-//! The connection to a worker: it carries calls, whoever waits for their replies.
+//! The connection to a worker, which carries calls. The driver or a caller waits for the replies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connection::{Connection, Progress, RawMessage, Reassembly, Sending, Spin};
+use crate::connection::{Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
 use crate::error::Error;
 
 /// The connection to a worker.
@@ -35,9 +35,10 @@ impl WorkerConnection {
 
     /// Sends as many of the messages as there is room for, in order. Returns true if all are sent and flushed.
     pub(super) fn send(&mut self, outgoing: &mut VecDeque<OutgoingMessage>) -> Result<bool, Error> {
-        while self.inner.flush_and_settle()? == Progress::Done {
+        while self.inner.flush_and_settle()? == StepResult::Done {
             let Some(first) = outgoing.front_mut() else { return Ok(true) };
-            if first.sending.step(&mut self.inner, first.body.as_slice().into())? != Progress::Done
+            if first.sending.step(&mut self.inner, first.body.as_slice().into())?
+                != StepResult::Done
             {
                 return Ok(false);
             }

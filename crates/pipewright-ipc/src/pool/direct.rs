@@ -84,7 +84,7 @@ fn wait(borrowed: &mut BorrowedConnection, call: &QueuedCall, wants_room: bool) 
     let BorrowedConnection { connection, wake, .. } = borrowed;
     let token = match call.token.as_ref().map(CancelToken::wake) {
         Some(Ok(wake)) => Slot::Event(wake),
-        // Not the worker's fault.
+        // An error of the token is not an error of the worker.
         Some(Err(_)) => return false,
         None => Slot::Off,
     };

@@ -14,7 +14,7 @@ pub(super) struct EventQueue(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<Event>,
+    events: VecDeque<QueuedEvent>,
     /// The caller that waits.
     waker: Option<Waker>,
     /// The last event was added.
@@ -23,7 +23,7 @@ struct State {
 
 /// An event of a call.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum QueuedEvent {
     Item(Vec<u8>),
     Question(Vec<u8>),
     End(Result<Reply, Error>),
@@ -36,25 +36,25 @@ impl EventQueue {
     }
 
     pub(super) fn push_item(&self, bytes: Vec<u8>) {
-        self.push(Event::Item(bytes));
+        self.push(QueuedEvent::Item(bytes));
     }
 
     pub(super) fn push_question(&self, bytes: Vec<u8>) {
-        self.push(Event::Question(bytes));
+        self.push(QueuedEvent::Question(bytes));
     }
 
     /// Adds the last event. Later ones are ignored.
     pub(super) fn end(&self, result: Result<Reply, Error>) {
-        self.push(Event::End(result));
+        self.push(QueuedEvent::End(result));
     }
 
-    fn push(&self, event: Event) {
+    fn push(&self, event: QueuedEvent) {
         let waker = {
             let mut state = self.state();
             if state.ended {
                 return;
             }
-            state.ended = matches!(event, Event::End(_));
+            state.ended = matches!(event, QueuedEvent::End(_));
             state.events.push_back(event);
             state.waker.take()
         };
@@ -64,13 +64,13 @@ impl EventQueue {
     }
 
     /// Returns the next event, or registers the task to be woken for it.
-    pub(super) fn poll(&self, context: &Context<'_>) -> Option<Event> {
+    pub(super) fn poll(&self, context: &Context<'_>) -> Option<QueuedEvent> {
         let mut state = self.state();
         if let Some(event) = state.events.pop_front() {
             return Some(event);
         }
         if state.ended {
-            return Some(Event::End(Err(Error::new(ErrorKind::Closed))));
+            return Some(QueuedEvent::End(Err(Error::new(ErrorKind::Closed))));
         }
         let is_same = state.waker.as_ref().is_some_and(|it| it.will_wake(context.waker()));
         if !is_same {

@@ -1,8 +1,8 @@
 //! The connections of idle workers: a caller that borrows one talks to the worker itself.
 //!
-//! Through the pool's thread each call costs two more wake-ups: of that thread, and of the caller by it. The thread goes on
-//! watching the worker's output and exit. It takes the connection back whenever it runs, unless a caller has it: then it
-//! [requests](IdleConnections::request) it.
+//! A call through the pool's thread costs two more wake-ups: of that thread, and then of the caller. During a direct
+//! call the thread still watches the worker's output and exit. It takes the connection back whenever it runs, unless a
+//! caller has it: then it [requests](IdleConnections::request) it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,20 +19,20 @@ pub(super) struct IdleConnections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    entries: Vec<Entry>,
+    entries: Vec<WorkerEntry>,
     /// No more connections are accepted.
     closed: bool,
 }
 
 /// One worker.
 #[derive(Debug)]
-struct Entry {
+struct WorkerEntry {
     worker: u64,
     /// `None`: a caller has borrowed it.
     connection: Option<Box<WorkerConnection>>,
-    /// The time from which nobody may borrow it.
+    /// The time from which it may not be borrowed.
     until: Option<Instant>,
-    usage: Usage,
+    usage: ConnectionUse,
     /// The borrower gives the connection to the driver after its call.
     is_requested: bool,
     /// Raised: the borrower gives it to the driver at once.
@@ -42,7 +42,7 @@ struct Entry {
 
 /// The use of a connection outside of the driver.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usage {
+pub(super) struct ConnectionUse {
     /// The worker has replied to a call.
     pub(super) has_replied: bool,
     pub(super) last: Instant,
@@ -64,7 +64,7 @@ pub(super) struct BorrowedConnection {
 pub(super) struct ReturnedConnection {
     pub(super) worker: u64,
     pub(super) connection: Box<WorkerConnection>,
-    pub(super) usage: Usage,
+    pub(super) usage: ConnectionUse,
 }
 
 impl IdleConnections {
@@ -73,10 +73,10 @@ impl IdleConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Borrows the connection that was used last, so that the pool can let go of the other workers.
+    /// Borrows the connection that was used last, so that the pool can retire the other workers.
     pub(super) fn borrow(&self) -> Option<BorrowedConnection> {
         let mut state = self.state();
-        let is_available = |entry: &&mut Entry| {
+        let is_available = |entry: &&mut WorkerEntry| {
             entry.connection.is_some() && entry.until.is_none_or(|until| Instant::now() < until)
         };
         let available = state.entries.iter_mut().filter(is_available);
@@ -99,7 +99,7 @@ impl IdleConnections {
         let at = state.entries.iter().position(|entry| entry.worker == borrowed.worker)?;
         let entry = state.entries.get_mut(at)?;
         let has_replied = entry.usage.has_replied || has_replied;
-        entry.usage = Usage { has_replied, last: Instant::now() };
+        entry.usage = ConnectionUse { has_replied, last: Instant::now() };
         if !entry.is_requested {
             entry.connection = Some(borrowed.connection);
             return None;
@@ -112,7 +112,7 @@ impl IdleConnections {
     /// Removes a borrowed connection, for the driver to complete the call on it.
     pub(super) fn remove(&self, borrowed: BorrowedConnection) -> ReturnedConnection {
         let mut state = self.state();
-        let mut usage = Usage { has_replied: false, last: Instant::now() };
+        let mut usage = ConnectionUse { has_replied: false, last: Instant::now() };
         if let Some(at) = state.entries.iter().position(|entry| entry.worker == borrowed.worker) {
             usage.has_replied = state.entries.swap_remove(at).usage.has_replied;
         }
@@ -120,18 +120,18 @@ impl IdleConnections {
         ReturnedConnection { worker, connection, usage }
     }
 
-    /// Adds a connection that the driver does not need, to be borrowed before that time.
+    /// Adds a connection that the driver does not need. Callers may borrow it until that time.
     pub(super) fn add(&self, idle: BorrowedConnection, until: Option<Instant>, last: Instant) {
         let BorrowedConnection { worker, connection, wake, jobs } = idle;
         let mut state = self.state();
         if state.closed {
             return;
         }
-        state.entries.push(Entry {
+        state.entries.push(WorkerEntry {
             worker,
             connection: Some(connection),
             until,
-            usage: Usage { has_replied: false, last },
+            usage: ConnectionUse { has_replied: false, last },
             is_requested: false,
             wake,
             jobs,

@@ -1,4 +1,4 @@
-//! The mailbox of a pool's driver: commands from callers, and the state that callers may look at.
+//! The mailbox of a pool's driver: commands from callers, and the state that callers may read.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ struct State {
     asleep: bool,
     /// The driver has ended.
     ended: bool,
-    /// The error that ended the driver, if nobody told it to end.
+    /// The error that ended the driver, unless it was asked to end.
     error: Option<Error>,
     /// The tasks that wait for the end of the driver.
     wakers: Vec<Waker>,
@@ -53,7 +53,7 @@ pub(super) enum DriverCommand {
     Cancel(u64),
     /// Send the answer to a question of the call's worker, or the reason why there is none.
     Answer(u64, Result<Vec<u8>, String>),
-    /// Let the call's worker send so many more items.
+    /// Allow the call's worker to send this many more items.
     Credit(u64, u32),
     /// Take back a connection.
     Return(ReturnedConnection),
@@ -100,8 +100,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Gives a connection back to the idle ones, or to the driver if it requested that. `has_failed`: the kind of the
-    /// reply. `None`: there was no call.
+    /// Gives a connection back to the idle ones, or to the driver if it requested that. `has_failed`: true if the
+    /// reply is an error. `None`: there was no call.
     pub(super) fn give_back(&self, borrowed: BorrowedConnection, has_failed: Option<bool>) {
         match has_failed {
             Some(true) => self.counters.failures.add_one(),
@@ -129,7 +129,7 @@ impl Mailbox {
             return command.end(&error);
         }
         state.commands.push(command);
-        // One wake-up covers all commands that come before the driver looks.
+        // One wake-up covers all commands that come before the driver takes them.
         let was_asleep = mem::take(&mut state.asleep);
         drop(state);
         if was_asleep {
@@ -182,7 +182,7 @@ impl Mailbox {
         (state.closed, state.error) = (true, Some(error));
     }
 
-    /// Ends the remaining calls, and wakes everyone who waits for the end of the driver.
+    /// Ends the remaining calls, and wakes all tasks that wait for the end of the driver.
     pub(super) fn end(&self) {
         let mut state = self.state();
         (state.closed, state.ended) = (true, true);

@@ -37,7 +37,7 @@ use pipewright_os::base::service_thread;
 use crate::error::Error;
 use crate::host;
 use call::QueuedCall;
-use driver::Driver;
+use driver::PoolDriver;
 use mailbox::{DriverCommand, Mailbox};
 pub use options::{LogLine, OnLine, PoolOptions, Schedule};
 pub use pending::{CallEvent, PendingCall, Question};
@@ -50,18 +50,18 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 /// calls are affected: each fails with the worker's exit status and the end of its stderr, or is retried if it is
 /// [idempotent](Request::idempotent).
 ///
-/// Workers belong to the pool. They have its end of a handle channel and no other handle. The pool reads their output and
-/// keeps the end of it; [`PoolOptions::on_line`] receives it as well. They end with the pool, and with this process.
-/// Processes that a worker has started survive its regular end, unless the command sets
-/// [`contain(Contain::Tree)`](Command::contain).
+/// The pool owns its workers. Besides its stdio, a worker inherits only its end of a handle channel. The pool reads the
+/// workers' stdout and stderr and keeps the last part; [`PoolOptions::on_line`] receives every line. Workers end with
+/// the pool, and with this process. Processes that a worker has started survive a worker that exits by itself, unless
+/// the command sets [`contain(Contain::Tree)`](Command::contain).
 ///
 /// # Platform
 /// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the parent. In
 /// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and a call may wait forever.
 ///
 /// # Drop
-/// Kills the workers. Calls without a reply end with [`ShutDown`](crate::ErrorKind::ShutDown).
-/// [`shut_down`](Self::shut_down) lets them finish.
+/// Kills the workers, and waits at most 100 ms for the end of each. Calls without a reply end with
+/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -89,36 +89,38 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
-    /// The process that runs the thread.
-    home: Generation,
+    /// The process that runs the pool's thread.
+    created_in: Generation,
 }
 
 impl Pool {
-    /// Creates a pool whose workers run this command. The pool sets the command's stdio.
+    /// Creates a pool whose workers run this command. The pool overrides the command's stdio: stdin is null, and the
+    /// pool reads stdout and stderr.
     ///
     /// Without [`min_workers`](PoolOptions::min_workers), the first call starts the first worker.
     ///
     /// # Errors
-    /// [`Unclaimed`](crate::ErrorKind::Unclaimed): this process is a worker itself and has not claimed its handle channel.
-    /// The system refuses another handle or thread. A worker that cannot be started is an error of [`call`](Self::call).
+    /// [`Unclaimed`](crate::ErrorKind::Unclaimed): this process is itself a worker that has not called a function of
+    /// [`worker`](crate::worker) yet. A handle or a thread cannot be created. A worker that cannot be started is an
+    /// error of [`call`](Self::call).
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
         host::check_may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
-        let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
+        let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
-        Ok(Pool { mailbox, options, home: Generation::current() })
+        Ok(Pool { mailbox, options, created_in: Generation::current() })
     }
 
     /// Calls a worker, and waits for its reply.
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost): the worker is gone, and may have executed the call.
+    /// [`Lost`](crate::ErrorKind::Lost): the worker ended, and may have executed the call.
     /// [`Failed`](crate::ErrorKind::Failed): the worker reported an error. [`TimedOut`](crate::ErrorKind::TimedOut),
     /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). If no worker can be
     /// started, the error of the last attempt: [`Start`](crate::ErrorKind::Start),
-    /// [`NoHandshake`](crate::ErrorKind::NoHandshake), [`Refused`](crate::ErrorKind::Refused). The system refuses the
-    /// handle of the cancel token.
+    /// [`NoHandshake`](crate::ErrorKind::NoHandshake), [`Refused`](crate::ErrorKind::Refused). The handle of the
+    /// cancel token cannot be created.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
         let request = request.into();
         run_async_for_test!(self.call_async(request));
@@ -145,11 +147,11 @@ impl Pool {
         self.queue(request.into(), usize::MAX)?.await
     }
 
-    /// Starts a call without waiting for its reply.
+    /// Starts a call without waiting for its reply. Until a worker is free, the request waits in memory.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full): too many calls are waiting for a worker.
-    /// [`ShutDown`](crate::ErrorKind::ShutDown). The system refuses the handle of the cancel token.
+    /// [`Full`](crate::ErrorKind::Full): [`max_waiting`](PoolOptions::max_waiting) calls are waiting for a worker.
+    /// [`ShutDown`](crate::ErrorKind::ShutDown). The handle of the cancel token cannot be created.
     pub fn begin(&self, request: impl Into<Request>) -> Result<PendingCall, Error> {
         self.queue(request.into(), self.options.max_waiting)
     }
@@ -169,23 +171,23 @@ impl Pool {
         (call, move || PendingCall::new(id, window, events, Arc::clone(&self.mailbox)))
     }
 
-    /// Returns true in a copy of the process that other code made with `fork`: the copy has no pool thread that could be
-    /// ended, and a lock may be held forever.
+    /// Returns true in a child that other code created with `fork`: it has no pool thread to end, and a lock may be held
+    /// forever.
     fn is_forked_copy(&self) -> bool {
-        !self.home.is_here()
+        !self.created_in.is_current()
     }
 
     /// Returns the state of the pool and its counters.
     ///
-    /// The counters are current: a reply counts before the call returns it. The list of workers and their states may be
+    /// The counters are current: a reply is counted before its call returns. The list of workers and their states may be
     /// slightly out of date.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.mailbox.stats()
     }
 
-    /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress, and
-    /// ends the workers, each step by the [schedule](PoolOptions::shutdown).
+    /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress, then
+    /// ends the workers. The [schedule](PoolOptions::shutdown) bounds each step.
     pub fn shut_down(self) {
         if self.is_forked_copy() {
             return;
@@ -198,7 +200,7 @@ impl Pool {
     /// Like [`shut_down`](Self::shut_down), for a task of any runtime.
     ///
     /// # Cancellation
-    /// Dropping the future drops the pool.
+    /// Dropping the future drops the pool, which kills the workers.
     pub async fn shut_down_async(self) {
         if self.is_forked_copy() {
             return;

@@ -20,26 +20,29 @@ use crate::wire::MAX_CALLS;
 /// ```
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// The options of each connection, except the timeout: calls have their own. Mapping the pages of the rings
-    /// takes most of the time of a worker's start. For small calls, smaller rings or none shorten it.
+    /// The options of each connection. The `timeout` in them has no effect: calls have their own. Mapping the pages of
+    /// the rings takes most of the time of a worker's start. If calls are small, smaller rings (`ring_bytes`) or no
+    /// shared memory make starts faster.
     pub channel: Options,
     /// The number of workers kept even without calls. Default: 0.
     pub min_workers: usize,
-    /// The most workers at a time. Default: the number of processors that this process may use.
+    /// The most workers at a time. Default: the number of online processors of the machine (Unix: of the whole machine,
+    /// whatever the affinity and the CPU quota of this process; set it in containers).
     pub max_workers: usize,
-    /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other, and
-    /// its end affects all of them. More than one saves it the wait for the next. Default: 1.
+    /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other. With more
+    /// than one, the worker need not wait for its next call, but all of them are lost if it crashes. Default: 1.
     pub calls_per_worker: usize,
-    /// The most calls that were [begun](crate::Pool::begin) and wait for a worker. Default: 4096.
+    /// The number of calls waiting for a worker at which [`begin`](crate::Pool::begin) fails. Each keeps its request in
+    /// memory, so lower it for large requests. [`call`](crate::Pool::call) has no limit. Default: 4096.
     pub max_waiting: usize,
-    /// The timeout of calls without one of their own. Default: `None`, no limit.
+    /// The timeout of calls without one of their own. It includes the wait for a worker. Default: `None`, no limit.
     pub call_timeout: Option<Duration>,
-    /// The time in which a worker has to end a cancelled call before it is killed. Default: 1 s.
+    /// The time that a worker has to answer a call that was cancelled or timed out, before it is killed. Default: 1 s.
     pub cancel_grace: Duration,
     /// The most retries of an [idempotent](crate::Request::idempotent) call. Default: 2.
     pub retries: u32,
-    /// The idle time after which a worker is retired, if there are more than [`min_workers`](Self::min_workers).
-    /// Default: 60 s. `None`: never.
+    /// The idle time after which a worker is ended, if there are more than [`min_workers`](Self::min_workers). Default:
+    /// 60 s. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// The number of calls after which a worker is replaced. Default: `None`, no limit.
     pub max_jobs: Option<u64>,
@@ -49,21 +52,22 @@ pub struct PoolOptions {
     pub max_rss_bytes: Option<u64>,
     /// Replaces workers when their executable has changed. Default: `true`.
     pub replace_when_changed: bool,
-    /// Other files whose change replaces workers.
+    /// Other files whose change replaces workers. Default: none.
     pub watched_files: Vec<PathBuf>,
-    /// The time in which a worker has to [reset](crate::worker::Serve::reset) after each call; otherwise it is
-    /// replaced. Default: `None`, workers are not reset.
+    /// The time that a worker has to [reset](crate::worker::Serve::reset) itself after each call. A worker that takes
+    /// longer is replaced. Default: `None`, workers are not reset.
     pub reset_timeout: Option<Duration>,
-    /// The pause before a worker is replaced that could not be started, or ended before its first answer. It
-    /// doubles each time, up to [`max_backoff`](Self::max_backoff). Default: 50 ms; at least 1 ms.
+    /// The pause before the next start if a worker could not be started, or ended before its first answer. It doubles
+    /// each time, up to [`max_backoff`](Self::max_backoff). Default: 50 ms; at least 1 ms.
     pub backoff: Duration,
     /// The longest pause. Default: 5 s.
     pub max_backoff: Duration,
     /// The number of consecutive failed starts after which waiting calls fail with the error. Default: 3.
     pub start_attempts: u32,
-    /// The bytes kept of the end of a worker's stdout, and as many of its stderr. Default: 16 KiB.
+    /// The number of bytes kept from the end of a worker's stderr, for [errors](crate::ErrorKind::Lost), and from the
+    /// end of its stdout. Default: 16 KiB each.
     pub kept_output_bytes: usize,
-    /// A function that receives the output of workers, line by line.
+    /// A function that receives the output of workers, line by line. Default: `None`.
     pub on_line: Option<OnLine>,
     /// The schedule of a shutdown.
     pub shutdown: Schedule,
@@ -72,11 +76,11 @@ pub struct PoolOptions {
 /// The longest duration of each step of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// For calls in progress. Default: 30 s.
+    /// The time for calls in progress. Default: 30 s.
     pub drain: Duration,
-    /// From GOODBYE to SIGTERM. Default: 2 s.
+    /// The time from the end of the connection (GOODBYE) to SIGTERM. Default: 2 s.
     pub goodbye: Duration,
-    /// From SIGTERM to SIGKILL. Default: 1 s.
+    /// The time from SIGTERM to SIGKILL. Default: 1 s.
     pub terminate: Duration,
 }
 
@@ -88,11 +92,11 @@ pub struct LogLine<'a> {
     pub worker: u64,
     /// Its process id.
     pub pid: u32,
-    /// The worker's call, if it had exactly one.
+    /// The id of the worker's call, if it had exactly one at that time.
     pub call: Option<u64>,
     /// The stream: stdout or stderr.
     pub source: Source,
-    /// The line. One of more than 16 KiB comes in several parts. U+FFFD replaces invalid UTF-8.
+    /// The line. A line of more than 16 KiB comes in several parts. U+FFFD replaces invalid UTF-8.
     pub text: &'a str,
 }
 
@@ -100,13 +104,13 @@ pub struct LogLine<'a> {
 /// a stack of 256 KiB. A panic in it ends the pool. It must not wait for a call of the same pool: that call would
 /// never end.
 ///
-/// Each line is reported with its call, so all calls of such a pool go through that thread. That takes longer than a
-/// direct call to an idle worker.
+/// Each line is reported with its call, so all calls of such a pool go through that thread. This is slower than the
+/// direct calls of a pool without such a function.
 #[derive(Clone)]
 pub struct OnLine(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 
 impl OnLine {
-    /// Creates it from a function.
+    /// Creates an `OnLine` from a function.
     ///
     /// ```
     /// use pipewright_ipc::{OnLine, PoolOptions};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use pipewright_os::base::park::block_on;
 
-use super::events::{Event, EventQueue};
+use super::events::{EventQueue, QueuedEvent};
 use super::mailbox::{DriverCommand, Mailbox};
 use super::request::Reply;
 use crate::error::Error;
@@ -17,7 +17,7 @@ use crate::error::Error;
 /// one by one.
 ///
 /// # Drop
-/// Cancels the call. The pool kills a worker that does not end it within
+/// Cancels the call. The pool kills a worker that does not answer a cancelled call within
 /// [`cancel_grace`](super::PoolOptions::cancel_grace).
 #[derive(Debug)]
 #[must_use = "dropping it cancels the call"]
@@ -25,7 +25,7 @@ pub struct PendingCall {
     id: u64,
     events: Arc<EventQueue>,
     mailbox: Arc<Mailbox>,
-    /// The number of items that may be on their way.
+    /// The number of items that the worker may send ahead of the caller.
     window: u32,
     /// The number of items taken since the last credit for the worker.
     taken: u32,
@@ -34,9 +34,9 @@ pub struct PendingCall {
 /// An event during a call.
 #[derive(Debug)]
 pub enum CallEvent {
-    /// An item, if the request [allows them](crate::Request::in_pieces).
+    /// An item: a part of the reply, if the request [allows them](crate::Request::in_pieces).
     Item(Vec<u8>),
-    /// A question of the worker.
+    /// A question that the worker [asks](crate::worker::Call::ask) during the call.
     Question(Question),
     /// The reply, which ends the call.
     Reply(Reply),
@@ -44,8 +44,8 @@ pub enum CallEvent {
 
 /// A question of a worker to its caller. The worker waits for the answer.
 ///
-/// An answer that needs another call of the same pool needs another worker. If all workers ask such questions, or
-/// [`max_workers`](super::PoolOptions::max_workers) is 1, none of the calls goes on until one times out.
+/// If the answer takes another call of the same pool, that call needs another worker. If all workers ask such questions,
+/// or [`max_workers`](super::PoolOptions::max_workers) is 1, the calls deadlock until one times out.
 ///
 /// # Drop
 /// Declines the question, unless it was answered.
@@ -70,8 +70,8 @@ impl Question {
     }
 
     /// Declines the question with this reason.
-    pub fn decline(mut self, why: impl Into<String>) {
-        self.send(Err(why.into()));
+    pub fn decline(mut self, reason: impl Into<String>) {
+        self.send(Err(reason.into()));
     }
 
     fn send(&mut self, answer: Result<Vec<u8>, String>) {
@@ -141,7 +141,8 @@ impl PendingCall {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Cancels the call. It ends with [`Cancelled`](crate::ErrorKind::Cancelled), after the events that came before.
+    /// Cancels the call. It ends with [`Cancelled`](crate::ErrorKind::Cancelled) after the events that have already
+    /// arrived.
     pub fn cancel(&self) {
         self.mailbox.send(DriverCommand::Cancel(self.id));
     }
@@ -149,7 +150,7 @@ impl PendingCall {
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<CallEvent, Error>> {
         let Some(event) = self.events.poll(context) else { return Poll::Pending };
         Poll::Ready(match event {
-            Event::Item(bytes) => {
+            QueuedEvent::Item(bytes) => {
                 self.taken += 1;
                 // Half a window at a time: each command wakes the driver.
                 if self.taken >= self.window.div_ceil(2) {
@@ -157,11 +158,11 @@ impl PendingCall {
                 }
                 Ok(CallEvent::Item(bytes))
             }
-            Event::Question(bytes) => {
+            QueuedEvent::Question(bytes) => {
                 let (call, mailbox) = (self.id, Arc::clone(&self.mailbox));
                 Ok(CallEvent::Question(Question { call, bytes, mailbox, answered: false }))
             }
-            Event::End(result) => result.map(CallEvent::Reply),
+            QueuedEvent::End(result) => result.map(CallEvent::Reply),
         })
     }
 }

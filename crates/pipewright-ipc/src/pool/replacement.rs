@@ -21,7 +21,7 @@ pub(super) struct WatchedFiles {
     checked: Option<Instant>,
 }
 
-/// The length and times of a file: they tell it from its replacement.
+/// The length and times of a file, which distinguish it from its replacement.
 type Stamp = Option<(u64, SystemTime, Option<SystemTime>)>;
 
 /// The shortest time between two checks.
@@ -98,7 +98,8 @@ impl PoolOptions {
             || worker.exceeds_memory
     }
 
-    /// Returns how many more calls a worker may get: none if it has to be replaced, or its calls would never end.
+    /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise it
+    /// might never be without calls.
     pub(super) fn free_slots(&self, worker: &Worker, files: &WatchedFiles, now: Instant) -> usize {
         let calls = worker.calls.len();
         // Each worker gets its first call: with a maximum age of zero there would be no reply at all.
@@ -123,7 +124,8 @@ impl PoolOptions {
         !limits && !checks && self.on_line.is_none()
     }
 
-    /// Returns true if a worker uses too much memory. A system call after each call, made only if there is a limit.
+    /// Returns true if a worker uses too much memory. Needs a system call after each call, so it asks only if there is a
+    /// limit.
     pub(super) fn exceeds_memory(&self, worker: &Worker) -> bool {
         let exceeds =
             |most| worker.child.child_handle().rss_bytes().is_some_and(|bytes| bytes > most);

@@ -30,8 +30,9 @@ impl Request {
         Request { body: body.into(), idempotent: false, timeout: None, cancel: None, window: 0 }
     }
 
-    /// Allows the pool to retry the request on another worker if its worker is lost, as long as the caller has seen
-    /// nothing of the reply.
+    /// Allows the pool to retry the request on another worker if its worker ends, up to
+    /// [`retries`](crate::PoolOptions::retries) times, as long as the caller has received no item and no question. A
+    /// request that crashes every worker ends `retries` + 1 workers.
     pub fn idempotent(mut self) -> Request {
         self.idempotent = true;
         self
@@ -43,7 +44,7 @@ impl Request {
         self
     }
 
-    /// Ends the call when the token is cancelled. If it already is, no worker gets the request.
+    /// Cancels the call when the token is cancelled. If it already is, no worker gets the request.
     pub fn cancel(mut self, token: &CancelToken) -> Request {
         self.cancel = Some(token.clone());
         self
@@ -53,7 +54,7 @@ impl Request {
         self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Returns an error if nobody can wait for the token: it would have no effect.
+    /// Returns an error if a wait cannot include the token, which would then have no effect.
     pub(super) fn check_token(&self) -> Result<(), Error> {
         if let Some(token) = &self.cancel {
             token.wake().map_err(Error::cannot(WATCH_TOKEN))?;
@@ -61,7 +62,8 @@ impl Request {
         Ok(())
     }
 
-    /// Allows the worker to send items before its reply, at most `window` at a time ahead of the caller.
+    /// Allows the worker to [send items](crate::worker::Call::send_item) before its reply: at most `window` of them
+    /// that the caller has not taken yet.
     pub fn in_pieces(mut self, window: u32) -> Request {
         self.window = window;
         self
@@ -119,7 +121,7 @@ impl Reply {
         self.worker
     }
 
-    /// Returns the number of workers that got the request: more than one if the first ones were lost.
+    /// Returns the number of workers that got the request: more than one if it was [retried](Request::idempotent).
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts

@@ -16,7 +16,7 @@ pub struct PoolStats {
     pub failures: u64,
     /// Retries: calls given to another worker after theirs was lost.
     pub retries: u64,
-    /// Calls that were lost with their worker.
+    /// Calls that ended with [`Lost`](crate::ErrorKind::Lost).
     pub lost: u64,
     /// Calls that were cancelled or timed out.
     pub cancelled: u64,
@@ -24,9 +24,9 @@ pub struct PoolStats {
     pub started: u64,
     /// Starts that failed.
     pub failed_starts: u64,
-    /// Workers that were lost: they ended by themselves, violated the protocol, or did not end a cancelled call.
+    /// Workers that ended unexpectedly: they crashed or exited, violated the protocol, or did not end a cancelled call.
     pub died: u64,
-    /// Workers that were retired or replaced.
+    /// Workers that the pool ended because they were idle for too long or were replaced.
     pub retired: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct WorkerStatus {
     pub pid: u32,
     /// The current state.
     pub state: WorkerState,
-    /// Calls that it has answered, also with an error.
+    /// Calls that it has answered, with a reply or an error.
     pub jobs: u64,
     /// True if shared memory is in use. False until the handshake is complete.
     pub shared_memory: bool,
@@ -53,7 +53,7 @@ pub struct WorkerStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WorkerState {
-    /// Started; the handshake is not complete.
+    /// Has started, and has not completed the handshake.
     Starting,
     /// Waits for a call.
     Idle,
@@ -61,6 +61,6 @@ pub enum WorkerState {
     Busy,
     /// Resets its state.
     Resetting,
-    /// About to end.
+    /// Is about to end: the pool retires it, or its connection has failed.
     Leaving,
 }

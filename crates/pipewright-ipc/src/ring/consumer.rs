@@ -11,7 +11,7 @@ pub(crate) struct Consumer {
     tail: u64,
     /// The tail that the other side knows.
     published: u64,
-    /// The head at the last look.
+    /// The head as last read.
     head: u64,
     /// The value of the own SLEEP word: odd during a sleep.
     sleep: u64,
@@ -99,8 +99,8 @@ impl Consumer {
     }
 
     /// Releases the place of the next record, which ends at `end`. Publishes the tail when the ring is empty, or
-    /// after a sixteenth of it: for each record, a waiting sender would otherwise fetch that cache line, and this
-    /// side fetch it back.
+    /// after a sixteenth of it: otherwise a waiting sender would fetch that cache line for each record, and this
+    /// side would fetch it back.
     #[inline]
     pub(crate) fn release(&mut self, ours: &impl OwnMemory, end: u64) {
         self.next = None;
@@ -112,10 +112,11 @@ impl Consumer {
         }
     }
 
-    /// Announces a wait for the socket. Returns false if a record has arrived meanwhile, and there must be no
-    /// wait.
+    /// Announces a wait for the socket. Returns false if a record has arrived meanwhile: the caller must not wait
+    /// then.
     pub(crate) fn fall_asleep(&mut self, ours: &impl OwnMemory, theirs: &impl PeerMemory) -> bool {
-        // A future that was dropped in its wait has left the word odd: one more would announce that this side is awake.
+        // A future that was dropped in its wait has left the word odd: one more increment would announce that this side
+        // is awake.
         self.wake_up(ours);
         self.sleep += 1;
         ours.announce(SLEEP, self.sleep);

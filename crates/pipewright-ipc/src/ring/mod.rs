@@ -1,22 +1,22 @@
 //! Messages through memory that two processes share: one ring in each direction.
 //!
 //! Each side has one object that only it writes: its words, and the ring that it fills. The producer of a ring
-//! publishes how far it is filled (`HEAD`), the consumer how far it is emptied (`TAIL`), each in its own object. Both
-//! derive the position of the next record from these counts, which are checked. No side ever takes a position from the
-//! other.
+//! publishes how far it is filled (`HEAD`), the consumer how far it is emptied (`TAIL`), each in its own object. Each
+//! side computes the position of its next record from its own count. It uses the other's count only as a limit, after a
+//! check.
 //!
 //! A record is a header of 32 bytes, the body, and padding to a multiple of 64. It never wraps around the end of the
 //! ring: a record of kind `PAD` fills the space that is left there.
 //!
 //! # Wake-ups
 //! No side sleeps on memory. A side with nothing to do waits for the socket, which also reports the death of the other
-//! side. Before that wait it announces it in its own word (`SLEEP` becomes odd) and looks at the ring once more. A
+//! side. It first announces that wait in its own word (`SLEEP` becomes odd) and checks the ring once more. A
 //! producer that has published a record checks if the other side sleeps, and only then writes a frame to the socket,
-//! once for each sleep. The announcements and the looks of both sides have one total order, so at least one side sees
-//! the other: no wake-up is lost (`model.rs` checks every order).
+//! once for each sleep. The announcements and the checks of both sides have one total order, so at least one side sees
+//! the announcement of the other: no wake-up is lost (`model.rs` checks every order).
 //!
-//! A peer that lies harms itself: a wrong `SLEEP` costs it a wake-up, or this side a superfluous frame; a wrong `TAIL`
-//! or `HEAD` ends the connection.
+//! A peer that publishes wrong values mainly harms itself: a wrong `SLEEP` costs it a wake-up, or this side a superfluous
+//! frame; a wrong `TAIL` or `HEAD` ends the connection.
 
 mod consumer;
 mod cursor;

@@ -11,7 +11,7 @@ pub(crate) struct Producer {
     head: u64,
     /// The head that the other side knows.
     published: u64,
-    /// The tail at the last look.
+    /// The tail as last read.
     tail: u64,
     /// The last sleep of the other side that this side has ended.
     woken_sleep: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Producer {
     count: u64,
 }
 
-/// The number of records between two looks at the tail that are made only to learn how full the ring gets.
+/// The number of records between two reads of the tail that only measure how full the ring gets.
 const SAMPLE: u64 = 64;
 
 impl Producer {
@@ -109,7 +109,7 @@ impl Producer {
         true
     }
 
-    /// Returns the current sleep of the other side, if something in the socket has to end it.
+    /// Returns the number of the other side's current sleep, if something in the socket still has to end it.
     #[inline]
     pub(crate) fn sleeps(&self, theirs: &impl PeerMemory) -> Option<u64> {
         let sleep = theirs.word(SLEEP);

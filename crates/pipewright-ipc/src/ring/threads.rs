@@ -15,10 +15,10 @@ const OPTIONS: ShmOptions = ShmOptions { bytes: 4096, prefault: true };
 
 const MESSAGES: u64 = if cfg!(miri) { 150 } else { 20_000 };
 
-type Side = Ring<Written, Seen>;
+type RingSide = Ring<Written, Seen>;
 
 /// Returns both sides, unless this build or machine has no shared memory.
-fn both() -> Option<(Side, Side)> {
+fn both() -> Option<(RingSide, RingSide)> {
     let (Ok(first), Ok(second)) = (Written::create(OPTIONS), Written::create(OPTIONS)) else {
         // Not by `eprintln`, which the harness captures.
         let _ =
@@ -53,7 +53,7 @@ fn body(number: u64, bytes: &mut Vec<u8>) {
 }
 
 /// Sends a message. Polls the ring until there is room.
-fn send(ring: &mut Side, socket: &Socket, number: u64, bytes: &[u8]) {
+fn send(ring: &mut RingSide, socket: &Socket, number: u64, bytes: &[u8]) {
     let place = loop {
         match ring.producer.reserve(&ring.theirs, bytes.len()).unwrap() {
             Some(place) => break place,
@@ -69,7 +69,7 @@ fn send(ring: &mut Side, socket: &Socket, number: u64, bytes: &[u8]) {
 }
 
 /// Receives the next message, by a copy and by blocks, and checks it.
-fn receive(ring: &mut Side, socket: &Socket, number: u64, expected: &[u8]) {
+fn receive(ring: &mut RingSide, socket: &Socket, number: u64, expected: &[u8]) {
     let mut looks = 0;
     let record = loop {
         if let Some(record) = ring.consumer.peek(&ring.theirs).unwrap() {

@@ -5,9 +5,9 @@ pub(crate) const MAX_HELLO_BYTES: usize = 4096;
 
 /// Lines of `key=value`, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Fields(Vec<(String, String)>);
+pub(crate) struct HelloFields(Vec<(String, String)>);
 
-impl Fields {
+impl HelloFields {
     /// Adds a field, without control characters in its value.
     pub(crate) fn set(&mut self, key: &str, value: impl ToString) {
         let mut value = value.to_string();
@@ -36,7 +36,7 @@ impl Fields {
 
     /// Returns the fields of a body, if its first line matches. Ignores lines without `=`, so that later versions
     /// can add others.
-    pub(crate) fn decode(body: &[u8], first: &str) -> Option<Fields> {
+    pub(crate) fn decode(body: &[u8], first: &str) -> Option<HelloFields> {
         let text = std::str::from_utf8(body).ok()?;
         let mut lines = text.lines();
         if lines.next() != Some(first) {
@@ -46,7 +46,7 @@ impl Fields {
             let (key, value) = line.split_once('=')?;
             Some((key.to_owned(), value.to_owned()))
         };
-        Some(Fields(lines.filter_map(field).collect()))
+        Some(HelloFields(lines.filter_map(field).collect()))
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn body_consists_of_lines() {
-        let mut fields = Fields::default();
+        let mut fields = HelloFields::default();
         fields.set("version", 1);
         fields.set("app", "a=b\nsalt=stolen");
         assert_eq!(fields.encode("x"), b"x\nversion=1\napp=a=bsalt=stolen\n");
@@ -66,25 +66,25 @@ mod tests {
 
     #[test]
     fn unknown_lines_are_ignored_and_first_key_counts() {
-        let fields = Fields::decode(b"x\nnew thing\nn=1\nn=2\nm=-1\n", "x").unwrap();
+        let fields = HelloFields::decode(b"x\nnew thing\nn=1\nn=2\nm=-1\n", "x").unwrap();
         assert_eq!(
             (fields.number("n"), fields.number("m"), fields.get("k")),
             (Some(1), None, None)
         );
-        assert_eq!(Fields::decode(b"y\nn=1\n", "x"), None);
-        assert_eq!(Fields::decode(b"", "x"), None);
-        assert_eq!(Fields::decode(b"x\n\xff=1\n", "x"), None);
+        assert_eq!(HelloFields::decode(b"y\nn=1\n", "x"), None);
+        assert_eq!(HelloFields::decode(b"", "x"), None);
+        assert_eq!(HelloFields::decode(b"x\n\xff=1\n", "x"), None);
     }
 
     proptest! {
         #[test]
         fn values_survive_without_control_characters(value: String, body: Vec<u8>) {
-            let mut fields = Fields::default();
+            let mut fields = HelloFields::default();
             fields.set("key", &value);
-            let back = Fields::decode(&fields.encode("first"), "first").unwrap();
+            let back = HelloFields::decode(&fields.encode("first"), "first").unwrap();
             let expected: String = value.chars().filter(|it| !it.is_control()).collect();
             prop_assert_eq!(back.get("key"), Some(expected.as_str()));
-            let _ = Fields::decode(&body, "first");
+            let _ = HelloFields::decode(&body, "first");
         }
     }
 }

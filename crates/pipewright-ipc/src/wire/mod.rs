@@ -4,7 +4,7 @@ mod header;
 mod hello;
 
 pub(crate) use header::{Frame, Header, Invalid};
-pub(crate) use hello::{Fields, MAX_HELLO_BYTES};
+pub(crate) use hello::{HelloFields, MAX_HELLO_BYTES};
 
 /// The kinds of frames.
 pub(crate) mod kind {

@@ -1,6 +1,6 @@
 //! A call, as the worker sees it.
 
-use super::inbox::Inbox;
+use super::call_receiver::CallReceiver;
 use crate::error::{Error, ErrorKind};
 use crate::wire::kind;
 
@@ -12,10 +12,12 @@ pub trait Serve {
     /// Answers a call.
     ///
     /// # Errors
-    /// The caller receives the text of the error. The worker goes on.
+    /// The caller receives the text of the error. The worker continues with the next call.
     fn call(&mut self, call: &mut Call<'_>) -> Answer;
 
-    /// Resets the worker to the state right after its start. Returns false if it cannot: the pool then replaces it.
+    /// Resets the worker to its state right after the start, so that no call can affect a later one
+    /// ([`PoolOptions::reset_timeout`](crate::PoolOptions::reset_timeout)). Returns false if it cannot: the pool then
+    /// replaces the worker.
     fn reset(&mut self) -> bool {
         false
     }
@@ -33,7 +35,7 @@ impl<F: FnMut(&mut Call<'_>) -> Answer> Serve for Handler<F> {
 /// A call that is being answered.
 #[derive(Debug)]
 pub struct Call<'a> {
-    inbox: &'a mut Inbox,
+    call_receiver: &'a mut CallReceiver,
     id: u64,
     request: Vec<u8>,
 }
@@ -45,36 +47,39 @@ impl Call<'_> {
         &self.request
     }
 
-    /// Takes the request.
+    /// Takes the request, without a copy.
     pub fn take_request(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.request)
     }
 
-    /// Returns true if the call was cancelled, or the host is gone. The answer is then discarded. Never waits.
+    /// Returns true if the call was cancelled or the connection to the host has ended. The answer is then discarded.
+    /// Never waits.
     pub fn is_cancelled(&mut self) -> bool {
-        self.inbox.receive_available(self.id).is_err() || self.inbox.is_cancelled(self.id)
+        self.call_receiver.receive_available(self.id).is_err()
+            || self.call_receiver.is_cancelled(self.id)
     }
 
-    /// Sends an item before the answer. Waits until the caller has taken enough of the earlier ones.
+    /// Sends an item: a part of the reply that precedes the answer. Waits until the caller has taken enough of the earlier
+    /// ones ([`Request::in_pieces`](crate::Request::in_pieces)).
     ///
     /// # Errors
     /// [`Declined`](ErrorKind::Declined): the caller accepts no items. [`Cancelled`](ErrorKind::Cancelled): the call was
     /// cancelled. Errors of the connection.
     pub fn send_item(&mut self, bytes: &[u8]) -> Result<(), Error> {
         loop {
-            match self.inbox.credit(self.id) {
+            match self.call_receiver.credit(self.id) {
                 None => {
                     let message = "the caller accepts no items".to_owned();
                     return Err(Error::new(ErrorKind::Declined { message }));
                 }
                 Some(credit) if *credit > 0 => {
                     *credit -= 1;
-                    return self.inbox.send(kind::ITEM, self.id, bytes);
+                    return self.call_receiver.send(kind::ITEM, self.id, bytes);
                 }
                 Some(_) => {}
             }
-            self.inbox.receive_next(self.id)?;
-            if self.inbox.is_cancelled(self.id) {
+            self.call_receiver.receive_next(self.id)?;
+            if self.call_receiver.is_cancelled(self.id) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
@@ -83,15 +88,15 @@ impl Call<'_> {
     /// Asks the caller a question, and waits for the answer.
     ///
     /// # Errors
-    /// [`Declined`](ErrorKind::Declined): the caller does not answer. [`Cancelled`](ErrorKind::Cancelled): the call was
-    /// cancelled. Errors of the connection.
+    /// [`Declined`](ErrorKind::Declined): the caller declines the question. [`Cancelled`](ErrorKind::Cancelled): the
+    /// call was cancelled. Errors of the connection.
     pub fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Error> {
-        if self.inbox.is_cancelled(self.id) {
+        if self.call_receiver.is_cancelled(self.id) {
             return Err(Error::new(ErrorKind::Cancelled));
         }
-        self.inbox.send(kind::ASK, self.id, question)?;
+        self.call_receiver.send(kind::ASK, self.id, question)?;
         loop {
-            match self.inbox.receive_next(self.id)? {
+            match self.call_receiver.receive_next(self.id)? {
                 Some((kind::ANSWER, bytes)) => return Ok(bytes),
                 Some((_, bytes)) => {
                     let message = String::from_utf8_lossy(&bytes).into_owned();
@@ -99,7 +104,7 @@ impl Call<'_> {
                 }
                 None => {}
             }
-            if self.inbox.is_cancelled(self.id) {
+            if self.call_receiver.is_cancelled(self.id) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
@@ -107,22 +112,25 @@ impl Call<'_> {
 }
 
 /// Waits for the next call, and answers it.
-pub(super) fn answer_next(inbox: &mut Inbox, service: &mut impl Serve) -> Result<(), Error> {
+pub(super) fn answer_next(
+    call_receiver: &mut CallReceiver,
+    service: &mut impl Serve,
+) -> Result<(), Error> {
     let mut request = Vec::new();
-    let (kind, id) = inbox.next(&mut request)?;
+    let (kind, id) = call_receiver.next(&mut request)?;
     if kind == kind::RESET {
         let kind = if service.reset() { kind::RESET_DONE } else { kind::FAILED };
-        return inbox.end(kind, id, &[]);
+        return call_receiver.end(kind, id, &[]);
     }
-    inbox.receive_available(id)?;
-    if inbox.is_cancelled(id) {
-        return inbox.end(kind::FAILED, id, b"cancelled before the call started");
+    call_receiver.receive_available(id)?;
+    if call_receiver.is_cancelled(id) {
+        return call_receiver.end(kind::FAILED, id, b"cancelled before the call started");
     }
-    let mut call = Call { inbox, id, request };
+    let mut call = Call { call_receiver, id, request };
     let (kind, bytes) = match (service.call(&mut call), kind) {
         (Ok(bytes), kind::MESSAGE) => (kind::MESSAGE, bytes),
         (Ok(bytes), _) => (kind::REPLY, bytes),
         (Err(error), _) => (kind::FAILED, error.to_string().into_bytes()),
     };
-    inbox.end(kind, id, &bytes)
+    call_receiver.end(kind, id, &bytes)
 }

@@ -44,7 +44,7 @@ impl AlignedBuf {
             io::Error::new(io::ErrorKind::InvalidInput, "invalid size or alignment")
         })?;
         if len == 0 {
-            // No memory, but an aligned address all the same.
+            // No memory, but still an aligned address.
             let start = NonNull::new(ptr::without_provenance_mut(layout.align()));
             let start = start.ok_or(io::ErrorKind::InvalidInput)?;
             return Ok(AlignedBuf { start, len, layout });
@@ -58,7 +58,7 @@ impl AlignedBuf {
     /// Copies these bytes to a new buffer, aligned to `align`.
     ///
     /// # Errors
-    /// As [`AlignedBuf::zeroed`].
+    /// As for [`AlignedBuf::zeroed`].
     pub fn copy_of(bytes: &[u8], align: usize) -> io::Result<AlignedBuf> {
         let mut new = AlignedBuf::zeroed(bytes.len(), align)?;
         new.copy_from_slice(bytes);
@@ -82,7 +82,7 @@ impl AlignedBuf {
         self.len = self.len.min(len);
     }
 
-    /// Restores the length that the buffer was made with, and the bytes that are there.
+    /// Restores the length that the buffer was made with. The bytes past the shortened length are unchanged.
     pub fn expand(&mut self) {
         self.len = self.capacity();
     }

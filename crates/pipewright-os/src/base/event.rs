@@ -8,30 +8,30 @@ use std::os::fd::BorrowedFd;
 use std::os::windows::io::BorrowedHandle;
 
 /// An event to wait for that is no pipe: the exit of a child, a flag, the end of a channel.
-pub trait Event: Send + Sync {
+pub trait WaitEvent: Send + Sync {
     /// Returns the object through which the kernel reports the event.
-    fn source(&self) -> Source<'_>;
+    fn source(&self) -> EventSource<'_>;
 
     /// Returns the object through which the kernel reports [room](crate::base::wait::Slot::Room).
-    fn room(&self) -> Source<'_> {
+    fn room(&self) -> EventSource<'_> {
         self.source()
     }
 
-    /// Returns true if the event has happened. Called for a [`Source::Unwaitable`].
+    /// Returns true if the event has happened. Called for a [`EventSource::Unwaitable`].
     fn has_happened(&self) -> bool;
 }
 
-impl fmt::Debug for dyn Event + '_ {
+impl fmt::Debug for dyn WaitEvent + '_ {
     /// Prints no fields. `Debug` is not a supertrait: every program would contain the code that formats its events.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Event")
+        f.write_str("WaitEvent")
     }
 }
 
-/// The system object behind an [`Event`].
+/// The system object behind an [`WaitEvent`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Source<'a> {
+pub enum EventSource<'a> {
     /// A descriptor that becomes readable.
     #[cfg(unix)]
     Readable(BorrowedFd<'a>),
@@ -41,11 +41,11 @@ pub enum Source<'a> {
     /// A handle that becomes signalled.
     #[cfg(windows)]
     Signalled(BorrowedHandle<'a>),
-    /// No object: [`Event::has_happened`] is called every few milliseconds.
+    /// No object: [`WaitEvent::has_happened`] is called every few milliseconds.
     Unwaitable(PhantomData<&'a ()>),
 }
 
-impl Source<'_> {
+impl EventSource<'_> {
     /// The source of an event that no system object reports.
-    pub const UNWAITABLE: Source<'static> = Source::Unwaitable(PhantomData);
+    pub const UNWAITABLE: EventSource<'static> = EventSource::Unwaitable(PhantomData);
 }

@@ -12,9 +12,8 @@ mod imp {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A page that is all zeroes in a fork (`MADV_WIPEONFORK`, Linux 4.14). After one failure to
-    /// make it this is [`NO_PAGE`] for good: a process whose number changed would take itself for a
-    /// fork.
+    /// A page that is all zeroes in a fork (`MADV_WIPEONFORK`, Linux 4.14). After one failed
+    /// attempt this stays [`NO_PAGE`]: a process whose number changed would look like a fork.
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
     /// Stands for a missing page, always zero: no memory, or an emulator does not know the advice.
     static NO_PAGE: AtomicU64 = AtomicU64::new(0);
@@ -153,7 +152,7 @@ impl Generation {
     /// Returns true in the process that this value came from, and false in a fork of it.
     #[inline]
     #[must_use]
-    pub fn is_here(self) -> bool {
+    pub fn is_current(self) -> bool {
         self == Generation::current()
     }
 }
@@ -183,15 +182,15 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
 
     /// Returns the value of this process. It is never dropped.
     pub fn get(&self) -> &'static T {
-        let here = Generation::current();
+        let current = Generation::current();
         let mut now = self.made.load(Ordering::Acquire);
         loop {
             // SAFETY: null, or a box leaked below.
             let known = unsafe { now.as_ref() };
-            if let Some((_, value)) = known.filter(|(made_in, _)| *made_in == here) {
+            if let Some((_, value)) = known.filter(|(made_in, _)| *made_in == current) {
                 return value;
             }
-            let new = Box::into_raw(Box::new((here, (self.make)())));
+            let new = Box::into_raw(Box::new((current, (self.make)())));
             match self.made.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire) {
                 // SAFETY: allocated above, and leaked from here on.
                 Ok(_) => return unsafe { &(*new).1 },
@@ -235,15 +234,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_fork_and_a_fork_of_it_are_other_processes() {
-        let here = Generation::current();
-        assert!(here.is_here() && Generation::current() == here);
+        let current = Generation::current();
+        assert!(current.is_current() && Generation::current() == current);
         let child_differs = in_a_fork(|| {
             let child = Generation::current();
-            let both = child != here && child.is_here() && !here.is_here();
-            both && in_a_fork(|| !child.is_here() && !here.is_here())
+            let both = child != current && child.is_current() && !current.is_current();
+            both && in_a_fork(|| !child.is_current() && !current.is_current())
         });
         assert!(child_differs);
-        assert!(here.is_here());
+        assert!(current.is_current());
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::base::write_starter::WriteCall;
 /// # Drop
 /// Cancels the operation and waits until the kernel has released the memory.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct OverlappedIo {
     file: HANDLE,
     event: HANDLE,
     /// A separate allocation, to which the kernel writes. A raw pointer, so that moving this value
@@ -45,33 +45,38 @@ pub(crate) struct Operation {
 
 // SAFETY: the handles and the struct belong to the process, and the owner of this value has
 // exclusive use of them.
-unsafe impl Send for Operation {}
+unsafe impl Send for OverlappedIo {}
 // SAFETY: methods on `&self` only check or cancel, which any thread may do at any time.
-unsafe impl Sync for Operation {}
+unsafe impl Sync for OverlappedIo {}
 
-impl Operation {
+impl OverlappedIo {
     /// Starts a read of at most `room` bytes.
     ///
     /// # Safety
     /// Until the operation is done or dropped, the file and the event stay open, and `to` points to
     /// that many bytes of live memory that nothing else uses.
-    pub(crate) unsafe fn read(file: HANDLE, event: &Wake, to: *mut u8, room: usize) -> Operation {
+    pub(crate) unsafe fn read(
+        file: HANDLE,
+        event: &Wake,
+        to: *mut u8,
+        room: usize,
+    ) -> OverlappedIo {
         // SAFETY: promised by the caller.
-        unsafe { Operation::read_at(file, event, to, room, 0) }
+        unsafe { OverlappedIo::read_at(file, event, to, room, 0) }
     }
 
-    /// Starts a read as [`Operation::read`] does, at an offset of a seekable file.
+    /// Starts a read as [`OverlappedIo::read`] does, at an offset of a seekable file.
     ///
     /// # Safety
-    /// As for [`Operation::read`].
+    /// As for [`OverlappedIo::read`].
     pub(crate) unsafe fn read_at(
         file: HANDLE,
         event: &Wake,
         to: *mut u8,
         room: usize,
         offset: u64,
-    ) -> Operation {
-        let mut new = Operation::new(file, event, offset);
+    ) -> OverlappedIo {
+        let mut new = OverlappedIo::new(file, event, offset);
         // SAFETY: promised by the caller; the operation owns the struct.
         let started =
             unsafe { ReadFile(file, to, clamp_to_u32(room), ptr::null_mut(), new.overlapped) };
@@ -89,23 +94,23 @@ impl Operation {
         event: &Wake,
         from: *const u8,
         count: usize,
-    ) -> Operation {
+    ) -> OverlappedIo {
         // SAFETY: promised by the caller.
-        unsafe { Operation::write_at(file, event, from, count, 0) }
+        unsafe { OverlappedIo::write_at(file, event, from, count, 0) }
     }
 
-    /// Starts a write as [`Operation::write`] does, at an offset of a seekable file.
+    /// Starts a write as [`OverlappedIo::write`] does, at an offset of a seekable file.
     ///
     /// # Safety
-    /// As for [`Operation::write`].
+    /// As for [`OverlappedIo::write`].
     pub(crate) unsafe fn write_at(
         file: HANDLE,
         event: &Wake,
         from: *const u8,
         count: usize,
         offset: u64,
-    ) -> Operation {
-        let mut new = Operation::new(file, event, offset);
+    ) -> OverlappedIo {
+        let mut new = OverlappedIo::new(file, event, offset);
         let write =
             WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
         // SAFETY: promised by the caller; the operation owns the struct.
@@ -114,21 +119,21 @@ impl Operation {
         new
     }
 
-    /// Starts a write as [`Operation::write`] does, to a pipe with that much room. The end of the
+    /// Starts a write as [`OverlappedIo::write`] does, to a pipe with that much room. The end of the
     /// calling thread does not cancel the write, even if it has to wait. There are two exceptions,
     /// in which the end of the calling thread makes the write fail: another writer takes that room
     /// first, or the thread that never ends cannot be started.
     ///
     /// # Safety
-    /// As for [`Operation::write`].
+    /// As for [`OverlappedIo::write`].
     pub(crate) unsafe fn write_outliving_thread(
         file: HANDLE,
         event: &Wake,
         from: *const u8,
         count: usize,
         room: Option<usize>,
-    ) -> Operation {
-        let mut new = Operation::new(file, event, 0);
+    ) -> OverlappedIo {
+        let mut new = OverlappedIo::new(file, event, 0);
         let write =
             WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
         let submit_error = if room.is_some_and(|room| room >= count) {
@@ -142,14 +147,14 @@ impl Operation {
         new
     }
 
-    fn new(file: HANDLE, event: &Wake, offset: u64) -> Operation {
+    fn new(file: HANDLE, event: &Wake, offset: u64) -> OverlappedIo {
         let event = event.as_handle().as_raw_handle();
         // The lowest bit, which is no part of a handle, suppresses the report to a completion port:
         // only the event is set. A runtime may have attached a port to the same open file, of which
         // this is another handle. It would take our struct for one of its own.
         let event_field = event.map_addr(|address| address | 1);
         let overlapped = Box::into_raw(Box::new(overlapped_at(offset, event_field)));
-        Operation { file, event, overlapped, submit_error: None }
+        OverlappedIo { file, event, overlapped, submit_error: None }
     }
 
     fn record_start(&mut self, started: BOOL) {
@@ -220,7 +225,7 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl Drop for OverlappedIo {
     fn drop(&mut self) {
         // Ignored: the bytes that it moved are lost unless the result was taken before.
         let _ = self.stop();
@@ -263,7 +268,7 @@ mod tests {
         for round in 0..100 {
             let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
             // SAFETY: stopped before the buffer is touched again.
-            let mut read = unsafe { Operation::read(file, &event, to, 8) };
+            let mut read = unsafe { OverlappedIo::read(file, &event, to, 8) };
             assert!(read.result().is_none());
             if round % 2 == 0 {
                 assert!(read.stop().is_none());
@@ -294,7 +299,7 @@ mod tests {
         for cancelled in [true, false] {
             let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
             // SAFETY: stopped, or waited for, before the buffer is touched again.
-            let mut read = unsafe { Operation::read(file, &event, to, 8) };
+            let mut read = unsafe { OverlappedIo::read(file, &event, to, 8) };
             if cancelled {
                 assert!(read.stop().is_none());
             } else {

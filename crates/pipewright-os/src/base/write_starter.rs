@@ -28,9 +28,9 @@ unsafe impl Send for WriteCall {}
 type SubmitError = Option<u32>;
 
 /// A write, and the channel for its outcome.
-type Request = (WriteCall, Sender<SubmitError>);
+type StartRequest = (WriteCall, Sender<SubmitError>);
 
-static THREAD: Mutex<Option<Sender<Request>>> = Mutex::new(None);
+static THREAD: Mutex<Option<Sender<StartRequest>>> = Mutex::new(None);
 
 impl WriteCall {
     /// Starts the write on the calling thread.
@@ -72,10 +72,10 @@ impl WriteCall {
 const THREAD_GONE: u32 = windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED;
 
 /// Returns the channel to the thread, which the first call starts.
-fn running_thread() -> Option<Sender<Request>> {
+fn running_thread() -> Option<Sender<StartRequest>> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if thread.is_none() {
-        let (sender, requests) = channel::<Request>();
+        let (sender, requests) = channel::<StartRequest>();
         let work = move || {
             for (write, reply) in requests {
                 // SAFETY: promised by the caller of `start_outliving_thread`, which waits for the

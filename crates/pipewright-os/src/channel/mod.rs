@@ -1,4 +1,4 @@
-//! Streams and shared memory between two processes.
+//! A stream that passes handles, and shared memory, between two processes.
 
 pub mod handle_channel;
 pub mod shm;

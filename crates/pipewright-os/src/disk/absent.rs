@@ -1,10 +1,10 @@
-//! A stand-in for asynchronous I/O that this system lacks. No value of it can exist.
+//! Stand-ins for the asynchronous I/O that this system lacks. No value of these types can exist.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::base::wake::Wake;
-use crate::disk::file::{Finished, Request};
+use crate::disk::file::{FileRequest, FinishedRequest};
 use crate::disk::unavailable::UnavailableReason;
 
 /// A queue that cannot be created.
@@ -13,7 +13,7 @@ pub(crate) enum Absent {}
 
 /// Stands in for io_uring.
 #[cfg(not(target_os = "linux"))]
-pub(crate) type Ring = Absent;
+pub(crate) type Uring = Absent;
 
 /// Stands in for Linux AIO.
 #[cfg(not(target_os = "linux"))]
@@ -21,7 +21,7 @@ pub(crate) type Aio = Absent;
 
 /// Stands in for a completion port.
 #[cfg(not(windows))]
-pub(crate) type Port = Absent;
+pub(crate) type CompletionPort = Absent;
 
 impl Absent {
     /// Fails, whatever the options are.
@@ -32,7 +32,7 @@ impl Absent {
         Err(UnavailableReason::NotThisSystem)
     }
 
-    pub(crate) fn push(&mut self, _: usize, _: Request) -> Result<(), Request> {
+    pub(crate) fn push(&mut self, _: usize, _: FileRequest) -> Result<(), FileRequest> {
         match *self {}
     }
 
@@ -44,7 +44,7 @@ impl Absent {
         match *self {}
     }
 
-    pub(crate) fn take(&mut self) -> Option<Finished> {
+    pub(crate) fn take(&mut self) -> Option<FinishedRequest> {
         match *self {}
     }
 

@@ -2,15 +2,15 @@
 
 use std::mem;
 
-use crate::disk::file::{Action, Request};
+use crate::disk::file::{Action, FileRequest};
 
 /// A slot for each request that can be in flight.
 ///
-/// A request stays here from before it is submitted until the kernel has completed it. For that time its
-/// buffer is not freed and its file is not closed, even if the code that asked for it is gone.
+/// A request stays here from before it is submitted until the kernel has completed it. During that time
+/// its buffer is not freed and its file is not closed, even if its caller is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    places: Vec<Option<Request>>,
+    places: Vec<Option<FileRequest>>,
     count: usize,
 }
 
@@ -31,7 +31,7 @@ impl InFlight {
     }
 
     /// Stores a request. Its token must be free.
-    pub(crate) fn put(&mut self, token: usize, request: Request) {
+    pub(crate) fn put(&mut self, token: usize, request: FileRequest) {
         if let Some(place) = self.places.get_mut(token) {
             self.count += usize::from(place.is_none());
             *place = Some(request);
@@ -40,7 +40,11 @@ impl InFlight {
 
     /// Stores a request of an interface that only reads and writes. Returns any other request, and one whose
     /// token is not free.
-    pub(crate) fn put_transfer(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    pub(crate) fn put_transfer(
+        &mut self,
+        token: usize,
+        request: FileRequest,
+    ) -> Result<(), FileRequest> {
         let is_transfer = matches!(request.action, Action::Read | Action::Write);
         if !is_transfer || !self.is_free(token) {
             return Err(request);
@@ -50,12 +54,12 @@ impl InFlight {
     }
 
     /// Returns the request of a token.
-    pub(crate) fn get(&self, token: usize) -> Option<&Request> {
+    pub(crate) fn get(&self, token: usize) -> Option<&FileRequest> {
         self.places.get(token)?.as_ref()
     }
 
     /// Removes a request that the kernel has released.
-    pub(crate) fn take(&mut self, token: usize) -> Option<Request> {
+    pub(crate) fn take(&mut self, token: usize) -> Option<FileRequest> {
         let request = self.places.get_mut(token)?.take();
         self.count -= usize::from(request.is_some());
         request

@@ -1,4 +1,4 @@
-//! Files, and the asynchronous file I/O of each system's kernel.
+//! Files, and the asynchronous file I/O of each system.
 
 mod absent;
 pub mod aio;

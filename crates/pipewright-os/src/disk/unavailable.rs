@@ -15,7 +15,7 @@ pub enum UnavailableReason {
     KernelTooOld,
     /// The administrator has disabled it.
     Disabled {
-        /// The value of `kernel.io_uring_disabled`: 1 allows it only for a group, 2 for nobody.
+        /// The value of `kernel.io_uring_disabled`: 1 allows it only for one group, 2 for no process.
         sysctl: u32,
     },
     /// A seccomp filter blocks it, as in most containers.
@@ -138,7 +138,7 @@ impl fmt::Display for Unjudged {
 /// The circumstances of a refusal, besides its error.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Circumstances {
+pub(crate) struct RefusalContext {
     /// The value of `kernel.io_uring_disabled`, if the setting exists.
     pub(crate) disabled: Option<u32>,
     /// True if a seccomp filter applies to this thread.
@@ -148,11 +148,11 @@ pub(crate) struct Circumstances {
 }
 
 #[cfg(target_os = "linux")]
-impl Circumstances {
-    pub(crate) fn now() -> Circumstances {
+impl RefusalContext {
+    pub(crate) fn now() -> RefusalContext {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
-        Circumstances {
+        RefusalContext {
             disabled: setting.and_then(|text| disabled_by(&text)),
             filtered: is_filtered(&status),
             memlock_bytes: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
@@ -195,7 +195,7 @@ fn is_filtered(status: &str) -> bool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{Circumstances, UnavailableReason, disabled_by, is_filtered};
+    use super::{RefusalContext, UnavailableReason, disabled_by, is_filtered};
 
     fn judge(
         disabled: Option<u32>,
@@ -203,14 +203,14 @@ mod tests {
         memlock: Option<u64>,
         number: i32,
     ) -> UnavailableReason {
-        let circumstances = Circumstances { disabled, filtered, memlock_bytes: memlock };
+        let circumstances = RefusalContext { disabled, filtered, memlock_bytes: memlock };
         circumstances.judge(&std::io::Error::from_raw_os_error(number))
     }
 
     #[test]
     fn every_refusal_has_its_reason() {
         let limit_bytes = 65_536;
-        for (why, expected) in [
+        for (reason, expected) in [
             (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
             (judge(Some(1), false, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 1 }),
             (judge(Some(0), true, None, libc::EPERM), UnavailableReason::Seccomp),
@@ -232,7 +232,7 @@ mod tests {
                 UnavailableReason::Error { number: libc::EINVAL },
             ),
         ] {
-            assert_eq!(why, expected);
+            assert_eq!(reason, expected);
         }
     }
 

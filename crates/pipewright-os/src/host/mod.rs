@@ -1,4 +1,4 @@
-//! Facts about this machine, for `doctor` and for benchmarks.
+//! Facts about this machine, for `pipewright doctor` and for benchmarks.
 
 pub mod host_info;
 pub mod test_pipe;

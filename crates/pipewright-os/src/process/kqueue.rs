@@ -24,7 +24,7 @@ pub(crate) struct ExitWatch {
     /// The descriptor. A fork does not inherit it (kqueue(2)): in the fork its number belongs to another
     /// file.
     queue: ManuallyDrop<OwnedFd>,
-    generation: Generation,
+    created_in: Generation,
 }
 
 /// The identifier of the user event that replaces an exit event which can no longer arrive. Any number that
@@ -59,7 +59,7 @@ impl ExitWatch {
         }
         // SAFETY: made by the call above, and owned nowhere else.
         let queue = unsafe { OwnedFd::from_raw_fd(queue) };
-        Ok(ExitWatch { queue: ManuallyDrop::new(queue), generation: Generation::current() })
+        Ok(ExitWatch { queue: ManuallyDrop::new(queue), created_in: Generation::current() })
     }
 
     fn register(&self, pid: u32) -> io::Result<()> {
@@ -120,7 +120,7 @@ impl ExitWatch {
     /// Takes the exit status of the process, if the kernel reported it. Works once: afterwards the kqueue
     /// stays readable but no longer has the status.
     pub(crate) fn take_status(&self) -> Option<ExitStatus> {
-        if !self.generation.is_here() {
+        if !self.created_in.is_current() {
             return None;
         }
         let mut event = change(0, 0, 0, 0);
@@ -155,7 +155,7 @@ impl ExitWatch {
     }
 
     fn poll(&self, limit: Option<Timespec>) -> rustix::io::Result<bool> {
-        if !self.generation.is_here() {
+        if !self.created_in.is_current() {
             return Ok(true);
         }
         let mut polled = [PollFd::new(&*self.queue, PollFlags::IN)];
@@ -169,7 +169,7 @@ fn change(ident: libc::uintptr_t, filter: i16, flags: u16, notes: u32) -> libc::
 
 impl Drop for ExitWatch {
     fn drop(&mut self) {
-        if self.generation.is_here() {
+        if self.created_in.is_current() {
             // SAFETY: the last use of the descriptor.
             unsafe { ManuallyDrop::drop(&mut self.queue) };
         }

@@ -16,7 +16,7 @@ pub(crate) struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Reads the state of a process, ended and not reaped included. `None` too if a sandbox refuses.
+    /// Reads the state of a process, even if it has ended and is not reaped. `None` too if a sandbox refuses.
     pub(crate) fn of(pid: u32) -> Option<ProcessInfo> {
         let info: libc::proc_bsdshortinfo = info(pid, libc::PROC_PIDT_SHORTBSDINFO)?;
         Some(ProcessInfo {
@@ -73,7 +73,7 @@ pub(crate) fn kill(pid: i32, signal: Signal) -> io::Result<bool> {
 pub(crate) struct StartTime(u64, u64);
 
 impl StartTime {
-    /// Reads the start time of a process, ended and not reaped included. `None` too if it belongs to
+    /// Reads the start time of a process, even if it has ended and is not reaped. `None` too if it belongs to
     /// another user and this process is not root's.
     pub(crate) fn of(pid: u32) -> Option<StartTime> {
         let info: libc::proc_bsdinfo = info(pid, libc::PROC_PIDTBSDINFO)?;

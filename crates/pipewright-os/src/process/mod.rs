@@ -1,4 +1,4 @@
-//! Processes: starting a child, waiting for it, and holding everything that it starts.
+//! Processes: starting a child, waiting for it, and containing its descendants.
 
 pub mod capabilities;
 pub mod child;

@@ -27,20 +27,20 @@ use crate::process::usage::{Usage, times_of};
 
 /// A process, which keeps its number as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessObject {
     handle: OwnedHandle,
     /// True if the handle has the right to kill it.
     may_kill: bool,
 }
 
-impl Process {
+impl ProcessObject {
     /// Takes the handle of a child from the call that created it, which has every right.
-    pub(crate) fn new(handle: OwnedHandle) -> Process {
-        Process { handle, may_kill: true }
+    pub(crate) fn new(handle: OwnedHandle) -> ProcessObject {
+        ProcessObject { handle, may_kill: true }
     }
 
     /// Opens the process that has that number now; `None` if no process has it.
-    pub(crate) fn open(pid: u32) -> io::Result<Option<Process>> {
+    pub(crate) fn open(pid: u32) -> io::Result<Option<ProcessObject>> {
         let access = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
         let mut opened = open(pid, access | PROCESS_TERMINATE);
         if is_error(&opened, ERROR_ACCESS_DENIED) {
@@ -181,7 +181,7 @@ impl Process {
     }
 }
 
-impl AsHandle for Process {
+impl AsHandle for ProcessObject {
     fn as_handle(&self) -> BorrowedHandle<'_> {
         self.handle.as_handle()
     }
@@ -193,7 +193,7 @@ pub(crate) fn unsupported(signal: Signal, reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
-fn open(pid: u32, access: u32) -> io::Result<Process> {
+fn open(pid: u32, access: u32) -> io::Result<ProcessObject> {
     // SAFETY: numbers.
     let handle = unsafe { OpenProcess(access, 0, pid) };
     if handle.is_null() {
@@ -201,7 +201,7 @@ fn open(pid: u32, access: u32) -> io::Result<Process> {
     }
     // SAFETY: made by the call above, and owned nowhere else.
     let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
-    Ok(Process { handle, may_kill: access & PROCESS_TERMINATE != 0 })
+    Ok(ProcessObject { handle, may_kill: access & PROCESS_TERMINATE != 0 })
 }
 
 /// Returns true if the error of a kill means that the process is being torn down, which takes long for a
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_child_is_killed_again_and_again() {
         let mut child = std::process::Command::new("cmd").args(["/c", "pause"]).spawn().unwrap();
-        let opened = Process::open(child.id()).unwrap().unwrap();
+        let opened = ProcessObject::open(child.id()).unwrap().unwrap();
         assert!(opened.may_kill && opened.kill().unwrap());
         for _ in 0..100 {
             // An error here would lose the output of a run.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_os::channel::handle_channel::{self, Arrived, End};
+use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_tests::bodies;
 
 use crate::started;
@@ -21,7 +21,7 @@ mod pool;
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
     if mode == "liar" {
-        return lie(rest);
+        return send_wrong_answer(rest);
     }
     let pairs = rest.split(',').filter_map(|pair| pair.split_once('='));
     let mut options = Options::default();
@@ -50,7 +50,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         })?,
         "both" => both(&options, count)?,
         "source" => source(&options)?,
-        "deaf" => deaf(&options, count, length)?,
+        "deaf" => send_without_reading(&options, count, length)?,
         "silent" => {
             let _channel: Channel = worker::channel(&options)?;
             park();
@@ -71,7 +71,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             channel.send_bytes(b"last words")?;
             std::process::exit(7);
         }
-        "calls" => worker::run(&options, &mut Calls::default())?,
+        "calls" => worker::run(&options, &mut ActWorker::default())?,
         "sums" => worker::serve_calls(&options, |call| {
             let numbers: Vec<u64> = call.value()?;
             worker::Call::answer(&(numbers.iter().sum::<u64>(), numbers.len()))
@@ -133,7 +133,11 @@ fn source(options: &Options) -> Result<(), pipewright_ipc::Error> {
 }
 
 /// Sends a number of messages of that length, and never reads.
-fn deaf(options: &Options, count: u64, length: usize) -> Result<(), pipewright_ipc::Error> {
+fn send_without_reading(
+    options: &Options,
+    count: u64,
+    length: usize,
+) -> Result<(), pipewright_ipc::Error> {
     let mut channel: Channel = worker::channel(options)?;
     let mut body = Vec::new();
     for number in 0..count {
@@ -179,13 +183,13 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
 
 /// A worker whose requests name the act to perform.
 #[derive(Default)]
-struct Calls {
+struct ActWorker {
     count: u64,
     leaked: Vec<Vec<u8>>,
-    is_deaf: bool,
+    ignores_reset: bool,
 }
 
-impl worker::Serve for Calls {
+impl worker::Serve for ActWorker {
     fn call(&mut self, call: &mut worker::Call<'_>) -> worker::Answer {
         self.count += 1;
         let request = call.take_request();
@@ -216,7 +220,7 @@ impl worker::Serve for Calls {
                     thread::park_timeout(Duration::from_millis(2));
                 }
             }
-            b"deaf" => self.is_deaf = true,
+            b"deaf" => self.ignores_reset = true,
             b"leak" => self.leaked.push(vec![1; number()?]),
             b"print" => {
                 for number in 0..number()? {
@@ -259,10 +263,10 @@ impl worker::Serve for Calls {
     }
 
     fn reset(&mut self) -> bool {
-        if self.is_deaf {
+        if self.ignores_reset {
             park();
         }
-        *self = Calls::default();
+        *self = ActWorker::default();
         true
     }
 }
@@ -284,7 +288,7 @@ fn pool_of_its_own() -> worker::Answer {
 
 /// Acts as a worker without shared memory that answers a request by frames of these kinds and calls,
 /// `KIND,CALL,KIND,CALL...`. With `none` it does not support calls.
-fn lie(answer: &str) -> io::Result<()> {
+fn send_wrong_answer(answer: &str) -> io::Result<()> {
     let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
     let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
     let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
@@ -300,14 +304,14 @@ fn lie(answer: &str) -> io::Result<()> {
     park();
 }
 
-fn send(end: &mut End, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
+fn send(end: &mut ChannelEnd, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
     let mut head = (body.len() as u32).to_le_bytes().to_vec();
     head.extend([kind, 0, 0, 0, call, 0, 0, 0, 0, 0, 0, 0]);
     end.send(&[IoSlice::new(&head), IoSlice::new(body)])
 }
 
 /// Returns the body of the next frame.
-fn frame(end: &mut End) -> io::Result<Vec<u8>> {
+fn frame(end: &mut ChannelEnd) -> io::Result<Vec<u8>> {
     loop {
         if let Some(head) = end.arrived().first_chunk::<16>() {
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;

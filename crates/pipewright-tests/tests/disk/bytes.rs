@@ -7,7 +7,7 @@ use pipewright_disk::{AlignedBuf, DiskFile, EngineOptions, ErrorKind, Operation}
 use pipewright_test_macros::watched_test;
 use proptest::prelude::*;
 
-use super::{BACKENDS, Doer, doers, engine, file_with, folder, pattern};
+use super::{BACKENDS, TestedEngine, engine, file_with, folder, pattern, tested_engines};
 
 /// One operation of a script; places and lengths are in granules.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ fn acts(granules: u64, bytes: u64) -> impl Strategy<Value = Vec<Act>> {
 
 /// The expected content of the file, and the engine that a script runs on.
 struct Model<'a> {
-    doer: &'a mut Doer,
+    tested: &'a mut TestedEngine,
     file: DiskFile,
     bytes: Vec<u8>,
     granule: usize,
@@ -60,7 +60,7 @@ impl Model<'_> {
                     *byte = seed ^ (place as u8) ^ ((place >> 8) as u8);
                 }
                 let written = buffer.to_vec();
-                let done = self.doer.run(Operation::write_all_at(&self.file, buffer, at as u64));
+                let done = self.tested.run(Operation::write_all_at(&self.file, buffer, at as u64));
                 assert_eq!(done.result.unwrap().bytes, written.len());
                 assert_eq!(done.buffer[..], written, "a write changed its buffer");
                 if !written.is_empty() {
@@ -76,16 +76,19 @@ impl Model<'_> {
                 self.bytes.resize(bytes as usize, 0);
             }
             Act::Preallocate { bytes } => {
-                let done = self.doer.run(Operation::preallocate(&self.file, 0, bytes));
+                let done = self.tested.run(Operation::preallocate(&self.file, 0, bytes));
                 match done.result {
                     Ok(_) => self.bytes.resize(self.bytes.len().max(bytes as usize), 0),
                     Err(error) => assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}"),
                 }
             }
             Act::Sync => {
-                assert_eq!(self.doer.run(Operation::sync_all(&self.file)).result.unwrap().bytes, 0);
                 assert_eq!(
-                    self.doer.run(Operation::sync_data(&self.file)).result.unwrap().bytes,
+                    self.tested.run(Operation::sync_all(&self.file)).result.unwrap().bytes,
+                    0
+                );
+                assert_eq!(
+                    self.tested.run(Operation::sync_data(&self.file)).result.unwrap().bytes,
                     0
                 );
             }
@@ -100,7 +103,7 @@ impl Model<'_> {
         let mut buffer = self.buffer(count);
         buffer.fill(0xa5);
         let make = if exact { Operation::read_exact_at } else { Operation::read_at };
-        let done = self.doer.run(make(&self.file, buffer, at as u64));
+        let done = self.tested.run(make(&self.file, buffer, at as u64));
         assert_eq!(done.buffer.len(), wanted);
         match done.result {
             Ok(completion) => {
@@ -127,13 +130,13 @@ fn scripts(direct: bool) {
     let probe = file_with(&folder, "probe", &first, direct);
     let granule = if direct { probe.alignment().offset } else { 1 };
     let granules = if direct { 24 } else { 12_000 };
-    for (number, (name, doer)) in doers().into_iter().enumerate() {
-        let doer = RefCell::new(doer);
+    for (number, (name, tested)) in tested_engines().into_iter().enumerate() {
+        let tested = RefCell::new(tested);
         let config =
             ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(acts in acts(granules, 12_000))| {
             let file = file_with(&folder, &format!("f{number}"), &first, direct);
-            let mut model = Model { doer: &mut doer.borrow_mut(), file, bytes: first.clone(), granule };
+            let mut model = Model { tested: &mut tested.borrow_mut(), file, bytes: first.clone(), granule };
             for act in &acts {
                 model.act(act);
             }
@@ -272,13 +275,13 @@ fn run_reads_the_same_bytes_as_queue_and_next() {
 #[watched_test]
 fn a_file_that_is_appended_to_grows_at_its_end() {
     let folder = folder();
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let path = folder.path().join("log");
         std::fs::write(&path, b"begin ").unwrap();
         let file = DiskFile::options().append(true).open(&path).unwrap();
         for word in [b"one ", b"two "] {
             let buffer = AlignedBuf::copy_of(word, 1).unwrap();
-            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+            let done = tested.run(Operation::write_all_at(&file, buffer, 0));
             assert_eq!(done.result.unwrap().bytes, 4);
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"begin one two ", "{name}");
@@ -289,15 +292,15 @@ fn a_file_that_is_appended_to_grows_at_its_end() {
 fn a_half_cached_range_is_read_whole() {
     let folder = folder();
     let content = pattern(256 << 10);
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let file = file_with(&folder, "half", &content, false);
-        doer.run(Operation::sync_all(&file)).result.unwrap();
+        tested.run(Operation::sync_all(&file)).result.unwrap();
         file.forget_cache().unwrap();
         // Some pages in the middle, and the read-ahead behind them.
         let buffer = file.buffer(4096).unwrap();
-        doer.run(Operation::read_at(&file, buffer, 64 << 10)).result.unwrap();
+        tested.run(Operation::read_at(&file, buffer, 64 << 10)).result.unwrap();
         let buffer = file.buffer(content.len()).unwrap();
-        let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
+        let done = tested.run(Operation::read_exact_at(&file, buffer, 0));
         assert_eq!(done.result.unwrap().bytes, content.len());
         assert!(done.buffer[..] == content, "{name}");
     }

@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 
 /// The state of the file that an operation meets.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Case {
+enum CacheState {
     ReadCached,
     ReadCold,
     ReadDirect,
@@ -36,68 +36,71 @@ enum Case {
     Preallocate,
 }
 
-const CASES: [Case; 11] = [
-    Case::ReadCached,
-    Case::ReadCold,
-    Case::ReadDirect,
-    Case::Overwrite,
-    Case::Extend,
-    Case::OverwriteDirect,
-    Case::ExtendDirect,
-    Case::PreallocatedDirect,
-    Case::HoleDirect,
-    Case::Sync,
-    Case::Preallocate,
+const CASES: [CacheState; 11] = [
+    CacheState::ReadCached,
+    CacheState::ReadCold,
+    CacheState::ReadDirect,
+    CacheState::Overwrite,
+    CacheState::Extend,
+    CacheState::OverwriteDirect,
+    CacheState::ExtendDirect,
+    CacheState::PreallocatedDirect,
+    CacheState::HoleDirect,
+    CacheState::Sync,
+    CacheState::Preallocate,
 ];
 
 /// Creates the file of a case, in the state that the case needs.
-fn prepare(folder: &Path, case: Case) -> Result<DiskFile, String> {
+fn prepare(folder: &Path, case: CacheState) -> Result<DiskFile, String> {
     let path = folder.join(format!("{case:?}"));
     let direct = format!("{case:?}").ends_with("Direct");
     let full = OPERATIONS * STRIDE;
     let content = match case {
-        Case::Extend | Case::ExtendDirect | Case::PreallocatedDirect | Case::HoleDirect => {
-            Vec::new()
-        }
+        CacheState::Extend
+        | CacheState::ExtendDirect
+        | CacheState::PreallocatedDirect
+        | CacheState::HoleDirect => Vec::new(),
         _ => pattern(full),
     };
     std::fs::write(&path, content).map_err(|error| error.to_string())?;
     let file = std::fs::File::open(&path).map_err(|error| error.to_string())?;
     file.sync_all().map_err(|error| error.to_string())?;
-    let access = if case == Case::ReadCold { Access::Random } else { Access::Normal };
+    let access = if case == CacheState::ReadCold { Access::Random } else { Access::Normal };
     let mut options = DiskFile::options().read(true).write(true).direct(direct).access(access);
-    if case == Case::PreallocatedDirect {
+    if case == CacheState::PreallocatedDirect {
         options = options.preallocate(full as u64);
     }
     let file = options.open(&path).map_err(|error| error.to_string())?;
-    if case == Case::HoleDirect {
+    if case == CacheState::HoleDirect {
         file.set_len(full as u64).map_err(|error| error.to_string())?;
     }
-    if case != Case::ReadCached && case != Case::Overwrite {
+    if case != CacheState::ReadCached && case != CacheState::Overwrite {
         file.forget_cache().map_err(|error| error.to_string())?;
     }
     Ok(file)
 }
 
-fn operation(file: &DiskFile, case: Case, number: usize) -> Operation {
+fn operation(file: &DiskFile, case: CacheState, number: usize) -> Operation {
     let buffer = file.buffer(BLOCK).unwrap();
     let (near, far) = ((number * BLOCK) as u64, (number * STRIDE) as u64);
     match case {
-        Case::ReadCached | Case::ReadCold | Case::ReadDirect => {
+        CacheState::ReadCached | CacheState::ReadCold | CacheState::ReadDirect => {
             Operation::read_exact_at(file, buffer, far)
         }
-        Case::Extend | Case::ExtendDirect => Operation::write_all_at(file, buffer, near),
-        Case::Sync => Operation::sync_data(file),
-        Case::Preallocate => Operation::preallocate(file, far, STRIDE as u64),
+        CacheState::Extend | CacheState::ExtendDirect => {
+            Operation::write_all_at(file, buffer, near)
+        }
+        CacheState::Sync => Operation::sync_data(file),
+        CacheState::Preallocate => Operation::preallocate(file, far, STRIDE as u64),
         _ => Operation::write_all_at(file, buffer, far),
     }
 }
 
 /// Checks that exactly those operations have class `Worker` that the kernel handed to a thread.
-fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
+fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     let file = match prepare(folder, case) {
         Ok(file) => file,
-        Err(why) => return skipped(&format!("{name}: {case:?}: {why}")),
+        Err(reason) => return skipped(&format!("{name}: {case:?}: {reason}")),
     };
     let options = EngineOptions {
         backend: BackendKind::Uring,
@@ -117,7 +120,7 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
     while let Some(done) = engine.next().unwrap() {
         let completion = match done.result {
             Ok(completion) => completion,
-            Err(error) if case == Case::Preallocate => {
+            Err(error) if case == CacheState::Preallocate => {
                 return skipped(&format!("{name}: {case:?}: {error}"));
             }
             Err(error) => panic!("{name}: {case:?}: {error}"),
@@ -141,7 +144,7 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
     );
 }
 
-fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[Case]) {
+fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[CacheState]) {
     for case in cases {
         agree(oracle, name, folder, *case);
     }
@@ -202,25 +205,25 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     {
         return skipped(&error.to_string());
     }
-    if let Err(why) = private() {
-        return skipped(&why);
+    if let Err(reason) = private() {
+        return skipped(&reason);
     }
     let oracle = match Oracle::new(folder.path()) {
         Ok(oracle) => oracle,
-        Err(why) => return skipped(&why),
+        Err(reason) => return skipped(&reason),
     };
     let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
     match disk("ext4", 128 * MIB) {
-        Err(why) => skipped(&format!("ext4, overlay, fuse: {why}")),
+        Err(reason) => skipped(&format!("ext4, overlay, fuse: {reason}")),
         Ok(ext4) => {
             on(&oracle, "ext4", ext4.path(), &CASES);
             match overlay(folder.path(), ext4.path()) {
                 Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
-                Err(why) => skipped(&format!("overlay: {why}")),
+                Err(reason) => skipped(&format!("overlay: {reason}")),
             }
             match fuse(folder.path(), ext4.path()) {
                 Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
-                Err(why) => skipped(&format!("fuse: {why}")),
+                Err(reason) => skipped(&format!("fuse: {reason}")),
             }
         }
     }
@@ -231,16 +234,16 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
         Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
-        Err(why) => skipped(&format!("fscrypt: {why}")),
+        Err(reason) => skipped(&format!("fscrypt: {reason}")),
     }
     for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
         match disk(kind, bytes) {
             Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
-            Err(why) => skipped(&format!("{kind}: {why}")),
+            Err(reason) => skipped(&format!("{kind}: {reason}")),
         }
     }
     match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
         Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
-        Err(why) => skipped(&format!("tmpfs: {why}")),
+        Err(reason) => skipped(&format!("tmpfs: {reason}")),
     }
 }

@@ -2,7 +2,9 @@
 
 #[cfg(windows)]
 use pipewright_disk::Unjudged;
-use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
+use pipewright_disk::diagnosis::{
+    DiagnoseOptions, Reason, Test, TestOutcome, Verdict, Work, diagnose,
+};
 use pipewright_disk::{BackendKind, Class, ErrorKind};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
@@ -33,7 +35,7 @@ fn a_file_is_read_and_never_written_to() {
     assert_eq!(report.tests.len(), 13);
     for test in &report.tests {
         match &test.outcome {
-            Outcome::Measured(measured) => {
+            TestOutcome::Measured(measured) => {
                 assert_eq!(measured.evidence.requests, 60);
                 assert!(measured.completed >= measured.queued, "{test}");
                 assert!((0.0..=1.0).contains(&measured.free_share()), "{test}");
@@ -43,8 +45,8 @@ fn a_file_is_read_and_never_written_to() {
                     assert_eq!(measured.bytes, 60 * (16 << 10), "{test}");
                 }
             }
-            Outcome::NotPossible(why) => skipped(&format!("{}: {why}", test.test)),
-            Outcome::Failed(why) => panic!("{}: {why}", test.test),
+            TestOutcome::NotPossible(reason) => skipped(&format!("{}: {reason}", test.test)),
+            TestOutcome::Failed(reason) => panic!("{}: {reason}", test.test),
         }
     }
     assert!(std::fs::read(&path).unwrap() == content);
@@ -81,8 +83,8 @@ fn a_file_that_may_be_overwritten_is_unchanged() {
     let report = diagnose(&path, &options).unwrap();
     let test = Test { asynchronous: true, direct: false, work: Work::Overwrite };
     let outcome = &report.tests.iter().find(|it| it.test == test).unwrap().outcome;
-    let Outcome::Failed(why) = outcome else { panic!("{outcome:?}") };
-    assert!(why.ends_with("the file ends after 1000 of 16384 bytes"), "{why}");
+    let TestOutcome::Failed(reason) = outcome else { panic!("{outcome:?}") };
+    assert!(reason.ends_with("the file ends after 1000 of 16384 bytes"), "{reason}");
     assert!(std::fs::read(&path).unwrap() == content[..1000]);
 }
 
@@ -95,7 +97,7 @@ fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
     std::fs::write(&empty, b"").unwrap();
     let error = diagnose(&empty, &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty);
-    assert!(error.to_string().ends_with("empty\": is empty"), "{error}");
+    assert!(error.to_string().ends_with("empty\": the file is empty"), "{error}");
     for options in
         [DiagnoseOptions { requests: 0, ..FEW }, DiagnoseOptions { block_bytes: 0, ..FEW }]
     {
@@ -176,7 +178,7 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
         .and_then(|()| pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw"));
     let mounted = match mounted {
         Ok(mounted) => mounted,
-        Err(why) => return skipped(&why),
+        Err(reason) => return skipped(&reason),
     };
     let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -190,9 +192,9 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
             let test = Test { asynchronous: true, direct, work };
             &report.tests.iter().find(|it| it.test == test).unwrap().outcome
         };
-        assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
-        let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
-        assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
+        assert!(matches!(outcome(Work::Read), TestOutcome::Measured(_)), "{report:?}");
+        let TestOutcome::Failed(reason) = outcome(Work::Overwrite) else { panic!("{report:?}") };
+        assert!(reason.ends_with("the disk is mounted, or part of another disk"), "{reason}");
     }
 }
 
@@ -234,7 +236,7 @@ fn wine_is_not_taken_for_windows() {
     }
     assert_eq!(report.backend, Some(BackendKind::Overlapped));
     for test in report.tests.iter().filter(|test| test.test.asynchronous) {
-        let Outcome::Measured(measured) = &test.outcome else { panic!("{test}") };
+        let TestOutcome::Measured(measured) = &test.outcome else { panic!("{test}") };
         assert_eq!(measured.verdict, Verdict::Unknown, "{test}");
         assert_eq!((measured.findings.len(), measured.evidence.known()), (0, 60), "{test}");
     }
@@ -261,8 +263,8 @@ fn verdicts_match_filesystems_of_known_behaviour() {
     use pipewright_tests::{encrypt, mounts};
 
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     if pipewright_tests::skip::is_forced_off("io_uring") {
         return skipped("there is no io_uring in this build");
@@ -295,7 +297,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
     assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
     assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
     match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
-        Err(why) => skipped(&why),
+        Err(reason) => skipped(&reason),
         Ok(ext4) => {
             let read = of(ext4.path(), true, Work::Read);
             assert_eq!(read, (Verdict::Asynchronous, None));
@@ -308,7 +310,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
             let sync = (Verdict::Workers, Some(Reason::OperationKind));
             assert_eq!(of(ext4.path(), false, Work::Sync), sync);
             match mounts::overlay(folder.path(), ext4.path()) {
-                Err(why) => skipped(&why),
+                Err(reason) => skipped(&reason),
                 Ok(overlay) => {
                     tried(overlay.path(), Work::Read, Remedy::Aio);
                     tried(overlay.path(), Work::Overwrite, Remedy::Aio);
@@ -322,7 +324,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         encrypt::encrypted_folder(&secret).map(|()| secret)
     };
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
-        Err(why) => skipped(&why),
+        Err(reason) => skipped(&reason),
         Ok((secret, _ext4)) => {
             let encrypted = Some(Reason::Encryption);
             // It takes direct reads, and serves them from its cache where it need not wait.
@@ -333,7 +335,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         }
     }
     match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
-        Err(why) => skipped(&why),
+        Err(reason) => skipped(&reason),
         Ok(btrfs) => {
             let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
             assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
@@ -342,7 +344,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
             let packed = btrfs.path().join("packed");
             std::fs::create_dir(&packed).unwrap();
             match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
-                Err(why) => skipped(&why),
+                Err(reason) => skipped(&reason),
                 Ok(()) => {
                     let path = packed.join("data");
                     std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();

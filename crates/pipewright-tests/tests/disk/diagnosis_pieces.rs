@@ -63,13 +63,13 @@ fn finding_of(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
 #[isolated_test]
 fn requests_sent_to_threads_for_size_or_fragments_are_reported() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     for (kind, bytes) in [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 160 << 20)] {
         match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
             Ok(disk) => on(disk.path(), kind),
-            Err(why) => skipped(&why),
+            Err(reason) => skipped(&reason),
         }
     }
 }
@@ -81,7 +81,7 @@ fn writes_without_room_for_metadata_are_reported() {
         .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));
     let disk = match disk {
         Ok(disk) => disk,
-        Err(why) => return skipped(&why),
+        Err(reason) => return skipped(&reason),
     };
     write_in_place(&File::open(disk.path()).unwrap()).unwrap();
     let options = DiagnoseOptions {

@@ -64,8 +64,8 @@ fn check_ext4(report: &Report) {
 #[isolated_test]
 fn writes_that_change_the_times_are_judged_alike_in_every_run() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     if pipewright_tests::skip::is_forced_off("io_uring") {
         return skipped("there is no io_uring in this build");
@@ -73,8 +73,8 @@ fn writes_that_change_the_times_are_judged_alike_in_every_run() {
     for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
         let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
             Ok(disk) => disk,
-            Err(why) => {
-                skipped(&why);
+            Err(reason) => {
+                skipped(&reason);
                 continue;
             }
         };
@@ -85,8 +85,8 @@ fn writes_that_change_the_times_are_judged_alike_in_every_run() {
             let report = diagnose(disk.path(), &options).unwrap();
             if report.filesystem != Some(Filesystem::Xfs.name()) {
                 check_ext4(&report);
-            } else if let Err(why) = check_xfs(&report) {
-                return skipped(&why);
+            } else if let Err(reason) = check_xfs(&report) {
+                return skipped(&reason);
             }
         }
     }

@@ -6,7 +6,7 @@ use pipewright_test_macros::watched_test;
 
 use pipewright_disk::{AlignedBuf, DiskFile, ErrorKind, Misaligned, Operation, Part};
 
-use super::{doers, file_with, folder, pattern};
+use super::{file_with, folder, pattern, tested_engines};
 
 #[watched_test]
 fn a_file_that_cannot_be_opened_is_an_error_with_the_reason() {
@@ -57,22 +57,23 @@ fn files_without_offsets_are_refused_at_once() {
 #[watched_test]
 fn an_operation_without_access_returns_its_buffer() {
     let folder = folder();
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let path = folder.path().join("one-way");
         std::fs::write(&path, pattern(1000)).unwrap();
         let reader = DiskFile::options().read(true).open(&path).unwrap();
-        let done = doer.run(Operation::write_at(&reader, reader.buffer(10).unwrap(), 0));
+        let done = tested.run(Operation::write_at(&reader, reader.buffer(10).unwrap(), 0));
         assert_eq!(done.buffer.len(), 10, "{name}");
         let error = done.result.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NotOpenedFor { what: "writing" });
-        let done = doer.run(Operation::preallocate(&reader, 0, 4096));
+        let done = tested.run(Operation::preallocate(&reader, 0, 4096));
         assert_eq!(done.result.unwrap_err().kind(), error.kind());
         let writer = DiskFile::options().write(true).open(&path).unwrap();
-        let done = doer.run(Operation::read_at(&writer, done.buffer, 0));
+        let done = tested.run(Operation::read_at(&writer, done.buffer, 0));
         let error = done.result.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NotOpenedFor { what: "reading" });
         // Beyond the length of any file.
-        let done = doer.run(Operation::read_at(&reader, reader.buffer(10).unwrap(), u64::MAX - 4));
+        let done =
+            tested.run(Operation::read_at(&reader, reader.buffer(10).unwrap(), u64::MAX - 4));
         assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::InvalidInput);
         assert!(std::fs::read(&path).unwrap() == pattern(1000));
     }
@@ -81,7 +82,7 @@ fn an_operation_without_access_returns_its_buffer() {
 #[watched_test]
 fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
     let folder = folder();
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
         let alignment = file.alignment();
         if alignment.offset == 1 {
@@ -90,7 +91,7 @@ fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
         let (needed, reported) = (alignment.offset, alignment.reported);
         let mut misaligned = |bytes: usize, offset: u64| {
             let buffer = file.buffer(bytes).unwrap();
-            let done = doer.run(Operation::read_at(&file, buffer, offset));
+            let done = tested.run(Operation::read_at(&file, buffer, offset));
             assert_eq!(done.buffer.len(), bytes, "{name}");
             done.result.unwrap_err().kind().clone()
         };
@@ -101,7 +102,7 @@ fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
         // One byte is at a multiple of 1; that of more than 1 is a matter of luck.
         let odd = AlignedBuf::zeroed(needed, 1).unwrap();
         let is_odd = odd.as_ptr() as usize % alignment.memory != 0;
-        let result = doer.run(Operation::read_at(&file, odd, 0)).result;
+        let result = tested.run(Operation::read_at(&file, odd, 0)).result;
         match result {
             Ok(completion) => assert!(!is_odd && completion.bytes == needed),
             Err(error) => assert!(matches!(
@@ -115,22 +116,22 @@ fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
 #[watched_test]
 fn reads_of_a_truncated_or_removed_file_end_at_its_end() {
     let folder = folder();
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let file = file_with(&folder, "cut", &pattern(100_000), false);
         file.set_len(50_000).unwrap();
-        let done = doer.run(Operation::read_exact_at(&file, file.buffer(100_000).unwrap(), 0));
+        let done = tested.run(Operation::read_exact_at(&file, file.buffer(100_000).unwrap(), 0));
         let error = done.result.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::EndOfFile { wanted: 100_000, got: 50_000 }, "{name}");
         assert_eq!(error.bytes(), 50_000);
         assert!(done.buffer[..50_000] == pattern(100_000)[..50_000]);
-        let done = doer.run(Operation::read_at(&file, done.buffer, 50_000));
+        let done = tested.run(Operation::read_at(&file, done.buffer, 50_000));
         assert_eq!(done.result.unwrap().bytes, 0, "the end of a file is no error");
         if cfg!(unix) {
             // The file has lost only its name.
             std::fs::remove_file(file.path()).unwrap();
-            let done = doer.run(Operation::write_all_at(&file, done.buffer, 0));
+            let done = tested.run(Operation::write_all_at(&file, done.buffer, 0));
             assert_eq!(done.result.unwrap().bytes, 100_000);
-            doer.run(Operation::sync_all(&file)).result.unwrap();
+            tested.run(Operation::sync_all(&file)).result.unwrap();
         }
     }
 }
@@ -138,11 +139,11 @@ fn reads_of_a_truncated_or_removed_file_end_at_its_end() {
 #[cfg(target_os = "linux")]
 #[watched_test]
 fn a_full_disk_gives_the_buffer_back() {
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         // A device that is always full.
         let file = DiskFile::options().write(true).open("/dev/full").unwrap();
         let buffer = AlignedBuf::copy_of(b"precious", 1).unwrap();
-        let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+        let done = tested.run(Operation::write_all_at(&file, buffer, 0));
         assert_eq!(&done.buffer[..], b"precious");
         let error = done.result.unwrap_err();
         assert_eq!((error.kind(), error.raw_os_error()), (&ErrorKind::NoSpace, Some(28)), "{name}");
@@ -157,9 +158,9 @@ fn a_full_disk_gives_the_buffer_back() {
 #[watched_test]
 fn preallocating_zero_bytes_succeeds() {
     let folder = folder();
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let file = file_with(&folder, "nothing", &[], false);
-        let done = doer.run(Operation::preallocate(&file, 0, 0));
+        let done = tested.run(Operation::preallocate(&file, 0, 0));
         assert_eq!(done.result.unwrap().bytes, 0, "{name}");
         assert_eq!(file.len().unwrap(), 0, "{name}");
     }
@@ -174,11 +175,11 @@ fn a_file_size_limit_reports_the_bytes_already_written() {
     let folder = folder();
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         let file = file_with(&folder, "limited", &[], false);
         let mut buffer = file.buffer(300_000).unwrap();
         buffer.copy_from_slice(&pattern(300_000));
-        let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+        let done = tested.run(Operation::write_all_at(&file, buffer, 0));
         assert!(done.buffer[..] == pattern(300_000));
         let error = done.result.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::TooLarge, "{name}: {error}");

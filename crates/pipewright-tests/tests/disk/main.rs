@@ -40,16 +40,16 @@ const BACKENDS: [BackendKind; 5] = [
 ];
 
 /// An engine of either kind, for tests that do one thing after the other.
-enum Doer {
+enum TestedEngine {
     Own(Box<Engine>),
     Shared(SharedEngine),
 }
 
-impl Doer {
+impl TestedEngine {
     fn run(&mut self, operation: Operation) -> Done {
         match self {
-            Doer::Own(engine) => engine.run(operation),
-            Doer::Shared(engine) => engine.start(operation).wait(),
+            TestedEngine::Own(engine) => engine.run(operation),
+            TestedEngine::Shared(engine) => engine.start(operation).wait(),
         }
     }
 }
@@ -71,19 +71,19 @@ fn engine(options: EngineOptions) -> Option<Engine> {
 }
 
 /// Returns every engine that can be made here, with its name.
-fn doers() -> Vec<(String, Doer)> {
-    let mut doers = Vec::new();
+fn tested_engines() -> Vec<(String, TestedEngine)> {
+    let mut tested_engines = Vec::new();
     for backend in BACKENDS {
         for cached_first in [true, false] {
             let options = EngineOptions { backend, cached_first, ..EngineOptions::default() };
             let Some(own) = engine(options) else { continue };
             let name = format!("{backend}, cached first: {cached_first}");
-            doers.push((name.clone(), Doer::Own(Box::new(own))));
+            tested_engines.push((name.clone(), TestedEngine::Own(Box::new(own))));
             let shared = SharedEngine::new(options).unwrap();
-            doers.push((format!("shared {name}"), Doer::Shared(shared)));
+            tested_engines.push((format!("shared {name}"), TestedEngine::Shared(shared)));
         }
     }
-    doers
+    tested_engines
 }
 
 /// Returns true, and reports it, if a worker of the kernel may be done before the call that submits has returned: its

@@ -6,31 +6,31 @@ use pipewright_tests::failing::{self, GOOD_BYTES};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{mounts, watchdog};
 
-use super::{doers, folder, pattern};
+use super::{folder, pattern, tested_engines};
 
 const MIB: usize = 1 << 20;
 
 #[isolated_test]
 fn a_full_disk_reports_the_bytes_that_fitted() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     let small = match mounts::loop_mount(folder.path(), "ext4", 8 * MIB as u64, "rw") {
         Ok(small) => small,
-        Err(why) => return skipped(&why),
+        Err(reason) => return skipped(&reason),
     };
     let free_blocks = || rustix::fs::statvfs(small.path()).unwrap().f_bfree;
     let at_first = free_blocks();
     let content = pattern(16 * MIB);
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         for direct in [false, true] {
             let path = small.path().join("fills");
             let options = DiskFile::options().write(true).create(true).direct(direct);
             let file = options.open(&path).unwrap();
             let mut buffer = file.buffer(16 * MIB).unwrap();
             buffer.copy_from_slice(&content);
-            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+            let done = tested.run(Operation::write_all_at(&file, buffer, 0));
             let error = done.result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::NoSpace, "{name}: {error}");
             let fitted = error.bytes();
@@ -40,7 +40,7 @@ fn a_full_disk_reports_the_bytes_that_fitted() {
             let there = std::fs::read(&path).unwrap();
             assert!(there[..fitted] == done.buffer[..fitted], "{name}");
             assert!(there.len() == fitted || direct);
-            let room = doer.run(Operation::preallocate(&file, 0, 16 * MIB as u64));
+            let room = tested.run(Operation::preallocate(&file, 0, 16 * MIB as u64));
             assert_eq!(room.result.as_ref().unwrap_err().kind(), &ErrorKind::NoSpace);
             std::fs::remove_file(&path).unwrap();
             // Another thread may close its copy of the file later, and ext4 uses the room again only once its journal
@@ -57,28 +57,28 @@ fn a_full_disk_reports_the_bytes_that_fitted() {
 #[isolated_test]
 fn a_failed_sync_is_never_retried_to_success() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     // A failing disk is slow: each backend once, and plain calls on the caller.
     let is_wanted = |name: &str| name.ends_with("false") || name == "threads, cached first: true";
-    let doers = doers().into_iter().filter(|(name, _)| is_wanted(name));
-    for (name, mut doer) in doers {
+    let tested_engines = tested_engines().into_iter().filter(|(name, _)| is_wanted(name));
+    for (name, mut tested) in tested_engines {
         // A disk smaller than its stated size: an image in a tmpfs that is too small.
         let memory =
             mounts::mount(folder.path(), "memory", &["-t", "tmpfs", "-o", "size=12m", "none"]);
         let memory = memory.unwrap();
         let disk = match mounts::loop_mount(memory.path(), "ext2", 64 * MIB as u64, "rw") {
             Ok(disk) => disk,
-            Err(why) => return skipped(&why),
+            Err(reason) => return skipped(&reason),
         };
         let path = disk.path().join("lost");
         let options = DiskFile::options().read(true).write(true).create(true);
         let file = options.open(&path).unwrap();
         let buffer = file.buffer(32 * MIB).unwrap();
-        let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+        let done = tested.run(Operation::write_all_at(&file, buffer, 0));
         assert_eq!(done.result.unwrap().bytes, 32 * MIB, "it went into the cache");
-        let error = doer.run(Operation::sync_all(&file)).result.unwrap_err();
+        let error = tested.run(Operation::sync_all(&file)).result.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Device | ErrorKind::NoSpace), "{name}: {error}");
         // The kernel has reported the error once, and would report success now.
         print_sync_error_of_another_handle(&path);
@@ -88,11 +88,11 @@ fn a_failed_sync_is_never_retried_to_success() {
             Operation::sync_data(&file),
             Operation::write_at(&file, file.buffer(1).unwrap(), 0),
         ] {
-            let error = doer.run(operation).result.unwrap_err();
+            let error = tested.run(operation).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}");
         }
         // The bytes that are left can be read.
-        doer.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
+        tested.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
         drop((file, disk, memory));
     }
 }
@@ -100,14 +100,14 @@ fn a_failed_sync_is_never_retried_to_success() {
 #[isolated_test]
 fn a_failing_disk_reports_the_bytes_already_written() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
-    for (name, mut doer) in doers() {
+    for (name, mut tested) in tested_engines() {
         // One for each: its first sync fails.
         let (mounted, path) = match failing::mount_failing(folder.path()) {
             Ok(mounted) => mounted,
-            Err(why) => return skipped(&why),
+            Err(reason) => return skipped(&reason),
         };
         for direct in [false, true] {
             let options = DiskFile::options().read(true).write(true).direct(direct);
@@ -126,26 +126,26 @@ fn a_failing_disk_reports_the_bytes_already_written() {
             let content = pattern(2 * GOOD_BYTES);
             let mut buffer = file.buffer(content.len()).unwrap();
             buffer.copy_from_slice(&content);
-            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+            let done = tested.run(Operation::write_all_at(&file, buffer, 0));
             let mut buffer = check(done, "write to");
             assert!(buffer[..] == content, "{name}: to be written to a better place");
             buffer.fill(0);
-            let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
+            let done = tested.run(Operation::read_exact_at(&file, buffer, 0));
             let buffer = check(done, "read");
             assert!(buffer[..GOOD_BYTES] == content[..GOOD_BYTES], "{name}");
             // One call returns the bytes, and the next the error: neither hides the other.
-            let done = doer.run(Operation::read_at(&file, buffer, 0));
+            let done = tested.run(Operation::read_at(&file, buffer, 0));
             assert_eq!(done.result.unwrap().bytes, GOOD_BYTES, "{name}");
-            let done = doer.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));
+            let done = tested.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));
             assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::Device, "{name}");
             assert_eq!(done.buffer.len(), 2 * GOOD_BYTES);
             if direct {
                 continue;
             }
-            let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+            let error = tested.run(Operation::sync_data(&file)).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
             print_sync_error_of_another_handle(&path);
-            let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+            let error = tested.run(Operation::sync_data(&file)).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}: {error}");
         }
         drop(mounted);
@@ -164,8 +164,8 @@ fn print_sync_error_of_another_handle(path: &std::path::Path) {
 #[isolated_test]
 fn a_read_only_filesystem_is_its_own_error() {
     let folder = folder();
-    if let Err(why) = mounts::private() {
-        return skipped(&why);
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
     }
     let words = ["-t", "tmpfs", "-o", "ro", "none"];
     let fixed = mounts::mount(folder.path(), "fixed", &words).unwrap();

@@ -47,7 +47,7 @@ fn everything_works() -> (BackendKind, Vec<UnavailableBackend>) {
 }
 
 /// Refuses these calls to this process, and checks the steps of the ladder.
-fn where_refused(
+fn with_filesystem_refusing(
     calls: &[libc::c_long],
     errno: i32,
     expected: &[(BackendKind, UnavailableReason)],
@@ -67,12 +67,12 @@ fn where_refused(
     let error = Engine::new(asked).unwrap_err();
     let reason = reported[0].1;
     assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
-    assert_eq!(error.to_string(), format!("cannot create an engine: {reason}"));
+    assert_eq!(error.to_string(), format!("cannot create an engine with backend uring: {reason}"));
 }
 
 #[isolated_test]
 fn everything_works_without_io_uring() {
-    where_refused(
+    with_filesystem_refusing(
         &[libc::SYS_io_uring_setup],
         libc::EPERM,
         &[(BackendKind::Uring, UnavailableReason::Seccomp)],
@@ -81,7 +81,7 @@ fn everything_works_without_io_uring() {
 
 #[isolated_test]
 fn a_seccomp_filter_with_enosys_is_distinct_from_an_old_kernel() {
-    where_refused(
+    with_filesystem_refusing(
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
         &[(BackendKind::Uring, UnavailableReason::Seccomp)],
@@ -90,7 +90,7 @@ fn a_seccomp_filter_with_enosys_is_distinct_from_an_old_kernel() {
 
 #[isolated_test]
 fn a_ring_without_io_uring_enter_is_not_used() {
-    where_refused(
+    with_filesystem_refusing(
         &[libc::SYS_io_uring_enter],
         libc::EPERM,
         &[(BackendKind::Uring, UnavailableReason::Seccomp)],
@@ -99,7 +99,7 @@ fn a_ring_without_io_uring_enter_is_not_used() {
 
 #[isolated_test]
 fn a_ring_without_io_uring_register_is_not_used() {
-    where_refused(
+    with_filesystem_refusing(
         &[libc::SYS_io_uring_register],
         libc::EACCES,
         &[(BackendKind::Uring, UnavailableReason::Seccomp)],
@@ -108,7 +108,7 @@ fn a_ring_without_io_uring_register_is_not_used() {
 
 #[isolated_test]
 fn everything_works_without_newer_calls() {
-    where_refused(
+    with_filesystem_refusing(
         // With EPERM for statx the standard library itself opens nothing.
         &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
         libc::ENOSYS,

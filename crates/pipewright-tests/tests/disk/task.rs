@@ -64,7 +64,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 /// Runs a script on the file and on a `Vec`, whose content must stay equal.
-async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
+async fn run_script(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
     let mut place = 0;
     for act in acts {
         match act {
@@ -124,7 +124,7 @@ fn random_scripts_read_back_the_bytes_they_wrote() {
                 let mut model = pattern(600_000);
                 let file = file_with(&folder, "script", &model, false);
                 let mut stream = AsyncFile::new(&engine, &file);
-                runtime.block_on(play(&mut stream, &mut model, &acts));
+                runtime.block_on(run_script(&mut stream, &mut model, &acts));
                 // A dropped read has changed nothing.
                 drop(stream);
                 prop_assert!(std::fs::read(file.path()).unwrap() == model, "{name}");

@@ -23,7 +23,7 @@ async fn start(kind: &str, options: &Options) -> Channel {
 /// Sends messages of every length and receives them back.
 async fn echo(options: &Options, count: u64) {
     let mut channel = start("echo", options).await;
-    let (mut body, mut came) = (Vec::new(), Vec::new());
+    let (mut body, mut received) = (Vec::new(), Vec::new());
     for number in 0..count {
         let length = bodies::length(number);
         bodies::body(number, length, &mut body);
@@ -36,11 +36,11 @@ async fn echo(options: &Options, count: u64) {
         let message = channel.recv_async().await.unwrap();
         assert_eq!(message.len(), length);
         if number % 3 == 0 {
-            came = message.bytes_async().await.unwrap();
+            received = message.bytes_async().await.unwrap();
         } else {
-            message.read_into_async(&mut came).await.unwrap();
+            message.read_into_async(&mut received).await.unwrap();
         }
-        bodies::check(number, length, &came, &mut body);
+        bodies::check(number, length, &received, &mut body);
     }
     assert!(channel.close_async().await.unwrap().unwrap().success());
 }
@@ -61,14 +61,14 @@ fn two_tasks_that_send_at_once_do_not_deadlock() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         run(async {
             let mut channel = start("both,ring=65536,count=300", &options).await;
-            let (mut body, mut came) = (Vec::new(), Vec::new());
+            let (mut body, mut received) = (Vec::new(), Vec::new());
             for number in 0..300 {
                 bodies::body(number, bodies::length(number), &mut body);
                 channel.send_bytes_async(&body).await.unwrap();
             }
             for number in 0..300 {
-                channel.recv_async().await.unwrap().read_into_async(&mut came).await.unwrap();
-                bodies::check(number, bodies::length(number), &came, &mut body);
+                channel.recv_async().await.unwrap().read_into_async(&mut received).await.unwrap();
+                bodies::check(number, bodies::length(number), &received, &mut body);
             }
             let last = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
             assert_eq!(last, b"right");

@@ -14,7 +14,7 @@ fn two_sides_that_send_everything_first_do_not_deadlock() {
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         let mut channel = start(&format!("both,ring=65536,count={COUNT}"), &options);
-        let (mut body, mut came) = (Vec::new(), Vec::new());
+        let (mut body, mut received) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         for number in 0..COUNT {
             bytes += bodies::length(number);
@@ -23,8 +23,8 @@ fn two_sides_that_send_everything_first_do_not_deadlock() {
         }
         assert!(bytes > 4 << 20, "{bytes} bytes may have fitted");
         for number in 0..COUNT {
-            channel.recv().unwrap().read_into(&mut came).unwrap();
-            bodies::check(number, bodies::length(number), &came, &mut body);
+            channel.recv().unwrap().read_into(&mut received).unwrap();
+            bodies::check(number, bodies::length(number), &received, &mut body);
         }
         assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"right");
         assert!(channel.close().unwrap().unwrap().success());
@@ -35,14 +35,14 @@ fn two_sides_that_send_everything_first_do_not_deadlock() {
 fn an_echoing_worker_and_a_host_that_does_not_receive_do_not_deadlock() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
-        let (mut body, mut came) = (Vec::new(), Vec::new());
+        let (mut body, mut received) = (Vec::new(), Vec::new());
         for number in 0..COUNT {
             bodies::body(number, bodies::length(number), &mut body);
             channel.send_bytes(&body).unwrap();
         }
         for number in 0..COUNT {
-            channel.recv().unwrap().read_into(&mut came).unwrap();
-            bodies::check(number, bodies::length(number), &came, &mut body);
+            channel.recv().unwrap().read_into(&mut received).unwrap();
+            bodies::check(number, bodies::length(number), &received, &mut body);
         }
     }
 }
@@ -62,10 +62,10 @@ fn messages_kept_while_sending_are_bounded() {
         let error = channel.send_bytes(&vec![7; 64 << 20]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Backlog { most: KEPT }, "{error}");
         // Messages that arrived can still be received.
-        let (mut came, mut expected) = (Vec::new(), Vec::new());
+        let (mut received, mut expected) = (Vec::new(), Vec::new());
         for number in 0..SENT {
-            channel.recv().unwrap().read_into(&mut came).unwrap();
-            bodies::check(number, BYTES, &came, &mut expected);
+            channel.recv().unwrap().read_into(&mut received).unwrap();
+            bodies::check(number, BYTES, &received, &mut expected);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{both_ways, some_files, start, worker};
 fn messages_round_trip_by_every_send_and_receive_call() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
-        let (mut body, mut came) = (Vec::new(), b"before".to_vec());
+        let (mut body, mut received) = (Vec::new(), b"before".to_vec());
         for number in 0..300 {
             let length = bodies::length(number);
             bodies::body(number, length, &mut body);
@@ -35,22 +35,25 @@ fn messages_round_trip_by_every_send_and_receive_call() {
             let message = channel.recv().unwrap();
             assert_eq!((message.len(), message.is_empty()), (length, length == 0));
             match number % 5 {
-                0 => message.read_into(&mut came).unwrap(),
-                1 => came = message.bytes().unwrap(),
+                0 => message.read_into(&mut received).unwrap(),
+                1 => received = message.bytes().unwrap(),
                 2 => {
-                    came.clear();
-                    message.lease().for_each_chunk(|chunk| came.extend_from_slice(chunk)).unwrap();
+                    received.clear();
+                    message
+                        .lease()
+                        .for_each_chunk(|chunk| received.extend_from_slice(chunk))
+                        .unwrap();
                 }
-                3 => came = folded(message.lease()),
+                3 => received = folded(message.lease()),
                 _ => {
-                    came.clear();
+                    received.clear();
                     let mut lease = message.lease();
                     assert_eq!(lease.left(), length);
-                    lease.read_to_end(&mut came).unwrap();
+                    lease.read_to_end(&mut received).unwrap();
                     assert_eq!(lease.left(), 0);
                 }
             }
-            bodies::check(number, length, &came, &mut body);
+            bodies::check(number, length, &received, &mut body);
         }
         let stats = channel.stats();
         assert_eq!((stats.sent.messages, stats.received.messages), (300, 300));
@@ -65,15 +68,15 @@ fn messages_round_trip_by_every_send_and_receive_call() {
 /// Reads the rest of a message by `fold`, in blocks of which only the last may be short.
 fn folded(lease: Lease<'_>) -> Vec<u8> {
     let blocks = lease.left().div_ceil(64);
-    let (came, count) = lease
-        .fold((Vec::new(), 0), |(mut came, count), block| {
+    let (received, count) = lease
+        .fold((Vec::new(), 0), |(mut received, count), block| {
             assert!(count + 1 == blocks || block.len() == 64, "{} in {count}", block.len());
-            came.extend_from_slice(block);
-            (came, count + 1)
+            received.extend_from_slice(block);
+            (received, count + 1)
         })
         .unwrap();
     assert_eq!(count, blocks);
-    came
+    received
 }
 
 #[watched_test]
@@ -86,10 +89,10 @@ fn fold_sees_whole_blocks_across_frame_boundaries() {
                 bodies::body(number, length, &mut body);
                 channel.send_bytes(&body).unwrap();
                 let mut lease = channel.recv().unwrap().lease();
-                let mut came = vec![0; begun.min(length)];
-                lease.read_exact(&mut came).unwrap();
-                came.extend(folded(lease));
-                assert!(came == body, "{length} after {begun}");
+                let mut received = vec![0; begun.min(length)];
+                lease.read_exact(&mut received).unwrap();
+                received.extend(folded(lease));
+                assert!(received == body, "{length} after {begun}");
                 number += 1;
             }
         }
@@ -131,10 +134,10 @@ fn small_messages_are_batched() {
             channel.queue_bytes(&number.to_le_bytes()).unwrap();
         }
         channel.flush().unwrap();
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         for number in 0..20_000_u64 {
-            channel.recv().unwrap().read_into(&mut came).unwrap();
-            assert_eq!(came, number.to_le_bytes());
+            channel.recv().unwrap().read_into(&mut received).unwrap();
+            assert_eq!(received, number.to_le_bytes());
         }
         let stats = channel.stats();
         // A worker with a runtime for each reply sends them one by one, and each ends a wait for room.
@@ -160,7 +163,7 @@ fn try_calls_do_not_block() {
     }
     for options in both_ways() {
         let mut channel = start("echo", &options);
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         for number in 0..200 {
             let (length, mut body) = (bodies::length(number), Vec::new());
             bodies::body(number, length, &mut body);
@@ -169,11 +172,11 @@ fn try_calls_do_not_block() {
             }
             loop {
                 match channel.try_recv().unwrap() {
-                    Some(message) => break message.read_into(&mut came).unwrap(),
+                    Some(message) => break message.read_into(&mut received).unwrap(),
                     None => std::thread::yield_now(),
                 }
             }
-            bodies::check(number, length, &came, &mut body);
+            bodies::check(number, length, &received, &mut body);
         }
     }
 }
@@ -233,10 +236,10 @@ fn a_worker_passes_handles_too() {
             let mut message = channel.recv().unwrap();
             let handle = message.take_handles().pop().unwrap();
             assert_eq!(message.bytes().unwrap(), b"read it");
-            let mut came = Vec::new();
+            let mut received = Vec::new();
             // Reaches its end when the worker has closed the other one.
-            std::fs::File::from(handle).read_to_end(&mut came).unwrap();
-            assert_eq!(came, question);
+            std::fs::File::from(handle).read_to_end(&mut received).unwrap();
+            assert_eq!(received, question);
         }
         channel.close().unwrap();
     }

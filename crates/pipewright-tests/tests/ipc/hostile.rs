@@ -5,10 +5,10 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
-use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::handle_channel::ChannelEnd;
 use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
+use pipewright_tests::hostile::{self, frame, outcome, receive_frame, send, send_hello};
 use pipewright_tests::{count, pace, skip, watchdog};
 use proptest::prelude::*;
 
@@ -49,10 +49,10 @@ fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
         ),
     ];
     for (bytes, words) in cases {
-        let act = move |end: &mut End| {
-            greet(end, "");
+        let act = move |end: &mut ChannelEnd| {
+            send_hello(end, "");
             send(end, &bytes);
-            while hear(end).is_some() {}
+            while receive_frame(end).is_some() {}
         };
         let error = outcome(act, &options(SharedMemory::Off));
         assert!(is_protocol(&error) && error.to_string().contains(words), "{words}: {error}");
@@ -63,10 +63,10 @@ fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
 fn an_endless_message_is_an_error() {
     let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
     for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
-        let act = move |end: &mut End| {
-            greet(end, "");
+        let act = move |end: &mut ChannelEnd| {
+            send_hello(end, "");
             send(end, &frame(16, 0, 0, 1000, b"only this"));
-            while stays && hear(end).is_some() {}
+            while stays && receive_frame(end).is_some() {}
         };
         let error = outcome(act, &options);
         assert_eq!((error.is_timeout(), error.is_disconnect()), (stays, !stays), "{error}");
@@ -76,8 +76,8 @@ fn an_endless_message_is_an_error() {
 #[isolated_test]
 fn unexpected_handles_are_an_error_and_are_closed() {
     let before = count::handles();
-    let act = |end: &mut End| {
-        greet(end, "");
+    let act = |end: &mut ChannelEnd| {
+        send_hello(end, "");
         let handles = some_files(60);
         for _ in 0..3 {
             // Not announced by any frame.
@@ -86,7 +86,7 @@ fn unexpected_handles_are_an_error_and_are_closed() {
                 break;
             }
         }
-        while hear(end).is_some() {}
+        while receive_frame(end).is_some() {}
     };
     let error = outcome(act, &options(SharedMemory::Off));
     assert!(is_protocol(&error) && error.to_string().contains("handles"), "{error}");
@@ -95,20 +95,20 @@ fn unexpected_handles_are_an_error_and_are_closed() {
 
 #[watched_test]
 fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
-    let act = |end: &mut End| {
-        greet(end, "shm.v1");
-        let (kind, _) = hear(end).unwrap();
+    let act = |end: &mut ChannelEnd| {
+        send_hello(end, "shm.v1");
+        let (kind, _) = receive_frame(end).unwrap();
         if kind == 3 {
             // Another file instead of memory.
             let body = b"memory\nbytes=65536\nproof=1\n";
             let frame = frame(3, 0, 1, body.len() as u32, body);
             assert!(end.send_handles(&[IoSlice::new(&frame)], &some_files(1)).unwrap());
-            let (kind, ready) = hear(end).unwrap();
+            let (kind, ready) = receive_frame(end).unwrap();
             assert!(kind == 4 && ready.contains("shared=0"), "{ready}");
         }
         send(end, &frame(16, 0, 0, 5, b"hello"));
         send(end, &frame(10, 0, 0, 0, b""));
-        while hear(end).is_some() {}
+        while receive_frame(end).is_some() {}
     };
     let (link, thread) = hostile::on_a_thread(act);
     let mut channel: Channel = Channel::as_host(link, &options(SharedMemory::Auto)).unwrap();
@@ -122,16 +122,16 @@ fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
 
 /// Returns the error of a host whose worker has real memory, and fills its words and its ring with anything. `None`:
 /// there is no shared memory here.
-fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Option<Error> {
+fn with_memory(act: impl FnOnce(&mut ChannelEnd, &mut Written) + Send + 'static) -> Option<Error> {
     let shm = ShmOptions { bytes: 64 << 10, prefault: true };
     let Ok(mut ours) = Written::create(shm) else {
         skip::skipped("no shared memory here");
         return None;
     };
-    let greeting = move |end: &mut End| {
-        hostile::greet_with_memory(end, &ours);
+    let greeting = move |end: &mut ChannelEnd| {
+        hostile::send_hello_with_memory(end, &ours);
         act(end, &mut ours);
-        while hear(end).is_some() {}
+        while receive_frame(end).is_some() {}
     };
     Some(outcome(greeting, &options(SharedMemory::Auto)))
 }
@@ -149,7 +149,7 @@ const HEAD: usize = 0;
 
 #[watched_test]
 fn a_corrupt_ring_is_an_error_with_the_reason() {
-    let lies: [(u64, [u8; 32], &str); 9] = [
+    let wrong_headers: [(u64, [u8; 32], &str); 9] = [
         (65, record(0, 16, 0, 0, 0), "HEAD of the ring"),
         (u64::MAX - 63, record(0, 16, 0, 0, 0), "HEAD of the ring"),
         (128 << 10, record(0, 16, 0, 0, 0), "HEAD of the ring"),
@@ -160,8 +160,8 @@ fn a_corrupt_ring_is_an_error_with_the_reason() {
         (64, record(1, 16, 1, 0, 1 << 40), "1099511627776 bytes"),
         (64, record(1, 16, 1, 0, 1), "parts"),
     ];
-    for (head, record, words) in lies {
-        let act = move |end: &mut End, ours: &mut Written| {
+    for (head, record, words) in wrong_headers {
+        let act = move |end: &mut ChannelEnd, ours: &mut Written| {
             ours.data()[..32].copy_from_slice(&record);
             ours.publish(HEAD, head);
             send(end, &frame(9, 0, 0, 0, b""));
@@ -173,7 +173,7 @@ fn a_corrupt_ring_is_an_error_with_the_reason() {
 
 #[watched_test]
 fn a_record_whose_frame_never_arrives_times_out() {
-    let act = |end: &mut End, ours: &mut Written| {
+    let act = |end: &mut ChannelEnd, ours: &mut Written| {
         ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
         ours.publish(HEAD, 64);
         send(end, &frame(9, 0, 0, 0, b""));
@@ -184,7 +184,7 @@ fn a_record_whose_frame_never_arrives_times_out() {
 
 #[watched_test]
 fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
-    let act = |end: &mut End, ours: &mut Written| {
+    let act = |end: &mut ChannelEnd, ours: &mut Written| {
         let mut head = 0;
         let mut seed = 1_u64;
         for round in 0..20_000_u64 {
@@ -227,9 +227,9 @@ proptest! {
         ),
         junk: Vec<u8>,
     ) {
-        let act = move |end: &mut End| {
+        let act = move |end: &mut ChannelEnd| {
             if greets {
-                greet(end, "shm.v1");
+                send_hello(end, "shm.v1");
             }
             for (kind, flags, handles, length, body) in frames {
                 // Mostly valid, so that later frames are checked too.

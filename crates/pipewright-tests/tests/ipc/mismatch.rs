@@ -7,7 +7,7 @@ use pipewright::Stdio;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
 use pipewright_os::channel::handle_channel;
 use pipewright_test_macros::watched_test;
-use pipewright_tests::hostile::{hear, send, text};
+use pipewright_tests::hostile::{receive_frame, send, text};
 #[cfg(unix)]
 use pipewright_tests::skip;
 
@@ -74,7 +74,7 @@ fn impostor(
 ) -> (pipewright::Handle, std::thread::JoinHandle<String>) {
     let (mut end, handle) = handle_channel::pair().unwrap();
     let thread = std::thread::spawn(move || {
-        let (_, hello) = hear(&mut end).unwrap();
+        let (_, hello) = receive_frame(&mut end).unwrap();
         let lines: Vec<String> = hello
             .lines()
             .map(|line| match line.split_once('=') {
@@ -84,7 +84,7 @@ fn impostor(
             .collect();
         let body = lines.join("\n") + "\n";
         send(&mut end, &text(1, &body));
-        hear(&mut end).map(|(_, body)| body).unwrap_or_default()
+        receive_frame(&mut end).map(|(_, body)| body).unwrap_or_default()
     });
     (handle, thread)
 }

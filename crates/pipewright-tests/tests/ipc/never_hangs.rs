@@ -141,14 +141,14 @@ fn a_finished_worker_waits_for_a_slow_host() {
     // Longer than a host waits for its worker.
     const LONG: Duration = Duration::from_millis(5_500);
     let mut channel = start("both,count=1", &Options::default());
-    let (mut body, mut came) = (Vec::new(), Vec::new());
+    let (mut body, mut received) = (Vec::new(), Vec::new());
     bodies::body(0, bodies::length(0), &mut body);
     channel.send_bytes(&body).unwrap();
     let until = Instant::now() + LONG;
     while Instant::now() < until {
         std::thread::park_timeout(LONG);
     }
-    channel.recv().unwrap().read_into(&mut came).unwrap();
+    channel.recv().unwrap().read_into(&mut received).unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"right");
     assert!(channel.close().unwrap().unwrap().success());
 }

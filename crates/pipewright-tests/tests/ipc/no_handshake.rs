@@ -55,7 +55,7 @@ fn facts(error: &Error) -> (u32, Option<ExitStatus>, &str, String) {
     let ErrorKind::NoHandshake { pid, status, stderr_tail } = error.kind() else {
         panic!("{error}")
     };
-    assert!(!text.contains('\n') && !text.contains("lost with the call"), "{text}");
+    assert!(!text.contains('\n') && !text.contains("during the call"), "{text}");
     assert!(text.contains(&pid.to_string()), "{text}");
     (*pid, *status, stderr_tail, text)
 }

@@ -65,9 +65,9 @@ fn kill_one(round: u64, options: &Options) {
         alive::marked(mark.0, &mark.1).into_iter().for_each(alive::kill);
     });
     let ended = Channel::<_, _>::start(&mut command, options).and_then(|mut channel: Channel| {
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         loop {
-            channel.recv()?.read_into(&mut came)?;
+            channel.recv()?.read_into(&mut received)?;
         }
     });
     let error = match ended {

@@ -71,7 +71,7 @@ fn a_dead_worker_fails_its_own_calls_with_its_status() {
     assert_eq!(status.unwrap().code(), Some(7));
     assert_eq!(stderr_tail, "a line before\nthe last line of 7");
     let text = error.to_string();
-    let words = format!("was lost with the call: {}: the last line of 7", exit_words(7));
+    let words = format!("ended during the call: {}: the last line of 7", exit_words(7));
     assert!(text.ends_with(&words), "{text}");
     let error = pool.call("abort").unwrap_err();
     let ErrorKind::Lost { status: Some(status), .. } = error.kind() else { panic!("{error}") };
@@ -216,7 +216,7 @@ fn a_worker_can_ask_its_caller() {
 
 #[watched_test]
 fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
-    let lies = [
+    let wrong_answers = [
         ("18,7", "a reply to a call that the worker does not have"),
         ("21,1", "an item without credit"),
         ("16,1", "a frame of kind 16 from a worker"),
@@ -226,12 +226,12 @@ fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
         // It continues, and the pool kills it for that.
         ("10,0", "the other side has closed the connection"),
     ];
-    for (lie, words) in lies {
-        let pool = Pool::new(worker(&format!("liar,{lie}")), options()).unwrap();
+    for (wrong_answer, words) in wrong_answers {
+        let pool = Pool::new(worker(&format!("liar,{wrong_answer}")), options()).unwrap();
         let error = pool.call("echo").unwrap_err();
         let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
         was_killed(status.unwrap());
-        assert!(error.to_string().contains(words), "{lie}: {error}");
+        assert!(error.to_string().contains(words), "{wrong_answer}: {error}");
     }
     // A worker without calls is refused.
     let pool = Pool::new(worker("liar,none"), options()).unwrap();

@@ -87,12 +87,12 @@ fn a_pool_reports_the_shared_memory_of_its_workers() {
     };
     let off = memory("calls,shm=off");
     assert_eq!((off.0, off.1.as_deref()), (false, Some("the other side has shared memory off")));
-    let (used, why) = memory("calls,ring=65536");
+    let (used, reason) = memory("calls,ring=65536");
     if skip::is_forced_off("memfd") {
-        assert!(!used && why.is_some());
+        assert!(!used && reason.is_some());
         return skip::skipped("this build has no memfd");
     }
-    assert_eq!((used, why), (true, None));
+    assert_eq!((used, reason), (true, None));
 }
 
 /// The forked process has a copy of everything but the threads.

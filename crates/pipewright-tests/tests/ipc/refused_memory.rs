@@ -26,13 +26,13 @@ use super::worker;
 /// Sends messages of every kind and receives them back. Returns true if shared memory was used, and the reason
 /// if not.
 fn works(channel: &mut Channel) -> (bool, Option<String>) {
-    let (mut body, mut came) = (Vec::new(), Vec::new());
+    let (mut body, mut received) = (Vec::new(), Vec::new());
     for number in 0..40 {
         let length = bodies::length(number);
         bodies::body(number, length, &mut body);
         channel.send_bytes(&body).unwrap();
-        channel.recv().unwrap().read_into(&mut came).unwrap();
-        bodies::check(number, length, &came, &mut body);
+        channel.recv().unwrap().read_into(&mut received).unwrap();
+        bodies::check(number, length, &received, &mut body);
     }
     let stats = channel.stats();
     if !stats.shared_memory {
@@ -44,20 +44,20 @@ fn works(channel: &mut Channel) -> (bool, Option<String>) {
 
 #[watched_test]
 fn shared_memory_off_on_one_side_is_off_on_both() {
-    let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
-    assert_eq!((used, why.as_deref()), (false, Some("the other side has shared memory off")));
+    let (used, reason) = works(&mut start("echo,shm=off", &Options::default()));
+    assert_eq!((used, reason.as_deref()), (false, Some("the other side has shared memory off")));
     let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
     assert_eq!(works(&mut start("echo", &off)), (false, None));
 }
 
 #[watched_test]
 fn shared_memory_is_used_if_available() {
-    let (used, why) = works(&mut start("echo", &Options::default()));
+    let (used, reason) = works(&mut start("echo", &Options::default()));
     if skip::is_forced_off("memfd") {
-        assert!(!used && why.is_some());
+        assert!(!used && reason.is_some());
         return skip::skipped("this build has no memfd");
     }
-    assert_eq!((used, why), (true, None));
+    assert_eq!((used, reason), (true, None));
 }
 
 #[cfg(unix)]
@@ -68,8 +68,8 @@ fn a_worker_without_shared_memory_works() {
     let mut command = worker("echo");
     command.rlimit(Resource::FileSize, Some(4096), None);
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
-    let (used, why) = works(&mut channel);
-    assert!(!used && why.is_some(), "{why:?}");
+    let (used, reason) = works(&mut channel);
+    assert!(!used && reason.is_some(), "{reason:?}");
 }
 
 #[cfg(unix)]
@@ -77,8 +77,8 @@ fn a_worker_without_shared_memory_works() {
 fn a_host_without_shared_memory_works() {
     let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
-    let (used, why) = works(&mut start("echo", &Options::default()));
-    assert!(!used && why.is_some(), "{why:?}");
+    let (used, reason) = works(&mut start("echo", &Options::default()));
+    assert!(!used && reason.is_some(), "{reason:?}");
 }
 
 #[cfg(target_os = "linux")]
@@ -94,9 +94,9 @@ fn no_space_or_no_permission_falls_back_to_the_socket() {
     for (call, errno, words) in refusals {
         // For the worker too. Of two filters the later one decides the error.
         refuse::refuse(&[call], errno);
-        let (used, why) = works(&mut start("echo", &Options::default()));
-        let why = why.unwrap_or_default();
-        assert!(!used && (skip::is_forced_off("memfd") || why.contains(words)), "{why}");
+        let (used, reason) = works(&mut start("echo", &Options::default()));
+        let reason = reason.unwrap_or_default();
+        assert!(!used && (skip::is_forced_off("memfd") || reason.contains(words)), "{reason}");
         let required = Options { shared_memory: SharedMemory::Required, ..Options::default() };
         let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
         assert!(started.is_err());
@@ -136,10 +136,10 @@ fn without_free_handles_the_channel_uses_the_socket() {
         let all = leave_room_for(free);
         let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
         drop(all);
-        let (used, why) = works(&mut host);
+        let (used, reason) = works(&mut host);
         assert_eq!(used, step.is_none());
         let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
-        assert_eq!(why, expected);
+        assert_eq!(reason, expected);
     }
     // Tests its worker, which here runs in the same process: only the host's handles have room.
     let [ours, theirs] = handles(pair());
@@ -170,10 +170,10 @@ fn a_small_dev_shm_is_no_limit() {
         let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
         mounts::run("mount", &words)
     });
-    if let Err(why) = small {
-        return skip::skipped(&why);
+    if let Err(reason) = small {
+        return skip::skipped(&reason);
     }
     let _small = mounts::Mounted::at("/dev/shm".into());
-    let (used, why) = works(&mut start("echo", &Options::default()));
-    assert!(used || skip::is_forced_off("memfd"), "{why:?}");
+    let (used, reason) = works(&mut start("echo", &Options::default()));
+    assert!(used || skip::is_forced_off("memfd"), "{reason:?}");
 }

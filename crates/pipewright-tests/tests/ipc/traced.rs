@@ -3,13 +3,13 @@
 use super::{exit_words, start, worker};
 use pipewright_ipc::{Options, Pool, PoolOptions};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::traced::Lines;
+use pipewright_tests::traced::TraceLines;
 
 #[isolated_test]
 fn a_closed_connection_records_its_traffic() {
     // The first event of a process decides for all whether there is a subscriber.
 
-    let lines = Lines::listen("pipewright_ipc");
+    let lines = TraceLines::listen("pipewright_ipc");
     let mut channel = start("echo", &Options::default());
     channel.send_bytes(&[7; 10_000]).unwrap();
     assert_eq!(channel.recv().unwrap().len(), 10_000);
@@ -26,7 +26,7 @@ fn a_closed_connection_records_its_traffic() {
 
 #[isolated_test]
 fn a_pool_records_its_workers() {
-    let lines = Lines::listen("pipewright_ipc");
+    let lines = TraceLines::listen("pipewright_ipc");
     let options = PoolOptions { max_workers: 1, max_jobs: Some(1), ..PoolOptions::default() };
     let pool = Pool::new(worker("calls"), options).unwrap();
     pool.call("echo").unwrap();

@@ -16,15 +16,15 @@ fn messages_around_every_size_boundary_arrive() {
     for options in both_ways() {
         let options = Options { ring_bytes: 256 << 10, ..options };
         let mut channel = start("echo,ring=65536", &options);
-        let (mut body, mut came, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut body, mut received, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         let edges = [0, 64, 4096, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
         for edge in edges {
             for length in [edge + 40_usize, edge + 33, edge + 32, edge + 31, edge + 1, edge] {
                 for length in [length, edge.saturating_sub(length - edge)] {
                     bodies::body(7, length, &mut body);
                     channel.send_bytes(&body).unwrap();
-                    channel.recv().unwrap().read_into(&mut came).unwrap();
-                    bodies::check(7, length, &came, &mut expected);
+                    channel.recv().unwrap().read_into(&mut received).unwrap();
+                    bodies::check(7, length, &received, &mut expected);
                 }
             }
         }
@@ -41,8 +41,8 @@ fn the_longest_message_arrives_both_ways() {
         let (mut body, mut expected) = (Vec::new(), Vec::new());
         bodies::body(1, length, &mut body);
         channel.send_bytes(&body).unwrap();
-        let came = channel.recv().unwrap().bytes().unwrap();
-        bodies::check(1, length, &came, &mut expected);
+        let received = channel.recv().unwrap().bytes().unwrap();
+        bodies::check(1, length, &received, &mut expected);
         let stats = channel.stats();
         assert_eq!((stats.sent.progressive_messages, stats.received.progressive_messages), (1, 1));
         channel.close().unwrap();
@@ -54,12 +54,12 @@ fn take_all(
     channel: &mut Channel,
     disturb: impl Fn(u64, &Channel),
 ) -> (u64, pipewright_ipc::Error) {
-    let (mut came, mut expected) = (Vec::new(), Vec::new());
+    let (mut received, mut expected) = (Vec::new(), Vec::new());
     for number in 0.. {
         disturb(number, channel);
-        let received = channel.recv().and_then(|message| message.read_into(&mut came));
-        match received {
-            Ok(()) => bodies::check(number, bodies::length(number), &came, &mut expected),
+        let result = channel.recv().and_then(|message| message.read_into(&mut received));
+        match result {
+            Ok(()) => bodies::check(number, bodies::length(number), &received, &mut expected),
             Err(error) => return (number, error),
         }
     }
@@ -95,7 +95,7 @@ fn a_stopped_and_continued_worker_loses_nothing() {
     let [on, off] = both_ways();
     for options in [on, off] {
         let mut channel = start("echo,ring=65536", &options);
-        let (mut body, mut came) = (Vec::new(), Vec::new());
+        let (mut body, mut received) = (Vec::new(), Vec::new());
         let mut number = 0;
         while Instant::now() < until || number < 60 {
             let length = bodies::length(number);
@@ -113,9 +113,9 @@ fn a_stopped_and_continued_worker_loses_nothing() {
                 rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
             });
             channel.send_bytes(&body).unwrap();
-            channel.recv().unwrap().read_into(&mut came).unwrap();
+            channel.recv().unwrap().read_into(&mut received).unwrap();
             go_on.join().unwrap();
-            bodies::check(number, length, &came, &mut body);
+            bodies::check(number, length, &received, &mut body);
             number += 1;
             if Instant::now() >= until && number >= 60 {
                 break;

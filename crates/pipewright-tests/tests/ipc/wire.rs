@@ -22,13 +22,13 @@ fn python(options: &Options) -> Option<Channel> {
 fn a_worker_written_from_the_wire_document_works() {
     let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
     let Some(mut channel) = python(&options) else { return };
-    let (mut body, mut came) = (Vec::new(), Vec::new());
+    let (mut body, mut received) = (Vec::new(), Vec::new());
     for number in 0..60 {
         let length = bodies::length(number);
         bodies::body(number, length, &mut body);
         channel.send_bytes(&body).unwrap();
-        channel.recv().unwrap().read_into(&mut came).unwrap();
-        bodies::check(number, length, &came, &mut body);
+        channel.recv().unwrap().read_into(&mut received).unwrap();
+        bodies::check(number, length, &received, &mut body);
     }
     channel.send_bytes(b"long").unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"inparts!");

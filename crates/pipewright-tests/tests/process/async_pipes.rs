@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pipewright::{AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
+use pipewright::{AsyncPipeReader, AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{count, pace, watchdog};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -35,6 +35,20 @@ fn both_stdins() -> [Stdio; 2] {
     [Stdio::piped(), Stdio::piped_async()]
 }
 
+/// Writes the bytes, and checks that all of them come back.
+async fn echoes(stdin: &mut AsyncPipeWriter, stdout: &mut AsyncPipeReader, bytes: &[u8]) {
+    let mut echo = Vec::new();
+    let (written, read) = tokio::join!(
+        async {
+            stdin.write_all(bytes).await?;
+            stdin.shutdown().await
+        },
+        stdout.read_to_end(&mut echo)
+    );
+    written.unwrap();
+    assert!(read.unwrap() == bytes.len() && echo == bytes);
+}
+
 /// Polls a future once.
 pub(super) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -47,16 +61,7 @@ fn bytes_arrive_whole_both_ways_at_once() {
             let bytes = flood(5_000_000);
             let (mut child, mut stdin) = piped(&["cat"], stdin);
             let mut stdout = child.stdout.take().unwrap().into_async().unwrap();
-            let mut echo = Vec::new();
-            let (written, read) = tokio::join!(
-                async {
-                    stdin.write_all(&bytes).await?;
-                    stdin.shutdown().await
-                },
-                stdout.read_to_end(&mut echo)
-            );
-            written.unwrap();
-            assert!(read.unwrap() == bytes.len() && echo == bytes);
+            echoes(&mut stdin, &mut stdout, &bytes).await;
             // Every later read returns the end again.
             assert_eq!(stdout.read(&mut [0; 8]).await.unwrap(), 0);
             assert!(child.wait_async().await.unwrap().success());
@@ -189,16 +194,7 @@ fn pipeline_ends_can_be_async() {
         let mut stdin = child.stdin.take().unwrap().into_async().unwrap();
         let mut stdout = child.stdout.take().unwrap().into_async().unwrap();
         let bytes = flood(1_000_000);
-        let mut echo = Vec::new();
-        let (written, read) = tokio::join!(
-            async {
-                stdin.write_all(&bytes).await?;
-                stdin.shutdown().await
-            },
-            stdout.read_to_end(&mut echo)
-        );
-        written.unwrap();
-        assert!(read.unwrap() == bytes.len() && echo == bytes);
+        echoes(&mut stdin, &mut stdout, &bytes).await;
         assert!(child.wait_async().await.unwrap().success());
 
         let mut last = puppet(["cat", "exit=5"]);

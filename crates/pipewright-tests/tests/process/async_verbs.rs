@@ -317,7 +317,7 @@ fn a_stream_that_is_always_ready_yields_to_other_tasks() {
                 }
             }
         });
-        let mut row = Row { turns, ..Row::default() };
+        let mut row = LongestRun { turns, ..LongestRun::default() };
 
         // All output is there before the first line is taken.
         let acts = [&format!("out={}", "x\n".repeat(5000)), &format!("touch={written}")];
@@ -344,14 +344,14 @@ fn a_stream_that_is_always_ready_yields_to_other_tasks() {
 
 /// A counter of repetitions during which no other task ran.
 #[derive(Default)]
-struct Row {
+struct LongestRun {
     turns: Arc<AtomicUsize>,
     seen: usize,
     now: usize,
     longest: usize,
 }
 
-impl Row {
+impl LongestRun {
     fn note(&mut self) {
         let turns = self.turns.load(Ordering::Relaxed);
         self.now = if turns == self.seen { self.now + 1 } else { 1 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright::{CancelToken, Error, ErrorKind, Event, Exceeded, Limit, Outcome};
+use pipewright::{CancelToken, Error, ErrorKind, Event, Exceeded, Limit, Outcome, Stdio};
 use pipewright_test_macros::watched_test;
 
 use super::async_verbs::one_thread;
@@ -41,6 +41,35 @@ fn checked_passes_success_and_turns_failure_into_an_error() {
     assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
     let Some(Ok(Event::Exited(ending))) = fails.events().unwrap().last() else { panic!() };
     assert_eq!(ending.check().unwrap_err().program(), of_read.program());
+}
+
+#[watched_test]
+fn an_error_quotes_the_last_line_of_merged_output() {
+    let said = "out=one\n";
+    let mut fails = puppet([said, "err=no disk\n", "exit=3"]);
+    fails.merge_stderr();
+    let status = fails.status().unwrap();
+    let merged = fails.stdout(Stdio::piped()).spawn().unwrap().read_all_text().unwrap();
+    let errors = [
+        fails.read().unwrap_err(),
+        fails.capture().unwrap().check().unwrap_err(),
+        one_thread().block_on(fails.output_async()).unwrap().check().unwrap_err(),
+        merged.check().unwrap_err(),
+        (puppet([said]) | &mut fails).read().unwrap_err(),
+    ];
+    for error in errors {
+        let words = format!("failed: {status}: no disk");
+        assert!(error.to_string().ends_with(&words), "{error}");
+        let both = "one\nno disk\n";
+        assert_eq!(facts(&error), (Outcome::Exited, None, both, both));
+    }
+    // Another stage failed: the last one's output is not its reason.
+    let error = (puppet(["exit=3"]) | puppet([said]).merge_stderr()).read().unwrap_err();
+    assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
+    // Without the merge, stdout is not a reason: the child's stderr has gone elsewhere.
+    let mut silent = puppet([said, "exit=3"]);
+    let error = silent.stderr(Stdio::null()).read().unwrap_err();
+    assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
 }
 
 #[watched_test]

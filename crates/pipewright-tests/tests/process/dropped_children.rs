@@ -25,7 +25,7 @@ fn dropped_children_leave_no_zombie_and_no_handle() {
 }
 
 #[isolated_test]
-fn a_dropped_child_goes_on_running() {
+fn a_dropped_child_keeps_running() {
     let dir = tempfile::tempdir().unwrap();
     let [go, done] = ["go", "done"].map(|name| dir.path().join(name));
     let acts = [format!("wait-for-file={}", go.display()), format!("touch={}", done.display())];
@@ -50,8 +50,8 @@ fn children_dropped_by_many_threads_are_reaped() {
         }
     });
     watchdog::until("every child is reaped", || count::children().is_empty());
-    let rested = || count::threads() <= 3;
-    watchdog::until("the reaper has gone to rest", rested);
+    let is_idle = || count::threads() <= 3;
+    watchdog::until("the reaper has gone to rest", is_idle);
     // The thread starts again for the next one.
     drop(puppet(["wait=0.05"]).spawn().unwrap());
     watchdog::until("the last child is reaped", || count::children().is_empty());

@@ -53,9 +53,9 @@ impl Drop for Over<'_> {
 }
 
 /// A way to start a child; returns true if the child had the right environment.
-type Way = (&'static str, fn() -> Result<bool, Error>);
+type StartVerb = (&'static str, fn() -> Result<bool, Error>);
 
-const WAYS: &[Way] = &[
+const WAYS: &[StartVerb] = &[
     ("status", || Ok(checks().status()?.success())),
     ("spawn", || Ok(checks().spawn()?.wait()?.success())),
     ("capture", || {
@@ -81,7 +81,7 @@ const WAYS: &[Way] = &[
     ("umask", || Ok(checks().umask(0o22).status()?.success())),
 ];
 
-const OF_A_TREE: Way = ("kill_on_parent_exit of a tree", || {
+const OF_A_TREE: StartVerb = ("kill_on_parent_exit of a tree", || {
     Ok(checks().kill_on_parent_exit(Scope::Tree).status()?.success())
 });
 
@@ -98,7 +98,7 @@ fn children_have_a_whole_environment_while_another_thread_sets_variables() {
 }
 
 /// Starts children by three threads. Returns a line for each that failed.
-fn try_often((_, start): Way) -> Vec<String> {
+fn try_often((_, start): StartVerb) -> Vec<String> {
     let starts = if cfg!(windows) { 5 } else { pace::rounds(25, 3) };
     let by_one_thread = || {
         let wrong = |_| match start() {

@@ -54,7 +54,7 @@ fn not_found_names_the_number_of_searched_directories() {
 }
 
 #[watched_test]
-fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
+fn a_missing_working_directory_is_not_reported_as_a_missing_program() {
     let error = Command::new("true").current_dir("/no/such").status().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::CurrentDirMissing { dir: "/no/such".into() });
     let words = r#"cannot start "true": working directory "/no/such" does not exist"#;

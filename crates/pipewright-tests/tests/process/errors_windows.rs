@@ -39,7 +39,7 @@ fn not_found_names_the_number_of_searched_directories() {
 }
 
 #[watched_test]
-fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
+fn a_missing_working_directory_is_not_reported_as_a_missing_program() {
     let error = puppet(["exit=0"]).current_dir(r"C:\no\such").status().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::CurrentDirMissing { dir: r"C:\no\such".into() });
     assert!(error.to_string().contains("working directory"), "{error}");

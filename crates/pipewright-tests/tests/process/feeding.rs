@@ -31,13 +31,14 @@ fn a_reader_of_any_size_is_fed_in_the_same_loop() {
 
 #[watched_test]
 fn a_failing_input_reader_is_an_error_and_the_child_is_killed() {
-    struct Failing;
-    impl Read for Failing {
+    struct FailingReader;
+    impl Read for FailingReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("no tape"))
         }
     }
-    let error = puppet(["cat", "wait=600"]).stdin(Stdio::reader(Failing)).capture().unwrap_err();
+    let error =
+        puppet(["cat", "wait=600"]).stdin(Stdio::reader(FailingReader)).capture().unwrap_err();
     assert!(error.to_string().contains("cannot read the input for "), "{error}");
     assert!(error.to_string().ends_with("no tape"), "{error}");
 }

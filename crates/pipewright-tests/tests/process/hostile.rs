@@ -31,22 +31,22 @@ pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
 }
 
 #[isolated_test]
-fn the_children_of_a_stranger_with_a_reused_pid_are_left_alone() {
+fn the_children_of_an_unrelated_process_with_a_reused_pid_are_left_alone() {
     let ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
-    let Some(mut stranger) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"]) else {
+    let Some(mut unrelated) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"]) else {
         return skipped("the next pid can only be chosen by root, on a quiet machine");
     };
     let mut text = Vec::with_capacity(64);
-    stranger.stderr.take().unwrap().read_spare(&mut text).unwrap();
+    unrelated.stderr.take().unwrap().read_spare(&mut text).unwrap();
     let worker: u32 = String::from_utf8(text).unwrap().trim().parse().unwrap();
     let worker = KillOnDrop(worker);
     ended.kill().unwrap();
     // A kill would have been delivered before our later signal.
-    assert!(stranger.signal(Signal::CONT).unwrap());
+    assert!(unrelated.signal(Signal::CONT).unwrap());
     assert!(alive::is_running(worker.0), "it is not a child of ours");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    unrelated.kill().unwrap();
+    unrelated.wait().unwrap();
 }
 
 #[watched_test]
@@ -190,11 +190,11 @@ os.killpg(target, signal.SIGCONT)
     }
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::setpgid(0, 0) }, 0);
-    let mut rain = Command::new("python3");
-    rain.args(["-c", script, &std::process::id().to_string()]).own_session();
-    let rain = rain.spawn().unwrap();
+    let mut sender = Command::new("python3");
+    sender.args(["-c", script, &std::process::id().to_string()]).own_session();
+    let sender = sender.spawn().unwrap();
     let mut started = 0;
-    while rain.try_wait().unwrap().is_none() {
+    while sender.try_wait().unwrap().is_none() {
         assert!(Command::new("true").status().unwrap().success());
         started += 1;
     }

@@ -52,10 +52,10 @@ fn idle_children_take_no_thread() {
 
 /// Prints the number of threads that tokio's own children take.
 #[cfg(feature = "peers")]
-async fn a_peer_with_idle_children(crowd: usize) {
+async fn a_peer_with_idle_children(children: usize) {
     let before = count::threads();
     let program = env!("CARGO_BIN_EXE_puppet");
-    let captures: Vec<_> = (0..crowd)
+    let captures: Vec<_> = (0..children)
         .map(|_| {
             let mut command = tokio::process::Command::new(program);
             command.arg("wait=600").env(MARK, alive::mark("peer")).kill_on_drop(true);
@@ -63,8 +63,8 @@ async fn a_peer_with_idle_children(crowd: usize) {
         })
         .collect();
     // A task that has started its child has begun to read too, in the same poll.
-    until(|| alive::marked(MARK, "peer").len() == crowd).await;
+    until(|| alive::marked(MARK, "peer").len() == children).await;
     let taken = count::threads() - before;
-    counted(&format!("{crowd} idle children of tokio::process: {taken} threads more"));
+    counted(&format!("{children} idle children of tokio::process: {taken} threads more"));
     captures.iter().for_each(|capture| capture.abort());
 }

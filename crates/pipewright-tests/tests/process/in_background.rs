@@ -18,7 +18,7 @@ use super::{ended_by, later, puppet, short};
 const LONG: Duration = Duration::from_secs(600);
 
 /// Returns a command that writes a line and does not exit.
-fn talks() -> Command {
+fn prints_and_waits() -> Command {
     let mut command = puppet(["out=said\n", "wait=600"]);
     command.stdout(Stdio::piped()).enforce_in_background();
     command
@@ -47,7 +47,7 @@ fn all_of(child: &mut Child) -> String {
 #[watched_test]
 fn a_timeout_comes_between_two_lines() {
     let start = Instant::now();
-    let mut lines = talks().timeout(later()).lines().unwrap();
+    let mut lines = prints_and_waits().timeout(later()).lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
     assert!(start.elapsed() >= later());
@@ -60,7 +60,7 @@ fn a_timeout_comes_between_two_lines() {
 #[watched_test]
 fn a_cancel_comes_between_two_events() {
     let token = CancelToken::new();
-    let mut events = talks().cancel(&token).events().unwrap();
+    let mut events = prints_and_waits().cancel(&token).events().unwrap();
     assert!(matches!(events.next(), Some(Ok(Event::Started(_)))));
     token.cancel();
     away(events.pid());
@@ -71,12 +71,12 @@ fn a_cancel_comes_between_two_events() {
 #[watched_test]
 fn a_child_whose_streams_the_caller_reads_is_stopped() {
     let start = Instant::now();
-    let mut child = talks().timeout(later()).spawn().unwrap();
+    let mut child = prints_and_waits().timeout(later()).spawn().unwrap();
     assert_eq!(all_of(&mut child), "said\n");
     assert!(start.elapsed() >= later());
     ended_by(child.wait().unwrap(), Signal::TERM);
     let token = CancelToken::new();
-    let mut child = talks().cancel(&token).spawn().unwrap();
+    let mut child = prints_and_waits().cancel(&token).spawn().unwrap();
     token.cancel();
     all_of(&mut child);
     ended_by(child.wait().unwrap(), Signal::TERM);
@@ -84,10 +84,11 @@ fn a_child_whose_streams_the_caller_reads_is_stopped() {
 
 #[watched_test]
 fn a_later_wait_reports_the_enforced_timeout() {
-    let children = [(); 5].map(|()| talks().timeout(later()).spawn().unwrap());
-    children.iter().for_each(|child| away(child.id()));
-    let mut children = children.into_iter();
-    let mut stopped = || children.next().unwrap();
+    let stopped = || {
+        let child = prints_and_waits().timeout(later()).spawn().unwrap();
+        away(child.id());
+        child
+    };
     let output = stopped().wait_with_output().unwrap();
     assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"said\n"[..]));
     let mut lines = stopped().read_all_lines().unwrap();
@@ -101,7 +102,7 @@ fn a_later_wait_reports_the_enforced_timeout() {
 
 #[watched_test]
 fn output_of_a_spawned_child_is_kept() {
-    let mut lines = talks().timeout(later()).spawn().unwrap().read_all_lines().unwrap();
+    let mut lines = prints_and_waits().timeout(later()).spawn().unwrap().read_all_lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
@@ -127,7 +128,7 @@ fn a_pipeline_is_stopped_too() {
 #[watched_test]
 fn timeouts_hold_while_the_task_does_not_poll() {
     one_thread().block_on(async {
-        let mut lines = talks().timeout(later()).lines_async().unwrap();
+        let mut lines = prints_and_waits().timeout(later()).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
         // A wait that is dropped, and then none.
         assert!(poll_once(lines.next()).is_pending());
@@ -174,8 +175,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
 
 #[watched_test]
 fn unread_output_is_not_idle() {
-    // It has to have written by then.
-    let mut lines = talks().idle_timeout(later()).lines().unwrap();
+    let mut lines = prints_and_waits().idle_timeout(later()).lines().unwrap();
     // Also until that is reported.
     away_for(later() * 2);
     assert!(alive::is_running(lines.pid()));
@@ -186,7 +186,7 @@ fn unread_output_is_not_idle() {
 
 /// Returns a shell that records each signal and continues.
 #[cfg(unix)]
-fn stubborn(dir: &std::path::Path) -> Command {
+fn outlives_stop(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
     let traps = "trap 'echo x >> heard' TERM; trap 'echo x >> passed' USR1";
     let script = format!("{traps}; : > ready; while :; do sleep 0.01; done");
@@ -202,7 +202,7 @@ fn a_background_stop_kills_after_the_grace() {
         std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
     };
     let token = CancelToken::new();
-    let mut child = stubborn(dir.path()).cancel(&token).spawn().unwrap();
+    let mut child = outlives_stop(dir.path()).cancel(&token).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     token.pass_on("USR1".parse().unwrap());
     watchdog::until("a signal is passed on", || count("passed") == 1);
@@ -218,7 +218,7 @@ fn a_background_stop_kills_after_the_grace() {
 #[watched_test]
 fn a_dropped_stop_continues() {
     let dir = tempfile::tempdir().unwrap();
-    let child = stubborn(dir.path()).spawn().unwrap();
+    let child = outlives_stop(dir.path()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
     away(child.id());
@@ -227,14 +227,14 @@ fn a_dropped_stop_continues() {
 
 #[watched_test]
 fn a_blocking_wait_enforces_its_own_timeout() {
-    let child = talks().timeout(short()).spawn().unwrap();
+    let child = prints_and_waits().timeout(short()).spawn().unwrap();
     std::thread::scope(|scope| {
         let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
         for wait in waits {
             ended_by(wait.join().unwrap(), Signal::TERM);
         }
     });
-    let mut lines = talks().timeout(later()).lines().unwrap();
+    let mut lines = prints_and_waits().timeout(later()).lines().unwrap();
     assert!(lines.next().is_some() && lines.next().is_none());
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
@@ -248,9 +248,10 @@ fn one_background_thread_serves_all_runs_and_ends() {
     let (threads, handles) = (count::threads(), count::handles());
     let token = CancelToken::new();
     let children: Vec<_> =
-        (0..20).map(|_| talks().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
+        (0..20).map(|_| prints_and_waits().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
     assert!(count::threads() <= threads + 1, "{} threads", count::threads());
-    let lines: Vec<_> = (0..20).map(|_| talks().timeout(short()).lines().unwrap()).collect();
+    let lines: Vec<_> =
+        (0..20).map(|_| prints_and_waits().timeout(short()).lines().unwrap()).collect();
     lines.iter().for_each(|lines| away(lines.pid()));
     assert!(children.iter().all(|child| alive::is_running(child.id())));
     assert!(count::threads() <= threads + 1, "{} threads", count::threads());
@@ -273,7 +274,7 @@ fn one_background_thread_serves_all_runs_and_ends() {
 
 #[watched_test]
 fn a_dropped_child_loses_its_timeout_or_is_killed() {
-    let child = talks().timeout(LONG).kill_on_drop().spawn().unwrap();
+    let child = prints_and_waits().timeout(LONG).kill_on_drop().spawn().unwrap();
     let pid = child.id();
     drop(child);
     assert!(!alive::is_running(pid));
@@ -292,12 +293,12 @@ fn a_forked_process_enforces_only_its_own_timeouts() {
     if is_forced_off("pidfd") {
         return skipped("the fork is waited for by a pidfd");
     }
-    let mut ours = talks().timeout(LONG).spawn().unwrap();
+    let mut ours = prints_and_waits().timeout(LONG).spawn().unwrap();
     // SAFETY: the child only uses data of this thread, and ends by `_exit`.
     #[expect(clippy::disallowed_methods, reason = "tests a fork, as a daemon makes it")]
     let forked = unsafe { libc::fork() };
     if forked == 0 {
-        let mut theirs = talks().timeout(later()).spawn().unwrap();
+        let mut theirs = prints_and_waits().timeout(later()).spawn().unwrap();
         let is_fine = all_of(&mut theirs) == "said\n" && theirs.wait().is_ok();
         // SAFETY: it ends here.
         unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };

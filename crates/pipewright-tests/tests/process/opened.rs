@@ -191,7 +191,7 @@ fn an_opened_pid_that_is_reused_is_never_signalled() {
     ended.wait().unwrap();
     started.wait().unwrap();
     for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
-        let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
+        let Some(unrelated) = child_with_pid(pid, &["wait=600"]) else {
             return skipped("the next pid can only be chosen by root, on a quiet machine");
         };
         assert!(!handle.kill().unwrap(), "it is gone, and the call reports that");
@@ -199,10 +199,10 @@ fn an_opened_pid_that_is_reused_is_never_signalled() {
         let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
         assert!(!end.was_killed());
         // A wrong signal would have been delivered before this later one.
-        assert!(stranger.signal(Signal::CONT).unwrap());
-        assert!(alive::is_running(stranger.id()));
-        stranger.kill().unwrap();
-        ended_by(stranger.wait().unwrap(), Signal::KILL);
+        assert!(unrelated.signal(Signal::CONT).unwrap());
+        assert!(alive::is_running(unrelated.id()));
+        unrelated.kill().unwrap();
+        ended_by(unrelated.wait().unwrap(), Signal::KILL);
     }
 }
 

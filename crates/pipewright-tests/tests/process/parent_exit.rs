@@ -46,14 +46,19 @@ fn no_process_is_left(mark: &str) {
     watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
+#[track_caller]
+fn no_supervisor_is_left(supervisors: &[u32]) {
+    for pid in supervisors {
+        watchdog::until("its supervisors end too", || !alive::is_running(*pid));
+    }
+}
+
 #[watched_test]
 fn a_tree_ends_when_its_host_is_killed() {
     let Some((host, supervisors)) = host("host", |_| ()) else { return };
     host.signal(Signal::KILL).unwrap();
     no_process_is_left("host");
-    for pid in supervisors {
-        watchdog::until("its supervisors end too", || !alive::is_running(pid));
-    }
+    no_supervisor_is_left(&supervisors);
     host.wait().unwrap();
 }
 
@@ -66,9 +71,7 @@ fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
     let group = format!("-{}", host.id());
     assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
     no_process_is_left("group");
-    for pid in supervisors {
-        watchdog::until("its supervisors end too", || !alive::is_running(pid));
-    }
+    no_supervisor_is_left(&supervisors);
     host.wait().unwrap();
 }
 
@@ -81,9 +84,7 @@ fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
         // The host waits for the command, and so ends with it.
         assert!(host.wait().unwrap().code().is_some());
         no_process_is_left("supervisor");
-        for pid in supervisors {
-            watchdog::until("its supervisors end too", || !alive::is_running(pid));
-        }
+        no_supervisor_is_left(&supervisors);
     }
 }
 

@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 /// A stage: the words of its command, none of which a shell would change.
-type Words = Vec<String>;
+type StageWords = Vec<String>;
 
-fn words(words: &[&str]) -> Words {
+fn words(words: &[&str]) -> StageWords {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn stage() -> impl Strategy<Value = Words> {
+fn stage() -> impl Strategy<Value = StageWords> {
     let fixed = prop::sample::select(vec![
         words(&["cat"]),
         words(&["tr", "a-m", "N-Z"]),
@@ -55,7 +55,11 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => lines, 1 => large]
 }
 
-fn pipeline(stages: &[Words], input: &std::path::Path, fed: Option<&[u8]>) -> Pipeline<'static> {
+fn pipeline(
+    stages: &[StageWords],
+    input: &std::path::Path,
+    fed: Option<&[u8]>,
+) -> Pipeline<'static> {
     let mut commands: Vec<Command> =
         stages.iter().map(|stage| Command::new(&stage[0]).args(&stage[1..]).owned()).collect();
     commands[0].stdin(match fed {
@@ -65,9 +69,10 @@ fn pipeline(stages: &[Words], input: &std::path::Path, fed: Option<&[u8]>) -> Pi
     Pipeline::new(commands)
 }
 
-fn script(stages: &[Words]) -> String {
-    let quoted =
-        |stage: &Words| stage.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+fn script(stages: &[StageWords]) -> String {
+    let quoted = |stage: &StageWords| {
+        stage.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+    };
     stages.iter().map(quoted).collect::<Vec<_>>().join(" | ")
 }
 

@@ -55,8 +55,8 @@ fn the_reader_is_stopped_before_its_writer() {
 #[cfg(unix)]
 #[watched_test]
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
-    let deaf = puppet(["ignore=TERM", "out=x", "wait=600"]);
-    let mut pipeline = deaf | puppet(["eat=1", "out=y", "wait=600"]);
+    let ignores_term = puppet(["ignore=TERM", "out=x", "wait=600"]);
+    let mut pipeline = ignores_term | puppet(["eat=1", "out=y", "wait=600"]);
     let capture = pipeline.timeout(later()).kill_grace(short()).capture().unwrap();
     assert!(capture.elapsed >= later() + short());
     let signals: Vec<_> =
@@ -178,7 +178,7 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
         assert_eq!(error.to_string(), words);
         assert!(!started.exists(), "{error}");
     };
-    refused(Pipeline::new(Vec::<Command>::new()), r#"cannot start "": the pipeline has no stages"#);
+    refused(Pipeline::new(Vec::<Command>::new()), "cannot start the pipeline: it has no stages");
     let words = r#"cannot start "": the command of a pipeline stage is empty"#;
     refused(touch() | Command::new(""), words);
     let words = r#"cannot start "cat": its stdin comes from the previous stage and cannot be set"#;

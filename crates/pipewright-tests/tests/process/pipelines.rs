@@ -56,19 +56,19 @@ fn stages_are_joined_by_a_kernel_pipe_that_we_close() {
         child.stdout.as_mut().unwrap().read_spare(&mut output).unwrap();
     }
     let ids = child.ids();
-    let joints: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
-    for joint in 0..2 {
-        assert!(joints[joint].starts_with("pipe:["), "{joints:?}");
-        assert_eq!(joints[joint], target(ids[joint + 1], 0), "joint {joint}");
+    let link_ends: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
+    for link in 0..2 {
+        assert!(link_ends[link].starts_with("pipe:["), "{link_ends:?}");
+        assert_eq!(link_ends[link], target(ids[link + 1], 0), "joint {link}");
     }
-    assert_ne!(joints[0], joints[1]);
+    assert_ne!(link_ends[0], link_ends[1]);
     let ours: Vec<String> = pipewright::open_handles()
         .unwrap()
         .into_iter()
         .filter_map(|handle| handle.target)
         .collect();
-    assert!(ours.contains(&joints[2]), "the last stage's stdout comes to us");
-    assert!(!ours.contains(&joints[0]) && !ours.contains(&joints[1]), "{ours:?}");
+    assert!(ours.contains(&link_ends[2]), "the last stage's stdout comes to us");
+    assert!(!ours.contains(&link_ends[0]) && !ours.contains(&link_ends[1]), "{ours:?}");
     for (stage, pid) in ids.iter().enumerate() {
         let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         assert_eq!(open, 3, "stage {stage} has its stdio and nothing else");

@@ -12,19 +12,19 @@ use super::puppet;
 fn a_reused_pid_is_never_signalled() {
     let ended = puppet(["exit=0"]).own_group().spawn().unwrap();
     ended.wait().unwrap();
-    let Some(stranger) = child_with_pid(ended.id(), &["wait=600"]) else {
+    let Some(unrelated) = child_with_pid(ended.id(), &["wait=600"]) else {
         return skipped("the next pid can only be chosen by root, on a quiet machine");
     };
-    assert_eq!(stranger.id(), ended.id());
+    assert_eq!(unrelated.id(), ended.id());
     assert!(!ended.signal(Signal::KILL).unwrap(), "it is gone, and the call reports that");
     ended.kill().unwrap();
     drop(ended);
     // A wrong signal would have been delivered before this later one.
-    assert!(stranger.signal(Signal::CONT).unwrap());
-    assert_eq!(stranger.try_wait().unwrap(), None);
-    assert!(alive::is_running(stranger.id()));
-    stranger.kill().unwrap();
-    assert_eq!(stranger.wait().unwrap().signal(), Some(9));
+    assert!(unrelated.signal(Signal::CONT).unwrap());
+    assert_eq!(unrelated.try_wait().unwrap(), None);
+    assert!(alive::is_running(unrelated.id()));
+    unrelated.kill().unwrap();
+    assert_eq!(unrelated.wait().unwrap().signal(), Some(9));
 }
 
 #[watched_test]

@@ -185,7 +185,7 @@ fn a_dropped_iterator_leaves_no_process() {
 }
 
 #[isolated_test(limit = Duration::from_secs(300))]
-fn a_crowd_of_idle_children_takes_one_thread() {
+fn many_idle_children_take_one_thread() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds a child takes a thread");
     }

@@ -34,9 +34,9 @@ mod stopping;
 #[path = "../../../pipewright/examples/streams.rs"]
 mod streams;
 
-type Sample = fn() -> Result<(), Box<dyn std::error::Error>>;
+type ExampleMain = fn() -> Result<(), Box<dyn std::error::Error>>;
 
-const SAMPLES: [(&str, Sample); 11] = [
+const SAMPLES: [(&str, ExampleMain); 11] = [
     ("capture", capture::main),
     ("child", child::main),
     ("inherit", inherit::main),

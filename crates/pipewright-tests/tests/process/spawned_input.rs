@@ -57,14 +57,14 @@ fn a_pipeline_is_fed_too() {
 #[watched_test]
 fn unread_input_is_counted_by_waits() {
     // Once all of it fits into the pipe, and once not.
-    for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
+    for (taken_bytes, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
         if is_forced_off("pidfd") && count > MUCH {
             // Only a call that waits can see the child's exit then.
             continue;
         }
-        let eat = format!("eat={eats}");
+        let eat = format!("eat={taken_bytes}");
         let spawn = || spawn(&[&eat], Stdio::bytes(flood(count)));
-        let left = (count - eats) as u64;
+        let left = (count - taken_bytes) as u64;
         assert_eq!(spawn().wait_with_output().unwrap().stdin_unread, left);
         assert_eq!(spawn().read_all_text().unwrap().stdin_unread, left);
         assert_eq!(spawn().read_all_lines().unwrap().finish().unwrap().stdin_unread, left);
@@ -150,8 +150,8 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds nobody but its owner can kill a child");
     }
-    struct Failing(bool);
-    impl Read for Failing {
+    struct FailingReader(bool);
+    impl Read for FailingReader {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             if std::mem::replace(&mut self.0, true) {
                 return Err(io::Error::other("no tape"));
@@ -165,7 +165,7 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
         assert!(error.to_string().contains("cannot read the input for "), "{error}");
         assert!(error.to_string().ends_with("no tape"), "{error}");
     };
-    let failing = || spawn(&["cat", "wait=600"], Stdio::reader(Failing(false)));
+    let failing = || spawn(&["cat", "wait=600"], Stdio::reader(FailingReader(false)));
     let mut child = failing();
     // A caller that reads the streams itself is not left waiting.
     all_of(child.stdout.take().unwrap());
@@ -173,7 +173,7 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     assert!(!child.wait().unwrap().success(), "it is reported once");
     // The same if more than its exit is waited for.
     let mut command = puppet(["cat", "wait=600"]);
-    command.stdin(Stdio::reader(Failing(false))).timeout(std::time::Duration::from_secs(600));
+    command.stdin(Stdio::reader(FailingReader(false))).timeout(std::time::Duration::from_secs(600));
     let child = command.spawn().unwrap();
     check(child.wait().unwrap_err());
     assert!(!child.wait().unwrap().success(), "it is reported once");
@@ -184,7 +184,7 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
         check(failing().wait_with_output_async().await.unwrap_err());
     });
     let mut first = puppet(["cat", "wait=600"]);
-    first.stdin(Stdio::reader(Failing(false)));
+    first.stdin(Stdio::reader(FailingReader(false)));
     let child = (first | puppet(["wait=600"])).spawn().unwrap();
     check(child.wait().unwrap_err());
 }
@@ -203,8 +203,8 @@ fn a_reader_that_panics_is_an_error() {
 
 #[watched_test]
 fn a_blocking_input_reader_delays_no_other_child() {
-    struct Blocks(std::sync::mpsc::Receiver<()>);
-    impl Read for Blocks {
+    struct BlockingReader(std::sync::mpsc::Receiver<()>);
+    impl Read for BlockingReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             // Ignored: it is over.
             let _ = self.0.recv();
@@ -213,11 +213,11 @@ fn a_blocking_input_reader_delays_no_other_child() {
     }
     let (_still_there, blocks) = channel();
     let mut command = puppet(["out=said", "wait=600"]);
-    command.stdin(Stdio::reader(Blocks(blocks))).stdout(Stdio::piped()).timeout(short());
+    command.stdin(Stdio::reader(BlockingReader(blocks))).stdout(Stdio::piped()).timeout(short());
     let output = command.spawn().unwrap().wait_with_output().unwrap();
     assert_eq!((output.stdout.as_slice(), output.outcome), (&b"said"[..], Outcome::TimedOut));
     let (still_there, blocks) = channel();
-    let child = spawn(&["wait=0.01", "exit=5"], Stdio::reader(Blocks(blocks)));
+    let child = spawn(&["wait=0.01", "exit=5"], Stdio::reader(BlockingReader(blocks)));
     assert_eq!(child.wait().unwrap().code(), Some(5));
     drop(still_there);
 }

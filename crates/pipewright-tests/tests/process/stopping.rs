@@ -22,7 +22,7 @@ fn idle_pipeline() -> PipelineChild {
 }
 
 #[watched_test]
-fn a_stop_asks_and_waits() {
+fn stop_sends_the_signal_and_waits() {
     let child = idle();
     assert_eq!(child.pid(), child.id());
     ended_by(child.stop().unwrap(), Signal::TERM);
@@ -70,14 +70,14 @@ fn a_stop_follows_the_commands_options() {
 
 /// Returns a shell that records each TERM and continues. The file `ready` exists when it runs.
 #[cfg(unix)]
-fn stubborn(dir: &std::path::Path) -> Command {
+fn outlives_stop(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
     let script = "trap 'echo x >> heard' TERM; : > ready; while :; do sleep 0.01; done";
     command.args(["-c", script]).current_dir(dir).owned()
 }
 
 #[cfg(unix)]
-fn heard(dir: &std::path::Path) -> usize {
+fn stop_requests(dir: &std::path::Path) -> usize {
     std::fs::read_to_string(dir.join("heard")).map_or(0, |text| text.lines().count())
 }
 
@@ -85,25 +85,25 @@ fn heard(dir: &std::path::Path) -> usize {
 #[watched_test]
 fn a_child_that_ignores_a_stop_is_killed_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
-    let child = stubborn(dir.path()).kill_grace(short()).spawn().unwrap();
+    let child = outlives_stop(dir.path()).kill_grace(short()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     let start = Instant::now();
     ended_by(child.stop().unwrap(), Signal::KILL);
     assert!(start.elapsed() >= short());
-    assert_eq!(heard(dir.path()), 1);
+    assert_eq!(stop_requests(dir.path()), 1);
 }
 
 #[cfg(unix)]
 #[watched_test]
 fn a_dropped_stop_continues_with_the_next_wait() {
     let dir = tempfile::tempdir().unwrap();
-    let child = stubborn(dir.path()).kill_grace(short()).spawn().unwrap();
+    let child = outlives_stop(dir.path()).kill_grace(short()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
-    watchdog::until("it has been asked", || heard(dir.path()) == 1);
+    watchdog::until("it has been asked", || stop_requests(dir.path()) == 1);
     assert_eq!(child.try_wait().unwrap(), None);
     ended_by(child.wait().unwrap(), Signal::KILL);
-    assert_eq!(heard(dir.path()), 1);
+    assert_eq!(stop_requests(dir.path()), 1);
 }
 
 #[cfg(unix)]
@@ -112,13 +112,13 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
     let soon = Duration::from_millis(20);
     let check = |waits: &dyn Fn(&Child) -> bool| {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = stubborn(dir.path());
+        let mut command = outlives_stop(dir.path());
         let start = Instant::now();
         let child = command.timeout(short()).kill_grace(short()).spawn().unwrap();
         while !waits(&child) {}
         assert!(start.elapsed() >= short() * 2);
         ended_by(child.wait().unwrap(), Signal::KILL);
-        assert_eq!(heard(dir.path()), 1, "the number of stop requests");
+        assert_eq!(stop_requests(dir.path()), 1, "the number of stop requests");
     };
     check(&|child| child.try_wait_for(soon).unwrap().is_some());
     let runtime = one_thread();

@@ -265,7 +265,12 @@ fn a_tee_that_cannot_be_written_is_reported() {
     let done = puppet(["out=x"]).stdout(full()).output().unwrap();
     assert_eq!(done.stdout, b"x");
     if cfg!(target_os = "linux") {
-        assert_eq!(done.tee_failed.unwrap().kind, io::ErrorKind::StorageFull);
+        let failed = done.tee_failed.unwrap();
+        assert_eq!(failed.kind, io::ErrorKind::StorageFull);
+        // Not "cannot write to stdout": this process's stdout is not involved.
+        let words =
+            "cannot write stdout to its file or handle: No space left on device (os error 28)";
+        assert_eq!(failed.to_string(), words);
         assert!(puppet(["out=x"]).stdout(full()).status().is_err());
     }
     let refused = |stdio| puppet(["out=x"]).stdout(stdio).output().unwrap_err().to_string();

@@ -34,7 +34,7 @@ fn give_up_a_capability() {
     assert_eq!(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0) }, 0);
 }
 
-fn wear_a_filter() {
+fn install_seccomp_filter() {
     // It holds nothing that a child here calls.
     std::mem::forget(hold(libc::SYS_acct));
 }
@@ -46,7 +46,7 @@ fn a_child_that_ends_with_us_has_the_privileges_of_its_thread() {
     let of = |status: &str| privileges.map(|name| line(status, name).to_owned());
     let given_up = status_seen_by_a_child(give_up_new_privileges);
     assert_eq!(line(&given_up, "NoNewPrivs:"), "1");
-    let filtered = status_seen_by_a_child(wear_a_filter);
+    let filtered = status_seen_by_a_child(install_seccomp_filter);
     assert_eq!(line(&filtered, "Seccomp:"), "2");
     if is_root() {
         let without = status_seen_by_a_child(give_up_a_capability);
@@ -78,7 +78,7 @@ fn check_a_hanging_start_delays_no_other(change: fn(&mut Command) -> &mut Comman
             assert!(other.join().unwrap());
         }
         assert!(!hangs.is_finished());
-        held.let_go(call);
+        held.continue_call(call);
         assert!(hangs.join().unwrap());
     });
 }

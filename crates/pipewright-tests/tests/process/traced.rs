@@ -4,13 +4,13 @@ use pipewright::{Command, Contain, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::pace;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::traced::Lines;
+use pipewright_tests::traced::TraceLines;
 
 use super::{puppet, short};
 
 /// Runs a test in a process of its own, as a subscriber is of the whole process.
-fn listening(body: impl FnOnce(&Lines)) {
-    body(&Lines::listen("pipewright"));
+fn listening(body: impl FnOnce(&TraceLines)) {
+    body(&TraceLines::listen("pipewright"));
 }
 
 /// The span of that process, as at the end of each of its lines.

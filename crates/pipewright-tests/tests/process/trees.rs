@@ -192,9 +192,9 @@ fn a_fork_bomb_is_contained() {
         return;
     }
     // Each of three keeps starting daemons while it is stopped; 600 in all at most.
-    let storm = "for j in 1 2 3; do (i=0; while [ $i -lt 200 ]; do (setsid sleep 600 &); \
+    let script = "for j in 1 2 3; do (i=0; while [ $i -lt 200 ]; do (setsid sleep 600 &); \
                  i=$((i+1)); done) & done; wait; sleep 600";
-    let mut command = shell("storm", storm);
+    let mut command = shell("storm", script);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.timeout(pace::millis(150)).kill_grace(Duration::ZERO);
     let capture = command.capture().unwrap();

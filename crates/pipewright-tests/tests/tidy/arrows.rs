@@ -1,9 +1,8 @@
 //! The arrows between the modules of a crate: which module uses which, by the paths in their files.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::path::Path as FilePath;
 
-use super::paths::{Path, Source};
+use super::paths::{Path, SourceFile};
 use super::{none, sources};
 
 /// The rooms of the platform crate, and the rooms that each may use.
@@ -32,11 +31,10 @@ type Arrows = BTreeMap<(String, String), Vec<String>>;
 fn arrows(name: &str, depth: usize) -> Arrows {
     let folder = format!("crates/{name}/src");
     let files = sources(&folder).into_iter().map(|(file, text)| {
-        let file = file.replace('\\', "/");
         let module = module_of(file.strip_prefix(&folder).unwrap_or(&file));
-        Source::new(file, module, &text)
+        SourceFile::new(file, module, &text)
     });
-    let mut files: Vec<Source> = files.collect();
+    let mut files: Vec<SourceFile> = files.collect();
     let tests: Vec<Path> = files.iter().flat_map(|it| it.test_modules.clone()).collect();
     files.retain(|file| !tests.iter().any(|test| file.module.starts_with(test)));
     // A folder without a `mod.rs` has a file of its name beside it, so that each is in this set.
@@ -84,9 +82,8 @@ fn target(
 
 /// Returns the module that a file holds, from its name below `src`.
 fn module_of(file: &str) -> Path {
-    let file = FilePath::new(file).with_extension("");
-    let parts = file.iter().map(|part| part.to_string_lossy().into_owned());
-    let mut parts: Path = parts.filter(|part| part != "/").collect();
+    let file = file.trim_start_matches('/').trim_end_matches(".rs");
+    let mut parts: Path = file.split('/').map(str::to_owned).collect();
     let is_root = |last: &String| matches!(last.as_str(), "mod" | "lib" | "main");
     if parts.last().is_some_and(is_root) {
         parts.pop();
@@ -158,7 +155,10 @@ fn modules_of_the_benchmarks_have_no_circle() {
 #[test]
 fn top_level_modules_have_no_circle() {
     for name in WITHOUT_CIRCLES {
-        none(&format!("a circle in {name}"), circles(&arrows(name, 1)));
+        let arrows = arrows(name, 1);
+        // The suites' helpers use each other least.
+        assert!(arrows.len() > 1, "only {} arrows were found in {name}", arrows.len());
+        none(&format!("a circle in {name}"), circles(&arrows));
     }
 }
 

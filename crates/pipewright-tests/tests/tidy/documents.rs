@@ -26,16 +26,16 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A module or a test that a document names: `process::held_pipes`, `pipewright-os::shm::tests::others_cannot_write_it`.
-struct Reference<'a> {
+struct TestReference<'a> {
     folder: String,
     /// The path may begin in any folder of the crate.
     is_of_a_crate: bool,
     path: &'a str,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> TestReference<'a> {
     /// Returns `None` for the path of something else, as in `Scope::Tree`.
-    fn parse(word: &'a str) -> Option<Reference<'a>> {
+    fn parse(word: &'a str) -> Option<TestReference<'a>> {
         let (owner, path) = word.split_once("::").filter(|(_, path)| !path.is_empty())?;
         let suite = SUITES.iter().find(|(name, _)| *name == owner).map(|(_, folder)| *folder);
         let is_of_a_crate = owner.starts_with("pipewright-");
@@ -44,23 +44,22 @@ impl<'a> Reference<'a> {
             None if is_of_a_crate => format!("crates/{owner}/src"),
             None => return None,
         };
-        Some(Reference { folder, is_of_a_crate, path })
+        Some(TestReference { folder, is_of_a_crate, path })
     }
 
     fn is_module(&self, module: &str, path: &str) -> bool {
-        let is_end = || module.strip_suffix(path).is_some_and(|front| front.ends_with("::"));
+        let is_end = || module.strip_suffix(path).is_some_and(|prefix| prefix.ends_with("::"));
         module == path || self.is_of_a_crate && is_end()
     }
 
     /// Returns true if there is such a module, or such a function in one.
     fn exists(&self) -> bool {
         sources(&self.folder).into_iter().any(|(file, text)| {
-            let file = file.replace('\\', "/");
             let file = file.strip_prefix(&self.folder).unwrap_or(&file);
             let module = file.trim_start_matches('/').trim_end_matches(".rs").replace('/', "::");
             let module = module.trim_end_matches("::mod");
-            let is_test = |(front, name)| {
-                self.is_module(module, front) && text.contains(&format!("fn {name}("))
+            let is_test = |(prefix, name)| {
+                self.is_module(module, prefix) && text.contains(&format!("fn {name}("))
             };
             self.is_module(module, self.path) || self.path.rsplit_once("::").is_some_and(is_test)
         })
@@ -68,7 +67,7 @@ impl<'a> Reference<'a> {
 }
 
 fn names_a_test(text: &str) -> bool {
-    let is_reference = |word| Reference::parse(word).is_some();
+    let is_reference = |word| TestReference::parse(word).is_some();
     quoted(text).any(|word| is_reference(word) || word.ends_with(".rs") || word.ends_with(".sh"))
 }
 
@@ -78,7 +77,7 @@ fn every_test_that_a_document_names_exists() {
     for name in DOCUMENTS {
         let text = document(name);
         for word in quoted(&text) {
-            let Some(reference) = Reference::parse(word) else { continue };
+            let Some(reference) = TestReference::parse(word) else { continue };
             named += 1;
             if !reference.exists() {
                 wrong.push(format!("{name}: {word}"));
@@ -119,8 +118,8 @@ fn every_surprise_names_a_test_or_says_that_there_is_none() {
 }
 
 #[test]
-fn references_are_told_from_other_paths() {
-    let exists = |word| Reference::parse(word).map(|reference| reference.exists());
+fn references_are_distinguished_from_other_paths() {
+    let exists = |word| TestReference::parse(word).map(|reference| reference.exists());
     assert_eq!(exists("process::main::flood"), Some(true));
     assert_eq!(exists("process::main::no_such_test"), Some(false));
     assert_eq!(exists("process::no_such_suite"), Some(false));

@@ -43,9 +43,8 @@ fn every_package_of_the_repository_is_checked() {
     let mut packages: Vec<String> =
         crates.map(|entry| format!("crates/{}/", entry.file_name().to_string_lossy())).collect();
     packages.extend(["bench/driver/", "bench/ipc/src/peer/", "fuzz/targets/"].map(str::to_owned));
-    let is_checked = |package: &String| {
-        files.iter().any(|(name, _)| name.replace('\\', "/").starts_with(package.as_str()))
-    };
+    let is_checked =
+        |package: &String| files.iter().any(|(name, _)| name.starts_with(package.as_str()));
     none(
         "packages without a checked file",
         packages.into_iter().filter(|it| !is_checked(it)).collect(),

@@ -25,7 +25,7 @@ fn sources(below: &str) -> Vec<(String, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(root()).unwrap().display().to_string();
-                found.push((name, fs::read_to_string(&path).unwrap()));
+                found.push((name.replace('\\', "/"), fs::read_to_string(&path).unwrap()));
             }
         }
     }
@@ -67,7 +67,6 @@ fn no_lock_of_a_library_outlives_a_fork() {
     };
     let mut found = Vec::new();
     for (name, text) in libraries.iter().flat_map(|it| sources(&format!("crates/{it}/src"))) {
-        let name = name.replace('\\', "/");
         if !never_forked.iter().any(|part| name.contains(part)) {
             found.extend(text.lines().filter(is_lock).map(|line| format!("{name}: {line}")));
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 pub(crate) type Path = Vec<String>;
 
 /// One source file of a crate.
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     /// The name of the file, for people to read.
     pub(crate) file: String,
     pub(crate) module: Path,
@@ -24,13 +24,13 @@ pub(crate) struct Named {
     pub(crate) imports: HashMap<String, Path>,
 }
 
-impl Source {
+impl SourceFile {
     /// Takes the text of the file that holds that module.
-    pub(crate) fn new(file: String, module: Path, text: &str) -> Source {
+    pub(crate) fn new(file: String, module: Path, text: &str) -> SourceFile {
         let mut test_modules = Vec::new();
         let tokens = without_tests(tokens(text), &mut test_modules);
         let test_modules = test_modules.into_iter().map(|name| joined(&module, &[name])).collect();
-        Source { file, module, tokens, test_modules }
+        SourceFile { file, module, tokens, test_modules }
     }
 
     /// Returns the paths into the crate, whose modules `is_module` knows.
@@ -80,8 +80,8 @@ fn absolute(
     }
 }
 
-fn joined(front: &[String], back: &[String]) -> Path {
-    [front, back].concat()
+fn joined(prefix: &[String], back: &[String]) -> Path {
+    [prefix, back].concat()
 }
 
 /// Returns the tree of each `use`: its module, each path, and the name that it imports.
@@ -104,8 +104,8 @@ fn is_import(tokens: &[String]) -> bool {
 }
 
 /// Writes out one branch of a `use` tree.
-fn leaves(tree: &[String], front: &[String], found: &mut Vec<(Path, Option<String>)>) {
-    let mut path = front.to_vec();
+fn leaves(tree: &[String], prefix: &[String], found: &mut Vec<(Path, Option<String>)>) {
+    let mut path = prefix.to_vec();
     for (at, token) in tree.iter().enumerate() {
         match token.as_str() {
             "::" => {}
@@ -357,7 +357,7 @@ mod tests { use crate::test::Thing; }
 fn last() { crate::last::call() }
 "##;
     let module = ["room", "module"].map(str::to_owned).to_vec();
-    let source = Source::new("x.rs".to_owned(), module, text);
+    let source = SourceFile::new("x.rs".to_owned(), module, text);
     let named = source.named(&|path| path.last().is_some_and(|last| last == "child"));
     let found: Vec<String> = named.paths.iter().map(|path| path.join("::")).collect();
     let expected = [

@@ -12,7 +12,7 @@ use pipewright_os::process::child::{ChildHandle, Containment};
 
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
-use crate::run::{Options, Process, SpawnedRun, Started};
+use crate::run::{OwnedProcess, RunSettings, SpawnedRun, Started};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_waits;
@@ -25,9 +25,8 @@ pub(crate) use task::async_waits;
 /// As in std, the child keeps running. Unlike in std, it does not become a zombie: a background thread, started for
 /// the first such child, reaps it when it ends.
 ///
-/// If the child's tree is held ([`Contain::Tree`](crate::Contain::Tree)), the drop kills the child and its tree,
-/// and waits for them, but not longer than a kill should take. With [`kill_on_drop`](crate::Command::kill_on_drop),
-/// the drop kills the child.
+/// If the child's tree is contained ([`Contain::Tree`](crate::Contain::Tree)), the drop kills the child and its tree,
+/// and waits for them for at most 1 s. With [`kill_on_drop`](crate::Command::kill_on_drop), the drop kills the child.
 #[derive(Debug)]
 pub struct Child {
     /// The parent's end of the child's stdin, if piped. Dropping it closes the child's input.
@@ -36,11 +35,11 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
-    run: SpawnedRun<Process>,
+    run: SpawnedRun<OwnedProcess>,
 }
 
 impl Child {
-    pub(crate) fn new(started: Started, program: &OsStr, options: &Options) -> Child {
+    pub(crate) fn new(started: Started, program: &OsStr, options: &RunSettings) -> Child {
         let Started { process, ends, at, foreground } = started;
         let (run, (stdin, [stdout, stderr])) =
             SpawnedRun::new(process, ends, program.to_owned(), at, foreground, options);
@@ -76,7 +75,8 @@ impl Child {
         self.run.kill()
     }
 
-    /// Returns how the child is contained, which decides what [`kill`](Self::kill), a timeout and a cancel reach.
+    /// Returns the mechanism that contains the child. It decides which processes [`kill`](Self::kill), a timeout and a
+    /// cancel reach.
     #[must_use]
     pub fn containment(&self) -> Containment {
         self.process().containment()
@@ -88,11 +88,13 @@ impl Child {
     ///
     /// # Errors
     /// The child changed its user, so this process may not signal it.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported): Windows cannot send this signal to the child (see
+    /// [`own_group`](crate::Command::own_group)); it can always send `KILL`.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
     }
 
-    fn process(&self) -> &Process {
+    fn process(&self) -> &OwnedProcess {
         self.run.processes()
     }
 }

@@ -5,13 +5,14 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output};
-use crate::run::{ActiveRun, Collect, Options};
+use crate::run::{ActiveRun, Collect, RunSettings};
 use crate::text::into_text;
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
 ///
-/// They close a piped stdin first. A stream that is not piped, or was taken from the child, is empty, and its
-/// length is `None`. The command's timeouts, limits and cancel token apply; the timeout counts from the start.
+/// They first close a piped stdin, unless you have taken it. In the result, a stream that is not piped, or that you
+/// have taken, is empty, and its number of bytes ([`stdout_bytes`](crate::Captured::stdout_bytes)) is `None`. The
+/// command's timeouts, limits and cancel token apply; the timeout counts from the start.
 impl Child {
     /// Reads both streams to the end, waits for the child, and returns its output as bytes.
     ///
@@ -75,7 +76,7 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let Options { decoding, max_line_bytes, .. } = *self.run.options();
+        let RunSettings { decoding, max_line_bytes, .. } = *self.run.options();
         decoding.check_splits_at_line_feeds(self.run.program())?;
         Ok(Lines::new(self.into_run(Collect::Chunks).into_steps(), decoding, max_line_bytes))
     }

@@ -114,8 +114,8 @@ impl Child {
         }
     }
 
-    async fn stop_as_async(&self, how: StopRequest) -> Result<ExitStatus, Error> {
-        self.run.stop_async(how).await?;
+    async fn stop_as_async(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop_async(request).await?;
         self.status()
     }
 

@@ -100,8 +100,8 @@ impl Child {
         self.stop_as(StopRequest { signal, grace })
     }
 
-    fn stop_as(&self, how: StopRequest) -> Result<ExitStatus, Error> {
-        self.run.stop(how)?;
+    fn stop_as(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop(request)?;
         self.status()
     }
 

@@ -17,7 +17,7 @@ pub enum Contain {
     /// terminal no longer reaches the child.
     Group,
     /// Everything that the child ever started, even if it tried to escape by ending its parent or starting a
-    /// session. Leftovers are killed when the handle of the child is dropped.
+    /// session. Processes that outlive the child are killed: see [`Command::contain`].
     Tree,
 }
 
@@ -36,9 +36,9 @@ impl Command {
     /// Sets which processes a kill, a timeout and a cancel reach. The default is [`Contain::None`].
     ///
     /// With [`Contain::Tree`], processes that outlive the child are killed and counted (see
-    /// [`leftovers_killed`](crate::Captured::leftovers_killed)): by waiting verbs before they return, by a
-    /// [`Child`](crate::Child) when it is dropped. [`Child::containment`](crate::Child::containment) returns the
-    /// mechanism that was used.
+    /// [`leftovers_killed`](crate::Captured::leftovers_killed)). Verbs that run the command to its end kill them before
+    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns.
+    /// [`Child::containment`](crate::Child::containment) returns the mechanism that was used.
     ///
     /// # Platform
     /// Linux, for a tree, the first of these that works:
@@ -47,8 +47,8 @@ impl Command {
     ///   container engine to start something.
     /// * A supervisor: two processes of a few pages between this process and the child. Both are subreapers, so
     ///   they adopt orphans. The child's parent is then the supervisor, not this process.
-    /// * A process group, if memory cannot be executed either, a system call that the supervisor needs is refused,
-    ///   or `/proc` belongs to another pid namespace.
+    /// * A process group, if the supervisor cannot run either: memory cannot be executed, a system call that it
+    ///   needs is refused, or `/proc` belongs to another pid namespace.
     ///
     /// macOS: a process group.
     ///
@@ -77,7 +77,7 @@ impl Command {
     }
 
     /// Kills the child when this process ends, however it ends. [`Scope::Tree`] also kills everything that the
-    /// child started, and holds the tree as [`Contain::Tree`] does.
+    /// child started, and contains the tree as [`Contain::Tree`] does.
     ///
     /// # Platform
     /// Linux, [`Scope::Child`]: `PR_SET_PDEATHSIG`, set after the change of user; the child then checks that its
@@ -85,8 +85,8 @@ impl Command {
     /// thread starts such children directly; other threads have them started by a thread that never ends. That
     /// thread has the calling thread's users, groups, capabilities, `no_new_privs`, number of seccomp filters,
     /// security label and session keyring; there is one such thread for each combination. If the calling thread has
-    /// its own Landlock domain, other filters of the same number, niceness, affinity, working directory or
-    /// namespace, the child may not get them. In that case start from the main thread, or change all threads.
+    /// its own Landlock domain, niceness, affinity, working directory or namespace, or as many seccomp filters but
+    /// different ones, the child may not get them. In that case start from the main thread, or change all threads.
     ///
     /// Linux, [`Scope::Tree`]: a supervisor (see [`contain`](Self::contain)) that the kernel notifies when this
     /// process ends, and a second process that takes over if the first is killed. So the tree ends whichever single
@@ -101,8 +101,8 @@ impl Command {
     /// For [`Scope::Child`], the child's own children are not in the job (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
     ///
     /// # Errors
-    /// The start fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the tree cannot be held
-    /// this way. There is no weaker fallback.
+    /// The start fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the tree cannot be
+    /// contained this way. There is no weaker fallback.
     pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
         self.kill_tree_on_parent_exit = scope == Scope::Tree;
         self.unix.kill_on_parent_exit = (scope == Scope::Child).then(parent_exit);

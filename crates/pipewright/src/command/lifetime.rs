@@ -111,7 +111,7 @@ impl Command {
     /// The child could not be started; none is running. [`InvalidInput`](crate::ErrorKind::InvalidInput): the
     /// command has a setting that needs this process after the start: a stream that passes through it (piped, tee,
     /// bytes, a reader), a timeout, a cancel token, [`foreground`](Self::foreground),
-    /// [`kill_on_drop`](Self::kill_on_drop) or a held tree.
+    /// [`kill_on_drop`](Self::kill_on_drop) or a contained tree.
     ///
     /// ```
     /// let pid = pipewright::Command::new("true").start_and_forget()?;
@@ -124,9 +124,8 @@ impl Command {
                 .misuse("`start_and_forget` returns no handle, so `kill_on_drop` has no effect"));
         }
         if self.holds_tree() {
-            return Err(
-                self.misuse("`start_and_forget` returns no handle, so the tree cannot be held")
-            );
+            return Err(self
+                .misuse("`start_and_forget` returns no handle, so the tree cannot be contained"));
         }
         let Started { process, .. } = self.start_unattended(NULL)?;
         Ok(process.pid())

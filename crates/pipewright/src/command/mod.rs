@@ -40,15 +40,16 @@ pub use stdio::Stdio;
 pub(crate) use task::async_verbs;
 pub(crate) use verbs::{CAPTURED, INHERITED, STDERR_TEED};
 
-use crate::run::Options;
+use crate::run::RunSettings;
 use crate::run::on_demand::HoldTree;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
 /// A command to run, with the names and rules of [`std::process::Command`] and the features that std lacks.
 ///
-/// A command can be run many times. Nothing is looked up, opened or copied until a verb is called. A mistake in a
-/// setter (a NUL byte, a missing file) is an error of that verb.
+/// A command can be run many times. Nothing is looked up, opened or copied until a
+/// [verb](crate#which-call-to-use) is called, such as [`run`](Self::run) or [`capture`](Self::capture). A mistake in
+/// a setter (a NUL byte, a missing file) is an error of that verb.
 ///
 /// [`pipewright::process::Command`](crate::process::Command) has std's exact shape and rules, for code that should
 /// change only its `use` lines.
@@ -70,13 +71,13 @@ use lifetime::Lifetime;
 ///   has its default action, and signals that this program ignores stay ignored.
 /// * On Unix, the child inherits a copy of this process's environment, which [`std::env::vars_os`] makes when the
 ///   start begins. Malformed entries, without a `=`, are not passed on. As in std, starting a child while another
-///   thread calls [`std::env::set_var`] is fine.
+///   thread calls [`std::env::set_var`] is safe.
 /// * An environment variable with an empty name, or with a `=` in its name, is an error; std passes it on. An empty
 ///   program name is [`InvalidInput`](crate::ErrorKind::InvalidInput), not `NotFound`.
 /// * If the program file is still open for writing, the start is retried for 127 ms.
 /// * A script without `#!` is never run by a shell. Std runs it with `/bin/sh` where it forks: with a user, a
 ///   changed `PATH` or a closure.
-/// * A user or groups need no fork. If root may not drop its groups, [`uid`](Self::uid) without
+/// * Setting a user or groups needs no fork. If root may not drop its groups, [`uid`](Self::uid) without
 ///   [`groups`](Self::groups) is an error; std keeps the groups.
 /// * Windows: a program is also found by the extensions in `PATHEXT`, not only `.exe`. A relative path is resolved
 ///   in the child's working directory, not the parent's. A cleared environment keeps `SystemRoot`. Arguments that
@@ -90,10 +91,10 @@ use lifetime::Lifetime;
 /// * [`Child::kill`](crate::Child::kill) also kills the process group that the child leads, if any, and the
 ///   descendants that can be found, as timeouts and cancels do. [`Child::signal`](crate::Child::signal) reaches
 ///   only the child.
-///   [`start_and_forget`](Self::start_and_forget) has null streams by default.
+/// * [`start_and_forget`](Self::start_and_forget), which std lacks, has null streams by default.
 /// * A child dropped without a wait does not become a zombie: a background thread reaps it. Other code must not
 ///   wait for its pid.
-/// * Until it is dropped, a child holds a handle, its pidfd (Linux).
+/// * A child holds one more handle than in std until it is dropped: its pidfd (Linux).
 /// * [`exec`](Self::exec) refuses piped streams; std drops its end of the pipe.
 ///
 /// The same as in std: stdin is inherited for `spawn` and `status` and null for `output`. A relative program path
@@ -148,7 +149,7 @@ pub struct Command {
     /// Holds the tree, if asked to. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
     hold_tree: Option<HoldTree>,
     lifetime: Lifetime,
-    options: Options,
+    options: RunSettings,
 }
 
 /// The arguments of a [`Command`], from [`Command::get_args`].
@@ -180,7 +181,7 @@ impl Command {
             kill_tree_on_parent_exit: false,
             hold_tree: None,
             lifetime: Lifetime::default(),
-            options: Options::default(),
+            options: RunSettings::default(),
         }
     }
 
@@ -239,7 +240,8 @@ impl Command {
         self
     }
 
-    /// Makes the child inherit no environment variable, and discards those set so far.
+    /// Makes the child inherit no environment variable, and discards those set so far. On Windows it still inherits
+    /// `SystemRoot`.
     pub fn env_clear(&mut self) -> &mut Command {
         self.env.clear();
         self
@@ -273,8 +275,8 @@ impl Command {
         self
     }
 
-    /// Sends the child's stderr to its stdout, through the same handle, so output keeps its exact order. Overrides
-    /// [`stderr`](Self::stderr).
+    /// Sends the child's stderr to its stdout, through the same handle, so the output keeps its exact order.
+    /// Overrides [`stderr`](Self::stderr).
     pub fn merge_stderr(&mut self) -> &mut Command {
         self.merge_stderr = true;
         self

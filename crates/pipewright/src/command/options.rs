@@ -14,7 +14,8 @@ option_setters!(Command);
 impl Command {
     /// Lets the child inherit this handle, under the same number. The command keeps it open.
     ///
-    /// No other handle is ever inherited, even if it is not close-on-exec or is marked inheritable.
+    /// Unless [`inherit_all`](Self::inherit_all) is set, the child inherits no handle that is not listed, even if it
+    /// is not close-on-exec or is marked inheritable.
     ///
     /// # Platform
     /// Unix: the handle is not marked inheritable in this process, so no other child gets it. Windows: the handle
@@ -39,8 +40,9 @@ impl Command {
     }
 }
 
-/// Unix options. Elsewhere the run fails as unsupported, except for [`own_group`](Self::own_group),
-/// [`own_session`](Self::own_session) and [`process_group(0)`](Self::process_group).
+/// Unix options. On Windows the verb fails with [`Unsupported`](crate::ErrorKind::Unsupported), except for
+/// [`own_group`](Self::own_group), [`own_session`](Self::own_session) and
+/// [`process_group(0)`](Self::process_group).
 impl Command {
     /// Makes the child the leader of its own process group. A stop then reaches the whole group; Ctrl-C at the
     /// terminal does not.

@@ -19,12 +19,12 @@ use super::env::ChildEnv;
 use super::stdio::Choice;
 use super::{Command, INHERITED, Stdio};
 use crate::error::{
-    Error, ErrorKind, Operation, could_not_open, could_not_prepare, could_not_start,
+    Error, ErrorKind, FailedOperation, could_not_open, could_not_prepare, could_not_start,
 };
 use crate::input::Feed;
 use crate::reaper;
 use crate::run::{
-    ActiveRun, Collect, OpenTee, OutputEnd, ParentEnds, Process, Started, TeeTarget, on_demand,
+    ActiveRun, Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Started, TeeTarget, on_demand,
 };
 use crate::trace::{self, Trace};
 
@@ -101,7 +101,7 @@ impl Command {
         plan.foreground = foreground.as_ref().map(|job| job.terminal());
         let child = spawn(&plan)?;
         let trace = Trace::started(&self.program, &child);
-        let process = Process::new(child, self.lifetime.kill_on_drop, trace);
+        let process = OwnedProcess::new(child, self.lifetime.kill_on_drop, trace);
         Ok(Started { process, ends: prepared.ends, at, foreground })
     }
 
@@ -123,6 +123,7 @@ impl Command {
         let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
         let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
         ends.stdout = out;
+        ends.stderr_merged = self.merge_stderr;
         let stderr = if !self.merge_stderr {
             let (stderr, err) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
             ends.stderr = err;
@@ -316,7 +317,7 @@ impl Command {
 
     pub(crate) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
-        Error::new(&self.program, Operation::Start, ErrorKind::InvalidInput, Some(source))
+        Error::new(&self.program, FailedOperation::Start, ErrorKind::InvalidInput, Some(source))
     }
 }
 

@@ -63,7 +63,7 @@ impl Stdio {
         Stdio(Choice::Inherit)
     }
 
-    /// Connects the stream to the null device: nothing to read, and output is discarded.
+    /// Connects the stream to the null device: input is empty, and output is discarded.
     #[must_use]
     pub fn null() -> Stdio {
         Stdio(Choice::Null)
@@ -184,8 +184,8 @@ impl Stdio {
     ///
     /// # Errors
     /// If the reader fails, or panics after `spawn`, the verb that waits returns the error. The child is killed,
-    /// because it could mistake the partial input for all of it. (Not after `spawn` on Linux without pidfds: the
-    /// child sees the end of its input, and the error is returned after the child has ended.)
+    /// because it could mistake the partial input for all of it. After `spawn` on Linux without pidfds it is not
+    /// killed: it sees the end of its input, and the error is returned after it has ended.
     #[must_use]
     pub fn reader(reader: impl io::Read + Send + 'static) -> Stdio {
         Stdio(Choice::Reader(Mutex::new(Some(Box::new(reader)))))

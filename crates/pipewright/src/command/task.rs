@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use pipewright_os::process::status::ExitStatus;
 
 use super::{CAPTURED, Command, INHERITED, STDERR_TEED, StdioDefaults};
-use crate::error::{Error, Operation};
+use crate::error::{Error, FailedOperation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
 use crate::output::{Capture, Output, check_success, check_tee};
@@ -145,7 +145,7 @@ impl Command {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<Output, Error> {
-        check_runtime(&self.program, Operation::Start)?;
+        check_runtime(&self.program, FailedOperation::Start)?;
         self.start_run(defaults, collect)?.into_future().await
     }
 }

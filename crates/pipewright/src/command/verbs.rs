@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
-use crate::run::{ActiveRun, Collect, Options, Steps, on_demand};
+use crate::run::{ActiveRun, Collect, RunSettings, Steps, on_demand};
 use crate::text::into_text;
 
 pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
@@ -169,7 +169,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
-        let Options { decoding, max_line_bytes, .. } = self.options;
+        let RunSettings { decoding, max_line_bytes, .. } = self.options;
         decoding.check_splits_at_line_feeds(&self.program)?;
         Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }
@@ -266,13 +266,13 @@ impl Command {
         child
     }
 
-    /// Replaces this process with the command; returns only if that fails, with the reason.
-    ///
-    /// Changes that the command's options made to this process before the failure stay: user and groups for all
-    /// threads, niceness for the calling thread. Unix only.
+    /// Replaces this process with the command. Returns only if that fails, with the error. Unix only.
     ///
     /// On success nothing else of this program runs: no destructor, no flush of buffered output.
     /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) applies to children and has no effect here.
+    ///
+    /// After a failure, changes that the command's options have made to this process stay: user and groups for all
+    /// threads, niceness for the calling thread.
     ///
     /// A stream that would pass through this process, a timeout, a cancel token or [`foreground`](Self::foreground)
     /// is [`InvalidInput`](crate::ErrorKind::InvalidInput), as for [`start_and_forget`](Self::start_and_forget).

@@ -6,7 +6,7 @@ use pipewright_os::process::spawn::WindowsOptions;
 
 use super::Command;
 
-/// Windows options. Elsewhere the run fails as unsupported.
+/// Windows options. On other systems the verb fails with [`Unsupported`](crate::ErrorKind::Unsupported).
 impl Command {
     /// Sets flags for `CreateProcessW`, such as 0x10 (`CREATE_NEW_CONSOLE`). The name is std's; a second call
     /// replaces the first.
@@ -77,7 +77,7 @@ impl Command {
         self
     }
 
-    /// Lets processes leave a held tree ([`Contain::Tree`](crate::Contain::Tree)) if they ask to. Some programs
+    /// Lets processes leave a contained tree ([`Contain::Tree`](crate::Contain::Tree)) if they ask to. Some programs
     /// (browsers, installers) cannot start their helpers otherwise. Stops no longer reach a process that left.
     ///
     /// # Platform

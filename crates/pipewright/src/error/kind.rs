@@ -38,7 +38,8 @@ pub enum ErrorKind {
     Busy,
     /// `cmd.exe`, which runs batch files, could misinterpret an argument or the file's name.
     BatArgs,
-    /// An option is invalid: a NUL byte, a handle that is listed twice, a stream that is used up.
+    /// An option is invalid, for example a NUL byte, a handle that is listed twice, or a reader that an earlier run has
+    /// used.
     InvalidInput,
     /// A limit of this process, its user or the machine was reached.
     Limit {
@@ -58,7 +59,8 @@ pub enum ErrorKind {
         exceeded: Option<Exceeded>,
         /// The end of stdout, if stdout was captured.
         stdout_tail: String,
-        /// The end of stderr, if it passed through this process.
+        /// The end of stderr, if it passed through this process. With
+        /// [`merge_stderr`](crate::Command::merge_stderr), the end of the merged output.
         stderr_tail: String,
     },
     /// A stream is not valid UTF-8, and strict text was requested.

@@ -13,8 +13,8 @@ use pipewright_os::base::error::Quoted;
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 
-/// An error of a command, a child or a process: it could not be started or waited for, or (from
-/// [`run`](crate::Command::run) and [`read`](crate::Command::read)) it failed.
+/// An error of a command, a child or a process: it could not be started or waited for, or it failed (only from
+/// [`run`](crate::Command::run), [`read`](crate::Command::read) and [`check`](crate::Captured::check)).
 ///
 /// Prints as one line, without the arguments: they may be long, or secret. The system's error, if there was one, is
 /// the [`source`](std::error::Error::source). It survives the conversion to [`io::Error`], which keeps its kind.
@@ -26,23 +26,25 @@ pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 /// assert!(error.to_string().starts_with(r#"cannot start "no-such-program": not found in PATH"#));
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
 /// ```
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
-struct Facts {
+struct ErrorFacts {
     program: OsString,
-    operation: Operation,
+    operation: FailedOperation,
     kind: ErrorKind,
     source: Option<io::Error>,
 }
 
 /// The failed operation on a running child, in the words "cannot ...", and the system's error.
-pub(crate) type Failed = (&'static str, io::Error);
+pub(crate) type OperationError = (&'static str, io::Error);
 
 /// The operation that failed.
 #[derive(Debug, Clone)]
-pub(crate) enum Operation {
+pub(crate) enum FailedOperation {
     /// The start of the program.
     Start,
+    /// The start of a pipeline, which has no program of its own.
+    StartPipeline,
     /// The last step of a start: the system refused to execute the program.
     Execute,
     /// A `pre_exec` closure.
@@ -58,11 +60,11 @@ pub(crate) enum Operation {
 impl Error {
     pub(crate) fn new(
         program: &OsStr,
-        operation: Operation,
+        operation: FailedOperation,
         kind: ErrorKind,
         source: Option<io::Error>,
     ) -> Error {
-        Error(Box::new(Facts { program: program.to_owned(), operation, kind, source }))
+        Error(Box::new(ErrorFacts { program: program.to_owned(), operation, kind, source }))
     }
 
     /// Returns the error of a system call that failed for a running child.
@@ -78,7 +80,7 @@ impl Error {
             }
             _ => ErrorKind::Io,
         };
-        Error::new(program, Operation::Child(operation), kind, Some(source))
+        Error::new(program, FailedOperation::Child(operation), kind, Some(source))
     }
 
     /// Returns the kind of failure, with its facts.
@@ -94,16 +96,16 @@ impl Error {
     }
 
     /// Returns true if the program is missing or not executable. Returns false if another step of the start failed (the
-    /// creation of a process, a permission, the working directory), or if the program ran.
+    /// creation of a process, the change of user, the working directory), or if the program ran.
     #[must_use]
     pub fn is_execution(&self) -> bool {
-        matches!(self.0.operation, Operation::Execute)
+        matches!(self.0.operation, FailedOperation::Execute)
     }
 
     /// Returns the error number of the `pre_exec` closure that failed, if one failed.
     pub(crate) fn of_closure(&self) -> Option<i32> {
         match self.0.operation {
-            Operation::PreExec => self.raw_os_error(),
+            FailedOperation::PreExec => self.raw_os_error(),
             _ => None,
         }
     }
@@ -131,11 +133,16 @@ impl fmt::Display for Error {
         let facts = &*self.0;
         let program = Quoted(&facts.program);
         match &facts.operation {
-            Operation::Start | Operation::Execute => write!(f, "cannot start {program}: ")?,
-            Operation::PreExec => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
-            Operation::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
-            Operation::Child(operation) => write!(f, "cannot {operation} {program}: ")?,
-            Operation::Run => write!(f, "{program} failed: ")?,
+            FailedOperation::Start | FailedOperation::Execute => {
+                write!(f, "cannot start {program}: ")?
+            }
+            FailedOperation::StartPipeline => f.write_str("cannot start the pipeline: ")?,
+            FailedOperation::PreExec => {
+                write!(f, "cannot start {program}: pre_exec closure failed: ")?
+            }
+            FailedOperation::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
+            FailedOperation::Child(operation) => write!(f, "cannot {operation} {program}: ")?,
+            FailedOperation::Run => write!(f, "{program} failed: ")?,
         }
         facts.kind.show(facts.source.as_ref(), f)
     }

@@ -9,7 +9,7 @@ use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
-use super::{Error, ErrorKind, NotExecutable, Operation};
+use super::{Error, ErrorKind, FailedOperation, NotExecutable};
 
 /// Returns the error of a failed start.
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
@@ -17,13 +17,16 @@ pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let operation = match failed.step {
         Step::CurrentDir if kind == ErrorKind::PermissionDenied => {
             let dir = plan.current_dir.unwrap_or(Path::new("")).as_os_str();
-            Operation::Prepare(format!("cannot change to its working directory {}", Quoted(dir)))
+            FailedOperation::Prepare(format!(
+                "cannot change to its working directory {}",
+                Quoted(dir)
+            ))
         }
-        Step::PreExec => Operation::PreExec,
+        Step::PreExec => FailedOperation::PreExec,
         // The message of a general kind alone would not name the step.
-        step if needs_step(step, &kind) => Operation::Prepare(format!("cannot {step}")),
-        Step::Exec => Operation::Execute,
-        _ => Operation::Start,
+        step if needs_step(step, &kind) => FailedOperation::Prepare(format!("cannot {step}")),
+        Step::Exec => FailedOperation::Execute,
+        _ => FailedOperation::Start,
     };
     Error::new(plan.program, operation, kind, Some(failed.source))
 }
@@ -53,7 +56,7 @@ pub(crate) fn could_not_open(
 /// Returns the error of a step that the start needs, in the words "cannot ...".
 pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Error) -> Error {
     let kind = ErrorKind::limit_of(&source).unwrap_or(ErrorKind::Io);
-    Error::new(program, Operation::Prepare(words), kind, Some(source))
+    Error::new(program, FailedOperation::Prepare(words), kind, Some(source))
 }
 
 /// Returns the kind of a failed start.

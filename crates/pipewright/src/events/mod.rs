@@ -34,9 +34,10 @@ pub enum Event {
 /// Made by [`Command::events`](crate::Command::events). At most one buffer of each stream is read ahead: a child
 /// that writes faster than its events are taken blocks. Bytes are returned as soon as they have arrived. The
 /// command's timeouts, limits and cancel token apply while you wait for an event. Between two calls nothing
-/// enforces them; one that has expired meanwhile stops the child at the next call. If your code takes long between
-/// two events, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
-/// [`next_within`](Self::next_within) meanwhile.
+/// enforces them; a timeout that has expired meanwhile stops the child at the next call. If your code takes long
+/// between two events, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
+/// [`next_within`](Self::next_within) meanwhile. After a stop, the remaining output is returned, then
+/// [`Event::Exited`] with the [`outcome`](crate::Captured::outcome).
 ///
 /// # Drop
 /// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
@@ -64,9 +65,10 @@ impl Events {
     /// Take it before the first wait for an event after [`Event::Started`]. That wait closes a stdin that was not
     /// taken, so that a child that reads to the end of its input ends.
     ///
-    /// To write much, use another thread. A child that blocks because its output is not taken does not read its
-    /// input either; a write on this thread would then wait for the child for ever. For input known in advance,
-    /// [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
+    /// To write a lot, use another thread. A child that blocks because its output is not taken does not read its
+    /// input either, so a write on this thread would block forever. No timeout ends such a write, unless
+    /// [`enforce_in_background`](crate::Command::enforce_in_background) is set: then it fails with `BrokenPipe` once
+    /// the child is stopped. For input known in advance, [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
     ///
     /// ```
     /// use pipewright::{Command, Event, Stdio};
@@ -143,7 +145,7 @@ impl Events {
         }
     }
 
-    /// Reads and discards the rest, waits for the child, and returns its end. This also works after
+    /// Reads and discards the rest, waits for the child, and returns its [`Ending`]. This also works after
     /// [`Event::Exited`].
     ///
     /// # Errors

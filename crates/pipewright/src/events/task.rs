@@ -40,7 +40,7 @@ impl AsyncEvents {
     }
 
     /// Takes the parent's end of the child's stdin, like [`Events::take_stdin`]. Convert it with
-    /// [`into_async`](crate::PipeWriter#method.into_async). To write much, use another task or write concurrently
+    /// [`into_async`](crate::PipeWriter#method.into_async). To write a lot, use another task or write concurrently
     /// with [`next`](Self::next), for the reason given there.
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
@@ -66,7 +66,7 @@ impl AsyncEvents {
         poll_fn(|cx| self.poll_until(cx, until)).await
     }
 
-    /// Reads and discards the rest, waits for the child, and returns its end, like [`Events::finish`].
+    /// Reads and discards the rest, waits for the child, and returns its [`Ending`], like [`Events::finish`].
     ///
     /// # Cancellation
     /// Dropping the future drops the events.

@@ -20,7 +20,7 @@ use pipewright_os::process::member::Member;
 use pipewright_os::process::open::Opened;
 
 use super::feed::{Feed, read_chunk};
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::reaper::{self, BackgroundTask, TASK_SLOTS};
 
 const WRITE: &str = "write the input of";
@@ -40,7 +40,7 @@ pub(crate) trait FedInput: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The input could not be read or written, so the child was killed. Reported once.
-    fn stop(&self) -> Result<u64, Failed>;
+    fn stop(&self) -> Result<u64, OperationError>;
 }
 
 /// The input of a started child.
@@ -54,7 +54,7 @@ pub(crate) struct Input {
 #[derive(Debug)]
 struct Shared {
     /// The process that feeds. After a fork, the forked process has this value, but no feeding thread.
-    generation: Generation,
+    created_in: Generation,
     state: Mutex<FeedState>,
     changed: Condvar,
     /// Wakes the thread of a reader; the reaper thread has its own.
@@ -68,7 +68,7 @@ enum FeedState {
     /// A thread is writing. With `stop_requested` it should stop.
     Writing { stop_requested: bool },
     /// Feeding is over: the number of bytes that the child did not read, or the error, until it is reported.
-    Done(Result<u64, Failed>),
+    Done(Result<u64, OperationError>),
 }
 
 impl Input {
@@ -98,7 +98,7 @@ impl Input {
     }
 
     /// Stops feeding: see [`FedInput::stop`].
-    pub(crate) fn stop(&self) -> Result<u64, Failed> {
+    pub(crate) fn stop(&self) -> Result<u64, OperationError> {
         self.fed.as_ref().map_or(Ok(0), FedInput::stop)
     }
 }
@@ -138,7 +138,7 @@ impl BackgroundFeed {
 
     fn new(state: FeedState, wake: Option<Wake>) -> BackgroundFeed {
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        BackgroundFeed(Arc::new(Shared { generation: Generation::current(), state, changed, wake }))
+        BackgroundFeed(Arc::new(Shared { created_in: Generation::current(), state, changed, wake }))
     }
 
     fn state(&self) -> MutexGuard<'_, FeedState> {
@@ -169,8 +169,8 @@ impl BackgroundFeed {
 }
 
 impl FedInput for BackgroundFeed {
-    fn stop(&self) -> Result<u64, Failed> {
-        if !self.0.generation.is_here() {
+    fn stop(&self) -> Result<u64, OperationError> {
+        if !self.0.created_in.is_current() {
             // The feeding threads and the child belong to the process that forked this one.
             return Ok(0);
         }
@@ -262,7 +262,7 @@ impl BackgroundTask for FeedTask {
 
 impl FeedTask {
     /// Kills the children, so that none mistakes partial input for all of it.
-    fn fail(&self, failed: Failed) {
+    fn fail(&self, failed: OperationError) {
         // Last child first: it would mistake the end of the previous one for the end of its input.
         for member in self.members.iter().rev() {
             // Ignored: the child has ended, or belongs to another user.

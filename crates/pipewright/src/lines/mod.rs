@@ -15,7 +15,7 @@ use splitter::Splitter;
 pub use task::AsyncLines;
 
 use crate::ChildStdin;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
@@ -45,11 +45,12 @@ impl Default for Line {
 ///
 /// Made by [`Command::lines`](crate::Command::lines) and [`Child::read_all_lines`](crate::Child::read_all_lines).
 /// At most one buffer of each stream is read ahead: a child that writes faster than its lines are taken blocks. A
-/// line is returned as soon as its end has arrived. The command's timeouts, limits and cancel token apply while you
-/// wait for a line. Between two calls nothing enforces them; one that has expired meanwhile stops the child at the
-/// next call. If your code takes long between two lines, set
-/// [`enforce_in_background`](crate::Command::enforce_in_background), or call [`next_within`](Self::next_within)
-/// meanwhile.
+/// line is returned as soon as its end has arrived, and text after the last line end when the stream ends. The
+/// command's timeouts, limits and cancel token apply while you wait for a line. Between two calls nothing enforces
+/// them; a timeout that has expired meanwhile stops the child at the next call. If your code takes long between two
+/// lines, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
+/// [`next_within`](Self::next_within) meanwhile. After a stop the remaining lines are returned, then `None`;
+/// [`finish`](Self::finish) returns the [`outcome`](crate::Captured::outcome).
 ///
 /// # Drop
 /// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
@@ -91,9 +92,10 @@ impl Lines {
     /// Take it before the first wait for a line. That wait closes a stdin that was not taken, so that a child that
     /// reads to the end of its input ends.
     ///
-    /// To write much, use another thread. A child that blocks because its output is not taken does not read its
-    /// input either; a write on this thread would then wait for the child for ever. For input known in advance,
-    /// [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
+    /// To write a lot, use another thread. A child that blocks because its output is not taken does not read its
+    /// input either, so a write on this thread would block forever. No timeout ends such a write, unless
+    /// [`enforce_in_background`](crate::Command::enforce_in_background) is set: then it fails with `BrokenPipe` once
+    /// the child is stopped. For input known in advance, [`Stdio::bytes`](crate::Stdio::bytes) is safe at any length.
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
@@ -104,6 +106,32 @@ impl Lines {
     /// let sorted: Result<Vec<_>, _> = lines.by_ref().map(|line| Ok::<_, pipewright::Error>(line?.text)).collect();
     /// assert_eq!(sorted?, ["a", "b"]);
     /// writer.join().unwrap().unwrap();
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    ///
+    /// For a dialogue, write a line, then wait for the answer. This works with children that flush each answer; many
+    /// programs collect larger blocks when they write to a pipe. A prompt without a line end is not a line: read it with
+    /// [`events`](crate::Command::events).
+    ///
+    /// ```
+    /// use pipewright::{Command, Next, Stdio};
+    /// use std::{io::Write, time::Duration};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "while read word; do echo got $word; done"]).stdin(Stdio::piped());
+    /// // The limit for the whole dialogue.
+    /// let mut lines = command.timeout(Duration::from_secs(60)).enforce_in_background().lines()?;
+    /// let mut stdin = lines.take_stdin().unwrap();
+    /// for word in ["one", "two"] {
+    ///     writeln!(stdin, "{word}").unwrap();
+    ///     // The limit for one answer.
+    ///     match lines.next_within(Duration::from_secs(10)) {
+    ///         Next::Item(answer) => assert_eq!(answer?.text, format!("got {word}")),
+    ///         Next::Pending => panic!("no answer in time"),
+    ///         Next::Done => panic!("the child has ended"),
+    ///     }
+    /// }
+    /// drop(stdin);
+    /// assert!(lines.finish()?.success());
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     #[doc(alias = "stdin")]
@@ -193,7 +221,8 @@ impl Lines {
         }
     }
 
-    /// Reads and discards the rest, waits for the child, and returns its end.
+    /// Reads and discards the rest, waits for the child, and returns its [`Ending`]. A stdin that you have taken stays
+    /// open: drop it first if the child reads to the end of its input.
     ///
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
@@ -266,7 +295,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.steps.program(), Operation::Child("decode the output of"), kind, None)
+        Error::new(self.steps.program(), FailedOperation::Child("decode the output of"), kind, None)
     }
 }
 

@@ -52,7 +52,7 @@ impl AsyncLines {
     }
 
     /// Takes the parent's end of the child's stdin, like [`Lines::take_stdin`]. Convert it with
-    /// [`into_async`](crate::PipeWriter#method.into_async). To write much, use another task or write concurrently
+    /// [`into_async`](crate::PipeWriter#method.into_async). To write a lot, use another task or write concurrently
     /// with [`next`](Self::next), for the reason given there.
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
@@ -78,7 +78,7 @@ impl AsyncLines {
         poll_fn(|cx| poll_within_budget(cx, |cx| self.poll_line(cx, until))).await
     }
 
-    /// Reads and discards the rest, waits for the child, and returns its end, like [`Lines::finish`].
+    /// Reads and discards the rest, waits for the child, and returns its [`Ending`], like [`Lines::finish`].
     ///
     /// # Cancellation
     /// Dropping the future drops the lines.

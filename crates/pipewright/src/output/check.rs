@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::Captured;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 
 /// The most bytes of each stream that an error carries.
 pub(crate) const TAIL_BYTES: usize = 64 << 10;
@@ -43,8 +43,10 @@ impl<T: CapturedStream> Captured<T> {
     /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) return.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. Also
-    /// fails if a tee could not write to this process's own stream, unless the reader of that stream is gone.
+    /// [`ErrorKind::Failed`], with the outcome, the limit that was exceeded and the end of each captured stream. The
+    /// error prints the last line of stderr, or of the [merged](crate::Command::merge_stderr) output. If the run was
+    /// stopped and stderr is empty, the error prints the last line of stdout.
+    /// Also fails if a tee could not write to its target, unless the reader of that target is gone.
     ///
     /// ```
     /// use pipewright::{Command, ErrorKind};
@@ -73,14 +75,19 @@ pub(crate) fn check_success<T: CapturedStream>(
     if ended.success() {
         return check_tee(program, ended);
     }
+    let stdout_tail = ended.stdout.tail();
+    let stderr_tail = match ended.stderr.tail() {
+        tail if tail.is_empty() && ended.stderr_merged => stdout_tail.clone(),
+        tail => tail,
+    };
     let kind = ErrorKind::Failed {
         status: ended.status,
         outcome: ended.outcome,
         exceeded: ended.exceeded,
-        stdout_tail: ended.stdout.tail(),
-        stderr_tail: ended.stderr.tail(),
+        stdout_tail,
+        stderr_tail,
     };
-    Err(Error::new(program, Operation::Run, kind, None))
+    Err(Error::new(program, FailedOperation::Run, kind, None))
 }
 
 /// Returns the error of a failed tee, for verbs that cannot report it in their result. A reader that is gone wants no

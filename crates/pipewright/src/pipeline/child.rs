@@ -8,7 +8,7 @@ use super::end::pipeline_output;
 use super::start::StartedStages;
 use super::{PipelineOutput, join_names};
 use crate::error::Error;
-use crate::run::{ActiveRun, Collect, Options, Processes, SpawnedRun};
+use crate::run::{ActiveRun, Collect, Processes, RunSettings, SpawnedRun};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running pipeline, or one that has ended.
@@ -17,7 +17,7 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 ///
 /// # Drop
 /// Like dropping a [`Child`](crate::Child), for each stage: the stages keep running and are reaped in the
-/// background when they end. If a tree is held or any stage is killed on drop, all stages are killed.
+/// background when they end. If a tree is contained or any stage is killed on drop, all stages are killed.
 #[derive(Debug)]
 pub struct PipelineChild {
     /// The parent's end of the first stage's stdin, if piped. Dropping it closes the input.
@@ -32,7 +32,11 @@ pub struct PipelineChild {
 }
 
 impl PipelineChild {
-    pub(super) fn new(started: StartedStages, options: &Options, pipefail: bool) -> PipelineChild {
+    pub(super) fn new(
+        started: StartedStages,
+        options: &RunSettings,
+        pipefail: bool,
+    ) -> PipelineChild {
         let StartedStages { programs, processes, ends, at } = started;
         let (run, (stdin, [stdout, stderr])) =
             SpawnedRun::new(processes, ends, join_names(&programs), at, None, options);

@@ -30,7 +30,7 @@ pub struct StageEnd {
 /// The result of a pipeline: each stage, and a [`Captured`] for the whole, to which this dereferences.
 ///
 /// For the whole, `status` and `pid` come from the deciding stage (see [`Pipeline`](crate::Pipeline#status)).
-/// `stdout` is the last stage's. `stderr` has the output of all stages, in order. `stdin_unread` is the input that
+/// `stdout` is the last stage's. `stderr` has the stderr of all stages, in order. `stdin_unread` is the input that
 /// the first stage did not read. `usage` has the CPU time of all stages together and the largest peak memory of any
 /// stage; it is `None` if that of any stage is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +104,7 @@ pub(super) fn pipeline_output(
 pub(super) fn with_stages(output: Output, stages: Vec<StageEnd>, pipefail: bool) -> PipelineOutput {
     let decided_by = deciding_stage(stages.iter().map(|stage| stage.status), pipefail);
     let mut whole = output;
+    whole.stderr_merged &= decided_by + 1 == stages.len();
     if let Some(stage) = stages.get(decided_by) {
         whole.status = stage.status;
         whole.pid = stage.pid;

@@ -17,12 +17,12 @@ pub use child::PipelineChild;
 pub use end::{PipelineCapture, PipelineOutput, Pipelined, StageEnd};
 
 use crate::command::Command;
-use crate::run::{Options, option_setters};
+use crate::run::{RunSettings, option_setters};
 
 /// Commands that run at the same time, each with its stdout connected to the next one's stdin by a kernel pipe.
 ///
-/// The data between two stages does not pass through this process. It keeps no end of those pipes, so each stage
-/// sees the end of its input and gets SIGPIPE, as in a shell.
+/// The data between two stages does not pass through this process. This process keeps no end of those pipes, so each
+/// stage sees the end of its input and gets SIGPIPE, as in a shell.
 ///
 /// Make one with `|`, [`Command::pipe`] or from a list, and run it with the verbs of [`Command`]. Commands that are
 /// borrowed in the expression stay borrowed, so chains of setters work as usual. A pipeline that you keep has to
@@ -62,7 +62,7 @@ use crate::run::{Options, option_setters};
 #[must_use = "a pipeline does nothing until a verb such as `status` or `capture` is called"]
 pub struct Pipeline<'a> {
     stages: Vec<Stage<'a>>,
-    options: Options,
+    options: RunSettings,
     pipefail: bool,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Pipeline<'a> {
     pub fn new(stages: impl IntoIterator<Item: Into<Stage<'a>>>) -> Pipeline<'a> {
         Pipeline {
             stages: stages.into_iter().map(Into::into).collect(),
-            options: Options::default(),
+            options: RunSettings::default(),
             pipefail: true,
         }
     }

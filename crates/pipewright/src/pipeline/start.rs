@@ -10,10 +10,10 @@ use super::{Pipeline, join_names};
 use crate::command::{
     Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
-    TeeTarget, on_demand,
+    ActiveRun, Collect, OutputEnd, ParentEnds, Processes, RunInfo, RunSettings, Started,
+    StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.
@@ -71,10 +71,10 @@ impl Pipeline<'_> {
     /// Returns the errors that can be found before anything is started.
     fn check(&self) -> Result<(), Error> {
         let Some(last) = self.stages.len().checked_sub(1) else {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "the pipeline has no stages");
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no stages");
             return Err(Error::new(
                 "".as_ref(),
-                Operation::Start,
+                FailedOperation::StartPipeline,
                 ErrorKind::InvalidInput,
                 Some(source),
             ));
@@ -138,12 +138,13 @@ impl StartedStages {
         self.ends.stdin = self.ends.stdin.take().or(ends.stdin);
         self.ends.feed = self.ends.feed.take().or(ends.feed);
         self.ends.stdout = self.ends.stdout.take().or(ends.stdout);
+        self.ends.stderr_merged = ends.stderr_merged;
     }
 
     /// Returns the run, which keeps as much output as `collect` says, and the programs of the stages.
     pub(super) fn into_run(
         self,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> (ActiveRun, Vec<OsString>) {
         let StartedStages { programs, processes, ends, at } = self;
@@ -152,6 +153,7 @@ impl StartedStages {
             started: at,
             background_feed: None,
             foreground: None,
+            stderr_merged: ends.stderr_merged,
             trace: processes.trace(),
         };
         (ActiveRun::new(processes, info, ends, options, collect), programs)

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::run::{ActiveRun, Collect, Decide, Options, Steps};
+use crate::run::{ActiveRun, Collect, Decide, RunSettings, Steps};
 
 impl Pipeline<'_> {
     /// Starts the pipeline and returns an iterator over its lines as they arrive: those of the last stage's stdout
@@ -28,7 +28,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
-        let Options { decoding, max_line_bytes, .. } = self.options;
+        let RunSettings { decoding, max_line_bytes, .. } = self.options;
         decoding.check_splits_at_line_feeds(&self.name())?;
         Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }

@@ -10,7 +10,7 @@ use super::end::pipeline_output;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
 use crate::child::async_waits;
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
-use crate::error::{Error, Operation};
+use crate::error::{Error, FailedOperation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
 use crate::output::{check_success, check_tee};
@@ -25,7 +25,7 @@ impl Pipeline<'_> {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<PipelineOutput, Error> {
-        check_runtime(&self.name(), Operation::Start)?;
+        check_runtime(&self.name(), FailedOperation::Start)?;
         let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
         let mut run = run.into_future();
         let whole = (&mut run).await?;
@@ -47,8 +47,8 @@ impl PipelineChild {
         }
     }
 
-    async fn stop_as_async(&self, how: StopRequest) -> Result<ExitStatus, Error> {
-        self.run.stop_async(how).await?;
+    async fn stop_as_async(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop_async(request).await?;
         self.status_of_all()
     }
 

@@ -92,8 +92,8 @@ impl PipelineChild {
         self.stop_as(StopRequest { signal, grace })
     }
 
-    fn stop_as(&self, how: StopRequest) -> Result<ExitStatus, Error> {
-        self.run.stop(how)?;
+    fn stop_as(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop(request)?;
         self.status_of_all()
     }
 

@@ -40,7 +40,7 @@
 //!
 //! # Errors
 //! Every call returns [`std::io::Error`], with the [`kind`](std::io::Error::kind) that std's error would have. It
-//! contains a [`pipewright::Error`](crate::Error), which prints the directories searched and the missing file:
+//! contains a [`pipewright::Error`](crate::Error), which has the directories searched and the missing file:
 //!
 //! ```
 //! use pipewright::process::Command;
@@ -62,7 +62,7 @@
 //! * If another process still writes to the program file (`ETXTBSY`), the start is retried for 127 ms.
 //! * A script without `#!` is never run by `/bin/sh`. Std does that only where it forks (a user, a group or a
 //!   closure is set, or `PATH` is changed).
-//! * [`Command::status`] drains and discards piped streams; with std, the child blocks for ever once the pipe is
+//! * [`Command::status`] drains and discards piped streams; with std, the child blocks forever once the pipe is
 //!   full.
 //! * `exec` with a piped stream is an error; std drops the other end of the pipe.
 //! * A [`Child`] holds one more handle, a pidfd, until it is dropped (Linux).

@@ -13,7 +13,7 @@ use super::ProcessEnd;
 use crate::cancel::CancelToken;
 
 use crate::outcome::Outcome;
-use crate::run::Process;
+use crate::run::OwnedProcess;
 
 /// A parent that reaps its children should reap an ended process within this time. Until then the system does not
 /// report the status.
@@ -21,7 +21,7 @@ pub(super) const REAP_WAIT: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Inner {
-    Started(Arc<Process>),
+    Started(Arc<OwnedProcess>),
     Opened(Opened),
 }
 

@@ -14,9 +14,9 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Outcome;
-use crate::run::Process;
+use crate::run::OwnedProcess;
 use inner::Inner;
 
 /// A handle to one process, without streams: a child ([`start`](Self::start)), or any process of the machine
@@ -28,7 +28,7 @@ use inner::Inner;
 /// [`Child`](crate::Child).
 ///
 /// # Platform
-/// Linux: a pidfd.
+/// Linux: a pidfd. macOS: a kqueue. Windows: a process handle.
 ///
 /// # Drop
 /// The process keeps running. If it was started by this handle (or came from a [`Child`](crate::Child)), it is
@@ -76,9 +76,9 @@ impl ProcessEnd {
 
     /// Sets the outcome if the kill may have ended the process. It may also have ended by itself before the kill
     /// arrived.
-    fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
+    fn after_kill(mut self, sent: bool, outcome: Outcome) -> ProcessEnd {
         if sent && self.status.is_none_or(|it| it.was_killed()) {
-            self.outcome = Some(why);
+            self.outcome = Some(outcome);
         }
         self
     }
@@ -88,8 +88,8 @@ impl ProcessHandle {
     /// Opens the process that has this pid now, whichever process started it. A zombie counts too.
     ///
     /// Pids are reused: the caller has to know that the pid still belongs to the intended process. For a child that
-    /// has not been waited for, this is certain. Any process can be opened and waited for; signalling it needs
-    /// permission.
+    /// has not been waited for, this is certain. Any process can be opened and waited for (Windows: with
+    /// permission); signalling it needs permission.
     ///
     /// If the process is a child of this process, waiting through the handle reaps it, like any other wait.
     ///
@@ -100,6 +100,7 @@ impl ProcessHandle {
     /// [`NoSuchProcess`](ErrorKind::NoSuchProcess): no process has this pid; the id of a thread does not count.
     /// [`InvalidInput`](ErrorKind::InvalidInput): no process can have this pid (0, or more than `i32::MAX`).
     /// [`Unsupported`](ErrorKind::Unsupported): the machine has no process handles.
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied) (Windows): this process may not wait for it.
     ///
     /// ```
     /// use pipewright::{ErrorKind, ProcessHandle};
@@ -116,7 +117,7 @@ impl ProcessHandle {
         }
     }
 
-    pub(crate) fn started(process: Arc<Process>, program: &OsStr) -> ProcessHandle {
+    pub(crate) fn started(process: Arc<OwnedProcess>, program: &OsStr) -> ProcessHandle {
         ProcessHandle { inner: Inner::Started(process), name: program.to_owned() }
     }
 
@@ -126,7 +127,7 @@ impl ProcessHandle {
         self.inner.pid()
     }
 
-    /// Waits until the process has ended and returns its end. Later calls return the same.
+    /// Waits until the process has ended, and returns its [`ProcessEnd`]. Later calls return the same.
     ///
     /// # Platform
     /// Linux: `waitid(P_PIDFD)` for a child. For another process the pidfd is polled, and `PIDFD_GET_INFO` (6.15
@@ -143,7 +144,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Returns the end of the process, or `None` while it runs. Never blocks.
+    /// Returns the [`ProcessEnd`], or `None` while the process runs. Never blocks.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
@@ -168,7 +169,8 @@ impl ProcessHandle {
     /// Waits until the process has ended. If it is still running after `limit`, kills it and waits for its end
     /// without a limit. Zero kills at once.
     ///
-    /// [`ProcessEnd::was_killed`] reports which: a process that ended by itself at the last moment was not killed.
+    /// [`ProcessEnd::was_killed`] returns true if the kill ended it, and false if it ended by itself, even at the last
+    /// moment.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait) and [`kill`](Self::kill). The process may still be running.
@@ -207,6 +209,8 @@ impl ProcessHandle {
     ///
     /// # Errors
     /// [`PermissionDenied`](ErrorKind::PermissionDenied): the process belongs to another user.
+    /// [`Unsupported`](ErrorKind::Unsupported): Windows cannot send this signal to the process; it can always send
+    /// `KILL`.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         // A zombie accepts signals without any effect, so check first.
         match self.try_wait() {
@@ -227,19 +231,19 @@ impl ProcessHandle {
         self.signal(Signal::KILL)
     }
 
-    fn kill_and_wait(&self, why: Outcome) -> Result<ProcessEnd, Error> {
+    fn kill_and_wait(&self, outcome: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
-        Ok(self.wait()?.after_kill(sent, why))
+        Ok(self.wait()?.after_kill(sent, outcome))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<Option<ProcessEnd>, Error> {
         self.inner.wait(deadline, None).map_err(|error| self.cannot(WAIT, error))
     }
 
-    fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
-        let [to_child, to_opened] = doing;
-        let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
-        Error::cannot(&self.name, doing, error)
+    fn cannot(&self, operation: [&'static str; 2], error: io::Error) -> Error {
+        let [to_child, to_opened] = operation;
+        let operation = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
+        Error::cannot(&self.name, operation, error)
     }
 }
 
@@ -254,5 +258,5 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
         io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => return Error::cannot(number, DOING, error),
     };
-    Error::new(number, Operation::Child(DOING), kind, Some(error))
+    Error::new(number, FailedOperation::Child(DOING), kind, Some(error))
 }

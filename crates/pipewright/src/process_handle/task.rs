@@ -84,9 +84,9 @@ impl ProcessHandle {
         }
     }
 
-    async fn kill_and_wait_async(&self, why: Outcome) -> Result<ProcessEnd, Error> {
+    async fn kill_and_wait_async(&self, outcome: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
-        Ok(self.wait_async().await?.after_kill(sent, why))
+        Ok(self.wait_async().await?.after_kill(sent, outcome))
     }
 
     /// Adds the status of a process that is not a child, which the system may report once its parent has reaped it.

@@ -8,11 +8,12 @@ use std::io;
 
 use pipewright_os::process::child::ChildHandle;
 
-use super::options::Options;
+use super::info::RunInfo;
+use super::options::RunSettings;
 use super::process::Processes;
 use super::started::{Collect, ParentEnds, Started, streams};
-use super::state::{RunInfo, RunState};
-use crate::error::{Error, Failed};
+use super::state::RunState;
+use crate::error::{Error, OperationError};
 use crate::output::Output;
 
 /// A run whose children have been started.
@@ -24,7 +25,7 @@ pub(crate) struct ActiveRun {
     pub(crate) processes: Processes,
     pub(crate) state: RunState,
     pub(crate) program: OsString,
-    pub(crate) options: Options,
+    pub(crate) options: RunSettings,
     /// The pipeline's rule for the status of the whole.
     pub(crate) decide: Option<Decide>,
 }
@@ -37,7 +38,7 @@ impl ActiveRun {
     pub(crate) fn of_child(
         started: Started,
         program: &OsStr,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> ActiveRun {
         let Started { process, ends, at, foreground } = started;
@@ -46,6 +47,7 @@ impl ActiveRun {
             started: at,
             background_feed: None,
             foreground,
+            stderr_merged: ends.stderr_merged,
             trace: process.trace(),
         };
         ActiveRun::new(Processes::of(process), info, ends, options, collect)
@@ -57,10 +59,10 @@ impl ActiveRun {
         processes: Processes,
         info: RunInfo,
         ends: ParentEnds,
-        options: &Options,
+        options: &RunSettings,
         collect: Collect,
     ) -> ActiveRun {
-        let ParentEnds { stdin, feed, stdout, stderr } = ends;
+        let ParentEnds { stdin, feed, stdout, stderr, .. } = ends;
         drop(stdin);
         let streams = streams([stdout, stderr], collect, options.limit);
         let program = info.program.clone();
@@ -115,7 +117,7 @@ pub(crate) fn decided(
 fn concluded<T>(
     program: &OsStr,
     children: &[ChildHandle],
-    finished: Result<Output, Failed>,
+    finished: Result<Output, OperationError>,
     conclude: impl FnOnce(&[ChildHandle], Output) -> io::Result<T>,
 ) -> Result<T, Error> {
     let concluded = finished
@@ -123,6 +125,6 @@ fn concluded<T>(
     concluded.map_err(|failed| error_of(program, failed))
 }
 
-pub(super) fn error_of(program: &OsStr, (doing, source): Failed) -> Error {
+pub(super) fn error_of(program: &OsStr, (doing, source): OperationError) -> Error {
     Error::cannot(program, doing, source)
 }

@@ -59,7 +59,7 @@ pub(super) const ENFORCER: Enforcer = Enforcer { prepare, enforce };
 #[derive(Debug)]
 pub(crate) struct Enforcement {
     number: u64,
-    home: Generation,
+    created_in: Generation,
 }
 
 fn prepare() -> io::Result<()> {
@@ -75,7 +75,7 @@ fn enforce(run: EnforcedRun) -> Enforcement {
     // Ignored: the thread was there a moment ago. If it cannot be started again, the caller's next wait enforces the
     // rules.
     let _ = runs.wake_or_start();
-    Enforcement { number, home: Generation::current() }
+    Enforcement { number, created_in: Generation::current() }
 }
 
 /// Wakes the thread, so that it checks all runs.
@@ -87,7 +87,7 @@ fn wake() {
 
 impl Drop for Enforcement {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             // A fork: the list belongs to the other process.
             return;
         }

@@ -12,7 +12,7 @@ use pipewright_os::process::terminal::{self, Foreground};
 /// The polling interval for stops that the system does not report. Short, because a person at a terminal waits.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The time from the first to the last process of a group that is being continued.
+/// The time that it takes to continue all processes of a group.
 const CONTINUE_TIME: Duration = Duration::from_millis(20);
 
 /// Opens the terminal if this process may give it away. Called through a pointer: see [`on_demand`](crate::run::on_demand).
@@ -79,7 +79,7 @@ fn take_stops(children: &[ChildHandle]) -> bool {
 }
 
 /// Continues children that share this process's group, if only this process was continued. Returns true if a child has
-/// stopped again meanwhile: to continue it would undo a Ctrl-Z that came in between.
+/// stopped again meanwhile: continuing it would undo a Ctrl-Z that came in between.
 fn continue_others(children: &[ChildHandle]) -> bool {
     let needs_continue = |child: &&ChildHandle| !has_own_group(child) && child.is_stopped();
     if children.iter().any(|child| needs_continue(&child)) {
@@ -97,8 +97,8 @@ fn continue_others(children: &[ChildHandle]) -> bool {
 }
 
 /// Returns true if a child stays stopped for longer than it takes to continue a whole group. Ctrl-Z also stops this
-/// process if the child shares its group, and this process may be continued before the child. To stop again for that
-/// would stop a job that somebody has just continued.
+/// process if the child shares its group, and this process may be continued before the child. Stopping again because of
+/// that would stop a job that somebody has just continued.
 fn stays_stopped(children: &[ChildHandle]) -> bool {
     loop {
         let began = Instant::now();

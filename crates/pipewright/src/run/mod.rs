@@ -13,6 +13,7 @@
 //! | `future.rs` | a run as a future |
 //! | `suspended.rs` | a run between two waits for a child that the caller holds |
 //! | `state.rs` | the state of a run, and one step of it |
+//! | `info.rs` | the facts about a run that no step changes |
 //! | `stop_policy.rs` | the times and phases of stopping, killing and giving up the streams; no system call |
 //! | `stop_targets.rs` | the processes that a stop reaches |
 //! | `sink.rs` | the part of a stream that is kept |
@@ -31,6 +32,7 @@ mod background;
 mod foreground;
 #[cfg(feature = "tokio")]
 mod future;
+mod info;
 pub(crate) mod on_demand;
 mod option_setters;
 mod options;
@@ -52,12 +54,13 @@ pub(crate) use background::Enforcement;
 pub(crate) use foreground::OpenForeground;
 #[cfg(feature = "tokio")]
 pub(crate) use future::RunFuture;
+pub(crate) use info::RunInfo;
 pub(crate) use option_setters::option_setters;
-pub(crate) use options::Options;
-pub(crate) use process::{Process, Processes};
+pub(crate) use options::RunSettings;
+pub(crate) use process::{OwnedProcess, Processes};
 pub(crate) use spawned::SpawnedRun;
 pub(crate) use started::{Collect, OutputEnd, ParentEnds, Started};
-pub(crate) use state::{RunInfo, RunState, SLOTS};
+pub(crate) use state::{RunState, SLOTS};
 pub(crate) use steps::Steps;
 pub(crate) use stop_targets::StopTargets;
 pub(crate) use stream::Chunk;

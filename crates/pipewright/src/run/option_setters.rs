@@ -1,11 +1,11 @@
-//! The setters of [`Options`](super::Options) with their documentation, written once for commands and pipelines.
+//! The setters of [`RunSettings`](super::RunSettings) with their documentation, written once for commands and pipelines.
 
 /// Implements the setters for a type that has a field `options`.
 macro_rules! option_setters {
     ($owner:ty) => {
-        /// Limits that stop a run. The first limit that is reached counts: the child (in a pipeline every stage, the last
-        /// one first) and the descendants that can be found get the stop signal, and those that are left after the grace
-        /// are killed. The output so far is in the result.
+        /// Limits that stop a run, and related settings. The first limit that is reached stops the run: the child (in a
+        /// pipeline every stage, the last one first) and the descendants that can be found get the stop signal, and those
+        /// that are left after the grace are killed. The output so far is in the result.
         impl $owner {
             /// Stops the run after this time. Zero stops it at once.
             ///
@@ -30,8 +30,8 @@ macro_rules! option_setters {
                 self
             }
 
-            /// Stops the run when the token is cancelled, also [by a signal](crate::CancelToken::cancel_on). If the
-            /// child has already ended and something else holds its streams open, stops reading them.
+            /// Stops the run when the token is cancelled, for example [by a signal](crate::CancelToken::cancel_on). If
+            /// the child has already ended and something else holds its streams open, stops reading them.
             pub fn cancel(&mut self, token: &$crate::CancelToken) -> &mut Self {
                 self.options.set_cancel(token);
                 self
@@ -41,14 +41,14 @@ macro_rules! option_setters {
             /// [`cancel`](Self::cancel) and the kill after the grace even while nothing waits for the child. One
             /// background thread does this for the whole process.
             ///
-            /// Without it, only calls that wait enforce them. If the caller works for a minute between two calls of
-            /// `next` of [`lines`](Self::lines) or [`events`](Self::events), or reads the streams of a
-            /// [`spawn`](Self::spawn)ed child directly, a timeout comes a minute late, or with the next wait. With it,
-            /// they come in time, and the next call reports them. The kill of a
-            /// [`stop_async`](crate::Child#method.stop_async) whose future was dropped comes in time as well. Verbs that
-            /// run to the end wait all the time, and do not need it.
+            /// By default, only calls that wait enforce them. If the caller works for a minute between two calls of
+            /// `next` of [`lines`](Self::lines) or [`events`](Self::events), a timeout is up to a minute late. If the
+            /// caller reads or writes the streams of a [`spawn`](Self::spawn)ed child directly, a timeout takes effect
+            /// with the next wait. With this setting, the run is stopped on time, and the next call reports that. The
+            /// kill of a [`stop_async`](crate::Child#method.stop_async) whose future was dropped is on time as well.
+            /// Verbs that run the command to its end do not need it.
             ///
-            /// A child that ends in time has not timed out, however late its end is noticed. Unread output does not
+            /// A child that ends in time has not timed out, however late a call notices its end. Unread output does not
             /// count as silence. The option also works for the commands of [`run_all`](crate::run_all) or a
             /// [`Runner`](crate::Runner), between two calls of `next`; only `next` checks the token of the whole set.
             ///
@@ -87,15 +87,15 @@ macro_rules! option_setters {
                 self
             }
 
-            /// Limits the part of each stream that is kept. By default everything is kept. With
-            /// [`Limit::fail`](crate::Limit::fail), output also counts in verbs that keep nothing. Data from one stage
-            /// of a pipeline to the next is not limited.
+            /// Limits the part of each stream that is kept. By default everything is kept.
+            /// [`Limit::fail`](crate::Limit::fail) also applies in verbs that keep nothing. Data from one stage of a
+            /// pipeline to the next is not limited.
             pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
                 self.options.set_limit(limit);
                 self
             }
 
-            /// Limits the lines of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
+            /// Limits each line of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
             /// Without it, a line may use up all memory.
             pub fn max_line(&mut self, bytes: usize) -> &mut Self {
                 self.options.set_max_line(bytes);

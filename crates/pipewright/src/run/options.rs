@@ -18,7 +18,7 @@ use crate::text::Decoding;
 /// The settings of a whole run: its rules, and the part of its output that is kept. The setters of
 /// [`Command`](crate::Command) and [`Pipeline`](crate::Pipeline) call the setters of this type.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Options {
+pub(crate) struct RunSettings {
     pub(crate) rules: Rules,
     /// Enforces the rules in the background; `None` if that is not set.
     enforcer: Option<Enforcer>,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) decoding: Decoding,
 }
 
-impl Options {
+impl RunSettings {
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.rules.timeout = Some(timeout);
     }

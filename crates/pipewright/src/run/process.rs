@@ -25,7 +25,7 @@ const KILL_WAIT: Duration = Duration::from_millis(100);
 /// Ends the tree, if it is held. A child that still runs goes to the reaper, and is killed first if `kill_on_drop` is
 /// set.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct OwnedProcess {
     child: ChildHandle,
     /// Called by a drop, before the reaper. Through a pointer: see [`on_demand`](super::on_demand).
     on_drop: Option<fn(&ChildHandle)>,
@@ -41,13 +41,13 @@ pub(super) fn kill(child: &ChildHandle) {
     }
 }
 
-impl Process {
+impl OwnedProcess {
     pub(crate) fn new(
         child: ChildHandle,
         on_drop: Option<fn(&ChildHandle)>,
         trace: Trace,
-    ) -> Process {
-        Process { child, on_drop, trace }
+    ) -> OwnedProcess {
+        OwnedProcess { child, on_drop, trace }
     }
 
     /// Returns the span of the process.
@@ -88,7 +88,7 @@ impl Process {
     }
 }
 
-impl Deref for Process {
+impl Deref for OwnedProcess {
     type Target = ChildHandle;
 
     fn deref(&self) -> &ChildHandle {
@@ -96,7 +96,7 @@ impl Deref for Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for OwnedProcess {
     fn drop(&mut self) {
         if let Some(tree) = self.child.tree() {
             // The tree's holder goes away with this handle, and no process of the tree may outlive it.
@@ -126,7 +126,7 @@ fn reap_now_or_later(child: ChildHandle) {
     }
 }
 
-/// Owns the handles of several children, as [`Process`] owns one.
+/// Owns the handles of several children, as [`OwnedProcess`] owns one.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     children: Vec<ChildHandle>,
@@ -141,7 +141,7 @@ impl Processes {
     }
 
     /// Converts the owner of one child.
-    pub(crate) fn of(process: Process) -> Processes {
+    pub(crate) fn of(process: OwnedProcess) -> Processes {
         let mut process = process;
         Processes {
             children: vec![mem::take(&mut process.child)],
@@ -151,7 +151,7 @@ impl Processes {
     }
 
     /// Adds a child after the others. If one child is killed on drop, all are.
-    pub(crate) fn push(&mut self, mut process: Process) {
+    pub(crate) fn push(&mut self, mut process: OwnedProcess) {
         self.on_drop = self.on_drop.or(process.on_drop);
         self.trace.extend(mem::take(&mut process.trace));
         self.children.push(mem::take(&mut process.child));
@@ -175,7 +175,7 @@ impl Drop for Processes {
     fn drop(&mut self) {
         // Each child is reaped, or goes to the reaper if it still runs.
         for child in self.children.drain(..) {
-            drop(Process::new(child, self.on_drop, self.trace.take_first()));
+            drop(OwnedProcess::new(child, self.on_drop, self.trace.take_first()));
         }
     }
 }
@@ -185,7 +185,7 @@ pub(crate) trait Children: fmt::Debug + Send + Sync {
     fn handles(&self) -> &[ChildHandle];
 }
 
-impl Children for Process {
+impl Children for OwnedProcess {
     fn handles(&self) -> &[ChildHandle] {
         self.as_slice()
     }

@@ -153,7 +153,7 @@ impl Sink {
     }
 
     /// Lends a buffer with room, which contains the kept bytes.
-    // One copy, as below.
+    // One copy, as for `accept`.
     #[inline(never)]
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
@@ -193,7 +193,7 @@ impl Sink {
     }
 
     /// Takes the buffer back, with this many new bytes at its end.
-    // One copy: each one adds to the program's size.
+    // Not inlined: each copy adds to the program's size.
     #[inline(never)]
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> LimitCheck {
         self.total_bytes += new as u64;
@@ -239,14 +239,14 @@ impl Sink {
     }
 
     /// Returns the kept bytes and the counts.
-    // One copy, as above.
+    // Not inlined, as for `accept`.
     #[inline(never)]
-    pub(super) fn finish(mut self) -> Finished {
+    pub(super) fn finish(mut self) -> Collected {
         let mut kept = std::mem::take(&mut self.kept);
         if let Some(Limit { bytes, on_exceed: OnExceed::KeepTail, .. }) = self.limit {
             self.keep_tail(&mut kept, bytes);
         }
-        Finished {
+        Collected {
             kept,
             total_bytes: self.total_bytes,
             truncated: self.truncated,
@@ -265,7 +265,7 @@ impl Sink {
 
 /// The result of a sink.
 #[derive(Debug, Default)]
-pub(super) struct Finished {
+pub(super) struct Collected {
     pub(super) kept: Vec<u8>,
     pub(super) total_bytes: u64,
     pub(super) truncated: bool,
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     /// Passes bytes through a sink in chunks of at most the given length.
-    fn pass(mut sink: Sink, bytes: &[u8], chunk: usize) -> (Finished, LimitCheck, usize) {
+    fn pass(mut sink: Sink, bytes: &[u8], chunk: usize) -> (Collected, LimitCheck, usize) {
         let mut check = LimitCheck::Within;
         let mut most_room = 0;
         for chunk in bytes.chunks(chunk) {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_limit_that_only_counts_keeps_nothing_and_is_still_enforced() {
         let all = bytes(4 << 20);
-        let limit = |bytes| Some(Limit::fail(bytes).that_only_counts());
+        let limit = |bytes| Some(Limit::fail(bytes).count_only());
         let (done, check, room) = pass(Sink::new(limit(4 << 20)), &all, MIN_ROOM_BYTES);
         assert_eq!((done.kept.len(), done.total_bytes, check), (0, 4 << 20, LimitCheck::Within));
         assert!(room <= SCRATCH_BYTES, "{room}");

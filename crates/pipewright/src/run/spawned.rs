@@ -15,14 +15,15 @@ use pipewright_os::process::child::ChildHandle;
 use super::active::ActiveRun;
 use super::background::Enforcement;
 use super::foreground::ForegroundJob;
-use super::options::Options;
-use super::process::{Children, Process, Processes};
+use super::info::RunInfo;
+use super::options::RunSettings;
+use super::process::{Children, OwnedProcess, Processes};
 use super::started::{Collect, OutputEnd, ParentEnds, streams};
-use super::state::{RunInfo, RunState};
+use super::state::RunState;
 use super::stop_targets::StopTargets;
 use super::suspended::{StopRequest, SuspendedRun};
 use super::tee::TeeTarget;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OperationError};
 use crate::input::Input;
 use crate::trace::Trace;
 
@@ -38,9 +39,10 @@ pub(crate) struct SpawnedRun<P: Owner> {
     /// Input that came with the command.
     input: Input,
     suspended: Arc<SuspendedRun>,
-    options: Options,
+    options: RunSettings,
     /// The targets that get a copy of the streams that this crate reads.
     tees: [Option<TeeTarget>; 2],
+    stderr_merged: bool,
 }
 
 /// The parent's ends that the caller holds, stdin first.
@@ -52,9 +54,9 @@ pub(crate) trait Owner: Children + Default + 'static {
     fn into_processes(self) -> Processes;
 }
 
-impl Owner for Process {
+impl Owner for OwnedProcess {
     fn trace(&self) -> Trace {
-        Process::trace(self)
+        OwnedProcess::trace(self)
     }
 
     fn into_processes(self) -> Processes {
@@ -80,9 +82,9 @@ impl<P: Owner> SpawnedRun<P> {
         program: OsString,
         started: Instant,
         foreground: Option<Arc<dyn ForegroundJob>>,
-        options: &Options,
+        options: &RunSettings,
     ) -> (SpawnedRun<P>, CallerEnds) {
-        let ParentEnds { stdin, feed, stdout, stderr } = ends;
+        let ParentEnds { stdin, feed, stdout, stderr, stderr_merged } = ends;
         let input = Input::begin(feed, processes.handles());
         let (outputs, tees) = OutputEnd::split([stdout, stderr]);
         let mut run = SpawnedRun {
@@ -95,6 +97,7 @@ impl<P: Owner> SpawnedRun<P> {
             suspended: Arc::default(),
             options: options.clone(),
             tees,
+            stderr_merged,
         };
         run.enforcement = options.enforce(&run.processes, &run.suspended);
         if run.enforcement.is_some() {
@@ -108,7 +111,7 @@ impl<P: Owner> SpawnedRun<P> {
         &self.processes
     }
 
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &RunSettings {
         &self.options
     }
 
@@ -142,9 +145,9 @@ impl<P: Owner> SpawnedRun<P> {
     }
 
     /// Stops the children and waits until they have ended.
-    pub(crate) fn stop(&self, how: StopRequest) -> Result<(), Error> {
+    pub(crate) fn stop(&self, request: StopRequest) -> Result<(), Error> {
         let rules = &self.options.rules;
-        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, how);
+        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, request);
         stopped.map_err(|failed| self.failed(failed))
     }
 
@@ -196,7 +199,7 @@ impl<P: Owner> SpawnedRun<P> {
         Error::cannot(&self.program, doing, error)
     }
 
-    fn failed(&self, (doing, error): Failed) -> Error {
+    fn failed(&self, (doing, error): OperationError) -> Error {
         self.cannot(doing, error)
     }
 
@@ -216,6 +219,7 @@ impl<P: Owner> SpawnedRun<P> {
             started: self.started,
             background_feed: self.input.background(),
             foreground: self.foreground.clone(),
+            stderr_merged: self.stderr_merged,
             trace: self.processes.trace(),
         }
     }

@@ -8,7 +8,7 @@ use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::process::status::Ended;
 
 use super::foreground::ForegroundJob;
-use super::process::Process;
+use super::process::OwnedProcess;
 use super::sink::Sink;
 use super::tee::TeeTarget;
 use crate::input::Feed;
@@ -19,7 +19,7 @@ use crate::rules::{Limit, OnExceed};
 /// A started child.
 #[derive(Debug)]
 pub(crate) struct Started {
-    pub(crate) process: Process,
+    pub(crate) process: OwnedProcess,
     pub(crate) ends: ParentEnds,
     pub(crate) at: Instant,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
@@ -34,6 +34,8 @@ pub(crate) struct ParentEnds {
     pub(crate) feed: Option<Feed>,
     pub(crate) stdout: Option<OutputEnd>,
     pub(crate) stderr: Option<OutputEnd>,
+    /// True if the last child's stderr goes to its stdout.
+    pub(crate) stderr_merged: bool,
 }
 
 impl Started {
@@ -105,7 +107,7 @@ pub(super) fn streams(
 
 impl Collect {
     /// Returns the pipe, and its sink with its tee.
-    // One copy: each one adds to the program's size.
+    // Not inlined: each copy adds to the program's size.
     #[inline(never)]
     fn stream(self, end: OutputEnd, source: Source, limit: Option<Limit>) -> (PipeReader, Sink) {
         let sink = self.sink(source, limit);

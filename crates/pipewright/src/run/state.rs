@@ -8,10 +8,8 @@ mod task;
 
 pub(super) use enforce::NextLook;
 
-use std::ffi::OsString;
 use std::io;
 use std::mem;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::pipe::PipeReader;
@@ -19,23 +17,23 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::Ended;
 
-use super::foreground::{ForegroundJob, POLL_INTERVAL};
+use super::foreground::POLL_INTERVAL;
+use super::info::RunInfo;
 use super::read_coalescer::ReadCoalescer;
 use super::sink::LimitCheck;
 use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream};
-use crate::error::Failed;
-use crate::input::{FedInput, Feed};
+use crate::error::OperationError;
+use crate::input::Feed;
 use crate::outcome::{Outcome, Source};
 use crate::rules::{Rules, earlier};
-use crate::trace::Trace;
 
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
 const STDIN: usize = 2;
-/// A descendant that got the stop signal. The run waits for one after the other: all of them have to end anyway.
+/// A descendant that got the stop signal. The run waits for them one at a time: all of them have to end anyway.
 const MEMBER: usize = 3;
 /// The number of slots that outlive a step.
 const KEPT_SLOTS: usize = 4;
@@ -49,21 +47,9 @@ const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 
 /// The wait of a step.
 #[derive(Debug)]
-pub(crate) struct Wait<'a> {
+pub(crate) struct StepWait<'a> {
     pub(crate) slots: [Slot<'a>; SLOTS],
     pub(crate) until: Option<Instant>,
-}
-
-/// The facts about a run apart from its children, its rules and its streams.
-#[derive(Debug)]
-pub(crate) struct RunInfo {
-    /// The program, for the result.
-    pub(crate) program: OsString,
-    pub(crate) started: Instant,
-    /// Input that is fed in the background.
-    pub(crate) background_feed: Option<Box<dyn FedInput>>,
-    pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
-    pub(crate) trace: Trace,
 }
 
 /// The state of a run between two waits.
@@ -77,7 +63,7 @@ pub(crate) struct RunState {
     streams: [Stream; 2],
     coalescer: ReadCoalescer,
     slots: [Slot<'static>; KEPT_SLOTS],
-    /// The number of children that are known to have ended. The run waits for one after the other.
+    /// The number of children that are known to have ended. The run waits for the children one at a time.
     ended_count: usize,
     /// The end of the last child, once all have ended.
     ended: Option<Ended>,
@@ -131,7 +117,11 @@ impl RunState {
     }
 
     /// Waits once and handles the results. Returns false if there was nothing left to wait for.
-    pub(crate) fn step(&mut self, children: &[ChildHandle], rules: &Rules) -> Result<bool, Failed> {
+    pub(crate) fn step(
+        &mut self,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<bool, OperationError> {
         self.step_until(None, children, rules)
     }
 
@@ -141,7 +131,7 @@ impl RunState {
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(mut wait) = self.before(children, rules)? else { return Ok(false) };
         let waited = wait::any(&mut wait.slots, earlier(wait.until, until)).map(drop);
         self.after(&mut wait.slots, waited, children, rules)?;
@@ -153,10 +143,10 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<Option<Wait<'a>>, Failed> {
+    ) -> Result<Option<StepWait<'a>>, OperationError> {
         self.submit()?;
         let Some(until) = self.next_wait(children) else { return Ok(None) };
-        Ok(Some(Wait { slots: self.lend_slots(children, rules)?, until }))
+        Ok(Some(StepWait { slots: self.lend_slots(children, rules)?, until }))
     }
 
     /// Takes back the slots that [`before`](Self::before) lent, and handles the results of the wait.
@@ -166,7 +156,7 @@ impl RunState {
         waited: io::Result<()>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         let now = Instant::now();
         self.take_back(slots);
         waited.map_err(|e| ("wait for", e))?;
@@ -228,7 +218,7 @@ impl RunState {
     }
 
     /// Fills the slots with the next reads and writes.
-    fn submit(&mut self) -> Result<(), Failed> {
+    fn submit(&mut self) -> Result<(), OperationError> {
         let paused = self.coalescer.until().is_some();
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             match stream.next(paused).map_err(|e| ("store the output of", e))? {
@@ -262,8 +252,8 @@ impl RunState {
         waiting.then_some(until)
     }
 
-    /// Waits, after a stop, for the processes that it reached, one after the other. Returns the time limit, or `None` if
-    /// none is left to wait for.
+    /// Waits, after a stop, for the processes that it reached, one at a time. Returns the time limit, or `None` if none
+    /// is left to wait for.
     fn wait_for_targets(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.policy.killed_wait_ends().is_none_or(|end| now < end) {
@@ -285,7 +275,7 @@ impl RunState {
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
-    ) -> Result<[Slot<'a>; SLOTS], Failed> {
+    ) -> Result<[Slot<'a>; SLOTS], OperationError> {
         let cancel = match &rules.cancel {
             Some(token) if self.policy.stopped().is_none() && !self.given_up => {
                 Slot::Event(token.wake().map_err(|e| ("prepare to cancel", e))?)
@@ -314,7 +304,7 @@ impl RunState {
         self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
     }
 
-    fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {
+    fn take_completions(&mut self, now: Instant) -> Result<(), OperationError> {
         for index in 0..KEPT_SLOTS {
             match mem::take(&mut self.slots[index]) {
                 Slot::ReadDone(pipe, buffer, result) => {
@@ -368,7 +358,7 @@ impl RunState {
         self.streams[index].close_if_unwanted();
     }
 
-    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
+    fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), OperationError> {
         let Some(child) = children.get(self.ended_count) else { return Ok(()) };
         if self.policy.stopped().is_some() {
             self.targets.before_reap(child);
@@ -382,11 +372,11 @@ impl RunState {
             self.policy.note_end(now);
             self.coalescer.end();
         }
-        // Returned only now, so that another wait finds the end recorded.
+        // An error is returned only now: the end is recorded, and a later wait finds it.
         fed
     }
 
-    fn stop_feeding(&mut self) -> Result<(), Failed> {
+    fn stop_feeding(&mut self) -> Result<(), OperationError> {
         if let Some(feed) = self.feed.take() {
             self.slots[STDIN] = Slot::Off;
             self.stdin_unread = feed.unread();

@@ -17,14 +17,15 @@ use super::process::Processes;
 use super::state::RunState;
 use super::stream::Chunk;
 use super::suspended::SuspendedRun;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OperationError};
 use crate::outcome::Source;
 use crate::output::{Ending, Output};
 use crate::rules::Rules;
 
 /// A run of started children, whose streams are handed out between two steps.
 ///
-/// Nothing happens between the calls: a child that writes too fast waits, and the next step does a stop that is due.
+/// Nothing happens between the calls: a child that writes too fast blocks, and the next step carries out a stop that is
+/// due.
 ///
 /// # Drop
 /// Closes the streams. The children go to the reaper.
@@ -165,7 +166,7 @@ impl Steps {
         self.note(stepped)
     }
 
-    fn note(&mut self, stepped: Result<bool, Failed>) -> Result<bool, Error> {
+    fn note(&mut self, stepped: Result<bool, OperationError>) -> Result<bool, Error> {
         match stepped {
             Ok(true) => {}
             Ok(false) => self.state = State::Ended,

@@ -19,8 +19,8 @@ const AFTER_KILL_TEE_BLOCKED: Linger =
 /// kernel (a dead network disk), and the run must not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait for the killed child itself: freeing a very large memory takes time. An error in `state/act.rs`
-/// names it.
+/// The longest wait for the killed child itself: the kernel needs time to free a very large address space. An error in
+/// `state/act.rs` names it.
 pub(super) const KILLED_CHILD_WAIT: Duration = Duration::from_secs(30);
 
 /// The phase and the times of a run.
@@ -31,26 +31,26 @@ pub(super) struct StopPolicy {
     last_output: Instant,
     grace: Duration,
     linger: Linger,
-    phase: Phase,
+    phase: StopPhase,
     ended_at: Option<Instant>,
     /// The time at which streams that are open after the end are given up.
     give_up_at: Option<Instant>,
-    /// The time since which no process that the stop reaches is left.
+    /// The time at which no process that the stop reaches was left.
     all_gone_at: Option<Instant>,
     /// True while a tee has unwritten bytes. Silence does not count then.
     tee_blocked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum StopPhase {
     Running,
     /// The stop signal was sent.
     Stopping {
-        why: Outcome,
+        outcome: Outcome,
         kill_at: Option<Instant>,
     },
     Killed {
-        why: Outcome,
+        outcome: Outcome,
         at: Instant,
     },
 }
@@ -79,7 +79,7 @@ impl StopPolicy {
             last_output: started,
             grace: rules.kill_grace,
             linger: rules.linger,
-            phase: Phase::Running,
+            phase: StopPhase::Running,
             ended_at: None,
             give_up_at: deadline,
             all_gone_at: None,
@@ -102,7 +102,8 @@ impl StopPolicy {
         self.last_output = now;
     }
 
-    /// Records if a tee has unwritten bytes. Its reader has until the command's time is over, and that is not silence.
+    /// Records if a tee has unwritten bytes. Its reader may take as long as the timeout allows, and that time does not
+    /// count as silence.
     pub(super) fn note_tee_blocked(&mut self, tee_blocked: bool) {
         self.tee_blocked = tee_blocked;
     }
@@ -117,9 +118,9 @@ impl StopPolicy {
         self.ended_at = Some(now);
     }
 
-    /// Records that the stop signal does not exist here. The kill then comes at once.
+    /// Records that this system does not have the stop signal. The kill then comes at once.
     pub(super) fn note_unsignalable(&mut self) {
-        if let Phase::Stopping { kill_at, .. } = &mut self.phase {
+        if let StopPhase::Stopping { kill_at, .. } = &mut self.phase {
             *kill_at = Some(self.last_output);
         }
     }
@@ -132,14 +133,14 @@ impl StopPolicy {
     /// Sets the grace from now on. After the stop signal, it counts only if it is shorter than the time that is left.
     pub(super) fn set_grace(&mut self, grace: Duration, now: Instant) {
         self.grace = grace;
-        if let Phase::Stopping { kill_at, .. } = &mut self.phase {
+        if let StopPhase::Stopping { kill_at, .. } = &mut self.phase {
             *kill_at = earlier(*kill_at, now.checked_add(grace));
         }
     }
 
     /// Starts a stop, unless one has begun. Returns the action that is due.
-    pub(super) fn stop(&mut self, why: Outcome, now: Instant) -> Due {
-        if self.phase != Phase::Running {
+    pub(super) fn stop(&mut self, outcome: Outcome, now: Instant) -> Due {
+        if self.phase != StopPhase::Running {
             return Due::Nothing;
         }
         if self.ended_at.is_some() {
@@ -148,19 +149,19 @@ impl StopPolicy {
             return Due::Nothing;
         }
         if self.grace.is_zero() {
-            self.phase = Phase::Killed { why, at: now };
+            self.phase = StopPhase::Killed { outcome, at: now };
             return Due::Kill;
         }
         // A grace beyond the range of the clock never ends.
         let kill_at = now.checked_add(self.grace);
-        self.phase = Phase::Stopping { why, kill_at };
+        self.phase = StopPhase::Stopping { outcome, kill_at };
         Due::SendStopSignal
     }
 
     /// Returns true if a timeout has expired and no end has been recorded.
     pub(super) fn is_time_up(&self, now: Instant) -> bool {
         let is_over = |end: Option<Instant>| end.is_some_and(|end| now >= end);
-        let runs = self.phase == Phase::Running && self.ended_at.is_none();
+        let runs = self.phase == StopPhase::Running && self.ended_at.is_none();
         runs && (is_over(self.deadline) || is_over(self.idle_end()))
     }
 
@@ -169,13 +170,13 @@ impl StopPolicy {
     /// `reading` is true if a stream is still open.
     pub(super) fn due(&mut self, now: Instant, reading: bool) -> Due {
         match self.phase {
-            Phase::Stopping { why, kill_at: Some(kill_at) }
+            StopPhase::Stopping { outcome, kill_at: Some(kill_at) }
                 if now >= kill_at && self.all_gone_at.is_none() =>
             {
-                self.phase = Phase::Killed { why, at: now };
+                self.phase = StopPhase::Killed { outcome, at: now };
                 return Due::Kill;
             }
-            Phase::Running if self.ended_at.is_none() => {
+            StopPhase::Running if self.ended_at.is_none() => {
                 if self.deadline.is_some_and(|deadline| now >= deadline) {
                     return self.stop(Outcome::TimedOut, now);
                 }
@@ -194,8 +195,10 @@ impl StopPolicy {
     /// Returns the time of the next action.
     pub(super) fn next(&self, reading: bool) -> Option<Instant> {
         let phase = match self.phase {
-            Phase::Running if self.ended_at.is_none() => earlier(self.deadline, self.idle_end()),
-            Phase::Stopping { kill_at, .. } if self.all_gone_at.is_none() => kill_at,
+            StopPhase::Running if self.ended_at.is_none() => {
+                earlier(self.deadline, self.idle_end())
+            }
+            StopPhase::Stopping { kill_at, .. } if self.all_gone_at.is_none() => kill_at,
             _ => None,
         };
         earlier(phase, self.reading_ends().filter(|_| reading))
@@ -204,7 +207,7 @@ impl StopPolicy {
     /// Returns the end of the wait for killed descendants.
     pub(super) fn killed_wait_ends(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Killed { at, .. } => at.checked_add(KILLED_WAIT),
+            StopPhase::Killed { at, .. } => at.checked_add(KILLED_WAIT),
             _ => None,
         }
     }
@@ -212,7 +215,7 @@ impl StopPolicy {
     /// Returns the end of the wait for the killed child itself.
     pub(super) fn killed_child_wait_ends(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Killed { at, .. } if self.ended_at.is_none() => {
+            StopPhase::Killed { at, .. } if self.ended_at.is_none() => {
                 at.checked_add(KILLED_CHILD_WAIT)
             }
             _ => None,
@@ -222,8 +225,10 @@ impl StopPolicy {
     /// Returns the reason for the stop, if one has begun.
     pub(super) fn stopped(&self) -> Option<Outcome> {
         match self.phase {
-            Phase::Running => None,
-            Phase::Stopping { why, .. } | Phase::Killed { why, .. } => Some(why),
+            StopPhase::Running => None,
+            StopPhase::Stopping { outcome, .. } | StopPhase::Killed { outcome, .. } => {
+                Some(outcome)
+            }
         }
     }
 
@@ -237,13 +242,13 @@ impl StopPolicy {
         let ended_at = self.ended_at?;
         let linger = match self.phase {
             // Descendants that got the stop signal may still write.
-            Phase::Stopping { .. } if self.all_gone_at.is_none() => return None,
-            Phase::Stopping { .. } | Phase::Killed { .. } if self.tee_blocked => {
+            StopPhase::Stopping { .. } if self.all_gone_at.is_none() => return None,
+            StopPhase::Stopping { .. } | StopPhase::Killed { .. } if self.tee_blocked => {
                 AFTER_KILL_TEE_BLOCKED
             }
-            Phase::Stopping { .. } | Phase::Killed { .. } => AFTER_KILL,
-            Phase::Running if self.tee_blocked => Linger::UntilEof,
-            Phase::Running => self.linger,
+            StopPhase::Stopping { .. } | StopPhase::Killed { .. } => AFTER_KILL,
+            StopPhase::Running if self.tee_blocked => Linger::UntilEof,
+            StopPhase::Running => self.linger,
         };
         let lingers_until = match linger {
             Linger::UntilEof => None,
@@ -255,9 +260,11 @@ impl StopPolicy {
             }
         };
         match self.phase {
-            // The timeout limits the child, and its last output comes after the stop.
-            Phase::Stopping { .. } | Phase::Killed { .. } => lingers_until,
-            Phase::Running => earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at))),
+            // Not `give_up_at`: it may have passed, and the last output comes after the stop.
+            StopPhase::Stopping { .. } | StopPhase::Killed { .. } => lingers_until,
+            StopPhase::Running => {
+                earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at)))
+            }
         }
     }
 }
@@ -266,9 +273,9 @@ impl StopPolicy {
     /// Returns the time from which an open stream counts as held.
     fn lingers_from(&self, ended_at: Instant) -> Instant {
         match self.phase {
-            Phase::Running => ended_at,
-            Phase::Stopping { .. } => self.all_gone_at.map_or(ended_at, |at| at.max(ended_at)),
-            Phase::Killed { at, .. } => at.max(ended_at),
+            StopPhase::Running => ended_at,
+            StopPhase::Stopping { .. } => self.all_gone_at.map_or(ended_at, |at| at.max(ended_at)),
+            StopPhase::Killed { at, .. } => at.max(ended_at),
         }
     }
 }

@@ -53,7 +53,7 @@ impl StopTargets {
         }
         let Sent { result, .. } = self.send(children, Signal::KILL);
         if !is_held && !CAN_STOP {
-            self.kill_latecomers(children);
+            self.kill_new_descendants(children);
         }
         result
     }
@@ -61,17 +61,17 @@ impl StopTargets {
     /// Kills the processes that were started between the search and the kill, on systems that cannot stop processes.
     /// All others are dead by now, so each round finds fewer.
     #[cold]
-    fn kill_latecomers(&mut self, children: &[ChildHandle]) {
+    fn kill_new_descendants(&mut self, children: &[ChildHandle]) {
         for _ in 0..MAX_ROUNDS {
             let from = self.descendants.members().len();
             for child in children {
                 self.descendants.collect(child);
             }
-            let latecomers = self.descendants.members().get(from..).unwrap_or_default();
-            if latecomers.is_empty() {
+            let new_members = self.descendants.members().get(from..).unwrap_or_default();
+            if new_members.is_empty() {
                 return;
             }
-            for member in latecomers {
+            for member in new_members {
                 // Ignored: it has ended, or has changed its user.
                 let _ = member.signal(Signal::KILL);
             }
@@ -115,8 +115,8 @@ impl StopTargets {
         last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
     }
 
-    /// Finds the descendants and stops them, the last stage of a pipeline first: a stage whose writer ends first would
-    /// take the end of its input for complete input, and load half a dump.
+    /// Finds the descendants and stops them, the last stage of a pipeline first. A stage whose writer ends first would
+    /// treat the input so far as complete: `psql` would load half a dump.
     fn collect(&mut self, children: &[ChildHandle]) {
         for child in children.iter().rev() {
             self.descendants.stop_and_collect(child, MAX_ROUNDS);

@@ -10,7 +10,7 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 
 use super::state::{NextLook, RunState};
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::rules::Rules;
 
 /// The state of a run without streams between two waits, such as a stop that one of the waits has begun.
@@ -115,7 +115,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         self.take(new).run_to_end(children, rules, until)
     }
 
@@ -125,15 +125,29 @@ impl SuspendedRun {
         new: impl FnOnce() -> RunState,
         children: &[ChildHandle],
         rules: &Rules,
-        how: StopRequest,
-    ) -> Result<(), Failed> {
-        if have_ended(children)? {
-            return Ok(());
+        request: StopRequest,
+    ) -> Result<(), OperationError> {
+        match self.begin_stop(new, children, rules, request)? {
+            Some((wait, rules)) => wait.run_to_end(children, &rules, None).map(drop),
+            None => Ok(()),
         }
-        let rules = how.rules(rules);
-        let mut waiting = self.take(new);
-        waiting.stop(how, children, &rules)?;
-        waiting.run_to_end(children, &rules, None).map(drop)
+    }
+
+    /// Requests the stop. Returns the wait for the end and its rules, or `None` if the children have ended.
+    fn begin_stop(
+        &self,
+        new: impl FnOnce() -> RunState,
+        children: &[ChildHandle],
+        rules: &Rules,
+        request: StopRequest,
+    ) -> Result<Option<(ActiveWait<'_>, Rules)>, OperationError> {
+        if have_ended(children)? {
+            return Ok(None);
+        }
+        let rules = request.rules(rules);
+        let mut wait = self.take(new);
+        wait.stop(request, children, &rules)?;
+        Ok(Some((wait, rules)))
     }
 
     /// Takes the suspended run, or creates one if there is none or another thread is waiting with it.
@@ -149,7 +163,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(run) = &mut self.run else { return Ok(true) };
         while run.step_until(until, children, rules)? {
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -161,17 +175,17 @@ impl ActiveWait<'_> {
 
     fn stop(
         &mut self,
-        how: StopRequest,
+        request: StopRequest,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         match &mut self.run {
-            Some(run) => run.stop_within(how.grace, children, rules),
+            Some(run) => run.stop_within(request.grace, children, rules),
             None => Ok(()),
         }
     }
 
-    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, Failed> {
+    fn finish(mut self, children: &[ChildHandle]) -> Result<bool, OperationError> {
         match self.run.take() {
             Some(run) => run.finish(children).map(|_| true),
             None => Ok(true),
@@ -188,7 +202,7 @@ impl Drop for ActiveWait<'_> {
 }
 
 /// Returns true if all children have ended, so that there is nothing to stop.
-fn have_ended(children: &[ChildHandle]) -> Result<bool, Failed> {
+fn have_ended(children: &[ChildHandle]) -> Result<bool, OperationError> {
     for child in children {
         if child.try_wait().map_err(|error| ("wait for", error))?.is_none() {
             return Ok(false);

@@ -1,9 +1,9 @@
-//! Copies a child's stream to one of this process's own, or to a handle, without waiting for the reader of it.
+//! Copies a child's stream to one of this process's own, or to a handle, without blocking on a slow reader.
 //!
 //! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
-//! memory stays bounded, back-pressure makes a child that writes too fast wait, and a timeout, a cancel or a kill comes
-//! in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would come
-//! after everything else.
+//! memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
+//! effect in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would
+//! come after everything else.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub(crate) trait Tee: fmt::Debug + Send {
     /// Records the result of that write.
     fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>);
 
-    /// Drops the unwritten bytes, because their time is over.
+    /// Drops the unwritten bytes: the run no longer waits for the target.
     fn give_up(&mut self);
 
     /// Returns the error of a write, if one failed.
@@ -62,7 +62,7 @@ impl TeeTarget {
 
 /// Opens the same stream of this process for a tee.
 pub(super) fn open_tee(stream: Source) -> Box<dyn Tee> {
-    let mut tee = TeeWriter::new(stream, stream == Source::Stdout);
+    let mut tee = TeeWriter::new(stream, false);
     match stdio::console_writer(stream == Source::Stderr) {
         // `None` if it is closed. As in std, that is not a failure.
         Ok(writer) => tee.writer = writer,
@@ -73,7 +73,7 @@ pub(super) fn open_tee(stream: Source) -> Box<dyn Tee> {
 
 /// Opens a handle for the tee of a stream.
 pub(super) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
-    let mut tee = TeeWriter::new(stream, false);
+    let mut tee = TeeWriter::new(stream, true);
     match stdio::writer_to(target) {
         Ok(writer) => tee.writer = Some(writer),
         Err(error) => tee.fail(&error),
@@ -86,8 +86,8 @@ pub(super) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
 struct TeeWriter {
     /// The child's stream.
     stream: Source,
-    /// True for this process's stdout, of which std may have buffered bytes.
-    is_stdout: bool,
+    /// True if the target is a handle, and not this process's stream of the same name.
+    to_handle: bool,
     /// `None` while a write in a slot has it, after a failure, and if the stream is closed.
     writer: Option<PipeWriter>,
     kept: Arc<Vec<u8>>,
@@ -97,13 +97,13 @@ struct TeeWriter {
 }
 
 impl TeeWriter {
-    fn new(stream: Source, is_stdout: bool) -> TeeWriter {
+    fn new(stream: Source, to_handle: bool) -> TeeWriter {
         let (kept, written) = (Arc::default(), 0);
-        TeeWriter { stream, is_stdout, writer: None, kept, written, failed: None }
+        TeeWriter { stream, to_handle, writer: None, kept, written, failed: None }
     }
 
     fn fail(&mut self, error: &io::Error) {
-        self.failed = Some(TeeFailed::new(self.stream, error));
+        self.failed = Some(TeeFailed::new(self.stream, self.to_handle, error));
         self.writer = None;
         self.kept = Arc::default();
         self.written = 0;
@@ -116,9 +116,9 @@ impl TeeWriter {
             if !writer.has_room() {
                 break;
             }
-            if self.is_stdout && written == 0 {
-                // The program's own output comes first. This can block, so only if there is room. Errors are
-                // ignored: the write below reports them.
+            if self.stream == Source::Stdout && !self.to_handle && written == 0 {
+                // The program's own output, which std may have buffered, comes first. This can block, so only if
+                // there is room. Errors are ignored: the write below reports them.
                 let _ = io::stdout().flush();
             }
             match writer.try_write(rest) {

@@ -24,7 +24,9 @@ use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::next::Next;
 use crate::output::Capture;
-use queue::{CommandSource, End, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order};
+use queue::{
+    CommandEnd, CommandSource, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order,
+};
 use run_set::RunSet;
 pub use runnable::Runnable;
 pub use runner::Runner;
@@ -34,14 +36,14 @@ pub use task::{AsTheyEndAsync, AsyncRunner};
 /// Runs many commands, some of them at once, and captures the output of each.
 ///
 /// The calling thread does all the work: it starts, reads, feeds and stops the commands. Each command keeps its own
-/// settings: its timeout, its limits, its stdio.
+/// settings: its timeout (from its own start), its limits, its stdio.
 ///
-/// A command is taken from `commands` when there is room for it, so there may be any number of them.
+/// A command is taken from `commands` when there is room for it, so the iterator may be long, or endless.
 ///
-/// If commands turn up while others run (a retry, a graph, a queue), use a [`Runner`]. A [`Pipeline`](crate::Pipeline)
-/// counts as one command, with the result of [its whole](crate::Pipelined::whole).
+/// If more commands are added while others run (a retry, a graph, a queue), use a [`Runner`]. A
+/// [`Pipeline`](crate::Pipeline) counts as one command, with the result of [its whole](crate::Pipelined::whole).
 ///
-/// A closure that creates the commands ends with [`owned`](crate::Command::owned). Without it, the closure returns a
+/// End a closure that creates the commands with [`owned`](crate::Command::owned). Without it, the closure returns a
 /// reference to a temporary, which is error E0515.
 ///
 /// ```
@@ -75,7 +77,7 @@ impl<'a, I> RunAll<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
 {
-    /// Sets the number of commands that run at once, at least one. The default is the number of processors.
+    /// Sets the number of commands that run at once; 0 counts as 1. The default is the number of processors.
     #[doc(alias = "max_parallel")]
     #[doc(alias = "jobs")]
     pub fn concurrency(mut self, count: usize) -> RunAll<I> {
@@ -83,8 +85,8 @@ where
         self
     }
 
-    /// Stops the other commands, as a cancel does, once one has failed (an error, or no success), and starts no more.
-    /// Without it, all commands run even if some fail.
+    /// Once a command has failed (its result is an error, or not a success), stops the others as a cancel does, and
+    /// starts no more. Without it, all commands run even if some fail.
     pub fn fail_fast(mut self) -> RunAll<I> {
         self.fail_fast = true;
         self
@@ -111,6 +113,22 @@ where
     }
 
     /// Returns an iterator over the results as the commands end, each with the number of its command, counted from 0.
+    ///
+    /// ```
+    /// use pipewright::{Command, run_all};
+    /// use std::time::Duration;
+    /// let test = |script| Command::new("sh").args(["-c", script]).timeout(Duration::from_secs(60)).owned();
+    /// let mut failed = Vec::new();
+    /// for (number, result) in run_all(["exit 0", "echo broken; exit 1"].map(test)).concurrency(4).as_they_end() {
+    ///     let capture = result?;
+    ///     if !capture.success() {
+    ///         println!("test {number}: {}\n{}", capture.outcome, capture.stdout);
+    ///         failed.push(number);
+    ///     }
+    /// }
+    /// assert_eq!(failed, [1]);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
     pub fn as_they_end(self) -> AsTheyEnd<I> {
         AsTheyEnd { queue: self.into_queue(), runs: RunSet::default() }
     }
@@ -124,14 +142,15 @@ where
 
 /// The results of many commands, as they end: see [`RunAll::as_they_end`].
 ///
-/// Nothing is read between two calls of `next`: a child that writes much waits, and a command's timeout or cancel stops
-/// it only in the next call. If the work between two calls takes long, use [`next_within`](Self::next_within), or do the
-/// work on another thread.
+/// Nothing is read between two calls of `next`: a child blocks when its pipe is full, and a command's timeout or cancel
+/// stops it only in the next call. If the work between two calls takes long, call [`next_within`](Self::next_within)
+/// meanwhile, or do the work on another thread. If only the timeouts matter, set
+/// [`enforce_in_background`](crate::Command::enforce_in_background) on the commands.
 ///
 /// No more commands are started while 32 results have not been taken.
 ///
 /// # Drop
-/// Kills the running commands, with the descendants that can be found.
+/// Kills the running commands, and the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEnd<I: Iterator> {
     queue: Queue<Numbered<I>>,
@@ -142,8 +161,8 @@ impl<'a, I> AsTheyEnd<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
 {
-    /// Waits until the next command ends, but no longer than `limit`. Use it if there is other work in between. Zero
-    /// takes a result without waiting.
+    /// Waits until the next command ends, but no longer than `limit`, for callers that also have other work. Zero starts
+    /// commands if there is room, reads the output that is ready, and returns at once.
     ///
     /// ```
     /// use pipewright::{Command, Next, run_all};
@@ -175,7 +194,7 @@ fn next_end(
     queue: &mut Queue<impl CommandSource>,
     runs: &mut RunSet,
     until: Option<Instant>,
-) -> Next<End> {
+) -> Next<CommandEnd> {
     let mut is_late = false;
     loop {
         let step_until = match queue.next(runs) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Runnable;
-use super::queue::{CommandSource, End, Queue, QueueRules, RunningSet};
+use super::queue::{CommandEnd, CommandSource, Queue, QueueRules, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::output::Capture;
@@ -31,7 +31,7 @@ impl CommandSource for QueuedCommands {
         Some((index, running.start(index, command)))
     }
 
-    fn give_up(&mut self) -> Option<End> {
+    fn give_up(&mut self) -> Option<CommandEnd> {
         self.0.pop_front().map(|(index, command)| (index, Err(command.cancelled())))
     }
 }
@@ -118,7 +118,7 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     }
 
     /// Replaces the number by its key. Each number ends once, so the key is always there.
-    pub(crate) fn with_key(&mut self, (number, result): End) -> Option<KeyedEnd<K>> {
+    pub(crate) fn with_key(&mut self, (number, result): CommandEnd) -> Option<KeyedEnd<K>> {
         self.keys.remove(&number).map(|key| (key, result))
     }
 }

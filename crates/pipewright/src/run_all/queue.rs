@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::output::Capture;
 
 /// The number of a command, counted from 0, and its result.
-pub(crate) type End = (usize, Result<Capture, Error>);
+pub(crate) type CommandEnd = (usize, Result<Capture, Error>);
 
 /// The running commands.
 pub(crate) trait RunningSet {
@@ -26,7 +26,7 @@ pub(crate) trait CommandSource {
     /// Starts the next command, or returns `None` if none is left.
     fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)>;
     /// Removes a command that will not be started, if its caller expects a result.
-    fn give_up(&mut self) -> Option<End>;
+    fn give_up(&mut self) -> Option<CommandEnd>;
 }
 
 /// The least number of starts before the running commands are polled.
@@ -43,7 +43,7 @@ const MAX_WAITING: usize = 32;
 )]
 pub(crate) enum NextStep {
     /// Return this result.
-    End(End),
+    End(CommandEnd),
     /// Poll the running commands without waiting: more are to be started.
     Poll,
     /// Wait for the running commands. If there are none, all commands have ended.
@@ -55,7 +55,7 @@ pub(crate) struct Queue<S> {
     pub(super) source: S,
     pub(super) rules: QueueRules,
     /// The results that have not been taken.
-    pub(super) ends: VecDeque<End>,
+    pub(super) ends: VecDeque<CommandEnd>,
     /// True if all commands have been stopped, and no more are started.
     stopped: bool,
 }
@@ -108,7 +108,7 @@ impl<S: CommandSource> Queue<S> {
             let Some((index, started)) = self.source.start_next(running) else { return false };
             if let Err(error) = started {
                 self.note((index, Err(error)), running);
-                // Returned before the next start: the commands that fail may be endless.
+                // Return this result before the next start: an endless iterator may yield only commands that fail.
                 return false;
             }
         }
@@ -116,7 +116,7 @@ impl<S: CommandSource> Queue<S> {
     }
 
     /// Records an end. A failure stops the other commands if `fail_fast` is set.
-    pub(crate) fn note(&mut self, end: End, running: &mut impl RunningSet) {
+    pub(crate) fn note(&mut self, end: CommandEnd, running: &mut impl RunningSet) {
         let failed = !end.1.as_ref().is_ok_and(Capture::success);
         self.ends.push_back(end);
         if failed && self.rules.fail_fast {
@@ -156,13 +156,13 @@ where
         Some((index, running.start(index, command.into())))
     }
 
-    fn give_up(&mut self) -> Option<End> {
+    fn give_up(&mut self) -> Option<CommandEnd> {
         None
     }
 }
 
 /// Sorts the results in the order of the commands.
-pub(crate) fn in_order(mut ends: Vec<End>) -> Vec<Result<Capture, Error>> {
+pub(crate) fn in_order(mut ends: Vec<CommandEnd>) -> Vec<Result<Capture, Error>> {
     ends.sort_unstable_by_key(|(index, _)| *index);
     ends.into_iter().map(|(_, result)| result).collect()
 }

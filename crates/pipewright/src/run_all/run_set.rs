@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use pipewright_os::base::wait::{self, Slot};
 
-use super::{End, Runnable, RunningSet};
+use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OperationError};
 use crate::outcome::Outcome;
 use crate::output::Capture;
 use crate::rules::earlier;
 use crate::run::{
-    ActiveRun, Decide, Enforcement, Options, Processes, RunState, SLOTS, SuspendedRun, decided,
+    ActiveRun, Decide, Enforcement, Processes, RunSettings, RunState, SLOTS, SuspendedRun, decided,
 };
 use crate::text::into_text;
 
@@ -24,28 +24,28 @@ use crate::text::into_text;
 /// The two vectors have the same length: a wait borrows the members while the runs are changed.
 #[derive(Debug, Default)]
 pub(super) struct RunSet {
-    members: Vec<Member>,
+    members: Vec<RunningCommand>,
     /// `None` between two calls, for a member whose rules are enforced in the background: its run is suspended there.
     runs: Vec<Option<Box<RunState>>>,
 }
 
 /// The facts about a started command.
 #[derive(Debug)]
-struct Member {
+struct RunningCommand {
     index: usize,
     /// The enforcement in the background. Dropped before the processes, because it has handles of them.
     background: Option<(Enforcement, Arc<SuspendedRun>)>,
     processes: Arc<Processes>,
     program: OsString,
-    options: Options,
+    options: RunSettings,
     decide: Option<Decide>,
 }
 
 /// The state of a member before a wait.
-enum MemberState {
+enum CommandState {
     Waiting,
     Ended,
-    Failed(Failed),
+    Failed(OperationError),
 }
 
 impl RunningSet for RunSet {
@@ -59,7 +59,7 @@ impl RunningSet for RunSet {
         let suspended = Arc::new(SuspendedRun::default());
         let enforcement = options.enforce(&processes, &suspended);
         let background = enforcement.map(|enforcement| (enforcement, suspended));
-        let member = Member { index, background, processes, program, options, decide };
+        let member = RunningCommand { index, background, processes, program, options, decide };
         let mut run = Some(Box::new(state));
         member.suspend(&mut run);
         self.members.push(member);
@@ -90,7 +90,7 @@ impl RunSet {
         &mut self,
         cancel: Option<&CancelToken>,
         limit: Option<Instant>,
-    ) -> Vec<End> {
+    ) -> Vec<CommandEnd> {
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.resume(run);
         }
@@ -101,26 +101,30 @@ impl RunSet {
         ends
     }
 
-    fn step_all(&mut self, cancel: Option<&CancelToken>, limit: Option<Instant>) -> Vec<End> {
+    fn step_all(
+        &mut self,
+        cancel: Option<&CancelToken>,
+        limit: Option<Instant>,
+    ) -> Vec<CommandEnd> {
         let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 1);
         let mut states = Vec::with_capacity(self.runs.len());
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             let Some(run) = run else {
-                states.push(MemberState::Ended);
+                states.push(CommandState::Ended);
                 continue;
             };
             states.push(match run.before(&member.processes, &member.options.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
                     until = earlier(until, wait.until);
-                    MemberState::Waiting
+                    CommandState::Waiting
                 }
-                Ok(None) => MemberState::Ended,
-                Err(failed) => MemberState::Failed(failed),
+                Ok(None) => CommandState::Ended,
+                Err(failed) => CommandState::Failed(failed),
             });
         }
-        if states.iter().any(|state| !matches!(state, MemberState::Waiting)) {
+        if states.iter().any(|state| !matches!(state, CommandState::Waiting)) {
             // There are results to return now, so the wait must not block.
             until = Some(Instant::now());
         }
@@ -132,14 +136,14 @@ impl RunSet {
         }
         let mut lent = slots.chunks_mut(SLOTS);
         for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
-            let (MemberState::Waiting, Some(run)) = (&*state, run) else {
+            let (CommandState::Waiting, Some(run)) = (&*state, run) else {
                 // It lent no slots.
                 continue;
             };
             let (slots, children) = (lent.next().unwrap_or_default(), &*member.processes);
             let waited = waited.as_ref().map_err(copy_error).copied();
             if let Err(failed) = run.after(slots, waited, children, &member.options.rules) {
-                *state = MemberState::Failed(failed);
+                *state = CommandState::Failed(failed);
             }
         }
         drop(slots);
@@ -158,14 +162,14 @@ impl RunSet {
     }
 
     /// Removes the members that have ended, and returns their results.
-    fn remove_ended(&mut self, states: Vec<MemberState>) -> Vec<End> {
+    fn remove_ended(&mut self, states: Vec<CommandState>) -> Vec<CommandEnd> {
         let mut ends = Vec::new();
         // From the end: the member that replaces a removed one has already been handled.
         for (at, state) in states.into_iter().enumerate().rev() {
             let failed = match state {
-                MemberState::Waiting => continue,
-                MemberState::Ended => None,
-                MemberState::Failed(failed) => Some(failed),
+                CommandState::Waiting => continue,
+                CommandState::Ended => None,
+                CommandState::Failed(failed) => Some(failed),
             };
             let (run, member) = (self.runs.swap_remove(at), self.members.swap_remove(at));
             if let Some(run) = run {
@@ -176,7 +180,7 @@ impl RunSet {
     }
 }
 
-impl Member {
+impl RunningCommand {
     /// Takes the run back from the enforcement in the background.
     fn resume(&self, run: &mut Option<Box<RunState>>) {
         if let (Some((_, suspended)), None) = (&self.background, &*run) {
@@ -197,14 +201,14 @@ impl Member {
         self.resume(run);
         if let Some(run) = run {
             if run.stop(Outcome::Cancelled, &self.processes, &self.options.rules, now).is_err() {
-                // A child has changed its user: it cannot be stopped, and nothing waits for it.
+                // A child has changed its user and cannot be stopped. The others are killed.
                 run.abandon(&self.processes);
             }
         }
         self.suspend(run);
     }
 
-    fn end(self, mut run: RunState, failed: Option<Failed>) -> Result<Capture, Error> {
+    fn end(self, mut run: RunState, failed: Option<OperationError>) -> Result<Capture, Error> {
         let children = &self.processes;
         let output = match failed {
             None => run.finish(children).and_then(|whole| {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use crate::command::Command;
-use crate::error::{Error, ErrorKind, Operation};
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::pipeline::{Pipeline, Stage};
 use crate::run::ActiveRun;
 
@@ -34,7 +34,7 @@ impl Runnable<'_> {
 
     /// Returns the error of a command that was cancelled before it started.
     pub(crate) fn cancelled(&self) -> Error {
-        Error::new(&self.name(), Operation::Start, ErrorKind::Cancelled, None)
+        Error::new(&self.name(), FailedOperation::Start, ErrorKind::Cancelled, None)
     }
 }
 

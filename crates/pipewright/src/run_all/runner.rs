@@ -14,8 +14,8 @@ use crate::output::Capture;
 ///
 /// Each command is pushed with a key of any type, which is returned with its result. Keys may be equal. The thread that
 /// calls [`next`](Iterator::next) or [`next_within`](Self::next_within) does all the work: nothing is started, read or
-/// stopped between these calls, and a child that writes much waits. Each command keeps its own settings: its timeout,
-/// its limits, its stdio.
+/// stopped between these calls, and a child blocks when its pipe is full. Each command keeps its own settings: its
+/// timeout (from its own start), its limits, its stdio.
 ///
 /// Every pushed key is returned exactly once, in the order in which the commands end. After `next` has returned `None`,
 /// more can be pushed. A list of commands that is known from the start needs no runner: see
@@ -55,7 +55,7 @@ use crate::output::Capture;
 pub struct Runner<K>(PushQueue<K, RunSet>);
 
 impl<K> Runner<K> {
-    /// Creates a runner of this many commands at once, at least one.
+    /// Creates a runner that runs up to this many commands at once; 0 counts as 1.
     #[doc(alias = "max_parallel")]
     pub fn new(concurrency: usize) -> Runner<K> {
         Runner(PushQueue::new(concurrency))
@@ -78,8 +78,8 @@ impl<K> Runner<K> {
         self
     }
 
-    /// Sets a token that drains the runner. Once it is cancelled, the running commands go on to their ends, and commands
-    /// that are queued, or are pushed later, are never started.
+    /// Sets a token that drains the runner. Once it is cancelled, the running commands continue, and commands that are
+    /// queued, or are pushed later, are never started.
     ///
     /// The token is checked when a command ends, and by each call of [`next`](Iterator::next).
     pub fn with_drain(mut self, token: &CancelToken) -> Runner<K> {
@@ -87,14 +87,14 @@ impl<K> Runner<K> {
         self
     }
 
-    /// Sets the number of commands that run at once, at least one. If more are already running, they go on to their ends.
+    /// Sets the number of commands that run at once; 0 counts as 1. If more are already running, they continue.
     pub fn set_concurrency(&mut self, count: usize) {
         self.0.set_concurrency(count);
     }
 
     /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is room.
     ///
-    /// A chain of setters ends with [`owned`](crate::Command::owned).
+    /// End a chain of setters with [`owned`](crate::Command::owned).
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
         self.0.push(key, command.into());
     }
@@ -127,7 +127,7 @@ impl<K> Runner<K> {
     /// Cancels every command of this key. A running one gets its stop signal, is killed after its
     /// [grace](crate::Command::kill_grace), and ends with [`Outcome::Cancelled`](crate::Outcome::Cancelled). A queued one
     /// is never started, and its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    /// [`next`](Iterator::next) still returns their results, and also completes the stop.
+    /// [`next`](Iterator::next) still returns their results. It also enforces the grace.
     ///
     /// Returns false if no command of this key is running or queued.
     pub fn cancel(&mut self, key: &K) -> bool
@@ -143,7 +143,7 @@ impl<K> Runner<K> {
         self.0.cancel_all();
     }
 
-    /// Cancels the queued commands, as [`cancel`](Self::cancel) does. The running ones go on.
+    /// Cancels the queued commands, as [`cancel`](Self::cancel) does. The running ones continue.
     pub fn cancel_queued(&mut self) {
         self.0.cancel_queued();
     }

@@ -17,17 +17,17 @@ use pipewright_os::base::wait::{self, Slot, Watch};
 use tokio::task::yield_now;
 
 use super::{
-    CommandSource, End, NextStep, Numbered, Queue, RunAll, Runnable, RunningSet, in_order,
+    CommandEnd, CommandSource, NextStep, Numbered, Queue, RunAll, Runnable, RunningSet, in_order,
 };
 use crate::cancel::CancelToken;
-use crate::error::{Error, Operation};
+use crate::error::{Error, FailedOperation};
 use crate::next::Next;
 use crate::output::{Capture, Output};
 use crate::run::{ActiveRun, RunFuture};
 use crate::runtime::{check_runtime, poll_within_budget};
 use crate::text::{Decoding, into_text};
 pub use runner::AsyncRunner;
-use waker::{MemberWaker, TaskWaker};
+use waker::{CommandWaker, TaskWaker};
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl<'a, I> RunAll<I>
@@ -62,7 +62,7 @@ where
     pub fn as_they_end_async(self) -> AsTheyEndAsync<I> {
         AsTheyEndAsync {
             queue: self.into_queue(),
-            members: Members::default(),
+            members: RunningCommands::default(),
             watch: Watch::default(),
         }
     }
@@ -71,29 +71,29 @@ where
 /// The results of many commands, as they end: see [`RunAll::as_they_end_async`].
 ///
 /// # Drop
-/// Kills the running commands, with the descendants that can be found.
+/// Kills the running commands, and the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEndAsync<I: Iterator> {
     queue: Queue<Numbered<I>>,
-    members: Members,
+    members: RunningCommands,
     /// The registration of the cancel token.
     watch: Watch,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    members: Vec<Member>,
+pub(super) struct RunningCommands {
+    members: Vec<RunningCommand>,
     task: Arc<TaskWaker>,
     /// The number of bursts of starts so far.
     bursts: usize,
 }
 
 #[derive(Debug)]
-struct Member {
+struct RunningCommand {
     index: usize,
     /// The burst in which it was started.
     burst: usize,
-    due: Arc<MemberWaker>,
+    due: Arc<CommandWaker>,
     /// Makes it due.
     waker: Waker,
     run: RunFuture,
@@ -108,11 +108,12 @@ where
     /// Returns the next result, with the number of its command, counted from 0, or `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on.
+    /// Dropping the future loses nothing: the next call continues.
     ///
     /// # Errors
-    /// Outside of a tokio runtime nothing is started, and the results are the error `Unsupported`. If commands are already
-    /// running, it is the result of one of them, which goes on: a later call in a runtime returns its own result too.
+    /// Outside a tokio runtime nothing is started, and the results are `Unsupported` errors. If commands are already
+    /// running, the call returns the error for one of them. That command keeps running, and a later call in a runtime
+    /// also returns its own result.
     pub async fn next(&mut self) -> Option<(usize, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -153,35 +154,35 @@ where
     }
 }
 
-impl RunningSet for Members {
+impl RunningSet for RunningCommands {
     fn len(&self) -> usize {
         self.members.len()
     }
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
-        check_runtime(&command.name(), Operation::Start)?;
-        self.members.push(Member::new(index, self.bursts, command.start()?, &self.task));
+        check_runtime(&command.name(), FailedOperation::Start)?;
+        self.members.push(RunningCommand::new(index, self.bursts, command.start()?, &self.task));
         Ok(())
     }
 
     fn stop(&mut self) {
-        self.members.iter_mut().for_each(Member::stop);
+        self.members.iter_mut().for_each(RunningCommand::stop);
     }
 
     fn stop_one(&mut self, index: usize) -> bool {
         let member = self.members.iter_mut().find(|member| member.index == index);
-        member.map(Member::stop).is_some()
+        member.map(RunningCommand::stop).is_some()
     }
 }
 
-impl Members {
+impl RunningCommands {
     /// Polls for the next result; `None` if nothing is left to wait for.
     pub(super) fn poll_end(
         &mut self,
         queue: &mut Queue<impl CommandSource>,
         watch: &mut Watch,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<End>> {
+    ) -> Poll<Option<CommandEnd>> {
         if let Err(error) = wait::check_runtime() {
             if let Some(end) = self.unsupported_end(error) {
                 return Poll::Ready(Some(end));
@@ -230,7 +231,7 @@ impl Members {
     ///
     /// `skip_newest` leaves the newest burst for the next poll. Most short commands have ended by then, and need no
     /// registration with the runtime.
-    fn poll(&mut self, cx: &Context<'_>, skip_newest: bool) -> Vec<End> {
+    fn poll(&mut self, cx: &Context<'_>, skip_newest: bool) -> Vec<CommandEnd> {
         let newest = self.bursts;
         self.bursts += usize::from(skip_newest);
         if self.task.set_waker(cx) {
@@ -251,9 +252,9 @@ impl Members {
         ends
     }
 
-    /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It goes
-    /// on, and its own result is returned later.
-    fn unsupported_end(&self, error: io::Error) -> Option<End> {
+    /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It
+    /// keeps running, and its own result is returned later.
+    fn unsupported_end(&self, error: io::Error) -> Option<CommandEnd> {
         let first = self.members.iter().min_by_key(|member| member.index)?;
         Some((first.index, Err(Error::cannot(&first.program, "wait for", error))))
     }
@@ -266,10 +267,10 @@ impl Members {
     }
 }
 
-impl Member {
-    fn new(index: usize, burst: usize, run: ActiveRun, task: &Arc<TaskWaker>) -> Member {
-        let due = MemberWaker::new(task);
-        Member {
+impl RunningCommand {
+    fn new(index: usize, burst: usize, run: ActiveRun, task: &Arc<TaskWaker>) -> RunningCommand {
+        let due = CommandWaker::new(task);
+        RunningCommand {
             index,
             burst,
             waker: Arc::clone(&due).into(),

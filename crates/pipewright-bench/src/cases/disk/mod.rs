@@ -14,18 +14,18 @@ use serde_json::json;
 use super::block::BlockCell;
 use super::sizes::IBM_2001;
 use crate::options::DiskPreset;
-use crate::plan::{Chart, Curve, Measure, Point};
+use crate::plan::{Measure, PlannedChart, PlannedCurve, Point};
 use crate::report::Axis;
 use crate::units::{Unit, bytes};
 
 pub(crate) use verdict::verdict;
 
-use scratch::{Access, Scratch};
-use transfer::{Transfer, Work};
+use scratch::{OpenMode, Scratch};
+use transfer::{Transfer, Workload};
 
 /// The block sizes, queue depths and file size.
 #[derive(Debug, Clone)]
-pub(crate) struct Sweep {
+pub(crate) struct DiskSweep {
     pub(crate) blocks: Vec<usize>,
     /// The queue depth of the curves by block size.
     pub(crate) depth: usize,
@@ -34,10 +34,10 @@ pub(crate) struct Sweep {
     pub(crate) file_bytes: u64,
 }
 
-impl Sweep {
+impl DiskSweep {
     /// Returns the sweep of a preset.
-    pub(crate) fn of(preset: DiskPreset) -> Sweep {
-        let quick = Sweep {
+    pub(crate) fn of(preset: DiskPreset) -> DiskSweep {
+        let quick = DiskSweep {
             blocks: (12..=22).step_by(2).map(|shift| 1 << shift).collect(),
             depth: 32,
             depths: vec![1, 4, 16, 64],
@@ -45,8 +45,8 @@ impl Sweep {
         };
         match preset {
             DiskPreset::Quick => quick,
-            DiskPreset::Ibm2001 => Sweep { blocks: IBM_2001.to_vec(), ..quick },
-            DiskPreset::Full => Sweep {
+            DiskPreset::Ibm2001 => DiskSweep { blocks: IBM_2001.to_vec(), ..quick },
+            DiskPreset::Full => DiskSweep {
                 blocks: (9..=22).map(|shift| 1 << shift).collect(),
                 depth: 32,
                 depths: (0..=7).map(|shift| 1 << shift).collect(),
@@ -63,25 +63,25 @@ const CACHED: &str = "through the cache";
 const DIRECT: &str = "direct";
 
 /// Returns the charts, with that time for each cell.
-pub(crate) fn charts(folder: &Path, sweep: &Sweep, time: Duration) -> Vec<Chart> {
+pub(crate) fn charts(folder: &Path, sweep: &DiskSweep, time: Duration) -> Vec<PlannedChart> {
     let scratch = Arc::new(Scratch::new(folder, sweep.file_bytes));
-    let one = |writes, access| Work {
+    let one = |writes, access| Workload {
         writes,
         access,
         backend: BackendKind::Caller,
         depth: 1,
         random: false,
     };
-    let several = |writes| Work {
+    let several = |writes| Workload {
         backend: BackendKind::Auto,
         depth: sweep.depth,
-        ..one(writes, Access::Direct)
+        ..one(writes, OpenMode::Direct)
     };
     let size = bytes(sweep.file_bytes);
-    let over_blocks = |id: &str, title: &str, ways: Vec<(String, Work)>| {
-        let curve = |(name, work): (String, Work)| curve(&name, work, &scratch, &sweep.blocks);
+    let over_blocks = |id: &str, title: &str, ways: Vec<(String, Workload)>| {
+        let curve = |(name, work): (String, Workload)| curve(&name, work, &scratch, &sweep.blocks);
         let curves = ways.into_iter().map(curve).collect();
-        Chart::over_blocks(
+        PlannedChart::over_blocks(
             id,
             &format!("{title} a file of {size}"),
             Unit::BytesPerSecond,
@@ -92,14 +92,14 @@ pub(crate) fn charts(folder: &Path, sweep: &Sweep, time: Duration) -> Vec<Chart>
     let at_once = format!("{DIRECT}, {} at once", sweep.depth);
     let one_direct = format!("{DIRECT}, one at a time");
     let reads = vec![
-        (CACHED.to_owned(), one(false, Access::Cached)),
-        (one_direct.clone(), one(false, Access::Direct)),
+        (CACHED.to_owned(), one(false, OpenMode::Cached)),
+        (one_direct.clone(), one(false, OpenMode::Direct)),
         (at_once.clone(), several(false)),
     ];
     let writes = vec![
-        (CACHED.to_owned(), one(true, Access::Cached)),
-        ("each one synced".to_owned(), one(true, Access::Synced)),
-        (one_direct, one(true, Access::Direct)),
+        (CACHED.to_owned(), one(true, OpenMode::Cached)),
+        ("each one synced".to_owned(), one(true, OpenMode::Synced)),
+        (one_direct, one(true, OpenMode::Direct)),
         (at_once, several(true)),
     ];
     vec![
@@ -110,15 +110,15 @@ pub(crate) fn charts(folder: &Path, sweep: &Sweep, time: Duration) -> Vec<Chart>
 }
 
 /// Returns the chart by queue depth: small random reads past the cache, by each backend.
-fn depths(scratch: &Arc<Scratch>, depths: &[usize], time: Duration) -> Chart {
-    let curve = |backend: BackendKind| Curve {
+fn depths(scratch: &Arc<Scratch>, depths: &[usize], time: Duration) -> PlannedChart {
+    let curve = |backend: BackendKind| PlannedCurve {
         name: backend.name().to_owned(),
         facts: [("backend".to_owned(), json!(backend.name()))].into(),
         points: depths
             .iter()
             .map(|depth| {
-                let (writes, access, random) = (false, Access::Direct, true);
-                let work = Work { writes, access, backend, depth: *depth, random };
+                let (writes, access, random) = (false, OpenMode::Direct, true);
+                let work = Workload { writes, access, backend, depth: *depth, random };
                 let label =
                     if *depth == 1 { "1 at a time".to_owned() } else { format!("{depth} at once") };
                 Point::new(label, Some(SMALL_BYTES as u64), cell(work, scratch, SMALL_BYTES))
@@ -127,7 +127,7 @@ fn depths(scratch: &Arc<Scratch>, depths: &[usize], time: Duration) -> Chart {
     };
     let backends =
         [BackendKind::Uring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
-    Chart {
+    PlannedChart {
         id: "disk-depth".to_owned(),
         title: format!("Random direct reads of {}", bytes(SMALL_BYTES as u64)),
         unit: Unit::BytesPerSecond,
@@ -150,18 +150,18 @@ fn is_of_this_system(backend: BackendKind) -> bool {
 }
 
 /// Returns the curve of one kind of work.
-fn curve(name: &str, work: Work, scratch: &Arc<Scratch>, blocks: &[usize]) -> Curve {
-    let direct = work.access == Access::Direct;
+fn curve(name: &str, work: Workload, scratch: &Arc<Scratch>, blocks: &[usize]) -> PlannedCurve {
+    let direct = work.access == OpenMode::Direct;
     let facts = [
         ("direct", json!(direct)),
         ("depth", json!(work.depth)),
         ("backend", json!(work.backend.name())),
         ("file_bytes", json!(scratch.bytes)),
     ];
-    Curve::over(name, &facts, blocks, |block| cell(work, scratch, block))
+    PlannedCurve::over(name, &facts, blocks, |block| cell(work, scratch, block))
 }
 
-fn cell(work: Work, scratch: &Arc<Scratch>, block_bytes: usize) -> impl Measure + use<> {
+fn cell(work: Workload, scratch: &Arc<Scratch>, block_bytes: usize) -> impl Measure + use<> {
     let scratch = Arc::clone(scratch);
     BlockCell::new(block_bytes, None, move || Transfer::new(work, &scratch, block_bytes))
 }

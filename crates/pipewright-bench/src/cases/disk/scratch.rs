@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 
 use pipewright_disk::{DiskFile, Engine, EngineOptions, ErrorKind, FileOptions, Result, SyncMode};
 
-use crate::plan::Failed;
+use crate::plan::CellError;
 use crate::stats::shuffle::Random;
 use crate::units::bytes;
 
 /// The way to open the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum OpenMode {
     /// Through the page cache.
     Cached,
     /// Past the page cache.
@@ -28,32 +28,32 @@ pub(super) enum Access {
 pub(super) struct Scratch {
     folder: PathBuf,
     pub(super) bytes: u64,
-    made: OnceLock<std::result::Result<Files, String>>,
+    made: OnceLock<std::result::Result<ScratchFiles, String>>,
 }
 
 /// The same file, opened in each way.
 #[derive(Debug)]
-struct Files {
+struct ScratchFiles {
     cached: DiskFile,
     synced: DiskFile,
     /// The file, or the reason why it cannot be opened like this.
     direct: std::result::Result<DiskFile, String>,
     // Dropped last.
-    _name: Name,
+    _name: UnlinkOnDrop,
 }
 
 /// The name of a file, unlinked on drop.
 #[derive(Debug)]
-struct Name(PathBuf);
+struct UnlinkOnDrop(PathBuf);
 
-impl Name {
+impl UnlinkOnDrop {
     fn unlink(&self) {
         // Ignored: it is gone already, or the drop tries again.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-impl Drop for Name {
+impl Drop for UnlinkOnDrop {
     fn drop(&mut self) {
         self.unlink();
     }
@@ -65,33 +65,33 @@ impl Scratch {
     }
 
     /// Returns the file, opened in that way.
-    pub(super) fn file(&self, access: Access) -> std::result::Result<DiskFile, Failed> {
+    pub(super) fn file(&self, access: OpenMode) -> std::result::Result<DiskFile, CellError> {
         let made = self.made.get_or_init(|| {
             self.make().map_err(|error| {
                 let (size, folder) = (bytes(self.bytes), self.folder.display());
                 format!("cannot create a file of {size} in \"{folder}\": {error}")
             })
         });
-        let files = made.as_ref().map_err(|reason| Failed::Skip(reason.clone()))?;
+        let files = made.as_ref().map_err(|reason| CellError::Skip(reason.clone()))?;
         match access {
-            Access::Cached => Ok(files.cached.clone()),
-            Access::Synced => Ok(files.synced.clone()),
-            Access::Direct => files.direct.clone().map_err(Failed::Skip),
+            OpenMode::Cached => Ok(files.cached.clone()),
+            OpenMode::Synced => Ok(files.synced.clone()),
+            OpenMode::Direct => files.direct.clone().map_err(CellError::Skip),
         }
     }
 
-    fn make(&self) -> Result<Files> {
+    fn make(&self) -> Result<ScratchFiles> {
         let path = self.folder.join(format!(".pipewright-bench-{}", std::process::id()));
         let options = || DiskFile::options().read(true).write(true);
         let cached = options().create_new(true).open(&path)?;
-        let name = Name(path);
+        let name = UnlinkOnDrop(path);
         let again = |options: FileOptions| options.open(&name.0);
         let synced = again(options().sync(SyncMode::Data))?;
         let direct = again(options().direct(true)).map_err(|error| error.to_string());
         // Windows removes it when it is closed.
         name.unlink();
         fill(&cached, self.bytes)?;
-        Ok(Files { cached, synced, direct, _name: name })
+        Ok(ScratchFiles { cached, synced, direct, _name: name })
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::new(folder.path(), 2 << 20);
         let there = || fs::read_dir(folder.path()).unwrap().count();
-        let file = scratch.file(Access::Cached).map_err(|error| format!("{error:?}")).unwrap();
+        let file = scratch.file(OpenMode::Cached).map_err(|error| format!("{error:?}")).unwrap();
         assert_eq!(file.len().unwrap(), 2 << 20);
         // Windows removes names when files are closed.
         if cfg!(unix) {
@@ -143,8 +143,8 @@ mod tests {
     fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing");
-        let found = Scratch::new(&missing, 1 << 20).file(Access::Cached);
-        let Err(Failed::Skip(reason)) = found else { panic!("{found:?}") };
+        let found = Scratch::new(&missing, 1 << 20).file(OpenMode::Cached);
+        let Err(CellError::Skip(reason)) = found else { panic!("{found:?}") };
         assert!(reason.starts_with("cannot create a file of 1 MiB in "), "{reason}");
         assert!(reason.contains("missing"), "{reason}");
     }

@@ -7,18 +7,18 @@ use std::time::Instant;
 use pipewright_disk::{AlignedBuf, BackendKind, DiskFile, Engine, EngineOptions, Operation};
 use pipewright_os::process::usage;
 
-use super::scratch::{Access, Scratch};
-use crate::plan::Failed;
+use super::scratch::{OpenMode, Scratch};
+use crate::plan::CellError;
 use crate::rounds::{Round, Rounds};
-use crate::stats::histogram::Reads;
+use crate::stats::histogram::ReadSizes;
 use crate::stats::shuffle::Random;
 use crate::units::bytes;
 
 /// The kind of work of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct Workload {
     pub(super) writes: bool,
-    pub(super) access: Access,
+    pub(super) access: OpenMode,
     pub(super) backend: BackendKind,
     pub(super) depth: usize,
     /// Blocks at random offsets instead of one after the other.
@@ -31,7 +31,7 @@ const MOST_BUFFER_BYTES: usize = 512 << 20;
 /// The engine, its file and its buffers.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    work: Work,
+    work: Workload,
     file: DiskFile,
     engine: Engine,
     buffers: Vec<AlignedBuf>,
@@ -44,26 +44,26 @@ pub(super) struct Transfer {
 
 impl Transfer {
     pub(super) fn new(
-        work: Work,
+        work: Workload,
         scratch: &Arc<Scratch>,
         block_bytes: usize,
-    ) -> Result<Transfer, Failed> {
+    ) -> Result<Transfer, CellError> {
         if block_bytes as u64 > scratch.bytes {
-            return Err(Failed::Skip(format!(
-                "larger than the file, which has {}",
+            return Err(CellError::Skip(format!(
+                "the block is larger than the file ({})",
                 bytes(scratch.bytes)
             )));
         }
         let buffer_bytes = block_bytes.saturating_mul(work.depth);
         if buffer_bytes > MOST_BUFFER_BYTES {
             let words = format!("needs {} for buffers", bytes(buffer_bytes as u64));
-            return Err(Failed::Skip(words));
+            return Err(CellError::Skip(words));
         }
         let file = scratch.file(work.access)?;
         let align = file.alignment().offset;
         if block_bytes % align != 0 {
             let words = format!("direct I/O needs multiples of {}", bytes(align as u64));
-            return Err(Failed::Skip(words));
+            return Err(CellError::Skip(words));
         }
         let options =
             EngineOptions { backend: work.backend, depth: work.depth, ..EngineOptions::default() };
@@ -74,7 +74,7 @@ impl Transfer {
             buffer.fill(0x5a);
             Ok(buffer)
         };
-        let buffers = (0..work.depth).map(|_| buffer()).collect::<Result<_, Failed>>()?;
+        let buffers = (0..work.depth).map(|_| buffer()).collect::<Result<_, CellError>>()?;
         let blocks = scratch.bytes / block_bytes as u64;
         let random = Random::new(block_bytes as u64);
         Ok(Transfer { work, file, engine, buffers, block_bytes, blocks, next: 0, random })
@@ -123,8 +123,11 @@ impl Rounds for Transfer {
         let elapsed = start.elapsed();
         let after = usage::of_this_process().ok();
         let spent = after.zip(before).map(|(after, before)| after - before);
-        let reads =
-            if self.work.writes { Reads::default() } else { Reads::of(blocks, self.block_bytes) };
+        let reads = if self.work.writes {
+            ReadSizes::default()
+        } else {
+            ReadSizes::of(blocks, self.block_bytes)
+        };
         Ok(Round { elapsed, reads, each: None, spent })
     }
 }

@@ -8,7 +8,7 @@ use crate::units::{Unit, sentences};
 pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
     let unit = Unit::BytesPerSecond;
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
-    let mut said = Vec::new();
+    let mut summary = Vec::new();
     for (id, what) in [("disk-read", "reading"), ("disk-write", "overwriting")] {
         let Some(chart) = chart(id) else { continue };
         let best = |curve: &Curve| {
@@ -20,7 +20,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
         let direct = chart.curves.last().filter(|curve| curve.name != CACHED).and_then(best);
         let both: Vec<String> = cached.into_iter().chain(direct).collect();
         if !both.is_empty() {
-            said.push(format!("{what} a file reaches {}", both.join(" and ")));
+            summary.push(format!("{what} a file reaches {}", both.join(" and ")));
         }
     }
     let best =
@@ -31,7 +31,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
         });
     if let Some((curve, cell, most, alone)) = best.max_by(|a, b| a.2.total_cmp(&b.2)) {
         let times = |speed: f64| format!("{:.0}", speed / SMALL_BYTES as f64);
-        said.push(format!(
+        summary.push(format!(
             "small reads: {} per second with {} ({}), {} one at a time",
             times(most),
             cell.label,
@@ -39,7 +39,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
             times(alone),
         ));
     }
-    sentences(&said)
+    sentences(&summary)
 }
 
 #[cfg(test)]
@@ -59,8 +59,8 @@ mod tests {
             ("threads", &[("1 at a time", 4.096e6)]),
         ];
         let charts = [chart("disk-read", unit, &reads), chart("disk-depth", unit, &depths)];
-        let said = verdict(&charts).unwrap();
-        let lines: Vec<&str> = said.lines().collect();
+        let summary = verdict(&charts).unwrap();
+        let lines: Vec<&str> = summary.lines().collect();
         assert_eq!(
             lines,
             [
@@ -71,8 +71,8 @@ mod tests {
         );
         // Without direct I/O the sentence leaves it out.
         let cached = chart("disk-read", unit, &reads[..1]);
-        let said = verdict(&[cached]).unwrap();
-        assert_eq!(said, "Reading a file reaches 19.0 GB/s through the cache (64 KiB).");
+        let summary = verdict(&[cached]).unwrap();
+        assert_eq!(summary, "Reading a file reaches 19.0 GB/s through the cache (64 KiB).");
         assert_eq!(verdict(&[]), None);
     }
 }

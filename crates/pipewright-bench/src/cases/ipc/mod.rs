@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::block::BlockCell;
-use crate::child::Packets;
+use crate::child::PacketSizes;
 use crate::host::Processors;
-use crate::plan::{Chart, Curve};
-use crate::transfer::{ChannelEcho, OneWay, RoundTrips, Way};
+use crate::plan::{PlannedChart, PlannedCurve};
+use crate::transfer::{ChannelEcho, MessageMethod, OneWay, RoundTrips};
 use crate::units::Unit;
 
 pub(crate) use verdict::verdict;
@@ -24,44 +24,44 @@ const SHARED: &str = "shared memory";
 const INLINE: &str = "socket";
 
 /// Returns the charts, with that time for each cell.
-pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec<Chart> {
+pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec<PlannedChart> {
     let facts =
         [("reader_processor", json!(pair.reader)), ("writer_processor", json!(pair.writer))];
-    let one_way = |name, way| {
-        Curve::over(name, &facts, lengths, |length| {
+    let one_way = |name, method| {
+        PlannedCurve::over(name, &facts, lengths, |length| {
             BlockCell::new(length, pair.reader, move || {
-                OneWay::start(way, pair, Packets::all_of(length), false)
+                OneWay::start(method, pair, PacketSizes::all_of(length), false)
             })
         })
     };
-    let round_trip = |name, way| {
-        Curve::over(name, &facts, lengths, |length| {
+    let round_trip = |name, method| {
+        PlannedCurve::over(name, &facts, lengths, |length| {
             BlockCell::new(length, pair.reader, move || {
-                Ok(RoundTrips::new(ChannelEcho::start(way, pair)?, length))
+                Ok(RoundTrips::new(ChannelEcho::start(method, pair)?, length))
             })
         })
     };
     vec![
-        Chart::over_blocks(
+        PlannedChart::over_blocks(
             "ipc-one-way",
             "Messages from a worker",
             Unit::BytesPerSecond,
             time,
             vec![
-                one_way(SHARED, Way::Shared),
-                one_way("shared memory, read in place", Way::InPlace),
-                one_way(INLINE, Way::Inline),
+                one_way(SHARED, MessageMethod::Shared),
+                one_way("shared memory, read in place", MessageMethod::InPlace),
+                one_way(INLINE, MessageMethod::Inline),
             ],
         ),
-        Chart::over_blocks(
+        PlannedChart::over_blocks(
             "ipc-round-trip",
             "Round trip of a message to a worker",
             Unit::Seconds,
             time,
             vec![
-                round_trip(SHARED, Way::Shared),
-                round_trip("shared memory, without spinning", Way::Sleeping),
-                round_trip(INLINE, Way::Inline),
+                round_trip(SHARED, MessageMethod::Shared),
+                round_trip("shared memory, without spinning", MessageMethod::Sleeping),
+                round_trip(INLINE, MessageMethod::Inline),
             ],
         ),
         build::chart(pair, time),

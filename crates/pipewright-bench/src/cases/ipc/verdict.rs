@@ -11,7 +11,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
         chart(id)?.curves.iter().find(|curve| curve.name == name)
     };
     let best = |name| curve("ipc-one-way", name)?.best(Unit::BytesPerSecond);
-    let mut said = Vec::new();
+    let mut summary = Vec::new();
     if let Some((cell, fastest)) = best(SHARED) {
         let speed = Unit::BytesPerSecond.show(fastest.median);
         let mut words =
@@ -20,7 +20,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
             let speed = Unit::BytesPerSecond.show(other.median);
             words.push_str(&format!(", and {speed} through a socket ({})", cell.label));
         }
-        said.push(words);
+        summary.push(words);
     }
     if let Some((cell, fastest)) =
         curve("ipc-round-trip", SHARED).and_then(|it| it.best(Unit::Seconds))
@@ -30,7 +30,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
             let p99 = Unit::Seconds.show(each.p99);
             words.push_str(&format!(", and 99 of 100 take at most {p99}"));
         }
-        said.push(words);
+        summary.push(words);
     }
     let build = |label: &str| {
         let mut cells = chart("ipc-build")?.curves.first()?.cells.iter();
@@ -38,9 +38,9 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
     };
     if let Some((shared, inline)) = build(SHARED).zip(build(INLINE)) {
         let [shared, inline] = [shared, inline].map(|time| Unit::Seconds.show(time));
-        said.push(format!("the packets of a build take {shared} instead of {inline}"));
+        summary.push(format!("the packets of a build take {shared} instead of {inline}"));
     }
-    sentences(&said)
+    sentences(&summary)
 }
 
 #[cfg(test)]
@@ -60,8 +60,8 @@ mod tests {
             chart("ipc-round-trip", Unit::Seconds, &trips),
             chart("ipc-build", Unit::Seconds, &build),
         ];
-        let said = verdict(&charts).unwrap();
-        let lines: Vec<&str> = said.lines().collect();
+        let summary = verdict(&charts).unwrap();
+        let lines: Vec<&str> = summary.lines().collect();
         assert_eq!(
             lines,
             [

@@ -4,42 +4,42 @@ use std::io;
 
 use pipewright_os::host::test_pipe;
 
-use super::sweep::Way;
+use super::sweep::Route;
 use crate::cases::block::BlockCell;
-use crate::child::Packets;
+use crate::child::PacketSizes;
 use crate::host::Processors;
 use crate::options::{PipesOptions, Topology, Via};
-use crate::plan::{Failed, Measure};
+use crate::plan::{CellError, Measure};
 use crate::rounds::Rounds;
 use crate::transfer::{self, OneThread, OneWay, TwoProcesses, TwoThreads};
 
 /// Creates the cell for a way and a block size.
 pub(super) fn cell(
-    way: Way,
+    route: Route,
     pair: Processors,
     block_bytes: usize,
     options: &PipesOptions,
 ) -> impl Measure + 'static {
     let (verify, count) = (options.verify, options.count);
-    let set_up = move || set_up(way, pair, block_bytes, verify);
+    let set_up = move || set_up(route, pair, block_bytes, verify);
     BlockCell::new(block_bytes, pair.reader, set_up).with_count(count)
 }
 
 /// Sets up both sides.
 fn set_up(
-    way: Way,
+    route: Route,
     pair: Processors,
     block_bytes: usize,
     verify: bool,
-) -> Result<Box<dyn Rounds>, Failed> {
-    if way.via == Via::Memory {
+) -> Result<Box<dyn Rounds>, CellError> {
+    if route.via == Via::Memory {
         return Ok(Box::new(memory(pair, block_bytes, verify)?));
     }
-    let open = || test_pipe::open(way.kind(), way.holds_bytes);
+    let open = || test_pipe::open(route.kind(), route.holds_bytes);
     let process = |conduit| -> io::Result<Box<dyn Rounds>> {
         Ok(Box::new(TwoProcesses::start(conduit, pair, block_bytes, verify)?))
     };
-    Ok(match way.topology {
+    Ok(match route.topology {
         Topology::Thread => Box::new(OneThread::new(open()?, block_bytes, verify)),
         Topology::Threads => Box::new(TwoThreads::new(open()?, pair, block_bytes, verify)),
         Topology::Processes => process(Some(open()?))?,
@@ -48,6 +48,6 @@ fn set_up(
 }
 
 /// Starts a worker that sends messages through shared memory.
-fn memory(pair: Processors, block_bytes: usize, verify: bool) -> Result<OneWay, Failed> {
-    OneWay::start(transfer::Way::Shared, pair, Packets::all_of(block_bytes), verify)
+fn memory(pair: Processors, block_bytes: usize, verify: bool) -> Result<OneWay, CellError> {
+    OneWay::start(transfer::MessageMethod::Shared, pair, PacketSizes::all_of(block_bytes), verify)
 }

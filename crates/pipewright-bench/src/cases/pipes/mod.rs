@@ -15,9 +15,9 @@ use pipewright_os::host::test_pipe;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::host::{Processors, processors, usual_processors};
+use crate::host::{Processors, default_processors, processors};
 use crate::options::{PipesOptions, PipesPreset, Placement, Topology, Via};
-use crate::plan::{Chart, Curve, Point};
+use crate::plan::{PlannedChart, PlannedCurve, Point};
 use crate::report::{Axis, Reference};
 use crate::units::{self, Unit};
 
@@ -25,45 +25,45 @@ pub(crate) use sweep::rules;
 pub(crate) use verdict::verdict;
 
 use cell::cell;
-use sweep::{Sweep, Way};
+use sweep::{PipesSweep, Route};
 
 /// Returns the charts for these options, with that time for each cell.
-pub(crate) fn charts(options: &PipesOptions, time: Duration) -> Result<Vec<Chart>, Error> {
-    let sweep = Sweep::of(options)?;
+pub(crate) fn charts(options: &PipesOptions, time: Duration) -> Result<Vec<PlannedChart>, Error> {
+    let sweep = PipesSweep::of(options)?;
     // An impossible placement is an error only if no other one was asked for.
-    if sweep.ways.iter().all(|way| processors(way.placement).is_err()) {
-        sweep.ways.iter().try_for_each(|way| pinned(way.placement).map(drop))?;
+    if sweep.routes.iter().all(|route| processors(route.placement).is_err()) {
+        sweep.routes.iter().try_for_each(|route| pinned(route.placement).map(drop))?;
     }
-    let mut charts: Vec<Chart> = Vec::new();
-    for way in &sweep.ways {
-        let (id, title) = heading(way);
-        let curve = curve(way, &sweep.blocks, options);
+    let mut charts: Vec<PlannedChart> = Vec::new();
+    for route in &sweep.routes {
+        let (id, title) = heading(route);
+        let curve = curve(route, &sweep.blocks, options);
         match charts.iter_mut().find(|chart| chart.id == id) {
             Some(chart) => chart.curves.push(curve),
-            None => charts.push(Chart {
+            None => charts.push(PlannedChart {
                 id,
                 title,
                 unit: Unit::BytesPerSecond,
                 axis: Axis::BlockBytes,
                 time,
-                references: references(options.preset, way),
+                references: references(options.preset, route),
                 curves: vec![curve],
             }),
         }
     }
     if !sweep.is_chosen && options.preset != PipesPreset::Ibm2001 {
-        charts.push(round_trips::chart(&sweep.blocks, usual_processors(), time));
+        charts.push(round_trips::chart(&sweep.blocks, default_processors(), time));
     }
     Ok(charts)
 }
 
 /// Returns the id and title of the chart for a way. One thread has its own: it is so much faster that the other curves
 /// would be flat.
-fn heading(way: &Way) -> (String, String) {
-    if way.topology == Topology::Thread {
+fn heading(route: &Route) -> (String, String) {
+    if route.topology == Topology::Thread {
         return ("one-thread".to_owned(), "One thread writes a block and reads it back".to_owned());
     }
-    let (id, words) = match way.placement {
+    let (id, words) = match route.placement {
         Placement::Other => ("other", "on different cores"),
         Placement::Same => ("same", "on the same processor"),
         Placement::Sibling => ("sibling", "on two processors of one core"),
@@ -73,8 +73,8 @@ fn heading(way: &Way) -> (String, String) {
 }
 
 /// Returns the figures that the text of the article of 2001 states.
-fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
-    if preset != PipesPreset::Ibm2001 || way.topology != Topology::Thread {
+fn references(preset: PipesPreset, route: &Route) -> Vec<Reference> {
+    if preset != PipesPreset::Ibm2001 || route.topology != Topology::Thread {
         return Vec::new();
     }
     let reference = |label: &str, value| Reference { label: format!("2001: {label}"), value };
@@ -88,15 +88,15 @@ fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
 }
 
 /// Returns the curve of a way. One that is impossible here has the reason in every point.
-fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Curve {
-    let (pair, not_placed) = match processors(way.placement) {
+fn curve(route: &Route, blocks: &[usize], options: &PipesOptions) -> PlannedCurve {
+    let (pair, not_placed) = match processors(route.placement) {
         Ok(pair) => (pair, None),
         Err(reason) => (Processors::default(), Some(reason)),
     };
-    let opened = match way.topology {
+    let opened = match route.topology {
         Topology::Library => None,
-        _ if way.via == Via::Memory => None,
-        _ => Some(test_pipe::open(way.kind(), way.holds_bytes)),
+        _ if route.via == Via::Memory => None,
+        _ => Some(test_pipe::open(route.kind(), route.holds_bytes)),
     };
     let (holds_bytes, fits_bytes, not_opened) = match opened {
         None => (None, None, None),
@@ -104,17 +104,17 @@ fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Curve {
         Some(Err(error)) => (None, None, Some(error.to_string())),
     };
     let fits = |block: &usize| {
-        way.topology != Topology::Thread || fits_bytes.is_none_or(|most| *block <= most)
+        route.topology != Topology::Thread || fits_bytes.is_none_or(|most| *block <= most)
     };
     let points = blocks.iter().copied().filter(fits).map(|block_bytes| {
-        let cell = cell(*way, pair, block_bytes, options);
+        let cell = cell(*route, pair, block_bytes, options);
         let mut point =
             Point::new(units::bytes(block_bytes as u64), Some(block_bytes as u64), cell);
         point.skipped = not_placed.clone().or_else(|| not_opened.clone());
         point
     });
     let points = points.collect();
-    Curve { name: name(way, holds_bytes), facts: facts(way, pair, holds_bytes), points }
+    PlannedCurve { name: name(route, holds_bytes), facts: facts(route, pair, holds_bytes), points }
 }
 
 /// Returns the processors of a placement that was asked for with `--pin`.
@@ -123,31 +123,31 @@ pub(crate) fn pinned(placement: Placement) -> Result<Processors, Error> {
     processors(placement).map_err(refuse)
 }
 
-fn name(way: &Way, holds_bytes: Option<usize>) -> String {
-    let sides = match way.topology {
+fn name(route: &Route, holds_bytes: Option<usize>) -> String {
+    let sides = match route.topology {
         Topology::Thread => "one thread",
         Topology::Threads => "two threads",
         Topology::Processes => "two processes",
         Topology::Library => return "child through the library".to_owned(),
     };
-    let channel = match way.via {
+    let channel = match route.via {
         Via::Pipe => "pipe",
         Via::Fifo => "FIFO",
         Via::Socket => "Unix socket",
         Via::Memory => "shared memory",
     };
-    let held = holds_bytes.or(way.holds_bytes).filter(|_| way.via != Via::Socket);
+    let held = holds_bytes.or(route.holds_bytes).filter(|_| route.via != Via::Socket);
     let held = held.map(|held| format!(" {}", units::bytes(held as u64))).unwrap_or_default();
     format!("{sides}, {channel}{held}")
 }
 
-fn facts(way: &Way, pair: Processors, holds_bytes: Option<usize>) -> BTreeMap<String, Value> {
+fn facts(route: &Route, pair: Processors, holds_bytes: Option<usize>) -> BTreeMap<String, Value> {
     let facts = [
-        ("topology", json!(way.topology.name())),
-        ("via", json!(way.via.name())),
-        ("holds_bytes_asked", json!(way.holds_bytes)),
+        ("topology", json!(route.topology.name())),
+        ("via", json!(route.via.name())),
+        ("holds_bytes_asked", json!(route.holds_bytes)),
         ("holds_bytes", json!(holds_bytes)),
-        ("pin", json!(way.placement.name())),
+        ("pin", json!(route.placement.name())),
         ("reader_processor", json!(pair.reader)),
         ("writer_processor", json!(pair.writer)),
     ];

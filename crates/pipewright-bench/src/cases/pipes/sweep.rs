@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use pipewright_os::host::test_pipe::Kind;
+use pipewright_os::host::test_pipe::TestPipeKind;
 
 use crate::Error;
 use crate::cases::sizes::{IBM_2001, checked};
-use crate::host::{processors, usual_placement};
+use crate::host::{default_placement, processors};
 use crate::options::{PipesOptions, PipesPreset, Placement, Topology, Via};
 
 const QUICK: [usize; 12] = [
@@ -26,16 +26,16 @@ const QUICK: [usize; 12] = [
 
 /// The block sizes and ways.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(super) struct PipesSweep {
     pub(super) blocks: Vec<usize>,
-    pub(super) ways: Vec<Way>,
+    pub(super) routes: Vec<Route>,
     /// The options name ways, so nothing else is measured.
     pub(super) is_chosen: bool,
 }
 
 /// One way from a writer to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) topology: Topology,
     pub(super) via: Via,
     /// The capacity to ask for; `None`: the system's default.
@@ -43,31 +43,36 @@ pub(super) struct Way {
     pub(super) placement: Placement,
 }
 
-impl Way {
-    fn new(topology: Topology, via: Via, holds_bytes: Option<usize>, placement: Placement) -> Way {
-        let way = Way { topology, via, holds_bytes, placement };
+impl Route {
+    fn new(
+        topology: Topology,
+        via: Via,
+        holds_bytes: Option<usize>,
+        placement: Placement,
+    ) -> Route {
+        let route = Route { topology, via, holds_bytes, placement };
         match topology {
             // The library makes its own pipe.
-            Topology::Library => Way { via: Via::Pipe, holds_bytes: None, ..way },
+            Topology::Library => Route { via: Via::Pipe, holds_bytes: None, ..route },
             // A worker is a process, and its ring has a fixed size.
             _ if via == Via::Memory => {
-                Way { topology: Topology::Processes, holds_bytes: None, ..way }
+                Route { topology: Topology::Processes, holds_bytes: None, ..route }
             }
             // One thread is on one processor, or not pinned.
             Topology::Thread if placement != Placement::None => {
-                Way { placement: Placement::Same, ..way }
+                Route { placement: Placement::Same, ..route }
             }
-            _ => way,
+            _ => route,
         }
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> TestPipeKind {
         match self.via {
-            Via::Pipe => Kind::Pipe,
-            Via::Fifo => Kind::Fifo,
-            Via::Socket => Kind::Socket,
+            Via::Pipe => TestPipeKind::Pipe,
+            Via::Fifo => TestPipeKind::Fifo,
+            Via::Socket => TestPipeKind::Socket,
             // Not opened: the worker has its own memory.
-            Via::Memory => Kind::Pipe,
+            Via::Memory => TestPipeKind::Pipe,
         }
     }
 }
@@ -81,8 +86,8 @@ pub(crate) fn rules(preset: PipesPreset) -> (u16, Duration) {
     }
 }
 
-impl Sweep {
-    pub(super) fn of(options: &PipesOptions) -> Result<Sweep, Error> {
+impl PipesSweep {
+    pub(super) fn of(options: &PipesOptions) -> Result<PipesSweep, Error> {
         let blocks = match options.preset {
             _ if !options.blocks.is_empty() => options.blocks.clone(),
             PipesPreset::Quick => QUICK.to_vec(),
@@ -94,66 +99,66 @@ impl Sweep {
             && options.via.is_empty()
             && options.capacity.is_empty()
             && options.pin.is_empty());
-        let ways = if is_chosen { combinations(options) } else { preset(options.preset) };
-        Ok(Sweep { blocks, ways, is_chosen })
+        let routes = if is_chosen { combinations(options) } else { preset(options.preset) };
+        Ok(PipesSweep { blocks, routes, is_chosen })
     }
 }
 
 /// Returns every combination of the given options.
-fn combinations(options: &PipesOptions) -> Vec<Way> {
-    fn or<T: Copy>(asked: &[T], usual: T) -> Vec<T> {
-        if asked.is_empty() { vec![usual] } else { asked.to_vec() }
+fn combinations(options: &PipesOptions) -> Vec<Route> {
+    fn or<T: Copy>(given: &[T], default: T) -> Vec<T> {
+        if given.is_empty() { vec![default] } else { given.to_vec() }
     }
-    let mut ways = Vec::new();
-    for placement in or(&options.pin, usual_placement()) {
+    let mut routes = Vec::new();
+    for placement in or(&options.pin, default_placement()) {
         for topology in or(&options.topology, Topology::Threads) {
             for via in or(&options.via, Via::Pipe) {
                 for holds_bytes in or(&options.capacity, None) {
-                    let way = Way::new(topology, via, holds_bytes, placement);
-                    if !ways.contains(&way) {
-                        ways.push(way);
+                    let route = Route::new(topology, via, holds_bytes, placement);
+                    if !routes.contains(&route) {
+                        routes.push(route);
                     }
                 }
             }
         }
     }
-    ways
+    routes
 }
 
-fn preset(preset: PipesPreset) -> Vec<Way> {
+fn preset(preset: PipesPreset) -> Vec<Route> {
     const LARGE_BYTES: Option<usize> = Some(1 << 20);
-    let usual = usual_placement();
-    let way = |topology, via, holds_bytes| Way::new(topology, via, holds_bytes, usual);
-    let one = way(Topology::Thread, Via::Pipe, None);
-    let two = way(Topology::Threads, Via::Pipe, None);
+    let default = default_placement();
+    let route = |topology, via, holds_bytes| Route::new(topology, via, holds_bytes, default);
+    let one = route(Topology::Thread, Via::Pipe, None);
+    let two = route(Topology::Threads, Via::Pipe, None);
     match preset {
         PipesPreset::Ibm2001 => vec![one, two],
         PipesPreset::Quick => vec![
             two,
-            Way { holds_bytes: LARGE_BYTES, ..two },
-            way(Topology::Processes, Via::Pipe, None),
-            way(Topology::Library, Via::Pipe, None),
-            way(Topology::Threads, Via::Socket, None),
-            way(Topology::Processes, Via::Memory, None),
+            Route { holds_bytes: LARGE_BYTES, ..two },
+            route(Topology::Processes, Via::Pipe, None),
+            route(Topology::Library, Via::Pipe, None),
+            route(Topology::Threads, Via::Socket, None),
+            route(Topology::Processes, Via::Memory, None),
             one,
-            Way { holds_bytes: LARGE_BYTES, ..one },
+            Route { holds_bytes: LARGE_BYTES, ..one },
         ],
         PipesPreset::Full => {
-            let mut ways = Vec::new();
-            let mut placements = vec![usual, Placement::Same, Placement::None];
+            let mut routes = Vec::new();
+            let mut placements = vec![default, Placement::Same, Placement::None];
             placements.dedup();
             placements.retain(|placement| processors(*placement).is_ok());
             for placement in placements {
-                let at = |way: Way| Way { placement, ..way };
-                ways.extend([at(two), at(Way { holds_bytes: LARGE_BYTES, ..two })]);
-                ways.push(at(way(Topology::Threads, Via::Fifo, None)));
-                ways.push(at(way(Topology::Threads, Via::Socket, None)));
-                ways.push(at(way(Topology::Processes, Via::Pipe, None)));
-                ways.push(at(way(Topology::Processes, Via::Memory, None)));
-                ways.push(at(way(Topology::Library, Via::Pipe, None)));
+                let at = |route: Route| Route { placement, ..route };
+                routes.extend([at(two), at(Route { holds_bytes: LARGE_BYTES, ..two })]);
+                routes.push(at(route(Topology::Threads, Via::Fifo, None)));
+                routes.push(at(route(Topology::Threads, Via::Socket, None)));
+                routes.push(at(route(Topology::Processes, Via::Pipe, None)));
+                routes.push(at(route(Topology::Processes, Via::Memory, None)));
+                routes.push(at(route(Topology::Library, Via::Pipe, None)));
             }
-            ways.extend([one, Way { holds_bytes: LARGE_BYTES, ..one }]);
-            ways
+            routes.extend([one, Route { holds_bytes: LARGE_BYTES, ..one }]);
+            routes
         }
     }
 }
@@ -162,8 +167,8 @@ fn preset(preset: PipesPreset) -> Vec<Way> {
 mod tests {
     use super::*;
 
-    fn sweep(options: &PipesOptions) -> Result<Sweep, String> {
-        Sweep::of(options).map_err(|error| error.to_string())
+    fn sweep(options: &PipesOptions) -> Result<PipesSweep, String> {
+        PipesSweep::of(options).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -176,39 +181,39 @@ mod tests {
 
     #[test]
     fn every_combination_of_the_options_is_measured_once() {
-        let ways = sweep(&PipesOptions {
+        let routes = sweep(&PipesOptions {
             topology: vec![Topology::Threads, Topology::Library],
             capacity: vec![None, Some(1 << 20)],
             pin: vec![Placement::None],
             ..PipesOptions::default()
         });
-        let ways = ways.unwrap().ways;
-        let way =
-            |topology, holds_bytes| Way::new(topology, Via::Pipe, holds_bytes, Placement::None);
+        let routes = routes.unwrap().routes;
+        let route =
+            |topology, holds_bytes| Route::new(topology, Via::Pipe, holds_bytes, Placement::None);
         // The library has its own pipe, whatever the other options are.
         let expected = [
-            way(Topology::Threads, None),
-            way(Topology::Threads, Some(1 << 20)),
-            way(Topology::Library, None),
+            route(Topology::Threads, None),
+            route(Topology::Threads, Some(1 << 20)),
+            route(Topology::Library, None),
         ];
-        assert_eq!(ways, expected);
-        let ways = sweep(&PipesOptions {
+        assert_eq!(routes, expected);
+        let routes = sweep(&PipesOptions {
             topology: vec![Topology::Thread],
             pin: vec![Placement::Same, Placement::Other],
             ..PipesOptions::default()
         });
-        let ways = ways.unwrap().ways;
-        assert_eq!(ways.len(), 1, "one thread has one placement: {ways:?}");
-        let ways = sweep(&PipesOptions {
+        let routes = routes.unwrap().routes;
+        assert_eq!(routes.len(), 1, "one thread has one placement: {routes:?}");
+        let routes = sweep(&PipesOptions {
             topology: vec![Topology::Thread, Topology::Library],
             via: vec![Via::Memory],
             capacity: vec![Some(1 << 20)],
             pin: vec![Placement::None],
             ..PipesOptions::default()
         });
-        let library = way(Topology::Library, None);
-        let memory = Way::new(Topology::Processes, Via::Memory, None, Placement::None);
-        assert_eq!(ways.unwrap().ways, [memory, library]);
+        let library = route(Topology::Library, None);
+        let memory = Route::new(Topology::Processes, Via::Memory, None, Placement::None);
+        assert_eq!(routes.unwrap().routes, [memory, library]);
     }
 
     #[test]
@@ -218,8 +223,8 @@ mod tests {
         };
         assert_eq!(sized(&[4096, 1, 4096]).unwrap().blocks, [1, 4096]);
         for (block, words) in [
-            (0, "--blocks: a block has at least one byte"),
-            (1 << 30, "--blocks: a block has at most 256 MiB"),
+            (0, "--blocks: a block must have at least 1 byte"),
+            (1 << 30, "--blocks: a block must have at most 256 MiB"),
         ] {
             assert_eq!(sized(&[block]).unwrap_err(), words);
         }

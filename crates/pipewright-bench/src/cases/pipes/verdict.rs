@@ -10,12 +10,12 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
     let between = charts.iter().find(|chart| chart.id.starts_with("between-"));
     let chart = between.or_else(|| charts.iter().find(|chart| chart.id == "one-thread"))?;
     let curve = chart.curves.iter().find(|curve| curve.best(chart.unit).is_some())?;
-    let mut said = of_curve(chart, curve)?;
+    let mut summary = of_curve(chart, curve)?;
     if let Some(fastest) = fastest(chart, curve) {
-        said.push('\n');
-        said.push_str(&fastest);
+        summary.push('\n');
+        summary.push_str(&fastest);
     }
-    Some(said)
+    Some(summary)
 }
 
 /// Returns a sentence like `Best block size: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB is 47 % slower.`
@@ -29,7 +29,7 @@ fn of_curve(chart: &Chart, curve: &Curve) -> Option<String> {
     let sizes =
         if least == most { bytes(least) } else { format!("{} to {}", bytes(least), bytes(most)) };
     let speed = chart.unit.show(best.median);
-    let mut said = format!("Best block size: {sizes}, {speed} ({})", curve.name);
+    let mut summary = format!("Best block size: {sizes}, {speed} ({})", curve.name);
     // The usual size of buffers; if it was not measured, the largest.
     const USUAL_BYTES: u64 = 64 << 10;
     let beyond = measured.iter().filter(|(bytes, _)| *bytes > most);
@@ -37,10 +37,10 @@ fn of_curve(chart: &Chart, curve: &Curve) -> Option<String> {
         beyond.clone().find(|(bytes, _)| *bytes == USUAL_BYTES).or(beyond.clone().next_back());
     if let Some((size, other)) = other {
         let loss = (1.0 - other.median / best.median) * 100.0;
-        said.push_str(&format!("; {} is {loss:.0} % slower", bytes(*size)));
+        summary.push_str(&format!("; {} is {loss:.0} % slower", bytes(*size)));
     }
-    said.push('.');
-    Some(said)
+    summary.push('.');
+    Some(summary)
 }
 
 /// Returns true if another run could reverse the order of this cell and the best.
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn the_best_size_and_the_loss_with_the_usual_one() {
-        let said = verdict(&sample::pipes().charts).unwrap();
-        let lines: Vec<&str> = said.lines().collect();
+        let summary = verdict(&sample::pipes().charts).unwrap();
+        let lines: Vec<&str> = summary.lines().collect();
         assert_eq!(
             lines,
             [
@@ -86,8 +86,11 @@ mod tests {
         let cells = &mut charts[0].curves[0].cells;
         cells[6] = Cell::new("16 KiB", Some(16 << 10), vec![2.28e9, 2.33e9, 2.27e9]);
         cells.truncate(7);
-        let said = verdict(&charts).unwrap();
-        assert_eq!(said, "Best block size: 8 KiB to 16 KiB, 2.31 GB/s (two threads, pipe 64 KiB).");
+        let summary = verdict(&charts).unwrap();
+        assert_eq!(
+            summary,
+            "Best block size: 8 KiB to 16 KiB, 2.31 GB/s (two threads, pipe 64 KiB)."
+        );
     }
 
     #[test]

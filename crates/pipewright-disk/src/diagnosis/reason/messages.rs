@@ -22,7 +22,7 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     let (text, remedy) = match reason {
         Reason::CacheHit => {
             let cached = evidence.cached_before.map_or(String::new(), |bytes| {
-                format!(", {} KiB of the file in memory before", bytes / 1024)
+                format!(", {} KiB of the file in memory before", bytes.div_ceil(1024))
             });
             let inline = evidence.count(Class::InlineCached);
             (
@@ -51,7 +51,10 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         Reason::Encryption => {
             let grown = match (evidence.cached_before, evidence.cached_after) {
                 (Some(before), Some(after)) if evidence.test.direct && after > before => {
-                    format!("; {} KiB went through the cache anyway", (after - before) / 1024)
+                    format!(
+                        "; {} KiB went through the cache anyway",
+                        (after - before).div_ceil(1024)
+                    )
                 }
                 _ => String::new(),
             };
@@ -81,14 +84,14 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             (format!("{workers}, one at a time per file: {filesystem}"), remedy)
         }
         Reason::Unwritten => {
-            let unwritten = evidence.unwritten_before.unwrap_or_default() / 1024;
+            let unwritten = evidence.unwritten_before.unwrap_or_default().div_ceil(1024);
             (
                 format!("{workers}; {unwritten} KiB of the file were not on the disk before"),
                 Remedy::Sync,
             )
         }
         Reason::InCache => {
-            let cached = evidence.cached_before.unwrap_or_default() / 1024;
+            let cached = evidence.cached_before.unwrap_or_default().div_ceil(1024);
             (
                 format!("{workers}; {cached} KiB of the file were in memory before"),
                 Remedy::ForgetCache,

@@ -143,6 +143,13 @@ fn direct_reads_wait_for_unwritten_data() {
 }
 
 #[test]
+fn less_than_a_kilobyte_is_not_reported_as_none() {
+    let mut small = evidence(true, Work::Read, WORKERS);
+    small.unwritten_before = Some(3);
+    assert!(reasons(&small)[0].evidence.contains("; 1 KiB of the file"));
+}
+
+#[test]
 fn compression() {
     let mut compressed = evidence(true, Work::Read, WORKERS);
     compressed.facts.filesystem = Some(Filesystem::Btrfs);

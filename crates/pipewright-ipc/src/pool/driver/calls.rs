@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Driver;
+use super::PoolDriver;
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
 use crate::pool::request::Reply;
-use crate::pool::worker::{ActiveCall, Phase, Worker};
+use crate::pool::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::wire::kind;
 
-impl Driver {
+impl PoolDriver {
     /// Gives the waiting calls to workers that have room for them.
     pub(super) fn assign_calls(&mut self) {
         let now = Instant::now();
-        let Driver { options, files, .. } = self;
+        let PoolDriver { options, files, .. } = self;
         let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
         while !self.waiting.is_empty() {
             let free = self.workers.iter_mut().filter(has_room);
-            // The one with the fewest calls; of those the one used last, so that others can be retired.
+            // The worker with the fewest calls; of several, the one used last, so that the others can be retired.
             let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
             let Some(worker) = free.min_by_key(order) else { return };
             let Some(mut call) = self.waiting.pop_front() else { return };
@@ -46,7 +46,7 @@ impl Driver {
     pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
         let RawMessage { kind, id, bytes } = message;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
-        if let (Phase::Resetting(_), 0) = (worker.phase, id) {
+        if let (WorkerPhase::Resetting(_), 0) = (worker.phase, id) {
             return finish_reset(worker, kind);
         }
         let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
@@ -106,12 +106,12 @@ impl Driver {
         });
         let (kind, bytes) = match answer {
             Ok(bytes) => (kind::ANSWER, bytes),
-            Err(why) => (kind::DECLINED, why.into_bytes()),
+            Err(reason) => (kind::DECLINED, reason.into_bytes()),
         };
         worker.send(kind, id, Arc::new(bytes));
     }
 
-    /// Lets a worker send so many more items.
+    /// Allows a worker to send this many more items.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get_mut(index) else { return };
@@ -119,13 +119,13 @@ impl Driver {
         worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
     }
 
-    /// Ends a call with this error, and lets its worker know.
-    pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
+    /// Ends a call with this error, and cancels it at its worker.
+    pub(super) fn cancel_call(&mut self, id: u64, reason: &mut dyn FnMut() -> Error) {
         let until = Instant::now().checked_add(self.options.cancel_grace);
         if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
             if let Some(call) = self.waiting.remove(index) {
                 self.counters.cancelled.add_one();
-                call.end(Err(why()));
+                call.end(Err(reason()));
             }
             return;
         }
@@ -135,7 +135,7 @@ impl Driver {
             return;
         }
         self.counters.cancelled.add_one();
-        active.call.end(Err(why()));
+        active.call.end(Err(reason()));
         active.cancel_deadline = until;
         if worker.withdraw(id) {
             worker.calls.swap_remove(index);
@@ -186,7 +186,7 @@ fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
     if kind != kind::RESET_DONE {
         return Err(Error::protocol("the worker cannot be reset"));
     }
-    worker.phase = Phase::Serving;
+    worker.phase = WorkerPhase::Serving;
     Ok(())
 }
 

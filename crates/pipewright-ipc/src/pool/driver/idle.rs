@@ -1,11 +1,11 @@
 //! The exchange of connections between the driver and the callers that borrow them.
 
-use super::Driver;
+use super::PoolDriver;
 use crate::error::Error;
 use crate::pool::call::UnfinishedCall;
 use crate::pool::idle_connections::ReturnedConnection;
 
-impl Driver {
+impl PoolDriver {
     /// Takes back every connection that no caller has borrowed.
     pub(super) fn take_back(&mut self) {
         let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! The thread that drives a pool: it waits for all workers and callers at once, and handles what that brings.
+//! The thread that drives a pool: it waits for all workers and callers at once, and handles their events.
 //!
 //! | file | contents |
 //! |---|---|
@@ -30,7 +30,7 @@ use workers::StartHistory;
 
 /// The state of the thread.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct PoolDriver {
     command: Command,
     options: PoolOptions,
     workers: Vec<Worker>,
@@ -40,11 +40,11 @@ pub(super) struct Driver {
     files: WatchedFiles,
     /// Shared with the mailbox.
     counters: Arc<Counters>,
-    /// Results that the callers were not given yet.
+    /// Results that were not delivered to their callers yet.
     ended: Vec<(QueuedCall, Result<Reply, Error>)>,
     /// The pool shuts down: the schedule, and the deadline of calls.
     shutdown: Option<(Schedule, Option<Instant>)>,
-    /// Dropped last: whoever waits for the end of the driver finds no worker any more.
+    /// Dropped last: when a wait for the end of the driver returns, all workers were dropped.
     mailbox: EndOnDrop,
 }
 
@@ -58,9 +58,9 @@ impl Drop for EndOnDrop {
     }
 }
 
-impl Driver {
-    pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> Driver {
-        Driver {
+impl PoolDriver {
+    pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> PoolDriver {
+        PoolDriver {
             files: WatchedFiles::of(&command, &options),
             command,
             starts: StartHistory::default(),
@@ -125,7 +125,7 @@ impl Driver {
 
     fn execute(&mut self, command: DriverCommand) {
         match command {
-            // A worker that replies at once would be faster than any wait for the token.
+            // Checked here, because a worker could reply before a wait notices the token.
             DriverCommand::Call(call) if call.is_cancelled() => {
                 self.counters.cancelled.add_one();
                 call.end(Err(Error::new(ErrorKind::Cancelled)));
@@ -145,8 +145,8 @@ impl Driver {
         }
     }
 
-    /// Sends and receives without waiting. Returns true if that has changed anything: a worker that was starting or busy
-    /// may be free now, and nothing else would tell.
+    /// Sends and receives without waiting. Returns true if a state has changed: a worker that was starting or busy may
+    /// be free now, and no event reports that.
     fn exchange_messages(&mut self) -> bool {
         let mut received: Vec<RawMessage> = Vec::new();
         let mut has_changed = false;
@@ -163,7 +163,7 @@ impl Driver {
                 let handled = self.handle_message(at, message);
                 self.fail_worker_on_error(at, handled);
             }
-            // Before the callers get their results: one that calls again at once finds the worker idle.
+            // Before the callers get their results, so that one that calls again at once finds the worker idle.
             self.lend(at);
             for (call, result) in self.ended.drain(..) {
                 call.end(result);
@@ -172,7 +172,7 @@ impl Driver {
         has_changed
     }
 
-    /// Waits until there is more to do than was done at `now`. With `only_look`, checks and returns.
+    /// Waits for an event, or for the next deadline after `now`. With `only_look`, only checks for events.
     fn wait(&mut self, only_look: bool, now: Instant) -> std::io::Result<()> {
         let mut may_wait = !only_look;
         for at in 0..self.workers.len() {
@@ -237,7 +237,7 @@ impl Driver {
         self.waiting.iter().chain(active)
     }
 
-    /// Returns the next time at which there is something to do without an event.
+    /// Returns the next time at which the thread has something to do even without an event.
     fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let calls = self.workers.iter().flat_map(|it| &it.calls);
         let calls = calls.filter_map(|active| active.cancel_deadline.or(active.call.until));

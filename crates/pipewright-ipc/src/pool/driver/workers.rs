@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use pipewright::ExitStatus;
 
-use super::Driver;
+use super::PoolDriver;
 use crate::error::{Error, ErrorKind, Peer};
-use crate::pool::worker::{Phase, Worker};
+use crate::pool::worker::{Worker, WorkerPhase};
 use crate::trace;
 
-/// The shortest backoff. Without one, the thread would do nothing but start a program that cannot be started.
+/// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 
 /// The history of starts.
@@ -34,7 +34,7 @@ impl StartHistory {
     }
 }
 
-impl Driver {
+impl PoolDriver {
     /// Starts and retires workers.
     pub(super) fn adjust_workers(&mut self, now: Instant) {
         if self.shutdown.is_some() {
@@ -51,7 +51,9 @@ impl Driver {
         loop {
             let mut alive = 0;
             let mut free = 0;
-            for worker in self.workers.iter().filter(|it| !matches!(it.phase, Phase::Leaving(..))) {
+            for worker in
+                self.workers.iter().filter(|it| !matches!(it.phase, WorkerPhase::Leaving(..)))
+            {
                 alive += 1;
                 free += self.options.free_slots(worker, &self.files, now);
             }
@@ -104,12 +106,12 @@ impl Driver {
         }
     }
 
-    /// Returns the error of a call that no worker was free for in time, with the reason if there is no worker.
+    /// Returns the error of a call that timed out before a worker was free, with the reason if there is no worker.
     pub(super) fn no_worker_in_time(&self) -> Error {
         let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
         match &self.starts.last_error {
-            Some(why) if !self.workers.iter().any(Worker::is_in_service) => {
-                Error::caused(kind, why.share())
+            Some(reason) if !self.workers.iter().any(Worker::is_in_service) => {
+                Error::caused(kind, reason.share())
             }
             _ => Error::new(kind),
         }
@@ -168,8 +170,8 @@ impl Driver {
         }
     }
 
-    /// Returns the next time after `now` at which workers have to be started or retired. (Not after the current time: that
-    /// would miss what has become due since, and nothing else would tell.)
+    /// Returns the next time after `now` at which workers have to be started or retired. (Not after the current time: a
+    /// deadline that has passed since `now` would be missed, and no event would report it.)
     pub(super) fn adjustment_deadline(&self, now: Instant) -> Option<Instant> {
         let in_service = self.workers.iter().filter(|it| it.is_in_service());
         // A borrowed connection may come back at any moment, unnoticed.
@@ -220,7 +222,7 @@ impl Driver {
             jobs: worker.jobs.get(),
             status,
             stderr_tail: &end.stderr_tail,
-            why: error.as_ref(),
+            reason: error.as_ref(),
         });
         if !worker.is_retired {
             if worker.has_served {
@@ -246,7 +248,7 @@ impl Driver {
                 if was_sent {
                     self.counters.retries.add_one();
                 }
-                // In front: it has waited already.
+                // At the front, because it has waited already.
                 self.waiting.push_front(call);
             } else {
                 self.counters.lost.add_one();

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use pipewright_os::base::wake::Wake;
 
-use super::{ActiveCall, ConnectionState, Phase, Worker};
+use super::{ActiveCall, ConnectionState, Worker, WorkerPhase};
 use crate::pool::call::QueuedCall;
 use crate::pool::connection::OutgoingMessage;
 use crate::pool::idle_connections::{BorrowedConnection, IdleConnections, ReturnedConnection};
 
 impl Worker {
-    /// Returns true if the worker can answer calls, whoever has its connection.
+    /// Returns true if the worker can answer calls, even while a caller has its connection.
     pub(in crate::pool) fn is_in_service(&self) -> bool {
-        self.phase == Phase::Serving && self.fault.is_none() && !self.exited
+        self.phase == WorkerPhase::Serving && self.fault.is_none() && !self.exited
     }
 
     /// Returns true if callers have, or may borrow, the connection.
@@ -22,7 +22,7 @@ impl Worker {
         matches!(self.connection, ConnectionState::Lent)
     }
 
-    /// Adds the connection of an idle worker to the idle ones, to be borrowed before that time.
+    /// Adds the connection of an idle worker to the idle ones. Callers may borrow it until that time.
     pub(in crate::pool) fn lend(&mut self, idle: &IdleConnections, until: Option<Instant>) {
         let is_idle = self.calls.is_empty() && self.outgoing.is_empty() && !self.is_due;
         if !is_idle || !self.is_serving() {
@@ -69,8 +69,8 @@ impl Worker {
         self.is_due = true;
     }
 
-    /// Requests the connection if it is needed: the worker has exited, or calls wait. Returns true if nobody has borrowed
-    /// it, so that it can be taken at once.
+    /// Requests the connection if it is needed: the worker has exited, or calls wait. Returns true if no caller has
+    /// borrowed it, so that it can be taken back at once.
     pub(in crate::pool) fn request_back(&self, idle: &IdleConnections, calls_wait: bool) -> bool {
         self.is_lent() && (self.exited || calls_wait) && idle.request(self.number, self.exited)
     }

@@ -20,12 +20,12 @@ use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Handshake;
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::WorkerOutput;
 use crate::stats::Stats;
 use crate::wire::kind;
-pub(super) use phase::Phase;
+pub(super) use phase::WorkerPhase;
 
-/// The number of messages taken from one worker before the others have their turn.
+/// The number of messages taken from one worker before those of the others.
 const TURN: usize = 64;
 
 /// One worker.
@@ -35,14 +35,14 @@ pub(super) struct Worker {
     pub(super) child: Child,
     connection: ConnectionState,
     /// Stdout and stderr.
-    output: [Output; 2],
+    output: [WorkerOutput; 2],
     pub(super) calls: Vec<ActiveCall>,
     outgoing: VecDeque<OutgoingMessage>,
     /// The longest spin before a sleep.
     max_spin: Duration,
-    /// Tells a borrower to return the connection.
+    /// Signals a borrower to return the connection.
     wake: Option<Arc<Wake>>,
-    pub(super) phase: Phase,
+    pub(super) phase: WorkerPhase,
     /// The error that ended its connection.
     pub(super) fault: Option<Error>,
     /// There may be something to send or to receive.
@@ -54,7 +54,7 @@ pub(super) struct Worker {
     pub(super) has_served: bool,
     /// The pool does not need it any more.
     pub(super) is_retired: bool,
-    /// Shared with borrowers of the connection, who count too.
+    /// Shared with borrowers of the connection, which increment it too.
     pub(super) jobs: Arc<Counter>,
     /// It used more memory than allowed, after a call.
     pub(super) exceeds_memory: bool,
@@ -98,7 +98,8 @@ impl Worker {
         // Overrides the command: a worker must not read the host's stdin, and its output must not mix with the host's.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (end, mut child) = crate::host::start(command)?;
-        let output = [child.stdout.take(), child.stderr.take()].map(|it| Output::new(it, kept));
+        let output =
+            [child.stdout.take(), child.stderr.take()].map(|it| WorkerOutput::new(it, kept));
         let handshake = Handshake::host(end, options);
         let now = Instant::now();
         let mut worker = Worker {
@@ -110,7 +111,7 @@ impl Worker {
             outgoing: VecDeque::new(),
             max_spin: options.spin,
             wake: None,
-            phase: Phase::Starting,
+            phase: WorkerPhase::Starting,
             fault: None,
             is_due: true,
             exited: false,
@@ -169,8 +170,8 @@ impl Worker {
             (self.shared_memory, self.fallback) = (shared_memory, fallback.map(Arc::from));
             self.connection =
                 ConnectionState::Open(Box::new(WorkerConnection::new(connection, self.max_spin)));
-            if self.phase == Phase::Starting {
-                self.phase = Phase::Serving;
+            if self.phase == WorkerPhase::Starting {
+                self.phase = WorkerPhase::Serving;
                 self.has_served = true;
             }
         }
@@ -188,7 +189,7 @@ impl Worker {
 
     /// Returns the slots of a wait: arrival, room, exit, stdout, stderr.
     pub(super) fn slots(&mut self) -> [Slot<'_>; 5] {
-        let [out, err] = self.output.each_mut().map(Output::slot);
+        let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
         let wants_room = !self.outgoing.is_empty();
         let (end, room) = match &self.connection {
             ConnectionState::Handshake(handshake) => {
@@ -255,7 +256,7 @@ impl Worker {
 
     /// Sends RESET.
     pub(super) fn start_reset(&mut self, timeout: Duration) {
-        self.phase = Phase::Resetting(Instant::now().checked_add(timeout));
+        self.phase = WorkerPhase::Resetting(Instant::now().checked_add(timeout));
         self.send(kind::RESET, 0, Arc::default());
     }
 
@@ -281,7 +282,7 @@ impl Worker {
 
     /// Returns true if it will never serve, and is about to end.
     pub(super) fn has_failed_to_start(&self) -> bool {
-        !self.has_served && !self.is_retired && matches!(self.phase, Phase::Leaving(..))
+        !self.has_served && !self.is_retired && matches!(self.phase, WorkerPhase::Leaving(..))
     }
 
     /// Returns true if it has ended, and all its messages were received.
@@ -293,11 +294,11 @@ impl Worker {
     pub(super) fn finish(&mut self, on_line: Option<&OnLine>) -> (Option<ExitStatus>, String) {
         // Bounded: a descendant that holds the streams may write forever.
         for _ in 0..TURN {
-            let [out, err] = self.output.each_mut().map(Output::slot);
+            let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
             let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
-            let came = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
+            let ready = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
             self.after_wait(slots.map(Slot::detach), Duration::ZERO, on_line);
-            if !matches!(came, Ok(1..)) {
+            if !matches!(ready, Ok(1..)) {
                 break;
             }
         }
@@ -314,11 +315,11 @@ impl Worker {
     /// Returns its state, for the statistics of the pool.
     pub(super) fn snapshot(&self) -> WorkerSnapshot {
         let state = match self.phase {
-            Phase::Starting => WorkerState::Starting,
-            Phase::Leaving(..) => WorkerState::Leaving,
-            Phase::Resetting(_) => WorkerState::Resetting,
-            Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
-            Phase::Serving => WorkerState::Busy,
+            WorkerPhase::Starting => WorkerState::Starting,
+            WorkerPhase::Leaving(..) => WorkerState::Leaving,
+            WorkerPhase::Resetting(_) => WorkerState::Resetting,
+            WorkerPhase::Serving if self.calls.is_empty() => WorkerState::Idle,
+            WorkerPhase::Serving => WorkerState::Busy,
         };
         WorkerSnapshot {
             number: self.number,

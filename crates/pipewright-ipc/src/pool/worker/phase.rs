@@ -11,13 +11,13 @@ use crate::handshake;
 
 /// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::pool) enum Phase {
+pub(in crate::pool) enum WorkerPhase {
     Starting,
     /// Takes calls.
     Serving,
-    /// Resets its state, and has to confirm that by then.
+    /// Resets its state, and has to confirm that by this deadline.
     Resetting(Option<Instant>),
-    /// Has to end: the next step, and its time.
+    /// Has to end: the next step against it, and the time of that step.
     Leaving(StopStep, Option<Instant>),
 }
 
@@ -39,10 +39,10 @@ impl Worker {
             self.fault = Some(error);
         }
         match self.phase {
-            Phase::Leaving(..) if is_gone => {}
+            WorkerPhase::Leaving(..) if is_gone => {}
             _ if is_gone => {
                 let until = Instant::now().checked_add(EXIT_DEADLINE);
-                self.phase = Phase::Leaving(StopStep::Kill, until);
+                self.phase = WorkerPhase::Leaving(StopStep::Kill, until);
             }
             _ => self.kill(),
         }
@@ -50,14 +50,14 @@ impl Worker {
 
     /// Sends GOODBYE. It ends soon, or by this schedule.
     pub(in crate::pool) fn retire(&mut self, schedule: Schedule) {
-        if matches!(self.phase, Phase::Leaving(..)) {
+        if matches!(self.phase, WorkerPhase::Leaving(..)) {
             return;
         }
         self.is_retired = true;
         let until = Instant::now().checked_add(schedule.goodbye);
         match &mut self.connection {
             ConnectionState::Open(connection) => {
-                self.phase = Phase::Leaving(StopStep::Terminate, until);
+                self.phase = WorkerPhase::Leaving(StopStep::Terminate, until);
                 if let Err(error) = connection.inner.send_goodbye() {
                     self.fail(error);
                 }
@@ -69,8 +69,8 @@ impl Worker {
     }
 
     pub(in crate::pool) fn kill(&mut self) {
-        self.phase = Phase::Leaving(StopStep::Wait, None);
-        // Ignored: it changed its user, and will find its connection closed.
+        self.phase = WorkerPhase::Leaving(StopStep::Wait, None);
+        // Ignored: a worker that has changed its user cannot be killed, and finds its connection closed.
         self.was_killed |= self.child.kill().is_ok() && !self.exited;
     }
 
@@ -78,22 +78,24 @@ impl Worker {
     pub(in crate::pool) fn enforce_schedule(&mut self, now: Instant, schedule: Schedule) {
         let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         match self.phase {
-            Phase::Starting if self.handshake_deadline().is_some_and(|until| until <= now) => {
+            WorkerPhase::Starting
+                if self.handshake_deadline().is_some_and(|until| until <= now) =>
+            {
                 self.fail(handshake::timed_out(Some(&self.child)));
             }
-            Phase::Resetting(until) if due(until) => {
+            WorkerPhase::Resetting(until) if due(until) => {
                 let waiting_for = "a reset";
                 let peer = self.as_peer();
                 self.fail(Error::new(ErrorKind::TimedOut { waiting_for, peer }));
             }
-            Phase::Leaving(StopStep::Terminate, until) if due(until) => {
+            WorkerPhase::Leaving(StopStep::Terminate, until) if due(until) => {
                 let until = now.checked_add(schedule.terminate);
                 match self.child.signal(Signal::TERM) {
-                    Ok(_) => self.phase = Phase::Leaving(StopStep::Kill, until),
+                    Ok(_) => self.phase = WorkerPhase::Leaving(StopStep::Kill, until),
                     Err(_) => self.kill(),
                 }
             }
-            Phase::Leaving(StopStep::Kill, until) if due(until) => self.kill(),
+            WorkerPhase::Leaving(StopStep::Kill, until) if due(until) => self.kill(),
             _ => {}
         }
     }
@@ -108,9 +110,9 @@ impl Worker {
     /// Returns the deadline of the phase.
     pub(in crate::pool) fn phase_deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Starting => self.handshake_deadline(),
-            Phase::Serving => None,
-            Phase::Resetting(until) | Phase::Leaving(_, until) => until,
+            WorkerPhase::Starting => self.handshake_deadline(),
+            WorkerPhase::Serving => None,
+            WorkerPhase::Resetting(until) | WorkerPhase::Leaving(_, until) => until,
         }
     }
 }

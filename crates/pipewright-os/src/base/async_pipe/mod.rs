@@ -21,7 +21,7 @@ use crate::base::wait::current_runtime;
 /// The reading end of a pipe, for tasks of a tokio runtime: see [`PipeReader::into_async`].
 ///
 /// A read returns the available bytes, and waits only if there are none; at the end of the stream
-/// it returns no bytes.
+/// it returns 0 bytes.
 ///
 /// # Cancellation
 /// Dropping the future of a read loses no byte: the next read returns it.
@@ -42,12 +42,12 @@ pub struct AsyncPipeReader(imp::Reader);
 /// wait for that and return its error; otherwise the next write does.
 ///
 /// # Cancellation
-/// Dropping the future of a `write` that is not ready means that it has written nothing. A dropped
-/// `write_all` may have written a part, as everywhere.
+/// A `write` whose future is dropped before it is ready has written nothing. A dropped `write_all` may
+/// have written a part, as with every writer of tokio.
 ///
 /// # Drop
 /// Closes the end as soon as all accepted bytes are written. An error of that write is lost, and so
-/// are the bytes if this process ends before.
+/// are the bytes if this process ends before it is complete.
 #[derive(Debug)]
 pub struct AsyncPipeWriter(imp::Writer);
 
@@ -56,12 +56,12 @@ impl PipeReader {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and reads that do not block, which have no effect on other users of
-    /// the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, whose ends one
-    /// thread of this crate reports for the whole process; an end that is not overlapped is checked
-    /// every 5 ms.
+    /// the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, whose
+    /// completions one thread of this crate reports for the whole process; an end that is not
+    /// overlapped is checked every 5 ms.
     ///
     /// # Errors
-    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// `Unsupported` outside a tokio runtime. An error if the object is not a pipe and cannot be
     /// waited for (a file).
     ///
     /// # Panics
@@ -93,12 +93,12 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and writes that do not block, which have no effect on other users
-    /// of the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, whose ends
-    /// one thread of this crate reports for the whole process. An end that is not overlapped (that
-    /// of a child's stdin, unless it was made so) gets a writer thread of its own.
+    /// of the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, whose
+    /// completions one thread of this crate reports for the whole process. An end that is not
+    /// overlapped (a child's stdin, unless it was made overlapped) gets a writer thread of its own.
     ///
     /// # Errors
-    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// `Unsupported` outside a tokio runtime. An error if the object is not a pipe and cannot be
     /// waited for (a file).
     ///
     /// # Panics

@@ -20,8 +20,8 @@ pub use signal_latches::SignalLatches;
 ///
 /// # Platform
 /// Unix: blocks the signals in the calling thread. Threads started later inherit that; threads that
-/// already run do not, and neither do children. So call it before other threads start (those of a
-/// multi-threaded runtime among them). Windows: `SetConsoleCtrlHandler`, for the whole process.
+/// already run do not, and neither do children. So call it before other threads start (including those
+/// of a multi-threaded runtime). Windows: `SetConsoleCtrlHandler`, for the whole process.
 /// Ctrl-C is `INT`, Ctrl-Break is `QUIT`. `TERM` means that the console closes or the system shuts
 /// down; the process then ends after some seconds (usually 5). No other signal arrives.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl CaughtSignals {
     /// Waits for the next signal.
     ///
     /// # Errors
-    /// Nothing to catch: all the signals are ignored, or none of them can arrive (Windows).
+    /// No signal can arrive: all of them are ignored, or Windows does not send them.
     pub fn wait(&self) -> io::Result<Signal> {
         self.wait_for_arrival().map(|arrived| arrived.signal)
     }

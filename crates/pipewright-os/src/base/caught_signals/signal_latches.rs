@@ -235,7 +235,7 @@ fn publish(registrations: &[Registration]) {
     }
 }
 
-/// Sets [`BASE`] if it is not set. Without a lock, which a fork could wait for in vain.
+/// Sets [`BASE`] if it is not set. Takes no lock: a fork could wait for it forever.
 fn set_base() {
     let none = ptr::null_mut();
     if BASE.load(Ordering::Relaxed).is_null() {

@@ -34,7 +34,7 @@ use std::io;
 ///
 /// Converts from and to the types of the standard library that own one: `File`, `OwnedFd` or
 /// `OwnedHandle`, the ends of a child's pipes, and on Unix sockets. (A Windows socket is not such a
-/// handle: another call closes it.)
+/// handle: `closesocket` closes it.)
 ///
 /// ```
 /// # use pipewright_os::base::handle::{Handle, HandleKind};

@@ -2,9 +2,9 @@
 //!
 //! The kernel makes one call at a time on an open file that is synchronous. While a child is inside
 //! such a call, because its output is not read, a query for the kind of that file (`GetFileType`)
-//! waits for the child (joyent/libuv#1313). So would a program that starts a second child with the
-//! same stderr before it reads from either. So a separate thread makes the query, and it alone
-//! waits if need be.
+//! waits for the child (joyent/libuv#1313). A program that starts a second child with the same
+//! stderr before it reads from either would wait too. So a separate thread makes the query, and it
+//! alone waits if need be.
 
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _, BorrowedHandle};
 use std::sync::mpsc::channel;

@@ -61,15 +61,15 @@ pub struct PipeOptions {
 /// `try_clone`); until then the end has `O_NONBLOCK`, which the exposure removes.
 ///
 /// macOS: `pipe`, then `FD_CLOEXEC`: a child that other code forks between the two gets the ends; a
-/// child of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger capacity
-/// is an error.
+/// child that this crate starts never does. A pipe grows to 64 KiB by itself and no further, so a
+/// larger capacity is an error.
 ///
 /// Windows: `CreateNamedPipeW` with a random name in `\\.\pipe\LOCAL\`, as the first and only
 /// instance and for this machine only, then `CreateFileW` for the other end; `FILE_FLAG_OVERLAPPED`
 /// on an end in [`Mode::Async`]. A pipe holds at least 16 KiB.
 ///
 /// # Errors
-/// No two more handles are available (`EMFILE`, `ENFILE`), or the capacity exceeds the system's
+/// Fewer than two more handles are available (`EMFILE`, `ENFILE`), or the capacity exceeds the system's
 /// limit (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row were taken.
 ///
 /// ```
@@ -92,17 +92,17 @@ pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
 /// The reading end of a pipe; the parent's end of a child's stdout or stderr.
 ///
 /// `read` blocks until there are bytes or the last writer is gone, in either [`Mode`]. If reads
-/// keep filling their buffers the pipe is enlarged (Linux), so that reader and writer take turns
+/// keep filling their buffers, the pipe is enlarged (Linux), so that reader and writer take turns
 /// less often.
 ///
 /// # Platform
 /// Unix: every other user of the end, by a clone or a borrowed descriptor, finds it in blocking
-/// mode, as std's are: see [`pair`].
+/// mode, as std's pipes are: see [`pair`].
 ///
 /// Windows: a read of an overlapped end is waited for, or cancelled. A write of zero bytes at the
 /// other end does not end the stream. The mode of an end that was made elsewhere is queried
 /// (`NtQueryInformationFile`). An end keeps its mode when it is given away: a child's end must be
-/// made [`Mode::Sync`], as the callers of this crate do.
+/// made [`Mode::Sync`], as `pipewright` does.
 ///
 /// # Drop
 /// Closes the end: a writer that goes on writing then gets a broken pipe.
@@ -169,8 +169,8 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Windows: also `WouldBlock` while a read that asks for at least the capacity of the pipe is
-    /// blocked at the other end: such a pipe counts as full. A [wait](crate::base::wait::any) does
-    /// write then.
+    /// blocked at the other end: such a pipe counts as full. A [wait](crate::base::wait::any)
+    /// writes even then.
     ///
     /// # Errors
     /// `WouldBlock`, `BrokenPipe` if there is no reader left, and the errors of `write`. Windows:
@@ -199,7 +199,7 @@ impl PipeWriter {
     /// handle is closed as soon as no write is in progress.
     ///
     /// # Errors
-    /// No two more handles are available.
+    /// Fewer than two more handles are available.
     pub fn close(&self) -> io::Result<()> {
         imp::close(&self.0)
     }

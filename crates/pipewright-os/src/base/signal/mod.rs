@@ -51,7 +51,7 @@ impl Signal {
     pub const USR2: Signal = Signal(imp::USR2);
     /// A write to a pipe that has no reader.
     pub const PIPE: Signal = Signal(imp::PIPE);
-    /// Terminate: the polite request to end.
+    /// Terminate: the usual request to end.
     pub const TERM: Signal = Signal(imp::TERM);
     /// Continue a stopped process.
     pub const CONT: Signal = Signal(imp::CONT);
@@ -71,9 +71,11 @@ impl Signal {
     }
 
     /// Sends this signal to the calling thread, as raise(3) does, and delivers it before the call
-    /// returns, even if another thread [catches](crate::base::caught_signals::CaughtSignals) it. A
-    /// program that was interrupted and has cleaned up ends this way by the signal's default
-    /// action: a shell then sees the signal (128 + number), and Ctrl-C ends the shell's loop too.
+    /// returns, even if another thread [catches](crate::base::caught_signals::CaughtSignals) it.
+    ///
+    /// Call it to end this program after an interrupt, when you have cleaned up. The signal's
+    /// default action then ends the program, so a shell sees the signal (128 + number), and Ctrl-C
+    /// ends the shell's loop too.
     ///
     /// Returns if the signal is ignored or has a handler: drop the guard that handles it first.
     ///

@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::pipe::{PipeReader, PipeWriter};
 
 #[cfg(feature = "tokio")]
@@ -30,8 +30,8 @@ pub(crate) use task::current_runtime;
 #[cfg(feature = "tokio")]
 pub use task::{Watch, check_runtime};
 
-/// The room that an empty buffer is given: the output of an ordinary program fits, and a silent
-/// stream takes no memory.
+/// The spare capacity that an empty buffer gets: the output of an ordinary program fits, and a
+/// silent stream takes no memory.
 pub const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// A source to wait for, or the result of that wait.
@@ -57,11 +57,11 @@ pub enum Slot<'a> {
     /// Done: the number of bytes written.
     WriteDone(PipeWriter, Arc<Vec<u8>>, io::Result<usize>),
     /// Waits for the event.
-    Event(&'a dyn Event),
+    Event(&'a dyn WaitEvent),
     /// Waits for the event, which the slot owns.
-    Owned(Arc<dyn Event>),
+    Owned(Arc<dyn WaitEvent>),
     /// Waits until the event's source can take more: the end of a channel that was full.
-    Room(&'a dyn Event),
+    Room(&'a dyn WaitEvent),
     /// Done: the event has happened.
     EventDone,
 }
@@ -83,7 +83,7 @@ impl Slot<'_> {
     }
 
     /// Returns the event that the slot waits for, and its source.
-    fn event(&self) -> Option<(&dyn Event, Source<'_>)> {
+    fn event(&self) -> Option<(&dyn WaitEvent, EventSource<'_>)> {
         match self {
             Slot::Event(event) => Some((*event, event.source())),
             Slot::Owned(event) => Some((&**event, event.source())),
@@ -95,7 +95,7 @@ impl Slot<'_> {
     /// Completes the slot if no system object reports its event and the event has happened.
     fn complete_if_happened(&mut self) -> bool {
         let happened = self.event().is_some_and(|(event, source)| {
-            matches!(source, Source::Unwaitable(_)) && event.has_happened()
+            matches!(source, EventSource::Unwaitable(_)) && event.has_happened()
         });
         if happened {
             *self = Slot::EventDone;

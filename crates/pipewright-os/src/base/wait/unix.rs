@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::{Slot, make_room};
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::pipe::PipeReader;
 
 /// The number of entries on the stack. One child has at most five sources, so the usual wait
@@ -83,9 +83,9 @@ pub(super) fn source<'a>(slot: &'a Slot<'_>) -> Option<Polled<'a>> {
         Slot::Read(pipe, _) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLIN)),
         Slot::Write(pipe, ..) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLOUT)),
         _ => slot.event().map(|(_, source)| match source {
-            Source::Readable(fd) => Polled::Fd(fd, libc::POLLIN),
-            Source::Writable(fd) => Polled::Fd(fd, libc::POLLOUT),
-            Source::Unwaitable(_) => Polled::Unpollable,
+            EventSource::Readable(fd) => Polled::Fd(fd, libc::POLLIN),
+            EventSource::Writable(fd) => Polled::Fd(fd, libc::POLLOUT),
+            EventSource::Unwaitable(_) => Polled::Unpollable,
         }),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use super::Wake;
 
-/// A flag that is raised once, for good. The first wait for it makes its [`Wake`].
+/// A flag that is raised once and stays raised. The first wait for it makes its [`Wake`].
 ///
 /// [`raise`](Self::raise) and [`notify_all`](Self::notify_all) neither lock nor allocate, so a
 /// signal handler may call them.
@@ -52,7 +52,7 @@ impl Latch {
     /// No more handles are available.
     pub fn wake(&self) -> io::Result<&Wake> {
         if self.wake.get().is_none() {
-            // Ignored: another thread has made one first, which is as good.
+            // Ignored: another thread has made one first, which works too.
             let _ = self.wake.set(Wake::new()?);
         }
         let wake = self.wake.get().ok_or(io::ErrorKind::NotFound)?;

@@ -14,7 +14,7 @@ pub(crate) use windows::is_signalled;
 
 use std::io;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 pub use latch::Latch;
 
 /// A flag that stays raised until it is lowered.
@@ -60,8 +60,8 @@ impl Wake {
     }
 }
 
-impl Event for Wake {
-    fn source(&self) -> Source<'_> {
+impl WaitEvent for Wake {
+    fn source(&self) -> EventSource<'_> {
         imp::source(self)
     }
 

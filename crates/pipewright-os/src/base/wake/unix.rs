@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 
 #[derive(Debug)]
 pub(crate) struct Wake {
@@ -64,8 +64,8 @@ impl Wake {
     }
 }
 
-pub(super) fn source(wake: &super::Wake) -> Source<'_> {
-    Source::Readable(wake.0.read.as_fd())
+pub(super) fn source(wake: &super::Wake) -> EventSource<'_> {
+    EventSource::Readable(wake.0.read.as_fd())
 }
 
 impl AsFd for Wake {

@@ -9,7 +9,7 @@ use windows_sys::Win32::System::Threading::{
     CreateEventW, ResetEvent, SetEvent, WaitForSingleObject,
 };
 
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 
 #[derive(Debug)]
 pub(crate) struct Wake(OwnedHandle);
@@ -53,6 +53,6 @@ impl AsHandle for super::Wake {
     }
 }
 
-pub(super) fn source(wake: &super::Wake) -> Source<'_> {
-    Source::Signalled(wake.as_handle())
+pub(super) fn source(wake: &super::Wake) -> EventSource<'_> {
+    EventSource::Signalled(wake.as_handle())
 }

@@ -4,14 +4,14 @@ use std::env;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{End, imp};
+use super::{ChannelEnd, imp};
 use crate::base::handle::Handle;
 
 /// Returns the environment variables that announce the channel end that a child inherits. The first holds its
 /// number. The second, if any, identifies the end, because another handle may get the number later.
 ///
-/// Descendants of the child inherit the variables but not the end. The second variable keeps them from taking
-/// one of their own handles for it.
+/// Descendants of the child inherit the variables but not the end. The second variable keeps them from mistaking
+/// one of their own handles for the end.
 ///
 /// # Platform
 /// Unix: `VARIABLE_ID` is the number again, and `st_dev` and `st_ino` of the socket. Windows: there is no
@@ -60,14 +60,14 @@ pub fn inheritance(variable: &str) -> Inheritance {
 /// number. This works once per process, and children of this process don't inherit the end.
 ///
 /// # Platform
-/// Unix: accepts one end of a pair of stream sockets without `FD_CLOEXEC`, and if `VARIABLE_ID` is set, only
-/// the end that it identifies. A handle opened by this program is therefore not accepted, unless it is such a
-/// pair without the flag, which std never creates: a stale variable takes nobody's handle. Windows: accepts an
+/// Unix: accepts one end of a pair of stream sockets without `FD_CLOEXEC`, and if `VARIABLE_ID` is set, only the end
+/// that it identifies. A handle opened by this program is therefore not accepted, unless it is such a pair without the
+/// flag, which std never creates: so a stale variable cannot claim a handle of other code. Windows: accepts an
 /// inherited pipe end that was opened for overlapped calls.
 ///
 /// # Errors
 /// `NotFound`: the variable or the handle does not exist. `InvalidInput`: the handle is not a channel end.
-pub fn inherited(variable: &str) -> io::Result<End> {
+pub fn inherited(variable: &str) -> io::Result<ChannelEnd> {
     let number = announced(variable);
     if CLAIMED.load(Ordering::SeqCst) {
         return Err(io::ErrorKind::NotFound.into());
@@ -76,7 +76,7 @@ pub fn inherited(variable: &str) -> io::Result<End> {
     if CLAIMED.swap(true, Ordering::SeqCst) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    imp::inherited(number).map(End::of)
+    imp::inherited(number).map(ChannelEnd::of)
 }
 
 /// Returns the number in the variable, if this process has inherited such an end.
@@ -84,7 +84,7 @@ fn announced(variable: &str) -> io::Result<i32> {
     let number = env::var(variable).ok().and_then(|number| number.parse().ok());
     let number: i32 = number.filter(|number| *number > 2).ok_or(io::ErrorKind::NotFound)?;
     let id = env::var(id_variable(variable)).ok();
-    // A variable for another number was left behind by another host.
+    // Another host left a variable for another number behind.
     let id = id.as_deref().and_then(|id| id.strip_prefix(&format!("{number}:")));
     imp::check(number, id)?;
     Ok(number)

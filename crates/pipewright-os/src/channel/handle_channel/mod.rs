@@ -2,17 +2,17 @@
 //! gone.
 //!
 //! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own
-//! buffer ([`End::arrived`]). Bytes to send are handed over ([`End::send`]), and the end keeps what the system
-//! does not accept at once. No method blocks unless its name says so, and the end owns the buffers that the
+//! buffer ([`ChannelEnd::arrived`]). Bytes to send are handed over ([`ChannelEnd::send`]), and the end keeps what the system
+//! does not accept at once. No method blocks unless its name contains `wait`, and the end owns the buffers that the
 //! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to
 //! [`wait::any`](crate::base::wait::any), together with child exits and flags.
 //!
 //! [`Slot::Event`]: crate::base::wait::Slot::Event
 //! [`Slot::Room`]: crate::base::wait::Slot::Room
 
-mod inbox;
 mod inheritance;
-mod outbox;
+mod receive_buffer;
+mod send_buffer;
 #[cfg(test)]
 mod tests;
 #[cfg(unix)]
@@ -27,12 +27,12 @@ use windows as imp;
 use std::collections::VecDeque;
 use std::io;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
 use crate::process::child::ChildHandle;
-use inbox::Inbox;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
-use outbox::Outbox;
+use receive_buffer::ReceiveBuffer;
+use send_buffer::SendBuffer;
 
 /// The maximum number of handles in one message, and of received handles that were not taken.
 pub const MOST_HANDLES: usize = 64;
@@ -46,19 +46,19 @@ pub const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Closes the end. The other side still receives what was handed to the system, and then the end of the
 /// stream. Bytes that the end kept are lost.
 #[derive(Debug)]
-pub struct End {
+pub struct ChannelEnd {
     pub(crate) socket: imp::Socket,
-    inbox: Inbox,
-    outbox: Outbox,
+    receive_buffer: ReceiveBuffer,
+    send_buffer: SendBuffer,
     handles: VecDeque<Handle>,
     /// True if the other side has closed its end or is gone.
     ended: bool,
-    calls: Calls,
+    calls: CallCounts,
 }
 
 /// The number of system calls that an end has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Calls {
+pub struct CallCounts {
     /// The number of calls that received.
     pub receive: u64,
     /// The number of calls that sent.
@@ -83,7 +83,7 @@ pub enum Arrived {
 
 /// The choice between a call that blocks and one that doesn't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum Blocking {
     Yes,
     No,
 }
@@ -115,9 +115,9 @@ enum Wait {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias = "socketpair")]
-pub fn pair() -> io::Result<(End, Handle)> {
+pub fn pair() -> io::Result<(ChannelEnd, Handle)> {
     let (ours, theirs) = imp::pair()?;
-    Ok((End::of(ours), theirs))
+    Ok((ChannelEnd::of(ours), theirs))
 }
 
 /// Returns the user of this process, as a text that differs between the users of this machine.
@@ -141,12 +141,12 @@ pub fn lacks_room_for_handles(error: &io::Error) -> bool {
 
 /// Signals when bytes have arrived or the stream has ended. There is room when more can be sent, or when the
 /// stream has ended.
-impl Event for End {
-    fn source(&self) -> Source<'_> {
+impl WaitEvent for ChannelEnd {
+    fn source(&self) -> EventSource<'_> {
         imp::arrival(&self.socket)
     }
 
-    fn room(&self) -> Source<'_> {
+    fn room(&self) -> EventSource<'_> {
         imp::room(&self.socket)
     }
 
@@ -155,15 +155,15 @@ impl Event for End {
     }
 }
 
-impl End {
-    fn of(socket: imp::Socket) -> End {
-        End {
+impl ChannelEnd {
+    fn of(socket: imp::Socket) -> ChannelEnd {
+        ChannelEnd {
             socket,
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
+            receive_buffer: ReceiveBuffer::default(),
+            send_buffer: SendBuffer::default(),
             handles: VecDeque::new(),
             ended: false,
-            calls: Calls::default(),
+            calls: CallCounts::default(),
         }
     }
 
@@ -171,8 +171,8 @@ impl End {
     ///
     /// # Errors
     /// `InvalidInput`: the handle is not a channel end.
-    pub fn from_handle(handle: Handle) -> io::Result<End> {
-        imp::socket(handle).map(End::of)
+    pub fn from_handle(handle: Handle) -> io::Result<ChannelEnd> {
+        imp::socket(handle).map(ChannelEnd::of)
     }
 
     /// Sets the child that has the other end. Handles are passed only to and from that process. Call it before
@@ -180,7 +180,7 @@ impl End {
     ///
     /// # Platform
     /// Unix: does nothing; handles reach any process that has the other end. Windows: copies the process
-    /// handle. The child is told its process ID and has to confirm it.
+    /// handle. The child receives its process ID and has to confirm it.
     ///
     /// # Errors
     /// The limit on handles was reached.
@@ -202,13 +202,13 @@ impl End {
     #[inline]
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
-        self.inbox.bytes()
+        self.receive_buffer.bytes()
     }
 
     /// Consumes received bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
-        self.inbox.consume(count);
+        self.receive_buffer.consume(count);
     }
 
     /// Receives the bytes that are available and appends them to those that arrived before. Doesn't wait.
@@ -224,14 +224,14 @@ impl End {
     /// `MSG_CTRUNC`: this process may not have [more handles](lacks_room_for_handles). `BrokenPipe` (Windows):
     /// the other side ended before its handles could be taken.
     pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
-        if self.inbox.bytes().len() >= most {
+        if self.receive_buffer.bytes().len() >= most {
             return Ok(Arrived::Nothing);
         }
-        imp::receive(self, None, Wait::No)
+        imp::receive(self, None, Blocking::No)
     }
 
-    /// Waits until bytes are available and [receives](Self::receive) them. For a side with nothing else to
-    /// wait for, this saves a system call.
+    /// Waits until bytes are available and [receives](Self::receive) them. This saves a system call if there is
+    /// nothing else to wait for.
     ///
     /// # Platform
     /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once. Windows: waits for the read in progress.
@@ -239,7 +239,7 @@ impl End {
     /// # Errors
     /// As for [`receive`](Self::receive).
     pub fn wait_and_receive(&mut self) -> io::Result<Arrived> {
-        imp::receive(self, None, Wait::Yes)
+        imp::receive(self, None, Blocking::Yes)
     }
 
     /// [Receives](Self::receive) up to `count` bytes directly into the caller's buffer, behind its contents.
@@ -248,11 +248,11 @@ impl End {
     /// # Errors
     /// As for [`receive`](Self::receive).
     pub fn receive_into(&mut self, to: &mut Vec<u8>, count: usize) -> io::Result<Arrived> {
-        if count == 0 || !self.inbox.bytes().is_empty() {
+        if count == 0 || !self.receive_buffer.bytes().is_empty() {
             return Ok(Arrived::Nothing);
         }
         to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        imp::receive(self, Some((to, count)), Wait::No)
+        imp::receive(self, Some((to, count)), Blocking::No)
     }
 
     /// Takes the first received handle.
@@ -277,11 +277,11 @@ impl End {
     /// `BrokenPipe`: the other side is gone. `OutOfMemory`.
     pub fn send(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
         let mut taken = 0;
-        if self.outbox.is_empty() {
+        if self.send_buffer.is_empty() {
             taken = imp::send(self, parts, &[])?;
         }
-        self.outbox.keep_rest(parts, taken)?;
-        if taken == 0 && !self.outbox.is_empty() {
+        self.send_buffer.keep_rest(parts, taken)?;
+        if taken == 0 && !self.send_buffer.is_empty() {
             self.flush()?;
         }
         Ok(())
@@ -292,7 +292,7 @@ impl End {
     /// # Errors
     /// `OutOfMemory`.
     pub fn send_later(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
-        self.outbox.keep_rest(parts, 0)
+        self.send_buffer.keep_rest(parts, 0)
     }
 
     /// [Sends](Self::send) bytes with handles, which travel with the first byte. Returns false if there is no
@@ -308,14 +308,14 @@ impl End {
         handles: &[Handle],
     ) -> io::Result<bool> {
         let has_bytes = parts.iter().any(|part| !part.is_empty());
-        if !has_bytes || handles.len() > MOST_HANDLES || !self.outbox.is_empty() {
+        if !has_bytes || handles.len() > MOST_HANDLES || !self.send_buffer.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let taken = imp::send(self, parts, handles)?;
         if taken == 0 {
             return Ok(false);
         }
-        self.outbox.keep_rest(parts, taken)?;
+        self.send_buffer.keep_rest(parts, taken)?;
         Ok(true)
     }
 
@@ -324,14 +324,14 @@ impl End {
     /// # Errors
     /// As for [`send`](Self::send).
     pub fn flush(&mut self) -> io::Result<usize> {
-        while !self.outbox.is_empty() {
+        while !self.send_buffer.is_empty() {
             // Moved out for the call, which borrows the end.
-            let outbox = std::mem::take(&mut self.outbox);
-            let sent = imp::send(self, &[io::IoSlice::new(outbox.bytes())], &[]);
-            self.outbox = outbox;
+            let send_buffer = std::mem::take(&mut self.send_buffer);
+            let sent = imp::send(self, &[io::IoSlice::new(send_buffer.bytes())], &[]);
+            self.send_buffer = send_buffer;
             match sent? {
                 0 => break,
-                count => self.outbox.consume(count),
+                count => self.send_buffer.consume(count),
             }
         }
         imp::settle(&mut self.socket)?;
@@ -342,7 +342,7 @@ impl End {
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.outbox.bytes().len() + imp::unsent(&self.socket)
+        self.send_buffer.bytes().len() + imp::unsent(&self.socket)
     }
 
     /// Returns true if the other side is known to have closed its end or to be gone.
@@ -353,7 +353,7 @@ impl End {
 
     /// Returns the number of system calls made.
     #[must_use]
-    pub fn calls(&self) -> Calls {
+    pub fn calls(&self) -> CallCounts {
         self.calls
     }
 }

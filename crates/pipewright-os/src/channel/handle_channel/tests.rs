@@ -13,9 +13,9 @@ fn some_file() -> Handle {
     Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
 }
 
-fn both() -> (End, End) {
+fn both() -> (ChannelEnd, ChannelEnd) {
     let (ours, theirs) = pair().unwrap();
-    (ours, End::from_handle(theirs).unwrap())
+    (ours, ChannelEnd::from_handle(theirs).unwrap())
 }
 
 #[test]
@@ -26,18 +26,18 @@ fn bytes_that_do_not_fit_are_kept_and_sent_in_order() {
     a.send(&[IoSlice::new(first)]).unwrap();
     assert!(a.unsent() > 0, "more was sent than a socket holds");
     a.send(&[IoSlice::new(&second[..7]), IoSlice::new(&second[7..])]).unwrap();
-    let mut came = Vec::new();
-    while came.len() < bytes.len() {
+    let mut received = Vec::new();
+    while received.len() < bytes.len() {
         wait::any(&mut [Slot::Event(&b)], None).unwrap();
         while let Arrived::Bytes { to_caller: 0, .. } = b.receive(usize::MAX).unwrap() {}
-        came.extend_from_slice(b.arrived());
+        received.extend_from_slice(b.arrived());
         b.consume(b.arrived().len());
         if a.unsent() > 0 {
             wait::any(&mut [Slot::Room(&a)], None).unwrap();
             a.flush().unwrap();
         }
     }
-    assert_eq!(came, bytes);
+    assert_eq!(received, bytes);
     assert_eq!((a.unsent(), b.receive(1).unwrap()), (0, Arrived::Nothing));
 }
 
@@ -112,7 +112,10 @@ fn end_of_stream_comes_after_everything_sent() {
 
 #[test]
 fn other_handles_are_refused() {
-    assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(
+        ChannelEnd::from_handle(some_file()).unwrap_err().kind(),
+        io::ErrorKind::InvalidInput
+    );
 }
 
 /// On Windows a thread's pending calls end with it.
@@ -128,15 +131,15 @@ fn an_end_outlives_the_thread_that_used_it() {
         thread.join().unwrap()
     });
     assert!(a.unsent() > 0, "more was sent than a link holds");
-    let mut came = Vec::new();
-    while came.len() < bytes.len() {
+    let mut received = Vec::new();
+    while received.len() < bytes.len() {
         a.flush().unwrap();
         wait::any(&mut [Slot::Event(&b)], None).unwrap();
         b.receive(usize::MAX).unwrap();
-        came.extend_from_slice(b.arrived());
+        received.extend_from_slice(b.arrived());
         b.consume(b.arrived().len());
     }
-    assert!(came == bytes);
+    assert!(received == bytes);
     assert_eq!((a.unsent(), b.receive(1).unwrap()), (0, Arrived::Nothing));
 }
 

@@ -11,8 +11,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
-use crate::base::event::Source;
+use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
+use crate::base::event::EventSource;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 use crate::process::child::ChildHandle;
 
@@ -29,7 +29,7 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Without a flag for this, as in [`crate::base::pipe`], and without a flag for a call that raises no SIGPIPE.
+/// macOS lacks `SOCK_CLOEXEC` (see [`crate::base::pipe`]) and `MSG_NOSIGNAL`, so both are set on each end afterwards.
 #[cfg(not(target_os = "linux"))]
 fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
@@ -70,9 +70,9 @@ fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
 /// Takes an end that was [checked](check).
 pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
     // SAFETY: the variable says that the descriptor was passed to this process under that number, and this is
-    // the first code to take it. It is what the parent passes: one end of a pair that survived an exec. It
-    // cannot be told from a pair that other code of this process created without FD_CLOEXEC, under a number in
-    // a stale variable.
+    // the first code to take it. As the parent passes it, it is one end of a pair that survived an exec. Only a pair
+    // that other code of this process created without FD_CLOEXEC, under the number in a stale variable, looks the
+    // same.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(Socket(fd))
@@ -102,7 +102,7 @@ pub(super) fn carries_handles(_: &Socket) -> bool {
     true
 }
 
-/// The kernel has all bytes that it accepted.
+/// Returns 0: the kernel holds all bytes that it accepted.
 #[inline]
 pub(super) fn unsent(_: &Socket) -> usize {
     0
@@ -127,7 +127,11 @@ const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const SEND: SendFlags = SendFlags::DONTWAIT;
 
 /// Sends once. Returns 0 if there is no room.
-pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+pub(super) fn send(
+    end: &mut ChannelEnd,
+    parts: &[IoSlice<'_>],
+    handles: &[Handle],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let fds: Vec<BorrowedFd<'_>> = handles.iter().map(Handle::as_fd).collect();
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -165,12 +169,12 @@ const CONTROL_BYTES: usize = {
 
 /// Receives once: into the caller's buffer first, then into our own.
 pub(super) fn receive(
-    end: &mut End,
+    end: &mut ChannelEnd,
     mut caller: Option<(&mut Vec<u8>, usize)>,
-    wait: Wait,
+    wait: Blocking,
 ) -> io::Result<Arrived> {
-    let End { socket, inbox, handles, ended, calls, .. } = end;
-    let ahead = inbox.room()?;
+    let ChannelEnd { socket, receive_buffer, handles, ended, calls, .. } = end;
+    let ahead = receive_buffer.room()?;
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
     let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
     if let Some((to, _)) = &mut caller {
@@ -186,7 +190,7 @@ pub(super) fn receive(
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
-    let flags = if wait == Wait::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
+    let flags = if wait == Blocking::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
     let count = loop {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
@@ -210,7 +214,7 @@ pub(super) fn receive(
         }
     };
     // Owned before anything can fail.
-    let came = handles_of(&message);
+    let received = handles_of(&message);
     if count == 0 {
         *ended = true;
         return Ok(Arrived::End);
@@ -225,15 +229,15 @@ pub(super) fn receive(
     // SAFETY: as above, for the second part, which is filled after the first.
     unsafe { ahead.set_len(length) };
     let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
-    if is_cut && came.len() < MOST_HANDLES {
+    if is_cut && received.len() < MOST_HANDLES {
         // The message had space for more, so this process reached its limit.
         return Err(Errno::MFILE.into());
     }
-    if is_cut || handles.len() + came.len() > MOST_HANDLES {
+    if is_cut || handles.len() + received.len() > MOST_HANDLES {
         let message = "more than 64 handles in one message";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    handles.extend(came);
+    handles.extend(received);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
 }
 
@@ -276,10 +280,10 @@ fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
     handles
 }
 
-pub(super) fn arrival(socket: &Socket) -> Source<'_> {
-    Source::Readable(socket.as_fd())
+pub(super) fn arrival(socket: &Socket) -> EventSource<'_> {
+    EventSource::Readable(socket.as_fd())
 }
 
-pub(super) fn room(socket: &Socket) -> Source<'_> {
-    Source::Writable(socket.as_fd())
+pub(super) fn room(socket: &Socket) -> EventSource<'_> {
+    EventSource::Writable(socket.as_fd())
 }

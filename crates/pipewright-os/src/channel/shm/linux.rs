@@ -13,9 +13,9 @@ pub(super) use super::mapping::Mapping;
 use crate::base::fallback;
 use crate::base::handle::Handle;
 
-/// The seals of an object. It cannot shrink, so that nobody faults beyond its end, and it cannot grow or be
-/// filled behind its end, so that nobody is charged for that. It cannot be mapped for writing again, written
-/// to, or given holes. The seals cannot be changed.
+/// The seals of an object. It cannot shrink, so that no access faults beyond its end. It cannot grow or be filled
+/// behind its end, so that no process is charged for that. It cannot be mapped for writing again, written to, or given
+/// holes. The seals cannot be changed.
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
@@ -49,8 +49,8 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
     if u64::try_from(stat.st_size).ok() != Some(size as u64) {
         return Err(wrong("its size is not the announced one"));
     }
-    // Pages behind the end are counted as well, and could stand in for missing ones. Nobody can add others any
-    // more, because of the seals.
+    // Pages behind the end are counted too, and could hide missing ones. Because of the seals, no others can be
+    // added.
     rustix::fs::ftruncate(handle, size as u64)
         .map_err(|_| wrong("the pages behind its end cannot be removed"))?;
     let stat = rustix::fs::fstat(handle)?;

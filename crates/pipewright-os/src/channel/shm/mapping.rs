@@ -16,7 +16,7 @@ pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
     /// The process that has the mapping. In a fork the address may be used for something else.
-    home: Generation,
+    created_in: Generation,
 }
 
 // SAFETY: memory belongs to no thread. The types that own a mapping decide who may write it.
@@ -31,7 +31,7 @@ impl Mapping {
         let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
         let start = start.map_err(in_call("mmap"))?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, length, home: Generation::current() })
+        Ok(Mapping { start, length, created_in: Generation::current() })
     }
 
     #[inline]
@@ -46,8 +46,8 @@ impl Mapping {
 
     /// Returns true if this process made the mapping. Returns false in a fork.
     #[inline]
-    pub(super) fn is_here(&self) -> bool {
-        self.home.is_here()
+    pub(super) fn is_current(&self) -> bool {
+        self.created_in.is_current()
     }
 
     /// Gives the kernel advice on the mapping. Linux only.
@@ -61,7 +61,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if !self.is_here() {
+        if !self.is_current() {
             return;
         }
         let start: *mut c_void = self.start.as_ptr().cast();

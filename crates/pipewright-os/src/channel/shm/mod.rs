@@ -5,8 +5,8 @@
 //! ([`Seen::open`]). Two processes that talk in both directions use two objects.
 //!
 //! # Layout
-//! [`CONTROL_BYTES`] of words, then the data. A word has 64 bits, stands alone in [`WORD_STRIDE`] bytes so
-//! that no two words share a cache line, and is accessed only by atomic operations.
+//! [`CONTROL_BYTES`] of words, then the data. A word has 64 bits and is accessed only by atomic operations. Each is
+//! alone in [`WORD_STRIDE`] bytes, so that no two share a cache line.
 //!
 //! # Why this is sound
 //! The Rust compiler may assume that memory behind a `&[u8]` does not change, and that plain accesses are free
@@ -17,8 +17,8 @@
 //!   that it gets. A process that may inspect this one could have done so earlier: on Linux a process of the
 //!   same user, through `/proc`, in the moment before the seal. Such a process can change our memory in other
 //!   ways too (ptrace(2)), so it gains nothing. A `&mut [u8]` over the data is as exclusive as any other. This
-//!   program cannot notice that another one reads the bytes, and the reader has to cope with bytes that are
-//!   being written.
+//!   program cannot notice that another one reads the bytes, and the reader has to tolerate bytes that are being
+//!   written.
 //! * *The peer's* objects may change at any moment, whatever the protocol says, so there is never a reference
 //!   to their data as plain bytes. Words are read by atomic loads. Data are copied out by instructions that
 //!   are opaque to the compiler (`copy/`). Their effect on the abstract machine is that of a relaxed atomic
@@ -154,8 +154,8 @@ impl Written {
     }
 
     /// [Publishes](Self::publish) a word before everything that is read [in order](Seen::word_in_order)
-    /// afterwards. If two sides each announce something and then look, at least one of them sees the other's
-    /// announcement (a `SeqCst` fence).
+    /// afterwards (a `SeqCst` fence). If two sides each announce a word and then read the other's, at least one of them
+    /// sees the other's announcement.
     #[inline]
     pub fn announce(&self, word: usize, value: u64) {
         self.publish(word, value);
@@ -223,7 +223,7 @@ impl Seen {
     }
 
     /// Reads a word, as [`word`](Self::word) does, after everything that this thread has
-    /// [announced](Written::announce). The fence is there.
+    /// [announced](Written::announce), which contains the fence.
     #[inline]
     #[must_use]
     pub fn word_in_order(&self, word: usize) -> u64 {
@@ -352,7 +352,7 @@ impl ExactSizeIterator for Words<'_> {}
 impl Mapping {
     #[inline]
     fn word(&self, word: usize) -> Option<&AtomicU64> {
-        if word >= WORDS || !self.is_here() {
+        if word >= WORDS || !self.is_current() {
             return None;
         }
         // SAFETY: inside the mapping, which is at least that large.
@@ -367,7 +367,7 @@ impl Mapping {
     #[inline]
     fn place(&self, from: usize, count: usize) -> Option<*mut u8> {
         let end = from.checked_add(count)?;
-        if end > self.len() - CONTROL_BYTES || !self.is_here() {
+        if end > self.len() - CONTROL_BYTES || !self.is_current() {
             return None;
         }
         // SAFETY: inside the mapping, as was just checked, which belongs to this process.

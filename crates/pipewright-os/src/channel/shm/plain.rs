@@ -23,7 +23,7 @@ impl Mapping {
     }
 
     /// Returns true: nothing forks under a checker.
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         true
     }
 

@@ -270,9 +270,11 @@ mod windows {
         refused(object(nothing, size + 4096, SEC_COMMIT), "its size is not");
         refused(object(nothing, size, SEC_RESERVE), "not committed");
         let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).unwrap();
         refused(object(file.as_raw_handle(), size, 0), "it is a file mapping");
-        refused(Handle::from(file), "no memory");
+        refused(Handle::from(file), "it is not a section");
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -19,8 +19,8 @@ use super::call_error::in_call;
 use crate::base::handle::Handle;
 use crate::base::security::SecurityDescriptor;
 
-/// The access list of a section. Nobody may open it, not even the owner, who could otherwise change the list.
-/// The owner may read the list.
+/// The access list of a section. No user may open it, not even the owner, who could otherwise change the list.
+/// The owner may only read the list.
 ///
 /// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has by default.
 const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";
@@ -134,7 +134,7 @@ impl SectionInfo {
         // SAFETY: an open handle, and a live struct of the class (0) and its size.
         let status =
             unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut info, room, none) };
-        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(info) }
+        if status < 0 { Err(wrong("it is not a section that can be queried")) } else { Ok(info) }
     }
 }
 
@@ -154,7 +154,7 @@ impl Mapping {
 
     /// Returns true: Windows processes don't fork.
     #[inline]
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         true
     }
 

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
-use crate::disk::file::{Action, Finished, Request};
+use crate::disk::file::{Action, FileRequest, FinishedRequest};
 use crate::disk::in_flight::InFlight;
-use crate::disk::unavailable::{Circumstances, UnavailableReason};
+use crate::disk::unavailable::{RefusalContext, UnavailableReason};
 
 /// `aio_context_t`.
 type Context = libc::c_ulong;
@@ -41,7 +41,7 @@ struct Iocb {
 /// The `struct io_event`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     iocb: u64,
     result: i64,
@@ -55,9 +55,9 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
-    /// The process that created the context. A fork does not have it, but may get another one of the same
-    /// name.
-    home: Generation,
+    /// The process that created the context. A fork does not have the context, but may get another one with the
+    /// same number.
+    created_in: Generation,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
     /// The tokens of requests that have not been submitted.
@@ -66,14 +66,14 @@ pub(crate) struct Aio {
     done: VecDeque<(usize, i64)>,
     /// The flag that interrupts waits.
     wake: Option<Arc<Wake>>,
-    /// Counts completions, so that a wait can cover them and the flag.
+    /// Counts completions, so that one wait can cover them and the flag.
     completed: OwnedFd,
 }
 
 impl Aio {
     pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, UnavailableReason> {
         let judge = |error: io::Error| {
-            Circumstances { disabled: None, ..Circumstances::now() }.judge(&error)
+            RefusalContext { disabled: None, ..RefusalContext::now() }.judge(&error)
         };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
@@ -86,12 +86,12 @@ impl Aio {
         }
         let requests = InFlight::new(depth);
         let (unsubmitted, done) = (VecDeque::new(), VecDeque::new());
-        let home = Generation::current();
-        Ok(Aio { context, home, requests, unsubmitted, done, wake, completed })
+        let created_in = Generation::current();
+        Ok(Aio { context, created_in, requests, unsubmitted, done, wake, completed })
     }
 
-    pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
-        if !self.home.is_here() {
+    pub(crate) fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
+        if !self.created_in.is_current() {
             return Err(request);
         }
         self.requests.put_transfer(token, request)?;
@@ -118,9 +118,9 @@ impl Aio {
         Ok(())
     }
 
-    /// Fails in a fork of this process, where the context's name may mean another one.
+    /// Fails in a fork of this process, where the context's number may be that of another one.
     fn check_home(&self) -> io::Result<()> {
-        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+        if self.created_in.is_current() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
     fn submit_one(&mut self, token: usize) -> io::Result<()> {
@@ -171,8 +171,8 @@ impl Aio {
             wake.lower();
         }
         let mut count = [0; 8];
-        // Ignored: there was nothing to count. Completions counted from now on came after those that are
-        // collected.
+        // Ignored: the read fails only if nothing was counted. It comes first, so that completions after the collect
+        // below are counted again.
         let _ = rustix::io::read(&self.completed, &mut count);
         self.collect(0)
     }
@@ -188,7 +188,7 @@ impl Aio {
     /// Collects completions, after waiting for that many.
     fn collect(&mut self, at_least: libc::c_long) -> io::Result<()> {
         const AT_ONCE: usize = 64;
-        let mut events = [Event::default(); AT_ONCE];
+        let mut events = [IoEvent::default(); AT_ONCE];
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if at_least == 0 { &raw const none } else { std::ptr::null() };
         // SAFETY: a context of ours, space for the named number of events, and no timeout or a live one.
@@ -212,7 +212,7 @@ impl Aio {
         Ok(())
     }
 
-    pub(crate) fn take(&mut self) -> Option<Finished> {
+    pub(crate) fn take(&mut self) -> Option<FinishedRequest> {
         self.check_home().ok()?;
         loop {
             if self.done.is_empty() && self.requests.count() > self.unsubmitted.len() {
@@ -227,7 +227,7 @@ impl Aio {
                 }
             };
             if let Some(request) = self.requests.take(token) {
-                return Some(Finished { token, request, result });
+                return Some(FinishedRequest { token, request, result });
             }
         }
     }
@@ -235,7 +235,7 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             self.requests.leak();
             return;
         }

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::base::wake::Wake;
-use crate::disk::file::{Finished, Request};
+use crate::disk::file::{FileRequest, FinishedRequest};
 use crate::disk::unavailable::UnavailableReason;
 
 /// A queue of operations in the kernel.
@@ -41,7 +41,7 @@ impl Aio {
     ///
     /// # Errors
     /// The request, if its token is invalid or in use, or if it is neither a read nor a write.
-    pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    pub fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.0.push(token, request)
     }
 
@@ -64,7 +64,7 @@ impl Aio {
     }
 
     /// Takes a completed operation, if there is one.
-    pub fn take(&mut self) -> Option<Finished> {
+    pub fn take(&mut self) -> Option<FinishedRequest> {
         self.0.take()
     }
 }

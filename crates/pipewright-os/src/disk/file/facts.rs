@@ -9,7 +9,7 @@ pub struct Alignment {
     pub memory: usize,
     /// The alignment of the offset and the length.
     pub offset: usize,
-    /// True if the system reported it. Otherwise it is the value that suits every disk.
+    /// True if the system reported the alignment. Otherwise it is a value that suits every disk.
     pub reported: bool,
     /// True if direct I/O bypasses the cache; `Some(false)` if the system reports that it cannot.
     pub direct: Option<bool>,
@@ -110,7 +110,7 @@ pub struct Facts {
     pub device_queue: Option<u32>,
 }
 
-/// The result of a read that must not wait (`RWF_NOWAIT`), as io_uring first issues each read.
+/// The result of a read that must not wait (`RWF_NOWAIT`). io_uring tries each read this way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitReads {
@@ -122,14 +122,14 @@ pub enum NowaitReads {
     Refused,
 }
 
-/// The result of a write that must not wait (`RWF_NOWAIT`), as io_uring first issues each write.
+/// The result of a write that must not wait (`RWF_NOWAIT`). io_uring tries each write this way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitWrites {
     /// Such writes are performed.
     Taken,
-    /// A write is refused if it has to update the file's timestamps: after the clock behind them has ticked,
-    /// and until a write that may wait has updated them.
+    /// A write is refused if it has to update the file's timestamps: after each tick of their clock, until a write
+    /// that may wait has updated them.
     WaitForTimes {
         /// The time between two ticks of that clock.
         tick: Duration,

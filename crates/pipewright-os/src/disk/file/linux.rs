@@ -80,8 +80,8 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     }
     let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
     if memory == 0 || offset == 0 {
-        // statx(2): direct I/O is not supported on this file. If it could be opened for it anyway, the cache
-        // is used silently.
+        // statx(2): direct I/O is not supported on this file. If it was opened with O_DIRECT anyway, the
+        // kernel silently uses the cache.
         return Ok(Alignment { direct: Some(false), reported: true, ..Alignment::ASSUMED });
     }
     Ok(Alignment { memory, offset, reported: true, direct: Some(true) })
@@ -122,9 +122,9 @@ fn filesystem(file: &fs::File) -> Option<Filesystem> {
 fn nowait(file: &File) -> Option<bool> {
     let alignment = file.alignment().ok()?;
     let mut room = AlignedBuf::zeroed(alignment.offset, alignment.memory).ok()?;
-    let past = file.len().ok()?.checked_next_multiple_of(alignment.offset as u64)?;
+    let past_end = file.len().ok()?.checked_next_multiple_of(alignment.offset as u64)?;
     let mut to = [IoSliceMut::new(&mut room)];
-    match rustix::io::preadv2(file, &mut to, past, ReadWriteFlags::NOWAIT) {
+    match rustix::io::preadv2(file, &mut to, past_end, ReadWriteFlags::NOWAIT) {
         Ok(_) | Err(Errno::AGAIN) => Some(true),
         Err(Errno::OPNOTSUPP) => Some(false),
         Err(_) => None,

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use request::{Action, Finished, MAX_BYTES, Request};
+pub use request::{Action, FileRequest, FinishedRequest, MAX_BYTES};
 
 /// The options to open a file with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -385,6 +385,6 @@ fn not_seekable(is_directory: bool) -> io::Error {
     if is_directory {
         io::Error::new(io::ErrorKind::IsADirectory, "is a directory")
     } else {
-        io::Error::new(io::ErrorKind::NotSeekable, "is neither a file nor a disk")
+        io::Error::new(io::ErrorKind::NotSeekable, "neither a file nor a disk")
     }
 }

@@ -25,18 +25,18 @@ pub enum Action {
 
 /// A request that is complete or was cancelled.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRequest {
     /// The token of the request.
     pub token: usize,
     /// The request, with its file and its buffer.
-    pub request: Request,
+    pub request: FileRequest,
     /// The number of bytes that the call transferred, or the system's error.
     pub result: io::Result<usize>,
 }
 
 /// One operation. It owns its file and its buffer; the backend returns it when it is complete.
 #[derive(Debug)]
-pub struct Request {
+pub struct FileRequest {
     /// The file, which stays open while the request is in flight.
     pub file: File,
     /// The kind of operation.
@@ -53,7 +53,7 @@ pub struct Request {
     pub direct: bool,
 }
 
-impl Request {
+impl FileRequest {
     /// Returns the number of bytes that the next call has to transfer.
     #[must_use]
     pub fn left(&self) -> usize {

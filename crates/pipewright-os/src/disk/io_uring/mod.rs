@@ -1,6 +1,6 @@
 //! Asynchronous file operations by io_uring.
 //!
-//! The ring owns everything that the kernel may read or write from [`Ring::push`] until the kernel has
+//! The ring owns everything that the kernel may read or write from [`Uring::push`] until the kernel has
 //! completed it, so that no caller can free it too early.
 
 #[cfg(target_os = "linux")]
@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::base::wake::Wake;
-use crate::disk::file::{Finished, Request};
+use crate::disk::file::{FileRequest, FinishedRequest};
 use crate::disk::unavailable::UnavailableReason;
 
 /// The options of a ring.
@@ -32,9 +32,9 @@ pub struct RingOptions {
 /// # Drop
 /// Cancels what the kernel has not started and waits for the rest.
 #[derive(Debug)]
-pub struct Ring(imp::Ring);
+pub struct Uring(imp::Uring);
 
-impl Ring {
+impl Uring {
     /// Creates a ring and submits an empty operation to check that it works. Raising the flag interrupts its
     /// waits.
     ///
@@ -46,23 +46,23 @@ impl Ring {
     /// # Errors
     /// The reason why io_uring is unavailable.
     #[doc(alias = "io_uring_setup")]
-    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, UnavailableReason> {
-        imp::Ring::new(options, wake).map(Ring)
+    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Uring, UnavailableReason> {
+        imp::Uring::new(options, wake).map(Uring)
     }
 
-    /// Pushes an operation. The next [`submit`](Ring::submit) or wait submits it to the kernel.
+    /// Pushes an operation. The next [`submit`](Uring::submit) or wait submits it to the kernel.
     ///
     /// `token` identifies it. It must be less than the depth and not in use.
     ///
     /// # Errors
     /// The request, if the token is invalid or in use.
-    pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    pub fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.0.push(token, request)
     }
 
     /// Submits the pushed operations to the kernel. Doesn't wait.
     ///
-    /// Operations that can complete at once do so in the call and can be [taken](Ring::take) afterwards. With
+    /// Operations that can complete at once do so in the call and can be [taken](Uring::take) afterwards. With
     /// `DEFER_TASKRUN`, no other operation is complete then: later completions need a wait.
     ///
     /// # Errors
@@ -77,13 +77,13 @@ impl Ring {
     /// flight.
     ///
     /// # Errors
-    /// As for [`Ring::submit`].
+    /// As for [`Uring::submit`].
     pub fn wait(&mut self) -> io::Result<()> {
         self.0.wait()
     }
 
     /// Takes a completed operation, if there is one.
-    pub fn take(&mut self) -> Option<Finished> {
+    pub fn take(&mut self) -> Option<FinishedRequest> {
         self.0.take()
     }
 

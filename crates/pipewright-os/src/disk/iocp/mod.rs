@@ -9,7 +9,7 @@ use windows as imp;
 
 use std::io;
 
-use crate::disk::file::{Finished, Request};
+use crate::disk::file::{FileRequest, FinishedRequest};
 use crate::disk::unavailable::UnavailableReason;
 
 /// The status returned by the submitting call.
@@ -28,9 +28,9 @@ pub enum CallStatus {
 /// # Drop
 /// Cancels the operations in flight, where the system can, and waits for them.
 #[derive(Debug)]
-pub struct Port(imp::Port);
+pub struct CompletionPort(imp::CompletionPort);
 
-impl Port {
+impl CompletionPort {
     /// Creates a queue.
     ///
     /// # Platform
@@ -39,15 +39,15 @@ impl Port {
     /// # Errors
     /// The reason why completion ports are unavailable.
     #[doc(alias = "CreateIoCompletionPort")]
-    pub fn new(depth: usize) -> Result<Port, UnavailableReason> {
-        imp::Port::new(depth, None).map(Port)
+    pub fn new(depth: usize) -> Result<CompletionPort, UnavailableReason> {
+        imp::CompletionPort::new(depth, None).map(CompletionPort)
     }
 
-    /// Pushes a read or a write. The next [`submit`](Port::submit) or wait submits it.
+    /// Pushes a read or a write. The next [`submit`](CompletionPort::submit) or wait submits it.
     ///
     /// # Errors
     /// The request, if its token is invalid or in use, or if it is neither a read nor a write.
-    pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    pub fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.0.push(token, request)
     }
 
@@ -78,7 +78,7 @@ impl Port {
     }
 
     /// Takes a completed operation, if there is one.
-    pub fn take(&mut self) -> Option<Finished> {
+    pub fn take(&mut self) -> Option<FinishedRequest> {
         self.0.take()
     }
 

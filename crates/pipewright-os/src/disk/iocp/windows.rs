@@ -23,12 +23,12 @@ use super::CallStatus;
 use crate::base::errno::{self, os_error};
 use crate::base::overlapped::overlapped_at;
 use crate::base::wake::Wake;
-use crate::disk::file::{Action, Finished, Request};
+use crate::disk::file::{Action, FileRequest, FinishedRequest};
 use crate::disk::in_flight::InFlight;
 use crate::disk::unavailable::UnavailableReason;
 
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct CompletionPort {
     port: Arc<OwnedHandle>,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
@@ -36,7 +36,7 @@ pub(crate) struct Port {
     /// pointer: moving this struct must not claim it.
     blocks: *mut [OVERLAPPED],
     /// The call of each request, by token.
-    calls: Vec<Call>,
+    calls: Vec<SubmittedCall>,
     /// The tokens of requests that have not been submitted.
     unsubmitted: VecDeque<usize>,
     done: VecDeque<(usize, io::Result<usize>)>,
@@ -48,16 +48,20 @@ pub(crate) struct Port {
 
 /// A call that submitted a request.
 #[derive(Debug, Clone, Copy)]
-struct Call {
+struct SubmittedCall {
     file: HANDLE,
     status: CallStatus,
     /// True if the kernel will post the completion.
     is_in_flight: bool,
 }
 
-impl Port {
-    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, UnavailableReason> {
-        // No limit on threads is needed, because only this one asks. SAFETY: no file, and no existing port.
+impl CompletionPort {
+    pub(crate) fn new(
+        depth: usize,
+        _: Option<Arc<Wake>>,
+    ) -> Result<CompletionPort, UnavailableReason> {
+        // No limit on threads is needed, because only this one fetches completions. SAFETY: no file, and no existing
+        // port.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
         if port.is_null() {
             let number = io::Error::last_os_error().raw_os_error().unwrap_or_default();
@@ -65,8 +69,12 @@ impl Port {
         }
         // SAFETY: created by the call above, and owned by nobody else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
-        let none = Call { file: ptr::null_mut(), status: CallStatus::Pending, is_in_flight: false };
-        Ok(Port {
+        let none = SubmittedCall {
+            file: ptr::null_mut(),
+            status: CallStatus::Pending,
+            is_in_flight: false,
+        };
+        Ok(CompletionPort {
             port: Arc::new(port),
             requests: InFlight::new(depth),
             blocks: Box::into_raw(vec![OVERLAPPED::default(); depth].into_boxed_slice()),
@@ -78,7 +86,7 @@ impl Port {
         })
     }
 
-    pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+    pub(crate) fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
         self.requests.put_transfer(token, request)?;
         self.unsubmitted.push_back(token);
         Ok(())
@@ -140,7 +148,7 @@ impl Port {
             }
         };
         if let Some(call) = self.calls.get_mut(token) {
-            *call = Call { file, status, is_in_flight };
+            *call = SubmittedCall { file, status, is_in_flight };
         }
         if is_in_flight {
             self.in_flight += 1;
@@ -212,7 +220,7 @@ impl Port {
         self.done.push_back((token, result));
     }
 
-    pub(crate) fn take(&mut self) -> Option<Finished> {
+    pub(crate) fn take(&mut self) -> Option<FinishedRequest> {
         loop {
             if self.done.is_empty() && self.in_flight > 0 {
                 // Ignored: the next wait reports it.
@@ -220,7 +228,7 @@ impl Port {
             }
             let (token, result) = self.done.pop_front()?;
             if let Some(request) = self.requests.take(token) {
-                return Some(Finished { token, request, result });
+                return Some(FinishedRequest { token, request, result });
             }
         }
     }
@@ -270,7 +278,7 @@ fn zero_at_end_of_file(error: io::Error) -> io::Result<usize> {
     if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) { Ok(0) } else { Err(error) }
 }
 
-impl Drop for Port {
+impl Drop for CompletionPort {
     fn drop(&mut self) {
         // These were never submitted.
         for token in std::mem::take(&mut self.unsubmitted) {

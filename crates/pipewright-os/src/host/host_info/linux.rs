@@ -41,8 +41,8 @@ fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    // The fields after the name, which may contain anything: eleven others, then our own two and those of
-    // children.
+    // The name may contain any character, so start after it: eleven other fields, then two times of this process and
+    // two of its children.
     let (_, behind) = own.rsplit_once(')')?;
     let own: Vec<u64> = behind.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
     let own = (own.len() == 4).then(|| own.iter().sum())?;

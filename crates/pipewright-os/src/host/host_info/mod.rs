@@ -31,7 +31,7 @@ pub struct HostInfo {
     pub quota_processors: Option<f64>,
     /// The name of the hypervisor, or `yes` if only its presence is known.
     pub virtual_machine: Option<String>,
-    /// True under an emulation of the system (Wine), whose speed says nothing about the real one.
+    /// True under an emulation of the system (Wine), whose speed differs from that of the real system.
     pub imitation: bool,
     /// The size of the memory in bytes.
     pub memory_bytes: Option<u64>,

@@ -1,7 +1,6 @@
 //! Pipes, FIFOs and socket pairs as two plain files, for measuring their speed.
 //!
-//! Both ends block, and no code runs besides the system's calls. Pipes for children are created by
-//! [`crate::base::pipe`].
+//! Both ends block, and no code runs besides the system calls. [`crate::base::pipe`] creates pipes for children.
 
 #[cfg(unix)]
 mod unix;
@@ -17,7 +16,7 @@ use std::io;
 
 /// The kind of pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TestPipeKind {
     /// An unnamed pipe, where the system has one.
     Pipe,
     /// A pipe opened by its name, which is removed afterwards.
@@ -35,7 +34,7 @@ pub struct Conduit {
     pub writer: File,
     /// The capacity in bytes that the system reports. `None` if it reports none.
     pub holds_bytes: Option<usize>,
-    /// The number of bytes that can certainly be written while nobody reads.
+    /// The number of bytes that can always be written before anything is read.
     pub fits_bytes: usize,
 }
 
@@ -45,7 +44,7 @@ pub struct Conduit {
 /// # Platform
 /// Linux: `pipe2`, `mkfifo` in the folder for temporary files, `socketpair`; `F_SETPIPE_SZ` and `SO_SNDBUF`
 /// set the capacity, and the actual one is queried. macOS: pipes cannot be resized. Windows: a named pipe; the
-/// other kinds are missing.
+/// other kinds are `Unsupported`.
 ///
 /// # Errors
 /// `Unsupported`: this system lacks the kind. `PermissionDenied`: the capacity exceeds the limit
@@ -62,7 +61,7 @@ pub struct Conduit {
 /// assert_eq!(&bytes, b"hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
+pub fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     imp::open(kind, holds_bytes)
 }
 
@@ -74,7 +73,7 @@ mod tests {
 
     #[test]
     fn pipe_returns_written_bytes_and_fits_as_many_as_reported() {
-        for kind in [Kind::Pipe, Kind::Fifo, Kind::Socket] {
+        for kind in [TestPipeKind::Pipe, TestPipeKind::Fifo, TestPipeKind::Socket] {
             let mut conduit = match open(kind, None) {
                 Ok(conduit) => conduit,
                 Err(error) if cfg!(windows) && error.kind() == io::ErrorKind::Unsupported => {
@@ -98,7 +97,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn requested_size_is_granted_or_refused() {
-        for kind in [Kind::Pipe, Kind::Fifo] {
+        for kind in [TestPipeKind::Pipe, TestPipeKind::Fifo] {
             let conduit = open(kind, Some(256 << 10)).unwrap();
             assert_eq!(conduit.holds_bytes, Some(256 << 10), "{kind:?}");
             assert!(open(kind, Some(1 << 40)).is_err(), "{kind:?}");

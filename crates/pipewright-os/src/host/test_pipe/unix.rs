@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::OFlags;
 use rustix::net::sockopt;
 
-use super::{Conduit, Kind};
+use super::{Conduit, TestPipeKind};
 use crate::base::raw_pipe;
 
-pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
+pub(super) fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     match kind {
-        Kind::Pipe => {
+        TestPipeKind::Pipe => {
             let (reader, writer) = raw_pipe::pipe()?;
             of_pipe(reader.into(), writer.into(), holds_bytes)
         }
-        Kind::Fifo => {
+        TestPipeKind::Fifo => {
             let (reader, writer) = fifo()?;
             of_pipe(reader, writer, holds_bytes)
         }
-        Kind::Socket => sockets(holds_bytes),
+        TestPipeKind::Socket => sockets(holds_bytes),
     }
 }
 

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 
-use super::{Conduit, Kind};
+use super::{Conduit, TestPipeKind};
 use crate::base::handle::Handle;
 use crate::base::pipe::{self, PipeOptions};
 
-pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
-    if kind != Kind::Pipe {
+pub(super) fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
+    if kind != TestPipeKind::Pipe {
         let message = "Windows has no such pipe";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }

@@ -70,8 +70,8 @@ pub(super) fn facilities() -> Vec<Facility> {
             "cgroup v2",
             cgroup(),
             About {
-                used_for: "holding a tree",
-                without: "a supervisor holds it",
+                used_for: "containing a whole tree",
+                without: "a supervisor contains it",
                 needs: "a cgroup v2 that this user may write to, and clone3 with CLONE_INTO_CGROUP (Linux 5.7)",
             },
         ),
@@ -88,8 +88,8 @@ pub(super) fn facilities() -> Vec<Facility> {
             "supervisor",
             crate::process::spawn::try_supervisor().map(|()| String::new()),
             About {
-                used_for: "holding a tree without privileges, and ending it with its program",
-                without: "a process group holds it",
+                used_for: "containing a tree without privileges, and ending it with its program",
+                without: "a process group contains it",
                 needs: "memfd_create and execveat of the result (Linux 3.19), pidfd_open (Linux 5.3)",
             },
         ),
@@ -244,7 +244,7 @@ fn memfd() -> io::Result<String> {
 fn io_uring() -> io::Result<String> {
     let disabled = file_text("/proc/sys/kernel/io_uring_disabled");
     // No struct at all: EFAULT if the call is known and allowed.
-    // SAFETY: a null pointer is a caller's error, which the kernel reports.
+    // SAFETY: the kernel checks the pointer, and returns an error for null.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     is_known(result, libc::EFAULT).map_err(|error| {
         io::Error::new(error.kind(), format!("{error}; kernel.io_uring_disabled is {disabled}"))

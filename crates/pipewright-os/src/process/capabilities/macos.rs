@@ -44,7 +44,11 @@ pub(super) fn facilities() -> Vec<Facility> {
             "the number of handles that this process may have open",
         ),
         value("processes", processes(), "the number of processes that this user may have"),
-        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest supported version"),
+        value(
+            "kernel",
+            kernel(),
+            "the oldest supported version is macOS 11 (Darwin 20); on x86-64, macOS 10.15 (Darwin 19)",
+        ),
     ]
 }
 
@@ -63,9 +67,9 @@ fn shell() -> io::Result<String> {
 }
 
 fn kernel() -> String {
-    // SAFETY: an utsname is plain bytes, for which all zeroes is a value.
+    // SAFETY: `utsname` consists of byte arrays, for which all zeroes is a valid value.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: a live struct.
+    // SAFETY: a live struct that the call fills.
     if unsafe { libc::uname(&raw mut names) } != 0 {
         return io::Error::last_os_error().to_string();
     }

@@ -34,11 +34,11 @@ pub struct Facility {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// It works; with a detail worth knowing.
+    /// It works. The text is a detail, such as a path, or empty.
     Available(String),
     /// It does not work, for this reason.
     Missing(String),
-    /// It is a figure, not a yes or no.
+    /// It is a value, such as a limit, and cannot be missing.
     Value(String),
 }
 

@@ -34,8 +34,8 @@ pub(super) fn facilities() -> Vec<Facility> {
             "job object",
             job().map(|_| String::new()),
             About {
-                used_for: "holding a whole tree, killing it at once, and ending it with its program",
-                without: "no tree is held",
+                used_for: "containing a whole tree, killing it at once, and ending it with its program",
+                without: "no tree is contained",
                 needs: "CreateJobObject",
             },
         ),
@@ -44,7 +44,7 @@ pub(super) fn facilities() -> Vec<Facility> {
             attribute(PROC_THREAD_ATTRIBUTE_JOB_LIST),
             About {
                 used_for: "starting children inside their job",
-                without: "no tree is held",
+                without: "no tree is contained",
                 needs: "PROC_THREAD_ATTRIBUTE_JOB_LIST (Windows 10)",
             },
         ),
@@ -92,8 +92,8 @@ fn attribute(which: u32) -> io::Result<String> {
         return Err(io::Error::last_os_error());
     }
     let handle = job()?;
-    // SAFETY: a list with room for one, and one handle. Both outlive the use of them, because nothing uses
-    // them.
+    // SAFETY: an initialised list with room for one attribute, and a live value. No call uses the list
+    // afterwards.
     let known = unsafe {
         let (value, size) = ((&raw const handle).cast(), mem::size_of::<OwnedHandle>());
         let no_old = ptr::null_mut();

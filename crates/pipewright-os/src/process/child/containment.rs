@@ -29,9 +29,9 @@ pub enum Containment {
 /// A contained tree, beside the handle of the child at its root.
 ///
 /// # Drop
-/// Releases the tree: a supervisor or a job kills it, and the processes of a cgroup run on. Call
-/// [`end`](Self::end) before to end it.
-pub trait Tree: fmt::Debug + Send + Sync {
+/// Releases the tree: a supervisor or a job kills it, but the processes of a cgroup continue to
+/// run. Call [`end`](Self::end) first to end them.
+pub trait ContainedTree: fmt::Debug + Send + Sync {
     /// Returns the way in which the tree is contained.
     fn containment(&self) -> Containment;
 

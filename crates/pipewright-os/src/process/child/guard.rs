@@ -29,8 +29,8 @@ impl Guard {
         Guard { pipe: Some(pipe), target, child_ended: AtomicBool::new(false) }
     }
 
-    /// Informs the guard that the child has ended and that its number is about to be free. A group may have
-    /// other members.
+    /// Informs the guard of a child that the child has ended and that its number is about to be free. Does
+    /// nothing for a group, which may have other members.
     pub(crate) fn notify_ended(&self) {
         let Some(pipe) = self.pipe.as_ref().filter(|_| self.target == GuardTarget::Child) else {
             return;
@@ -46,8 +46,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // A group ends with the handle of its child, as every contained tree does.
         if self.target == GuardTarget::Child && !self.child_ended.load(Ordering::SeqCst) {
-            // A child that is given up runs on, and still has to end with this process, so the pipe stays
-            // open as long as this process lives.
+            // A child whose handle is dropped continues to run, and still has to end with this process. So
+            // the pipe stays open as long as this process lives.
             let _ = self.pipe.take().map(IntoRawFd::into_raw_fd);
         }
     }

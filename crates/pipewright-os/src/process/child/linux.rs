@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 
-use super::{Containment, Tree};
-use crate::base::event::Source;
+use super::{ContainedTree, Containment};
+use crate::base::event::EventSource;
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
 use crate::process::pidfd::{
-    SavedStatus, Target, is_refused, last_signal_result,
+    SavedStatus, WaitTarget, is_refused, last_signal_result,
     own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, saved_status, send,
     waitid,
 };
@@ -38,7 +38,7 @@ pub(crate) struct ChildHandle {
     /// The reporter of its exit status, if it is the child of a supervisor and not of this process.
     reporter: Option<Box<dyn ExitReporter>>,
     pub(crate) containment: Containment,
-    pub(crate) tree: Option<Box<dyn Tree>>,
+    pub(crate) tree: Option<Box<dyn ContainedTree>>,
 }
 
 /// The source of the exit status of a child that another process reaps.
@@ -54,8 +54,8 @@ pub(crate) trait ExitReporter: fmt::Debug + Send + Sync {
 }
 
 /// Returns the event of the exit. Without pidfds and without threads no descriptor reports it.
-pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
-    exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
+pub(super) fn source(exit: &ChildHandle) -> EventSource<'_> {
+    exit.pollable().map_or(EventSource::UNWAITABLE, EventSource::Readable)
 }
 
 impl ChildHandle {
@@ -79,7 +79,7 @@ impl ChildHandle {
     }
 
     /// Adds the tree of the child.
-    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
+    pub(crate) fn with_tree(self, tree: Box<dyn ContainedTree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
@@ -106,7 +106,7 @@ impl ChildHandle {
             }
         }
         // WNOWAIT leaves the child for the reap below, which holds the lock. So a signal that is sent by
-        // number never meets a number that has just become free.
+        // number never reaches a later process with that number.
         match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
             Ok(_) => {}
             // Reaped elsewhere, perhaps by another thread of this program: try_wait finds out.
@@ -261,7 +261,7 @@ impl ChildHandle {
         }
     }
 
-    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
+    /// Returns true if the child has ended. Does not reap it. True also if the status is lost.
     pub(crate) fn has_ended(&self) -> bool {
         if self.lock().is_some() {
             return true;
@@ -299,10 +299,10 @@ impl ChildHandle {
         }
     }
 
-    fn target(&self) -> Target<'_> {
+    fn target(&self) -> WaitTarget<'_> {
         match &self.pidfd {
-            Some(pidfd) if !pidfd_wait_is_refused() => Target::Pidfd(pidfd.as_fd()),
-            _ => Target::Pid(self.pid),
+            Some(pidfd) if !pidfd_wait_is_refused() => WaitTarget::Pidfd(pidfd.as_fd()),
+            _ => WaitTarget::Pid(self.pid),
         }
     }
 
@@ -318,8 +318,8 @@ impl ChildHandle {
         if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
             return usage;
         }
-        // The peak of this process by now is at least its peak at the start, to which the child's figure
-        // would have been raised.
+        // The peak of this process is now at least its peak at the start. So a larger figure is the child's
+        // own.
         let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
         Usage { peak_rss_bytes: peak, ..usage }
     }
@@ -373,7 +373,7 @@ fn status_field_bytes(path: &str, name: &[u8]) -> Option<u64> {
 fn raise_at_exit(pid: i32, exit_wake: Arc<Wake>) -> io::Result<()> {
     service_thread::start(c"pipewright-exit", move || {
         // Ignored: ECHILD means that the child is reaped already, which is an end too.
-        let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
+        let _ = waitid(WaitTarget::Pid(pid), libc::WEXITED | libc::WNOWAIT);
         exit_wake.raise();
     })
 }

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::guard::Guard;
-use super::{Containment, Tree};
-use crate::base::event::Source;
+use super::{ContainedTree, Containment};
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
@@ -37,12 +37,12 @@ pub(crate) struct ChildHandle {
     /// The guard, which kills the child, or its group, when this process ends.
     guard: Option<Guard>,
     pub(crate) containment: Containment,
-    pub(crate) tree: Option<Box<dyn Tree>>,
+    pub(crate) tree: Option<Box<dyn ContainedTree>>,
 }
 
 /// Returns the event of the exit. Without room for a kqueue no descriptor reports it.
-pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
-    exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
+pub(super) fn source(exit: &ChildHandle) -> EventSource<'_> {
+    exit.pollable().map_or(EventSource::UNWAITABLE, EventSource::Readable)
 }
 
 impl ChildHandle {
@@ -139,7 +139,7 @@ impl ChildHandle {
     pub(super) fn take_stop(&self) -> bool {
         let mut state = self.lock();
         if state.is_some() || ProcessInfo::of(self.pid()).is_none_or(|state| state.is_ending()) {
-            // Leave its end for the next wait.
+            // The next wait reports its end.
             return false;
         }
         match wait4(self.pid, libc::WNOHANG | libc::WUNTRACED) {
@@ -207,7 +207,7 @@ impl ChildHandle {
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
-        // Until it is reaped, under the lock that the reap takes, its number is its own.
+        // A reap takes this lock, so the child keeps its number meanwhile.
         let ended = self.lock();
         if ended.is_some() || !self.is_unreaped() { None } else { rss_bytes(self.pid()) }
     }
@@ -237,7 +237,7 @@ impl ChildHandle {
             || !self.is_unreaped()
     }
 
-    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
+    /// Returns true if the child has ended. Does not reap it. True also if the status is lost.
     pub(crate) fn has_ended(&self) -> bool {
         let ended = self.lock();
         ended.is_some() || self.is_gone()

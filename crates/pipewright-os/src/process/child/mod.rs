@@ -18,11 +18,11 @@ use windows as imp;
 
 use std::io;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::signal::Signal;
 use crate::process::status::Ended;
 use crate::process::usage::Usage;
-pub use containment::{Containment, Tree};
+pub use containment::{ContainedTree, Containment};
 
 /// A child of this process, and the handle on its end.
 ///
@@ -30,8 +30,8 @@ pub use containment::{Containment, Tree};
 /// process with the same number, because it goes through a handle on the process (a pidfd, a process
 /// HANDLE). If there is none (macOS, and Linux if pidfds are refused), it is sent under the lock that the
 /// reap takes. That is safe as long as no other code of this program reaps the child (`waitpid(-1)`, an
-/// ignored SIGCHLD): macOS first compares the start time of the process, which leaves a moment; Linux
-/// without pidfds has nothing to compare.
+/// ignored SIGCHLD): macOS first compares the start time of the process, which leaves a short race;
+/// Linux without pidfds has nothing to compare.
 ///
 /// # Drop
 /// Closes the handle and nothing else: a child that has not been reaped becomes a zombie when it ends
@@ -40,14 +40,14 @@ pub use containment::{Containment, Tree};
 pub struct ChildHandle(pub(crate) imp::ChildHandle);
 
 impl Default for ChildHandle {
-    /// Creates the handle of no child, which counts as ended and reaped.
+    /// Creates a handle without a child, which counts as ended and reaped.
     fn default() -> ChildHandle {
         ChildHandle(imp::ChildHandle::already_ended())
     }
 }
 
-impl Event for ChildHandle {
-    fn source(&self) -> Source<'_> {
+impl WaitEvent for ChildHandle {
+    fn source(&self) -> EventSource<'_> {
         imp::source(&self.0)
     }
 
@@ -176,15 +176,15 @@ impl ChildHandle {
 
     /// Returns the contained tree with the child at its root, if there is one.
     #[must_use]
-    pub fn tree(&self) -> Option<&dyn Tree> {
+    pub fn tree(&self) -> Option<&dyn ContainedTree> {
         self.0.tree.as_deref()
     }
 
-    /// Releases the tree, as [`Tree`]'s drop does. Returns a process of this library that has to be reaped,
+    /// Releases the tree, as [`ContainedTree`]'s drop does. Returns a process of this library that has to be reaped,
     /// if there is one.
     #[must_use]
     pub fn release_tree(&mut self) -> Option<ChildHandle> {
-        self.0.tree.take().and_then(Tree::release)
+        self.0.tree.take().and_then(ContainedTree::release)
     }
 
     /// Returns true if the child is in the process group that has its number. False once it is reaped.

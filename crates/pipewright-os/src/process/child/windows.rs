@@ -8,11 +8,11 @@ use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent, GetConsoleProcessList,
 };
 
-use super::{Containment, Tree};
-use crate::base::event::Source;
+use super::{ContainedTree, Containment};
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::base::wake::is_signalled;
-use crate::process::process_object::{Process, unsupported};
+use crate::process::process_object::{ProcessObject, unsupported};
 use crate::process::status::Ended;
 use crate::process::usage::Usage;
 
@@ -20,7 +20,7 @@ use crate::process::usage::Usage;
 pub(crate) struct ChildHandle {
     pid: u32,
     /// The handle on the process; `None` if there is no child.
-    process: Option<Process>,
+    process: Option<ProcessObject>,
     /// The first result: the system forgets parts of it when the process is gone for good.
     ended: OnceLock<Ended>,
     /// True if it leads a console process group of its own.
@@ -28,11 +28,11 @@ pub(crate) struct ChildHandle {
     /// True if it was started with this process's console, so that an event reaches its group.
     shares_console: bool,
     pub(crate) containment: Containment,
-    pub(crate) tree: Option<Box<dyn Tree>>,
+    pub(crate) tree: Option<Box<dyn ContainedTree>>,
 }
 
 impl ChildHandle {
-    pub(crate) fn new(pid: u32, process: Process) -> ChildHandle {
+    pub(crate) fn new(pid: u32, process: ProcessObject) -> ChildHandle {
         ChildHandle {
             pid,
             process: Some(process),
@@ -50,7 +50,7 @@ impl ChildHandle {
     }
 
     /// Adds the tree of the child.
-    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
+    pub(crate) fn with_tree(self, tree: Box<dyn ContainedTree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
@@ -66,7 +66,7 @@ impl ChildHandle {
         }
     }
 
-    pub(crate) fn as_process(&self) -> Option<&Process> {
+    pub(crate) fn as_process(&self) -> Option<&ProcessObject> {
         self.process.as_ref()
     }
 
@@ -85,7 +85,7 @@ impl ChildHandle {
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
-        self.process.as_ref().and_then(Process::rss_bytes)
+        self.process.as_ref().and_then(ProcessObject::rss_bytes)
     }
 
     pub(super) fn wait(&self) -> io::Result<Ended> {
@@ -141,7 +141,7 @@ impl ChildHandle {
     pub(super) fn handle(&self) -> BorrowedHandle<'_> {
         match &self.process {
             Some(process) => process.as_handle(),
-            // SAFETY: null is not a handle, and every call reports that.
+            // SAFETY: null refers to no object, and every call returns an error for it.
             None => unsafe { BorrowedHandle::borrow_raw(std::ptr::null_mut()) },
         }
     }
@@ -217,8 +217,8 @@ impl AsHandle for super::ChildHandle {
 }
 
 /// Returns the event of the exit. The end of no child has no handle, and has happened.
-pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
-    exit.process().map_or(Source::UNWAITABLE, Source::Signalled)
+pub(super) fn source(exit: &ChildHandle) -> EventSource<'_> {
+    exit.process().map_or(EventSource::UNWAITABLE, EventSource::Signalled)
 }
 
 #[cfg(test)]

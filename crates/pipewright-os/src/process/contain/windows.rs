@@ -23,17 +23,17 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::base::handle::size_of_u32;
-use crate::process::child::{ChildHandle, Containment, Tree};
+use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::member::Member;
-use crate::process::process_object::Process;
+use crate::process::process_object::ProcessObject;
 use crate::process::status::KILLED;
 
 /// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A job. This is its only handle: when it is closed, every process in the job is killed. So they are when
-/// this process ends, however it ends.
+/// A job. This is its only handle: when it is closed, the system kills every process in the job. That
+/// includes the end of this process, whatever its cause.
 #[derive(Debug)]
 pub(crate) struct Job(OwnedHandle);
 
@@ -136,8 +136,8 @@ impl AsHandle for Job {
     }
 }
 
-/// Returns the job for children that end with this process, but whose own children do not: those break away
-/// without asking. The job is held until this process ends.
+/// Returns the job for children that end with this process, but whose own children do not: the system creates
+/// those outside the job. The job is held until this process ends.
 ///
 /// `replace`: the last job has refused a child. A job that has processes accepts only those of its own chain
 /// of jobs, so a child that has broken away from this process's job keeps others out. Then another job is
@@ -157,12 +157,12 @@ pub(crate) fn kill_on_close_job(replace: bool) -> io::Result<BorrowedHandle<'sta
     Ok(job.as_handle())
 }
 
-/// Returns true if this process is in a job, beside which another may be refused.
+/// Returns true if this process is in a job, which may be the reason why another job is refused.
 pub(crate) fn is_in_job() -> io::Result<bool> {
     let mut is_in_one = 0;
     // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: that handle, no job, which means any, and a live number.
+    // SAFETY: that handle, a null job, which means any job, and a live number.
     let ok = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
     if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(is_in_one != 0) }
 }
@@ -170,7 +170,7 @@ pub(crate) fn is_in_job() -> io::Result<bool> {
 /// Returns true if the system started that process on its own, or if it is gone already.
 fn is_console_host_or_gone(pid: u32) -> bool {
     // A process that may not be opened counts as one of the tree.
-    let Ok(opened) = Process::open(pid) else { return false };
+    let Ok(opened) = ProcessObject::open(pid) else { return false };
     opened.is_none_or(|process| process.has_ended() || process.is_console_host())
 }
 
@@ -194,7 +194,7 @@ impl JobTree {
     }
 }
 
-impl Tree for JobTree {
+impl ContainedTree for JobTree {
     fn containment(&self) -> Containment {
         Containment::Job
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Member as Public;
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::pidfd::{open_pidfd, send};
 use crate::process::procfs::Stat;
@@ -135,6 +135,6 @@ impl Public {
     }
 }
 
-pub(super) fn source(member: &Public) -> Source<'_> {
-    member.pidfd().map_or(Source::UNWAITABLE, Source::Readable)
+pub(super) fn source(member: &Public) -> EventSource<'_> {
+    member.pidfd().map_or(EventSource::UNWAITABLE, EventSource::Readable)
 }

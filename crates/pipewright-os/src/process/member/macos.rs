@@ -1,7 +1,7 @@
 //! A member is held by a kqueue and its start time.
 //!
 //! The kqueue is bound to the process, so until it has fired the number is that process's. But a signal can
-//! go only by the number. It could meet another process if, in the few instructions between the last check
+//! go only by the number. It could reach another process if, in the few instructions between the last check
 //! and `kill(2)`, the process ended, was reaped, and its number was given out again, for which the kernel
 //! first has to go through all the other numbers.
 
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::Member as Public;
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill};
@@ -79,8 +79,8 @@ impl Member {
             && self.has_same_start_time()
     }
 
-    /// Compares the start times. Times that cannot be compared prove nothing: the process belongs to
-    /// another user, or does by now.
+    /// Compares the start times. Times that cannot be compared prove nothing: the process belongs,
+    /// or now belongs, to another user.
     fn has_same_start_time(&self) -> bool {
         match (self.start_time, StartTime::of(self.pid)) {
             (Some(then), Some(now)) => then == now,
@@ -128,8 +128,8 @@ impl Public {
     }
 }
 
-pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Readable(member.as_fd())
+pub(super) fn source(member: &Public) -> EventSource<'_> {
+    EventSource::Readable(member.as_fd())
 }
 
 impl AsFd for Public {

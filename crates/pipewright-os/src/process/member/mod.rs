@@ -16,7 +16,7 @@ use windows as imp;
 use std::io;
 use std::sync::Arc;
 
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::signal::Signal;
 use crate::base::wait::Slot;
 
@@ -24,8 +24,8 @@ use crate::base::wait::Slot;
 #[derive(Debug, Clone)]
 pub struct Member(pub(crate) Arc<imp::Member>);
 
-impl Event for Member {
-    fn source(&self) -> Source<'_> {
+impl WaitEvent for Member {
+    fn source(&self) -> EventSource<'_> {
         imp::source(self)
     }
 

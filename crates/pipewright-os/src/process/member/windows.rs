@@ -5,14 +5,14 @@ use std::os::windows::io::{AsHandle, BorrowedHandle};
 use std::sync::Arc;
 
 use super::Member as Public;
-use crate::base::event::Source;
+use crate::base::event::EventSource;
 use crate::base::signal::Signal;
-use crate::process::process_object::{Process, unsupported};
+use crate::process::process_object::{ProcessObject, unsupported};
 
 #[derive(Debug)]
 pub(crate) struct Member {
     pid: u32,
-    process: Process,
+    process: ProcessObject,
 }
 
 impl Member {
@@ -47,8 +47,8 @@ impl Member {
     }
 }
 
-pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Signalled(member.as_handle())
+pub(super) fn source(member: &Public) -> EventSource<'_> {
+    EventSource::Signalled(member.as_handle())
 }
 
 impl AsHandle for Public {
@@ -58,11 +58,11 @@ impl AsHandle for Public {
 }
 
 impl Public {
-    pub(crate) fn new(pid: u32, process: Process) -> Public {
+    pub(crate) fn new(pid: u32, process: ProcessObject) -> Public {
         Public(Arc::new(Member { pid, process }))
     }
 
-    pub(crate) fn process(&self) -> &Process {
+    pub(crate) fn process(&self) -> &ProcessObject {
         &self.0.process
     }
 
@@ -71,13 +71,13 @@ impl Public {
     pub(crate) fn open(
         pid: u32,
         members: &[Public],
-        belongs: impl FnOnce(&Process) -> bool,
+        belongs: impl FnOnce(&ProcessObject) -> bool,
     ) -> Option<Public> {
         // A member keeps its number.
         if members.iter().any(|member| member.0.pid == pid) {
             return None;
         }
-        let process = Process::open(pid).ok().flatten()?;
+        let process = ProcessObject::open(pid).ok().flatten()?;
         let taken = !process.has_ended() && belongs(&process);
         taken.then(|| Public::new(pid, process))
     }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
-use crate::process::pidfd::{SavedStatus, Target, pidfds_are_refused, saved_status, waitid};
+use crate::process::pidfd::{SavedStatus, WaitTarget, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Opened {
         }
         let options = libc::WEXITED | libc::WNOHANG;
         let pidfd = self.pidfd()?;
-        let ended = match waitid(Target::Pidfd(pidfd), options) {
+        let ended = match waitid(WaitTarget::Pidfd(pidfd), options) {
             Ok(None) => return Ok(ProcessState::Running),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
             // Not a child of this process, or other code of this program has reaped it.

@@ -41,7 +41,7 @@ pub enum ProcessState {
 }
 
 impl Opened {
-    /// Opens the process that has that number now, ended and not reaped included.
+    /// Opens the process that has that number now, even if it has ended and is not reaped.
     ///
     /// # Platform
     /// Linux: `pidfd_open`. There is no fallback: a number that is only remembered can become another
@@ -69,7 +69,7 @@ impl Opened {
     /// has the status from 6.15 on, once the process is reaped. macOS: the kqueue, then `wait4` for a child
     /// of this process, else `NOTE_EXITSTATUS`, which is reported for processes that this one may signal
     /// and that had not ended when they were opened. Windows: `WaitForSingleObject`, then
-    /// `GetExitCodeProcess`, which answers every process.
+    /// `GetExitCodeProcess`, which works for every process.
     ///
     /// # Errors
     /// The errors of those calls.

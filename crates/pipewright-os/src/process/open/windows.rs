@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
-use crate::process::process_object::Process;
+use crate::process::process_object::ProcessObject;
 
 #[derive(Debug)]
 pub(super) struct Opened(Member);
@@ -14,7 +14,7 @@ pub(super) fn open(pid: u32) -> io::Result<Opened> {
     if pid == 0 || i32::try_from(pid).is_err() {
         return Err(impossible_number());
     }
-    match Process::open(pid)? {
+    match ProcessObject::open(pid)? {
         Some(process) => Ok(Opened(Member::new(pid, process))),
         None => Err(io::Error::new(io::ErrorKind::NotFound, "no process has that number")),
     }

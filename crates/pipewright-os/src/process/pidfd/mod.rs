@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::base::generation::PerProcess;
 use crate::process::status::ExitStatus;
-pub(crate) use waitid::{Target, own_peak_rss_bytes, waitid};
+pub(crate) use waitid::{WaitTarget, own_peak_rss_bytes, waitid};
 
 /// The exit status that the kernel keeps of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(crate) fn is_refused(error: Errno) -> bool {
 pub(crate) fn pidfd_wait_is_refused() -> bool {
     static REFUSED: PerProcess<bool> = PerProcess::new(|| {
         // EBADF if P_PIDFD is known, EINVAL if it is not.
-        matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
+        matches!(waitid(WaitTarget::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
     });
     *REFUSED.get()
 }

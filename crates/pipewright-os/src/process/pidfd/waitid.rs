@@ -11,7 +11,7 @@ use crate::process::usage::{Usage, from_timeval};
 
 /// The process to wait for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum WaitTarget<'a> {
     Pid(i32),
     Pidfd(BorrowedFd<'a>),
     /// An invalid pidfd: the error shows which of the arguments the kernel checks first.
@@ -22,14 +22,14 @@ pub(crate) enum Target<'a> {
 ///
 /// For the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
 pub(crate) fn waitid(
-    target: Target<'_>,
+    target: WaitTarget<'_>,
     options: i32,
 ) -> rustix::io::Result<Option<(ExitStatus, Usage)>> {
     let (kind, id) = match target {
-        Target::Pid(pid) => (libc::P_PID, pid),
-        Target::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
+        WaitTarget::Pid(pid) => (libc::P_PID, pid),
+        WaitTarget::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
         // A number beyond every limit.
-        Target::NoPidfd => (libc::P_PIDFD, i32::MAX),
+        WaitTarget::NoPidfd => (libc::P_PIDFD, i32::MAX),
     };
     // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };

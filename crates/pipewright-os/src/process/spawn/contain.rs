@@ -8,12 +8,12 @@ use crate::process::child::ChildHandle;
 /// It refers to the code by a pointer, so that programs which never use it do not contain that code.
 #[derive(Debug, Clone, Copy)]
 pub struct Contain {
-    pub(crate) start: Start,
+    pub(crate) start: StartFn,
     pub(crate) ends_with_parent: bool,
 }
 
 /// A function that starts a contained child.
-pub(crate) type Start = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
+pub(crate) type StartFn = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
 
 impl Contain {
     /// Contains the child and everything it ever starts. With `ends_with_parent`, the tree ends when this
@@ -27,8 +27,8 @@ impl Contain {
     /// group also has a guard: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when
     /// this process ends, and then kills the group. The guard runs before the child does. It also kills
     /// what is left of the group when the [`ChildHandle`] of the child is dropped. A fork of this process
-    /// that has not executed another program holds the pipe too. If the guard is killed, the group lives
-    /// on. For a child in a session of its own or in another group: `Unsupported`.
+    /// that has not executed another program holds the pipe too. If the guard is killed, the group
+    /// continues to run. For a child in a session of its own or in another group: `Unsupported`.
     ///
     /// Windows: a job that the child is born in (`PROC_THREAD_ATTRIBUTE_JOB_LIST`), inside any job that
     /// this process is in, with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.

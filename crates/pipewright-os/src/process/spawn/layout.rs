@@ -296,14 +296,14 @@ mod tests {
     fn windows_options_are_refused_by_the_name_of_the_setter() {
         let unix = UnixOptions::default();
         let defaults = WindowsOptions::default();
-        let asked = [
+        let requested = [
             (WindowsOptions { creation_flags: 1, ..defaults.clone() }, "creation_flags"),
             (WindowsOptions { raw_args: vec![0], ..defaults.clone() }, "raw_arg"),
             (WindowsOptions { no_window: true, ..defaults.clone() }, "no_window"),
         ];
         let made = |windows| Layout::new(&Plan { windows, ..plan("cc", &[], &unix) });
         assert!(made(Some(&defaults)).is_ok());
-        for (options, name) in &asked {
+        for (options, name) in &requested {
             let error = made(Some(options)).unwrap_err();
             assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);
             assert_eq!(error.source.to_string(), format!("`{name}` is for Windows only"));

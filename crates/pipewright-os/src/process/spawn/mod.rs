@@ -48,8 +48,8 @@ pub use error::{BadInput, SpawnError, Step};
 #[cfg(unix)]
 pub(crate) use plan::UnsetGroups;
 pub use plan::{
-    ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
-    UnixOptions, WindowsOptions,
+    ChildStdio, Credentials, Env, Group, Inherit, ParentExit, Plan, Resource, ResourceLimit,
+    Search, UnixOptions, WindowsOptions,
 };
 #[cfg(unix)]
 pub use pre_exec::PreExec;
@@ -69,10 +69,11 @@ use crate::process::child::ChildHandle;
 /// comes from the plan: a start never reads `environ`.
 ///
 /// # Platform
-/// Linux: one way for every option: `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND)` on
+/// Linux: one call for every option, `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND)`, on
 /// a stack of this library's. The child runs only async-signal-safe code and reports its error through
 /// shared memory. The size of this process does not matter, because nothing of it is copied. If `clone3` is
-/// refused: `clone`; if pidfds are refused: none. A child with `pre_exec` closures is forked.
+/// refused, `clone` replaces it; if pidfds are refused, the child has none. A child with `pre_exec` closures
+/// is forked.
 ///
 /// macOS: `posix_spawn` with `POSIX_SPAWN_CLOEXEC_DEFAULT`, which copies nothing of this process either. It
 /// has no option for a user, groups, a root directory, a umask, a niceness, a resource limit or a closure.
@@ -124,8 +125,8 @@ pub fn compare_names(one: &OsStr, other: &OsStr) -> Ordering {
     names::compare(one, other)
 }
 
-/// The variables without which programs do not work. A child that inherits no environment gets them all the
-/// same.
+/// The variables without which programs do not work. A child that inherits no environment gets them
+/// anyway.
 ///
 /// # Platform
 /// Windows: `SystemRoot`, without which neither sockets nor random numbers work (rust-lang/rust#114737).

@@ -96,7 +96,7 @@ pub struct UnixOptions {
     /// The process group. Windows has [`Group::Own`] and [`Group::Session`] too.
     pub group: Group,
     /// User and groups.
-    pub identity: Identity,
+    pub identity: Credentials,
     /// The root directory.
     pub chroot: Option<PathBuf>,
     /// The file mode mask.
@@ -168,7 +168,7 @@ pub struct WindowsOptions {
 
 /// User and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct Credentials {
     /// The user id.
     pub user: Option<u32>,
     /// The group id.
@@ -232,10 +232,10 @@ impl UnixOptions {
     #[cfg(unix)]
     pub(crate) fn unset_groups(&self) -> UnsetGroups {
         match &self.identity {
-            Identity { user: Some(_), groups: None, .. } if self.std_rules => {
+            Credentials { user: Some(_), groups: None, .. } if self.std_rules => {
                 UnsetGroups::DroppedIfPermitted
             }
-            Identity { user: Some(_), groups: None, .. }
+            Credentials { user: Some(_), groups: None, .. }
                 if rustix::process::geteuid().is_root() =>
             {
                 UnsetGroups::Dropped
@@ -256,8 +256,8 @@ impl UnixOptions {
     /// Returns the setter of the first Unix-only option that is not at its default.
     #[cfg(windows)]
     pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let Identity { user, group, groups } = &self.identity;
-        let asked = [
+        let Credentials { user, group, groups } = &self.identity;
+        let requested = [
             ("process_group", matches!(self.group, Group::Join(_))),
             ("uid", user.is_some()),
             ("gid", group.is_some()),
@@ -267,7 +267,7 @@ impl UnixOptions {
             ("nice", self.nice.is_some()),
             ("rlimit", !self.limits.is_empty()),
         ];
-        first(&asked)
+        first(&requested)
     }
 }
 
@@ -275,7 +275,7 @@ impl WindowsOptions {
     /// Returns the setter of the first option that is not at its default.
     #[cfg(unix)]
     pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let asked = [
+        let requested = [
             ("creation_flags", self.creation_flags != 0),
             ("show_window", self.show_window.is_some()),
             ("raw_arg", !self.raw_args.is_empty()),
@@ -284,12 +284,12 @@ impl WindowsOptions {
             ("breakaway_from_job", self.breakaway_from_job),
             ("allow_breakaway", self.allow_breakaway),
         ];
-        first(&asked)
+        first(&requested)
     }
 }
 
-fn first(asked: &[(&'static str, bool)]) -> Option<&'static str> {
-    asked.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
+fn first(requested: &[(&'static str, bool)]) -> Option<&'static str> {
+    requested.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
 }
 
 impl<'a> Inherit<'a> {

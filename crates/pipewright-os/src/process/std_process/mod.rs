@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::io;
 
 pub use apply_to_std::{apply_to_std, push_arg};
-pub use stdio::{Kind as StdioKind, ParentStream, Stdio};
+pub use stdio::{ParentStream, Stdio, StdioKind};
 
 use crate::base::pipe::Mode;
 use crate::process::spawn::{UnixOptions, WindowsOptions};

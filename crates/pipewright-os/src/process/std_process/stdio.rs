@@ -21,12 +21,12 @@ use crate::base::handle::Handle;
 /// assert_eq!(output.stdout, b"hi\n");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Stdio(Kind);
+pub struct Stdio(StdioKind);
 
 /// The kinds of a [`Stdio`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum StdioKind {
     /// This process's stream with the same number.
     Inherit,
     /// The null device.
@@ -52,25 +52,25 @@ impl Stdio {
     /// Creates a pipe to the child.
     #[must_use]
     pub fn piped() -> Stdio {
-        Stdio(Kind::Piped)
+        Stdio(StdioKind::Piped)
     }
 
     /// Gives the child this process's stream.
     #[must_use]
     pub fn inherit() -> Stdio {
-        Stdio(Kind::Inherit)
+        Stdio(StdioKind::Inherit)
     }
 
     /// Gives the child the null device: reads find the end, writes are ignored.
     #[must_use]
     pub fn null() -> Stdio {
-        Stdio(Kind::Null)
+        Stdio(StdioKind::Null)
     }
 
     /// Returns the kind, with the handle if there is one.
     #[doc(hidden)]
     #[must_use]
-    pub fn into_kind(self) -> Kind {
+    pub fn into_kind(self) -> StdioKind {
         self.0
     }
 }
@@ -83,31 +83,33 @@ impl fmt::Debug for Stdio {
 
 impl<T: Into<Handle>> From<T> for Stdio {
     fn from(owner: T) -> Stdio {
-        Stdio(Kind::Handle(owner.into()))
+        Stdio(StdioKind::Handle(owner.into()))
     }
 }
 
 impl From<io::Stdout> for Stdio {
     fn from(_: io::Stdout) -> Stdio {
-        Stdio(Kind::Parent(ParentStream::Stdout))
+        Stdio(StdioKind::Parent(ParentStream::Stdout))
     }
 }
 
 impl From<io::Stderr> for Stdio {
     fn from(_: io::Stderr) -> Stdio {
-        Stdio(Kind::Parent(ParentStream::Stderr))
+        Stdio(StdioKind::Parent(ParentStream::Stderr))
     }
 }
 
 impl From<Stdio> for std::process::Stdio {
     fn from(stdio: Stdio) -> std::process::Stdio {
         match stdio.0 {
-            Kind::Inherit => std::process::Stdio::inherit(),
-            Kind::Null => std::process::Stdio::null(),
-            Kind::Piped => std::process::Stdio::piped(),
-            Kind::Parent(ParentStream::Stdout) => io::stdout().into(),
-            Kind::Parent(ParentStream::Stderr) => io::stderr().into(),
-            Kind::Handle(handle) => std::process::Stdio::from(super::streams::Owned::from(handle)),
+            StdioKind::Inherit => std::process::Stdio::inherit(),
+            StdioKind::Null => std::process::Stdio::null(),
+            StdioKind::Piped => std::process::Stdio::piped(),
+            StdioKind::Parent(ParentStream::Stdout) => io::stdout().into(),
+            StdioKind::Parent(ParentStream::Stderr) => io::stderr().into(),
+            StdioKind::Handle(handle) => {
+                std::process::Stdio::from(super::streams::Owned::from(handle))
+            }
         }
     }
 }
@@ -116,7 +118,7 @@ impl From<Stdio> for std::process::Stdio {
 impl std::os::fd::FromRawFd for Stdio {
     unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> Stdio {
         // SAFETY: the caller passes an open descriptor that is owned nowhere else.
-        Stdio(Kind::Handle(unsafe { Handle::from_raw_fd(fd) }))
+        Stdio(StdioKind::Handle(unsafe { Handle::from_raw_fd(fd) }))
     }
 }
 
@@ -124,6 +126,6 @@ impl std::os::fd::FromRawFd for Stdio {
 impl std::os::windows::io::FromRawHandle for Stdio {
     unsafe fn from_raw_handle(handle: std::os::windows::io::RawHandle) -> Stdio {
         // SAFETY: the caller passes an open handle that is owned nowhere else.
-        Stdio(Kind::Handle(unsafe { Handle::from_raw_handle(handle) }))
+        Stdio(StdioKind::Handle(unsafe { Handle::from_raw_handle(handle) }))
     }
 }

@@ -28,7 +28,7 @@ pub trait CommandExt: CommandOptions {
     ///
     /// # Cost
     /// The child is created by `fork` instead of as a process that shares this process's memory. The time
-    /// of a fork grows with the memory of this process (tens of milliseconds from some GiB), and the
+    /// of a fork grows with the memory of this process (tens of milliseconds from a few GiB on), and the
     /// handlers of `pthread_atfork` run. For the usual purposes of closures there are options that need no
     /// fork: `own_session`, `rlimit`, `umask`, `nice`, `chroot`, `groups`, `inherit_fd_as` and
     /// `kill_on_parent_exit` of `pipewright::Command`.
@@ -52,7 +52,7 @@ pub trait CommandExt: CommandOptions {
 
     /// Schedules a closure like [`pre_exec`](Self::pre_exec), which replaced this method.
     ///
-    /// It is `unsafe` in every edition; std's is from the edition 2024 on.
+    /// It is `unsafe` in every edition; std's is `unsafe` from edition 2024 on.
     ///
     /// # Safety
     /// As for [`pre_exec`](Self::pre_exec).

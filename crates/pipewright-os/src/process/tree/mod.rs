@@ -44,7 +44,7 @@ impl Descendants {
     /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
     /// afterwards. Without pidfds or without that file nothing is found. macOS:
     /// `proc_listpids(PROC_PPID_ONLY)`, each registered with a kqueue, and its parent checked again
-    /// afterwards. Windows: `CreateToolhelp32Snapshot`, each opened, and asked for its parent
+    /// afterwards. Windows: `CreateToolhelp32Snapshot`, each opened, and queried for its parent
     /// (`NtQueryInformationProcess`) and its start time. A process with an open handle keeps its number
     /// when it has ended, so its children are found then too; the children of a process that ended before
     /// it was found are not.

@@ -11,7 +11,7 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
 use crate::base::handle::size_of_u32;
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
-use crate::process::process_object::Process;
+use crate::process::process_object::ProcessObject;
 
 pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     if let Some(tree) = root.tree() {
@@ -35,14 +35,19 @@ pub(super) fn is_stopped_or_ended(_: &ChildHandle) -> bool {
 
 /// Adds the children of one process as members. Its handle is open, so it keeps its number even after it
 /// has ended.
-fn add_children(number: u32, parent: &Process, all: &[ProcessEntry], members: &mut Vec<Member>) {
+fn add_children(
+    number: u32,
+    parent: &ProcessObject,
+    all: &[ProcessEntry],
+    members: &mut Vec<Member>,
+) {
     let Some(parent_start) = parent.created() else { return };
     for listed in all.iter().filter(|listed| listed.parent == number && listed.pid != number) {
         // The list has numbers, which may have passed to other processes since it was made. And an orphan's
         // parent may have had the number before this one. But the answers of a process with an open handle
         // are true: if it names that number as its parent and is younger than the owner of the number, it
         // is its child.
-        let is_child = |process: &Process| {
+        let is_child = |process: &ProcessObject| {
             process.parent() == Some(number)
                 && process.created().is_some_and(|it| it >= parent_start)
         };

@@ -10,7 +10,7 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes};
 use super::Spent;
 
 /// The start of a process, and the CPU time that it has used.
-pub(crate) struct Times {
+pub(crate) struct ProcessTimes {
     /// The start time, in units of 100 ns.
     pub(crate) created: u64,
     pub(crate) kernel: Duration,
@@ -27,13 +27,13 @@ pub(super) fn of_this_process() -> io::Result<Spent> {
 }
 
 /// Returns the times of a process; `None` if the handle does not allow the query.
-pub(crate) fn times_of(process: BorrowedHandle<'_>) -> Option<Times> {
+pub(crate) fn times_of(process: BorrowedHandle<'_>) -> Option<ProcessTimes> {
     let mut times = [FILETIME::default(); 4];
     let [created, ended, kernel, user] = &mut times;
     // SAFETY: the handle is open, and each of the four is live.
     let ok = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
     let [created, _, kernel, user] = times.map(number);
-    (ok != 0).then(|| Times { created, kernel: duration(kernel), user: duration(user) })
+    (ok != 0).then(|| ProcessTimes { created, kernel: duration(kernel), user: duration(user) })
 }
 
 fn number(time: FILETIME) -> u64 {

@@ -46,7 +46,7 @@ macro_rules! program {
             }
 
             pub(super) fn a_child_and_its_streams() -> Results {
-                struct Kept {
+                struct KeptChild {
                     child: Child,
                     input: Option<ChildStdin>,
                     output: Option<ChildStdout>,
@@ -60,7 +60,7 @@ macro_rules! program {
                     .spawn()?;
                 let mut results = vec![format!("{child:?}")];
                 let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-                let mut kept = Kept { child, input, output, errors };
+                let mut kept = KeptChild { child, input, output, errors };
                 assert!(kept.child.id() > 0 && kept.child.try_wait()?.is_none());
                 if let Some(mut input) = kept.input.take() {
                     input.write_all(b"through")?;

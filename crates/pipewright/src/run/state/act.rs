@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::process::child::ChildHandle;
 
 use super::RunState;
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::outcome::Outcome;
 use crate::rules::Rules;
 use crate::run::stop_policy::Due;
@@ -18,9 +18,9 @@ impl RunState {
         children: &[ChildHandle],
         rules: &Rules,
         now: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         if self.policy.killed_child_wait_ends().is_some_and(|end| now >= end) {
-            let message = "it still runs 30 s after the kill";
+            let message = "still running 30 s after the kill";
             return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, message)));
         }
         if self.policy.is_time_up(now) {
@@ -41,7 +41,7 @@ impl RunState {
         children: &[ChildHandle],
         rules: &Rules,
         now: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         let Some(token) = &rules.cancel else { return Ok(()) };
         for signal in token.take_signals() {
             for child in children {
@@ -56,10 +56,14 @@ impl RunState {
         Ok(())
     }
 
-    /// Records children that have already ended, before a stop whose reason came later. A task that was not polled for a
-    /// while learns of readable streams first, and of the end only with its next poll.
+    /// Records children that have already ended, so that a later timeout or cancel does not count as the reason. A task
+    /// that was not polled for a while learns of readable streams first, and of the end only with its next poll.
     #[cold]
-    fn note_ends_in_time(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), Failed> {
+    fn note_ends_in_time(
+        &mut self,
+        children: &[ChildHandle],
+        now: Instant,
+    ) -> Result<(), OperationError> {
         loop {
             let ended_count = self.ended_count;
             if !self.is_stopping() {
@@ -74,13 +78,13 @@ impl RunState {
     /// Stops the children, unless they are being stopped already.
     pub(crate) fn stop(
         &mut self,
-        why: Outcome,
+        outcome: Outcome,
         children: &[ChildHandle],
         rules: &Rules,
         now: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         self.given_up |= self.ended.is_some();
-        let due = self.policy.stop(why, now);
+        let due = self.policy.stop(outcome, now);
         self.carry_out(due, children, rules)
     }
 
@@ -90,7 +94,7 @@ impl RunState {
         grace: Duration,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         let now = Instant::now();
         self.policy.set_grace(grace, now);
         self.stop(Outcome::Cancelled, children, rules, now)
@@ -101,7 +105,7 @@ impl RunState {
         due: Due,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OperationError> {
         match due {
             Due::SendStopSignal => {
                 let signal = rules.effective_stop_signal();
@@ -120,7 +124,7 @@ impl RunState {
     }
 
     /// Reads the bytes that are in the pipes now, and gives the pipes up.
-    fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
+    fn stop_reading(&mut self, rules: &Rules) -> Result<(), OperationError> {
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             let rest = stream.give_up(slot, rules.linger_drain);
             let rest = rest.map_err(|e| ("read the output of", e))?;

@@ -28,7 +28,7 @@ impl RunState {
     ) -> NextLook {
         if !self.is_stopping() {
             if have_ended(children) {
-                // They have ended in time, however late a caller notices it.
+                // They have ended in time, however late a caller notices that.
                 return NextLook::default();
             }
             // Ignored here and below: the next wait tries again, and reports the error.

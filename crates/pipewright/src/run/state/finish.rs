@@ -5,14 +5,14 @@ use std::io;
 use pipewright_os::process::child::ChildHandle;
 
 use super::RunState;
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::outcome::{Exceeded, Outcome};
 use crate::output::Output;
-use crate::run::sink::{Finished, Sink};
+use crate::run::sink::{Collected, Sink};
 
 impl RunState {
     /// Returns the result. With several children, it has the status of the last one.
-    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, Failed> {
+    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, OperationError> {
         let elapsed = self.info.started.elapsed();
         self.stop_feeding()?;
         let child = children.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
@@ -28,7 +28,7 @@ impl RunState {
         let outcome = self.policy.stopped().unwrap_or(unstopped);
         let exceeded = self.exceeded(outcome);
         let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
-        let total_bytes = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
+        let total_bytes = |finished: &Option<Collected>| finished.as_ref().map(|it| it.total_bytes);
         let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
         let (stdout_bytes, stderr_bytes) = (total_bytes(&out), total_bytes(&err));
         let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
@@ -47,7 +47,7 @@ impl RunState {
             tee_failed,
             stdin_unread: self.stdin_unread,
             containment: child.containment(),
-            // The run waits no longer for the rest of the tree: it is killed.
+            // The run no longer waits for the rest of the tree, and kills it.
             leftovers_killed: children
                 .iter()
                 .filter_map(ChildHandle::tree)
@@ -55,6 +55,7 @@ impl RunState {
                 .sum(),
             stdout_bytes,
             stderr_bytes,
+            stderr_merged: self.info.stderr_merged,
         };
         self.info.trace.run_ended(children, &output);
         Ok(output)

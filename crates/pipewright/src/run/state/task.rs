@@ -8,7 +8,7 @@ use pipewright_os::base::wait::{self, Watch};
 use pipewright_os::process::child::ChildHandle;
 
 use super::RunState;
-use crate::error::Failed;
+use crate::error::OperationError;
 use crate::rules::{Rules, earlier};
 
 impl RunState {
@@ -20,7 +20,7 @@ impl RunState {
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Poll<Result<bool, Failed>> {
+    ) -> Poll<Result<bool, OperationError>> {
         let Some(mut wait) = self.before(children, rules)? else { return Poll::Ready(Ok(false)) };
         match watch.poll_wait(cx, &mut wait.slots, earlier(wait.until, until)) {
             Poll::Ready(waited) => {
@@ -41,7 +41,7 @@ impl RunState {
         until: Option<Instant>,
         children: &[ChildHandle],
         rules: &Rules,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         // Dropped before the end is handled: its registrations would keep a pipe open.
         let mut watch = Watch::default();
         poll_fn(|cx| {

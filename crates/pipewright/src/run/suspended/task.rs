@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use pipewright_os::process::child::ChildHandle;
 
-use super::{ActiveWait, StopRequest, SuspendedRun, have_ended};
-use crate::error::Failed;
+use super::{ActiveWait, StopRequest, SuspendedRun};
+use crate::error::OperationError;
 use crate::rules::Rules;
 use crate::run::state::RunState;
 
@@ -17,7 +17,7 @@ impl SuspendedRun {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         self.take(new).run_to_end_async(children, rules, until).await
     }
 
@@ -27,15 +27,12 @@ impl SuspendedRun {
         new: impl FnOnce() -> RunState,
         children: &[ChildHandle],
         rules: &Rules,
-        how: StopRequest,
-    ) -> Result<(), Failed> {
-        if have_ended(children)? {
-            return Ok(());
+        request: StopRequest,
+    ) -> Result<(), OperationError> {
+        match self.begin_stop(new, children, rules, request)? {
+            Some((wait, rules)) => wait.run_to_end_async(children, &rules, None).await.map(drop),
+            None => Ok(()),
         }
-        let rules = how.rules(rules);
-        let mut waiting = self.take(new);
-        waiting.stop(how, children, &rules)?;
-        waiting.run_to_end_async(children, &rules, None).await.map(drop)
     }
 }
 
@@ -45,7 +42,7 @@ impl ActiveWait<'_> {
         children: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, OperationError> {
         let Some(run) = &mut self.run else { return Ok(true) };
         match run.run_until(until, children, rules).await? {
             true => self.finish(children),

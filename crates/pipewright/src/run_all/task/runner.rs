@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use pipewright_os::base::wait::Watch;
 
-use super::Members;
+use super::RunningCommands;
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::output::Capture;
@@ -46,24 +46,24 @@ use crate::runtime::poll_within_budget;
 #[derive(Debug)]
 #[must_use = "a runner starts nothing until `next` is awaited"]
 pub struct AsyncRunner<K> {
-    pushed: PushQueue<K, Members>,
+    pushed: PushQueue<K, RunningCommands>,
     /// The registration of the cancel token.
     watch: Watch,
 }
 
 impl<K> AsyncRunner<K> {
-    /// Creates a runner of this many commands at once, at least one.
+    /// Creates a runner that runs up to this many commands at once; 0 counts as 1.
     pub fn new(concurrency: usize) -> AsyncRunner<K> {
         AsyncRunner { pushed: PushQueue::new(concurrency), watch: Watch::default() }
     }
 
-    /// Sets a token that cancels all: see [`Runner::with_cancel`](crate::Runner::with_cancel).
+    /// Sets a token that cancels all commands: see [`Runner::with_cancel`](crate::Runner::with_cancel).
     pub fn with_cancel(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.cancel_on(token);
         self
     }
 
-    /// Sets a token that drains: see [`Runner::with_drain`](crate::Runner::with_drain).
+    /// Sets a token that drains the runner: see [`Runner::with_drain`](crate::Runner::with_drain).
     pub fn with_drain(mut self, token: &CancelToken) -> AsyncRunner<K> {
         self.pushed.drain_on(token);
         self
@@ -116,7 +116,7 @@ impl<K> AsyncRunner<K> {
         self.pushed.cancel_all();
     }
 
-    /// Cancels the queued ones: see [`Runner::cancel_queued`](crate::Runner::cancel_queued).
+    /// Cancels the queued commands: see [`Runner::cancel_queued`](crate::Runner::cancel_queued).
     pub fn cancel_queued(&mut self) {
         self.pushed.cancel_queued();
     }
@@ -125,11 +125,11 @@ impl<K> AsyncRunner<K> {
     /// afterwards.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on. So `tokio::time::timeout` works as a limit, and
-    /// `tokio::select!` can wait for other events as well, and push commands because of them.
+    /// Dropping the future loses nothing: the next call continues. So you can limit the wait with
+    /// `tokio::time::timeout`, and wait for other events with `tokio::select!`, then push commands.
     ///
     /// # Errors
-    /// Those of [`Runner`](crate::Runner#results). Outside of a tokio runtime, every result is `Unsupported`.
+    /// Those of [`Runner`](crate::Runner#results). Outside a tokio runtime, every result is an `Unsupported` error.
     pub async fn next(&mut self) -> Option<(K, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }

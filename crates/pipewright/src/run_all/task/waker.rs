@@ -14,7 +14,7 @@ pub(super) struct TaskWaker(Mutex<Waker>);
 
 /// The waker of one member, which is due when one of its events has arrived.
 #[derive(Debug)]
-pub(super) struct MemberWaker {
+pub(super) struct CommandWaker {
     due: AtomicBool,
     task: Arc<TaskWaker>,
 }
@@ -45,10 +45,10 @@ impl TaskWaker {
     }
 }
 
-impl MemberWaker {
+impl CommandWaker {
     /// Creates a waker whose member is due.
-    pub(super) fn new(task: &Arc<TaskWaker>) -> Arc<MemberWaker> {
-        Arc::new(MemberWaker { due: AtomicBool::new(true), task: Arc::clone(task) })
+    pub(super) fn new(task: &Arc<TaskWaker>) -> Arc<CommandWaker> {
+        Arc::new(CommandWaker { due: AtomicBool::new(true), task: Arc::clone(task) })
     }
 
     /// Marks the member as due, without waking the task.
@@ -62,12 +62,12 @@ impl MemberWaker {
     }
 }
 
-impl Wake for MemberWaker {
-    fn wake(self: Arc<MemberWaker>) {
+impl Wake for CommandWaker {
+    fn wake(self: Arc<CommandWaker>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<MemberWaker>) {
+    fn wake_by_ref(self: &Arc<CommandWaker>) {
         // If it was already due, the task has been woken and has not polled it yet.
         if !self.due.swap(true, Ordering::AcqRel) {
             let waker = self.task.waker().clone();
@@ -95,7 +95,7 @@ mod tests {
     fn the_task_is_woken_once_per_poll_and_it_is_the_last_one_that_polled() {
         let (task, [first, second]) =
             (Arc::<TaskWaker>::default(), [(); 2].map(|()| Arc::new(Count::default())));
-        let [one, other] = [(); 2].map(|()| MemberWaker::new(&task));
+        let [one, other] = [(); 2].map(|()| CommandWaker::new(&task));
         let counts = || [&first, &second].map(|count| count.0.load(Ordering::Relaxed));
         assert!(one.take() && other.take(), "all are due at first");
 

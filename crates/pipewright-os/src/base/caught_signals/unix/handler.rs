@@ -81,7 +81,7 @@ fn element(number: i32) -> Option<*mut MaybeUninit<libc::sigaction>> {
 
 fn reinstall(number: i32) {
     if let Some(before) = element(number) {
-        // SAFETY: written by `prepare`, which is not called while a registration handles the
+        // SAFETY: written by `record_previous`, which is not called while a registration handles the
         // signal.
         let _ = unsafe { libc::sigaction(number, before.cast(), ptr::null_mut()) };
     }

@@ -29,7 +29,8 @@ pub struct OpenHandle {
     pub kind: HandleKind,
     /// The name of that object, if it has one.
     pub target: Option<String>,
-    /// True if a program that this process executes or starts carelessly would inherit it.
+    /// True if it is inherited by a child whose start lists no handles, and by a program that replaces
+    /// this process.
     pub inheritable: bool,
 }
 
@@ -38,7 +39,7 @@ pub struct OpenHandle {
 /// # Platform
 /// Linux: `/proc/self/fd`. macOS: `proc_pidinfo(PROC_PIDLISTFDS)`, and the names by `F_GETPATH`.
 /// Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` if that is not supported;
-/// the target of a handle that is no file is its type. A pipe end in a synchronous read on another
+/// the target of a handle that is not a file is its type. A pipe end in a synchronous read on another
 /// thread can delay this call until the read ends.
 ///
 /// # Errors

@@ -133,7 +133,7 @@ fn describe((number, attributes): (usize, u32)) -> Option<OpenHandle> {
     Some(OpenHandle { number: number as i64, kind, target, inheritable })
 }
 
-/// Returns the type of the object: `File`, `Event`, `Process`.
+/// Returns the type of the object: `File`, `WaitEvent`, `Process`.
 fn type_name(handle: BorrowedHandle<'_>) -> Option<String> {
     let mut buffer = [0_usize; 128];
     let size = mem::size_of_val(&buffer) as u32;

@@ -13,7 +13,7 @@ use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 use super::state::{self, WriteBlocking};
 use super::{Reader, Writer, available};
 use crate::base::errno::os_error;
-use crate::base::overlapped::{Operation, clamp_to_u32};
+use crate::base::overlapped::{OverlappedIo, clamp_to_u32};
 use crate::base::wake::Wake;
 
 /// The most that one read requests, if the size is ours to choose.
@@ -91,7 +91,7 @@ unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize
         let result = if reader.overlapped {
             let event = Wake::new()?;
             // SAFETY: promised by the caller; it is done when `wait` returns.
-            unsafe { Operation::read(reader.raw(), &event, to, room) }.wait()
+            unsafe { OverlappedIo::read(reader.raw(), &event, to, room) }.wait()
         } else {
             // SAFETY: promised by the caller.
             unsafe { read_now(reader, to, room) }
@@ -123,7 +123,7 @@ unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<u
     let event = Wake::new()?;
     loop {
         // SAFETY: promised by the caller; it is done when `stop` returns.
-        let mut operation = unsafe { Operation::read(reader.raw(), &event, to, room) };
+        let mut operation = unsafe { OverlappedIo::read(reader.raw(), &event, to, room) };
         let Some(result) = operation.stop() else { return Err(io::ErrorKind::WouldBlock.into()) };
         if let Some(done) = map_read_result(reader.handle.as_handle(), result) {
             return done;
@@ -164,7 +164,7 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
 pub(super) fn write_overlapped(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
     let (raw, event) = (handle.as_raw_handle(), Wake::new()?);
     // SAFETY: an open handle and a live slice; it is done when `wait` returns.
-    unsafe { Operation::write(raw, &event, bytes.as_ptr(), bytes.len()) }.wait()
+    unsafe { OverlappedIo::write(raw, &event, bytes.as_ptr(), bytes.len()) }.wait()
 }
 
 /// Writes to a synchronous handle.
@@ -213,7 +213,7 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     while !piece.is_empty() {
         // SAFETY: a live slice; it is done when `stop` returns.
         let mut operation =
-            unsafe { Operation::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
+            unsafe { OverlappedIo::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
         if let Some(done) = operation.stop() {
             return map_write_result(done);
         }

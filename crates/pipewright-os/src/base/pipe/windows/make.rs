@@ -208,13 +208,13 @@ mod tests {
         pair_named(PipeOptions::default(), &mut || names.pop().unwrap()).unwrap();
         assert_eq!(names, Vec::<String>::new());
         // Always the same name: an error, and not an endless loop.
-        let mut asked = 0;
+        let mut queries = 0;
         let refused = pair_named(PipeOptions::default(), &mut || {
-            asked += 1;
+            queries += 1;
             taken.clone()
         });
         assert!(is_taken(&refused.err().unwrap()));
-        assert_eq!(asked, MAX_TRIES);
+        assert_eq!(queries, MAX_TRIES);
         drop(owner);
         assert!(pair_named(PipeOptions::default(), &mut || taken.clone()).is_ok());
     }

@@ -31,7 +31,7 @@ use pending::PendingWrite;
 use state::WriteBlocking;
 #[cfg(feature = "ipc")]
 pub(crate) use state::room;
-use writer_thread::Target;
+use writer_thread::WriterTarget;
 pub(crate) use writer_thread::{WriteRequest, WriterThread};
 
 pub(super) struct Reader {
@@ -185,7 +185,7 @@ impl WriteEnd {
         };
         if self.writer_thread.get().is_none() {
             let write = self.blocking_write();
-            let target = Target {
+            let target = WriterTarget {
                 write,
                 max_bytes: self.capacity_bytes,
                 can_cancel,
@@ -193,7 +193,7 @@ impl WriteEnd {
             };
             let writer_thread =
                 copy_of(self.raw(), false).and_then(|copy| WriterThread::new(copy, target));
-            // Ignored: another thread has made one first, which is as good.
+            // Ignored: another thread has made one first, which works too.
             let _ = self.writer_thread.set(writer_thread.ok()?);
         }
         self.writer_thread.get()

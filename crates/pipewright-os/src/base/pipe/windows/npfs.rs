@@ -2,14 +2,14 @@
 //!
 //! Each write is an entry, whose bytes are copied when it is made. It is done when the pipe's quota
 //! covers the unread part. A read takes from the entries in order, including pending ones. A cancel
-//! removes an entry, even if it was read in part. None of our machines runs that kernel.
+//! removes an entry, even if it was read in part. The model was never compared with that kernel.
 
 use std::collections::VecDeque;
 
 const KIB: usize = 1 << 10;
 
 #[derive(Debug)]
-struct Entry {
+struct QueueEntry {
     id: usize,
     bytes: Vec<u8>,
     read: usize,
@@ -18,7 +18,7 @@ struct Entry {
     is_done: bool,
 }
 
-impl Entry {
+impl QueueEntry {
     fn left(&self) -> usize {
         self.bytes.len() - self.read
     }
@@ -27,7 +27,7 @@ impl Entry {
 #[derive(Debug)]
 struct Pipe {
     quota: isize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueueEntry>,
     made: usize,
     done: Vec<usize>,
 }
@@ -47,7 +47,7 @@ impl Pipe {
         let is_done = quota == bytes.len() as isize;
         let id = self.made;
         self.made += 1;
-        self.entries.push_back(Entry { id, bytes: bytes.to_vec(), read: 0, quota, is_done });
+        self.entries.push_back(QueueEntry { id, bytes: bytes.to_vec(), read: 0, quota, is_done });
         if is_done {
             self.done.push(id);
         }
@@ -77,7 +77,7 @@ impl Pipe {
     }
 
     /// Gives free quota to the pending entries. The kernel compares the sums as unsigned numbers,
-    /// so a negative one passes for enough, and its entry is not completed.
+    /// so a negative sum counts as enough, and its entry is not completed.
     fn complete(&mut self) {
         for at in 0..self.entries.len() {
             let room = self.room().max(0);

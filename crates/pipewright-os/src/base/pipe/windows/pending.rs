@@ -3,14 +3,14 @@
 //! A cancelled write does not report how much of it was read: a read can cross from earlier bytes
 //! into those of a pending write, and the cancel then discards the rest and reports nothing.
 //! Sending the bytes again would send that part twice. So a started write stays pending until it is
-//! done. It is cancelled only when the pipe is given up.
+//! done. It is cancelled only when the pipe end is abandoned.
 
 use std::io;
 use std::os::windows::io::AsHandle as _;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{WriteEnd, WriteRequest, state};
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::wake::Wake;
 
 /// A pending write.
@@ -20,7 +20,7 @@ use crate::base::wake::Wake;
 #[derive(Debug)]
 pub(super) struct PendingWrite {
     /// Dropped before the bytes that the kernel reads and the event that it sets.
-    operation: Operation,
+    operation: OverlappedIo,
     request: WriteRequest,
     /// The number of bytes that it writes.
     count: usize,
@@ -68,7 +68,7 @@ impl WriteEnd {
         // SAFETY: the end keeps the file open, and drops this first. The bytes are shared, so they
         // do not change, and the event is stored beside them.
         let operation =
-            unsafe { Operation::write_outliving_thread(self.raw(), &event, from, count, room) };
+            unsafe { OverlappedIo::write_outliving_thread(self.raw(), &event, from, count, room) };
         *place = Some(PendingWrite { operation, request, count, _event: event });
         Ok(())
     }

@@ -21,7 +21,7 @@ use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::{WriteRequest, state};
 use crate::base::errno::os_error;
 use crate::base::handle::{Handle, HandleKind, inheritable, is_overlapped};
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::wait::Slot;
 use crate::base::wake::Wake;
 
@@ -89,7 +89,7 @@ fn a_synchronous_end_blocks_while_the_other_is_overlapped() {
     let mut room = [0; 16];
     // SAFETY: stopped before the buffer is dropped.
     let mut pending =
-        unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
+        unsafe { OverlappedIo::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
     assert!(pending.result().is_none(), "ours has returned, and the read goes on");
     assert!(pending.stop().is_none());
     drop(pending);

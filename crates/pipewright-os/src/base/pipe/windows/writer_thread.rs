@@ -27,12 +27,12 @@ const STACK_BYTES: usize = 128 << 10;
 pub(crate) struct WriterThread {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
-    target: Target,
+    target: WriterTarget,
 }
 
 /// The target of the writes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct WriterTarget {
     pub(super) write: BlockingWrite,
     /// The most that is written at once.
     pub(super) max_bytes: usize,
@@ -70,7 +70,7 @@ pub(crate) struct WriteRequest {
 }
 
 impl WriterThread {
-    pub(super) fn new(handle: OwnedHandle, target: Target) -> io::Result<WriterThread> {
+    pub(super) fn new(handle: OwnedHandle, target: WriterTarget) -> io::Result<WriterThread> {
         let shared = Arc::<Shared>::default();
         let for_thread = Arc::clone(&shared);
         let builder = thread::Builder::new().name("pipewright-write".to_owned());
@@ -164,13 +164,13 @@ impl WriteRequest {
         self.from == other.from && Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    fn piece(&self, target: Target) -> &[u8] {
+    fn piece(&self, target: WriterTarget) -> &[u8] {
         let bytes = self.rest();
         bytes.get(..target.max_bytes).unwrap_or(bytes)
     }
 
     /// Returns true if a write of the other request begins with the bytes of this one.
-    fn begins(&self, other: &WriteRequest, target: Target) -> bool {
+    fn begins(&self, other: &WriteRequest, target: WriterTarget) -> bool {
         self.is_same(other) || other.rest().starts_with(self.piece(target))
     }
 }
@@ -189,7 +189,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, handle: &OwnedHandle, target: Target) {
+    fn run(&self, handle: &OwnedHandle, target: WriterTarget) {
         while let Some(request) = self.next() {
             if target.is_stdout {
                 // First flush the text that this program has printed. Ignored: the write reports
@@ -213,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the next write; `None`: the thread is to end.
+    /// Waits for the next write; `None`: the thread has to end.
     fn next(&self) -> Option<WriteRequest> {
         let mut state = self.lock();
         loop {
@@ -244,10 +244,10 @@ mod tests {
 
     /// Returns a thread that does not cancel, and a full pipe as its target.
     fn uncancellable() -> (PipeReader, WriterThread) {
-        full(Target { write: write_now, max_bytes: 100, can_cancel: false, is_stdout: false })
+        full(WriterTarget { write: write_now, max_bytes: 100, can_cancel: false, is_stdout: false })
     }
 
-    fn full(target: Target) -> (PipeReader, WriterThread) {
+    fn full(target: WriterTarget) -> (PipeReader, WriterThread) {
         let options = PipeOptions { capacity: Some(HOLDS), ..PipeOptions::default() };
         let (reader, writer) = pair(options).unwrap();
         (&writer).write_all(&[b'.'; HOLDS]).unwrap();
@@ -313,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_write_goes_on_and_keeps_its_result() {
+    fn a_detached_write_continues_and_keeps_its_result() {
         let target =
-            Target { write: write_now, max_bytes: 100, can_cancel: true, is_stdout: false };
+            WriterTarget { write: write_now, max_bytes: 100, can_cancel: true, is_stdout: false };
         let (mut reader, writer_thread) = full(target);
         writer_thread.start(request("one"), event());
         wait_until_started(&writer_thread);
@@ -349,8 +349,12 @@ mod tests {
 
     #[test]
     fn a_cancel_that_came_too_early_is_repeated() {
-        let (reader, writer_thread) =
-            full(Target { write: write_now, max_bytes: 100, can_cancel: true, is_stdout: true });
+        let (reader, writer_thread) = full(WriterTarget {
+            write: write_now,
+            max_bytes: 100,
+            can_cancel: true,
+            is_stdout: true,
+        });
         // The lock on stdout keeps the thread from the call.
         let printing = io::stdout().lock();
         writer_thread.start(request("one"), event());
@@ -370,7 +374,7 @@ mod tests {
     fn an_end_of_unknown_mode_is_written_to_in_either_mode() {
         for write in [Mode::Sync, Mode::Async] {
             let (reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
-            let target = Target {
+            let target = WriterTarget {
                 write: write_overlapped,
                 max_bytes: 2,
                 can_cancel: false,

@@ -37,13 +37,13 @@ pub struct AsyncStdin(imp::Reader);
 /// `shutdown` ends writing through this value: a later write fails (`BrokenPipe`).
 ///
 /// # Cancellation
-/// Dropping the future of a `write` that is not ready means that it has written nothing. A dropped
-/// `write_all` may have written a part, as everywhere.
+/// A `write` whose future is dropped before it is ready has written nothing. A dropped `write_all` may
+/// have written a part, as with every writer of tokio.
 ///
 /// # Drop
 /// Leaves the process's stream open, in its original mode. Unix: nothing is lost. Windows: accepted
-/// bytes are written in the background, and are lost if this process ends before; `flush` waits for
-/// them.
+/// bytes are written in the background, and are lost if this process ends before that is complete;
+/// `flush` waits for it.
 #[derive(Debug)]
 pub struct AsyncStdout(imp::Writer);
 
@@ -55,8 +55,8 @@ pub struct AsyncStdout(imp::Writer);
 /// # Platform
 /// Unix: the open file is shared (with the shell, or the other processes of a pipeline), so its
 /// mode does not change: `O_NONBLOCK` is not set while this is used, nor left over after an exit.
-/// Linux: a pipe or terminal is reopened through `/proc/self/fd`, for an open file of our own. If
-/// that is refused, and on macOS, each call is kept from blocking by itself, as in
+/// Linux: a pipe or terminal is reopened through `/proc/self/fd`, which makes a separate open file.
+/// If that is refused, and on macOS, each call itself asks not to block, as in
 /// [`pair`](crate::base::pipe::pair), which lists the cases that do block. A call on a terminal can
 /// block too, if another process takes the line between the `poll` and the `read`. A socket is read
 /// with `MSG_DONTWAIT`. A file, and any object that cannot be waited for (`/dev/null`), is read in

@@ -15,7 +15,7 @@ use tokio::task::coop::consume_budget;
 
 use super::super::unix::{CHECK_INTERVAL, Polled};
 use super::super::{Slot, unix};
-use crate::base::event::Event;
+use crate::base::event::WaitEvent;
 
 /// The most that one task waits for at once, so that the registrations need no allocation.
 const MAX_SLOTS: usize = 8;
@@ -33,12 +33,12 @@ pub(super) struct Sources {
 struct RegisteredSource {
     /// The number of the original descriptor.
     number: RawFd,
-    /// Readiness belongs to the open file, so a duplicate is as good. Closing the original does not
+    /// Readiness belongs to the open file, so a duplicate works too. Closing the original does not
     /// end a registration that the runtime still has.
     copy: AsyncFd<OwnedFd>,
     writes: bool,
     /// Keeps the number from being reused for another process's handle.
-    _event: Option<Arc<dyn Event>>,
+    _event: Option<Arc<dyn WaitEvent>>,
 }
 
 impl Sources {

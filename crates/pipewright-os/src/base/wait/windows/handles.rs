@@ -10,9 +10,9 @@ use windows_sys::Win32::System::Threading::{Sleep, WaitForMultipleObjects};
 
 use super::super::Slot;
 use super::registered::RegisteredWait;
-use super::timeout::Limit;
+use super::timeout::WaitLimit;
 use super::transfers::Transfers;
-use crate::base::event::{Event, Source};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::wake::Wake;
 
 /// The limit of one wait (`MAXIMUM_WAIT_OBJECTS`).
@@ -29,7 +29,7 @@ pub(super) struct Handles {
     overflow: Option<Overflow>,
     /// Dropped after the overflow: a slot that is done releases its event, and a handle must not be
     /// closed while it is registered.
-    _owned: Vec<Arc<dyn Event>>,
+    _owned: Vec<Arc<dyn WaitEvent>>,
 }
 
 impl Handles {
@@ -55,7 +55,11 @@ impl Handles {
 
     /// Waits until a handle is signalled or the time is over, and completes every slot whose handle
     /// is.
-    pub(super) fn wait(&mut self, slots: &mut [Slot<'_>], limit: Limit<'_>) -> io::Result<usize> {
+    pub(super) fn wait(
+        &mut self,
+        slots: &mut [Slot<'_>],
+        limit: WaitLimit<'_>,
+    ) -> io::Result<usize> {
         let direct = self.of_slots.get(..DIRECT_HANDLES).unwrap_or(&self.of_slots);
         let mut all = [ptr::null_mut(); MAX_HANDLES];
         let own = [
@@ -134,17 +138,17 @@ pub(in crate::base::wait) fn complete_event(slot: &mut Slot<'_>) -> bool {
 /// Returns the handle that a slot waits for, if that is no transfer.
 pub(in crate::base::wait) fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
     match slot.event()?.1 {
-        Source::Signalled(handle) => Some(handle),
-        Source::Unwaitable(_) => None,
+        EventSource::Signalled(handle) => Some(handle),
+        EventSource::Unwaitable(_) => None,
     }
 }
 
 /// Returns true if the slot waits for an event that no handle reports.
 pub(in crate::base::wait) fn is_unwaitable(slot: &Slot<'_>) -> bool {
-    matches!(slot.event(), Some((_, Source::Unwaitable(_))))
+    matches!(slot.event(), Some((_, EventSource::Unwaitable(_))))
 }
 
-fn owned_of<'a>(slot: &'a Slot<'_>) -> Option<&'a Arc<dyn Event>> {
+fn owned_of<'a>(slot: &'a Slot<'_>) -> Option<&'a Arc<dyn WaitEvent>> {
     match slot {
         Slot::Owned(event) => Some(event),
         _ => None,
@@ -203,9 +207,9 @@ mod tests {
     #[derive(Debug)]
     struct Exited(OwnedHandle);
 
-    impl Event for Exited {
-        fn source(&self) -> Source<'_> {
-            Source::Signalled(self.0.as_handle())
+    impl WaitEvent for Exited {
+        fn source(&self) -> EventSource<'_> {
+            EventSource::Signalled(self.0.as_handle())
         }
 
         fn has_happened(&self) -> bool {
@@ -222,7 +226,7 @@ mod tests {
         let mut slots: Vec<_> = (0..DIRECT_HANDLES).map(|_| Slot::Event(&wake)).collect();
         slots.push(Slot::Owned(exit));
         let mut handles = Handles::new(&slots, &Transfers::new(&slots).unwrap()).unwrap();
-        assert_eq!(handles.wait(&mut slots, Limit { ms: INFINITE, timer: None }).unwrap(), 1);
+        assert_eq!(handles.wait(&mut slots, WaitLimit { ms: INFINITE, timer: None }).unwrap(), 1);
         assert!(matches!(slots.last(), Some(Slot::EventDone)));
         // SAFETY: only queried; the query fails if the handle is closed.
         let still = unsafe { BorrowedHandle::borrow_raw(raw) };

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(16);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The limits of one system call.
-pub(super) struct Limit<'a> {
+pub(super) struct WaitLimit<'a> {
     pub(super) ms: u32,
     /// Signalled earlier than `ms`.
     pub(super) timer: Option<BorrowedHandle<'a>>,
@@ -39,14 +39,14 @@ impl Timeout {
     }
 
     /// Returns the limit of a call that must not wait.
-    pub(super) fn immediate(&self) -> Limit<'_> {
-        Limit { ms: 0, timer: None }
+    pub(super) fn immediate(&self) -> WaitLimit<'_> {
+        WaitLimit { ms: 0, timer: None }
     }
 
     /// Returns the limit of the next call, which may end before the deadline.
-    pub(super) fn next(&mut self, sooner: Option<Instant>) -> Limit<'_> {
+    pub(super) fn next(&mut self, sooner: Option<Instant>) -> WaitLimit<'_> {
         let Some(until) = [self.deadline, sooner].into_iter().flatten().min() else {
-            return Limit { ms: INFINITE, timer: None };
+            return WaitLimit { ms: INFINITE, timer: None };
         };
         let left = until.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
         if left.is_zero() {
@@ -54,10 +54,13 @@ impl Timeout {
         }
         if left < TICK && self.set_timer(left) {
             // The timer ends the wait.
-            return Limit { ms: INFINITE, timer: self.timer.as_ref().map(OwnedHandle::as_handle) };
+            return WaitLimit {
+                ms: INFINITE,
+                timer: self.timer.as_ref().map(OwnedHandle::as_handle),
+            };
         }
         // Rounded up: a wait that ends too early is followed by another.
-        Limit { ms: left.as_nanos().div_ceil(1_000_000) as u32, timer: None }
+        WaitLimit { ms: left.as_nanos().div_ceil(1_000_000) as u32, timer: None }
     }
 
     /// Starts the timer. `false`: there is no timer of this kind (before Windows 10 1803).

@@ -6,7 +6,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
 use std::sync::Arc;
 
 use super::super::{Slot, make_room};
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{
     MOST_READ_BYTES, WriteEnd, WriteRequest, WriterThread, map_read_result, map_write_result,
 };
@@ -25,7 +25,7 @@ pub(super) struct Transfers {
 #[derive(Debug)]
 pub(in crate::base::wait) enum Running {
     /// The kernel reads.
-    Operation(Operation),
+    Operation(OverlappedIo),
     /// The kernel writes. The pipe end owns the write until it is done.
     Pending(Arc<WriteEnd>),
     /// The writer thread of the end writes.
@@ -104,9 +104,9 @@ impl Transfers {
                 continue;
             }
             match start(slot, event) {
-                Start::Running(started) => *running = Some(started),
-                Start::Done => done += 1,
-                Start::Retry => self.needs_check = true,
+                TransferStart::Running(started) => *running = Some(started),
+                TransferStart::Done => done += 1,
+                TransferStart::Retry => self.needs_check = true,
             }
         }
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
@@ -135,7 +135,7 @@ impl Transfers {
 }
 
 /// The outcome of starting a transfer.
-pub(in crate::base::wait) enum Start {
+pub(in crate::base::wait) enum TransferStart {
     Running(Running),
     /// The slot is done.
     Done,
@@ -147,7 +147,7 @@ fn is_transfer(slot: &Slot<'_>) -> bool {
     matches!(slot, Slot::Read(..) | Slot::Write(..))
 }
 
-pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
+pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> TransferStart {
     match slot {
         Slot::Read(pipe, buffer) => {
             if let Err(error) = make_room(buffer) {
@@ -162,9 +162,9 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
             // the read is stopped, or dropped, before the slot is returned and before the event is
             // closed.
             let operation = unsafe {
-                Operation::read(pipe.as_raw_handle(), event, spare.as_mut_ptr().cast(), room)
+                OverlappedIo::read(pipe.as_raw_handle(), event, spare.as_mut_ptr().cast(), room)
             };
-            Start::Running(Running::Operation(operation))
+            TransferStart::Running(Running::Operation(operation))
         }
         Slot::Write(pipe, bytes, from) => {
             let end = pipe.end();
@@ -176,11 +176,11 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
                 return write_on_thread_or_now(slot, &end, event);
             }
             match end.start_write(WriteRequest { bytes: Arc::clone(bytes), from: *from }) {
-                Ok(()) => Start::Running(Running::Pending(end)),
+                Ok(()) => TransferStart::Running(Running::Pending(end)),
                 Err(error) => complete(slot, Err(error)),
             }
         }
-        _ => Start::Done,
+        _ => TransferStart::Done,
     }
 }
 
@@ -196,32 +196,36 @@ fn event_of_write(slot: &Slot<'_>) -> io::Result<Option<Arc<Wake>>> {
 }
 
 /// Reads from an end that is not overlapped, if data is available.
-fn read_now(slot: &mut Slot<'_>) -> Start {
-    let Slot::Read(pipe, buffer) = slot else { return Start::Done };
+fn read_now(slot: &mut Slot<'_>) -> TransferStart {
+    let Slot::Read(pipe, buffer) = slot else { return TransferStart::Done };
     match pipe.try_read_spare(buffer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Start::Retry,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => TransferStart::Retry,
         result => complete(slot, result),
     }
 }
 
 /// Writes to an end that is not overlapped: on its thread if a write may block.
-fn write_on_thread_or_now(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
-    let Slot::Write(pipe, bytes, from) = slot else { return Start::Done };
+fn write_on_thread_or_now(
+    slot: &mut Slot<'_>,
+    end: &Arc<WriteEnd>,
+    event: &Arc<Wake>,
+) -> TransferStart {
+    let Slot::Write(pipe, bytes, from) = slot else { return TransferStart::Done };
     if let Some(thread) = end.writer_thread() {
         thread.start(WriteRequest { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
-        return Start::Running(Running::OnThread(ThreadWrite(Arc::clone(end))));
+        return TransferStart::Running(Running::OnThread(ThreadWrite(Arc::clone(end))));
     }
     let result = pipe.try_write(bytes.get(*from..).unwrap_or_default());
     complete(slot, result)
 }
 
-fn complete(slot: &mut Slot<'_>, result: io::Result<usize>) -> Start {
+fn complete(slot: &mut Slot<'_>, result: io::Result<usize>) -> TransferStart {
     *slot = match mem::take(slot) {
         Slot::Read(pipe, buffer) => Slot::ReadDone(pipe, buffer, result),
         Slot::Write(pipe, bytes, _) => Slot::WriteDone(pipe, bytes, result),
         other => other,
     };
-    Start::Done
+    TransferStart::Done
 }
 
 /// Stores the result of an operation in its slot. `false`: there is none yet, and the transfer goes
@@ -244,7 +248,7 @@ pub(in crate::base::wait) fn finish(
         _ => None,
     };
     match result {
-        Some(result) => matches!(complete(slot, result), Start::Done),
+        Some(result) => matches!(complete(slot, result), TransferStart::Done),
         None => false,
     }
 }

@@ -28,18 +28,18 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::connect::Side;
+use super::connect::PairEnd;
 use crate::base::handle::{Handle, copy_of, number_of};
 use crate::base::wake::is_signalled;
 use crate::process::child::ChildHandle;
 
 /// The process that has the other end.
 #[derive(Debug)]
-pub(super) enum Peer {
+pub(super) enum PeerProcess {
     /// An unknown process: no handles can be passed.
     Unknown,
     /// This process, if both ends are there.
-    Local(Side),
+    Local(PairEnd),
     /// A child of this process.
     Child { process: OwnedHandle, id: u32, confirmed: Confirmed },
     /// The process that started this one.
@@ -50,48 +50,52 @@ pub(super) enum Peer {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Confirmed {
     /// True if the other side has confirmed it.
-    them: bool,
+    by_other_side: bool,
     /// True if this side has confirmed it.
-    us: bool,
+    by_this_side: bool,
 }
 
 /// Handles in transit to the other side.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingHandles {
     /// Their numbers in the other process or, for a child, in this one.
     pub(super) numbers: Vec<u64>,
     /// The handles that the other side takes from this process.
     pub(super) lent: Vec<OwnedHandle>,
 }
 
-impl Peer {
-    pub(super) fn child(child: &ChildHandle) -> io::Result<Peer> {
+impl PeerProcess {
+    pub(super) fn child(child: &ChildHandle) -> io::Result<PeerProcess> {
         let process = child.0.process().ok_or(io::ErrorKind::NotFound)?;
         let process = copy_of(process.as_raw_handle(), false)?;
-        Ok(Peer::Child { process, id: child.pid(), confirmed: Confirmed::default() })
+        Ok(PeerProcess::Child { process, id: child.pid(), confirmed: Confirmed::default() })
     }
 
-    pub(super) fn parent() -> Peer {
-        Peer::Parent { confirmed: Confirmed::default() }
+    pub(super) fn parent() -> PeerProcess {
+        PeerProcess::Parent { confirmed: Confirmed::default() }
     }
 
     pub(super) fn carries_handles(&self) -> bool {
         match self {
-            Peer::Unknown => false,
-            Peer::Local(side) => side.is_complete(),
-            Peer::Child { confirmed, .. } | Peer::Parent { confirmed } => confirmed.them,
+            PeerProcess::Unknown => false,
+            PeerProcess::Local(side) => side.is_complete(),
+            PeerProcess::Child { confirmed, .. } | PeerProcess::Parent { confirmed } => {
+                confirmed.by_other_side
+            }
         }
     }
 
     /// Returns the process ID to announce to the other side, once.
     pub(super) fn introduction(&mut self) -> Option<u32> {
         match self {
-            Peer::Child { id, confirmed, .. } if !confirmed.us => {
-                confirmed.us = true;
+            PeerProcess::Child { id, confirmed, .. } if !confirmed.by_this_side => {
+                confirmed.by_this_side = true;
                 Some(*id)
             }
-            Peer::Parent { confirmed } if confirmed.them && !confirmed.us => {
-                confirmed.us = true;
+            PeerProcess::Parent { confirmed }
+                if confirmed.by_other_side && !confirmed.by_this_side =>
+            {
+                confirmed.by_this_side = true;
                 Some(process::id())
             }
             _ => None,
@@ -101,46 +105,46 @@ impl Peer {
     /// Records the process ID that the other side announced.
     pub(super) fn confirm(&mut self, theirs: u32) {
         match self {
-            Peer::Child { id, confirmed, .. } => confirmed.them = theirs == *id,
-            Peer::Parent { confirmed } => confirmed.them = theirs == process::id(),
-            Peer::Unknown | Peer::Local(_) => {}
+            PeerProcess::Child { id, confirmed, .. } => confirmed.by_other_side = theirs == *id,
+            PeerProcess::Parent { confirmed } => confirmed.by_other_side = theirs == process::id(),
+            PeerProcess::Unknown | PeerProcess::Local(_) => {}
         }
     }
 
     /// Prepares handles for the other side.
-    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<Outgoing> {
+    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<OutgoingHandles> {
         if handles.is_empty() {
-            return Ok(Outgoing::default());
+            return Ok(OutgoingHandles::default());
         }
         if !self.carries_handles() {
             let message = "handles cannot be passed to an unknown process: see Channel::start";
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
         match self {
-            Peer::Local(side) => {
+            PeerProcess::Local(side) => {
                 let copies = handles.iter().map(Handle::try_clone).collect::<io::Result<_>>()?;
                 side.give(copies);
-                Ok(Outgoing { numbers: vec![0; handles.len()], lent: Vec::new() })
+                Ok(OutgoingHandles { numbers: vec![0; handles.len()], lent: Vec::new() })
             }
-            Peer::Child { process, .. } => {
+            PeerProcess::Child { process, .. } => {
                 let mut numbers = Vec::with_capacity(handles.len());
                 for handle in handles {
                     match put(process, handle) {
                         Ok(number) => numbers.push(number),
                         Err(error) => {
-                            // Removes the handles inserted so far. Nobody will announce them.
+                            // Removes the handles inserted so far, which are never announced.
                             numbers.iter().for_each(|number| drop(take(process, *number)));
                             return Err(error);
                         }
                     }
                 }
-                Ok(Outgoing { numbers, lent: Vec::new() })
+                Ok(OutgoingHandles { numbers, lent: Vec::new() })
             }
             _ => {
                 let copy = |handle: &Handle| copy_of(handle.as_raw_handle(), false);
                 let lent = handles.iter().map(copy).collect::<io::Result<Vec<_>>>()?;
                 let number = |handle: &OwnedHandle| number_of(handle.as_raw_handle()) as u64;
-                Ok(Outgoing { numbers: lent.iter().map(number).collect(), lent })
+                Ok(OutgoingHandles { numbers: lent.iter().map(number).collect(), lent })
             }
         }
     }
@@ -148,12 +152,12 @@ impl Peer {
     /// Takes the handles that the other side announced.
     pub(super) fn take(&self, numbers: &[u64]) -> io::Result<Vec<Handle>> {
         match self {
-            Peer::Local(side) => side.take(numbers.len()),
-            Peer::Child { process, confirmed, .. } if confirmed.them => {
+            PeerProcess::Local(side) => side.take(numbers.len()),
+            PeerProcess::Child { process, confirmed, .. } if confirmed.by_other_side => {
                 numbers.iter().map(|number| take(process, *number)).collect()
             }
-            // They are in this process already. The parent could do worse than lie about them.
-            Peer::Parent { confirmed } if confirmed.them => {
+            // They are in this process already. Wrong numbers from the parent are no new risk: it controls this process.
+            PeerProcess::Parent { confirmed } if confirmed.by_other_side => {
                 // SAFETY: no arguments; a pseudo handle, which is not closed.
                 let own = unsafe { GetCurrentProcess() };
                 // SAFETY: as above.
@@ -247,12 +251,13 @@ mod tests {
         let mut command = Command::new("cmd");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         // Wait for its prompt: a starting process would open handles with these numbers again.
-        let mut said = [0];
-        while said != *b">" {
-            child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let mut prompt = [0];
+        while prompt != *b">" {
+            child.stdout.as_mut().unwrap().read_exact(&mut prompt).unwrap();
         }
         let process = copy_of(child.as_raw_handle(), false).unwrap();
-        let mut peer = Peer::Child { process, id: child.id(), confirmed: Confirmed::default() };
+        let mut peer =
+            PeerProcess::Child { process, id: child.id(), confirmed: Confirmed::default() };
         let files = [some_file(), some_file()];
         assert_eq!(peer.give(&files).unwrap_err().kind(), io::ErrorKind::Unsupported);
         assert_eq!(kind_of(peer.take(&[4])), io::ErrorKind::InvalidData);
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn each_side_announces_its_process_once() {
-        let mut parent = Peer::parent();
+        let mut parent = PeerProcess::parent();
         assert_eq!(parent.introduction(), None);
         parent.confirm(process::id() + 4);
         assert_eq!((parent.introduction(), parent.carries_handles()), (None, false));

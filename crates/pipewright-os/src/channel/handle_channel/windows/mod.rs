@@ -19,33 +19,33 @@ use std::os::windows::io::{BorrowedHandle, FromRawHandle as _, OwnedHandle};
 use std::ptr;
 use std::sync::Arc;
 
-use super::inbox::Inbox;
-use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
-use crate::base::event::Source;
+use super::receive_buffer::ReceiveBuffer;
+use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
+use crate::base::event::EventSource;
 use crate::base::handle::{Handle, inheritable};
 use crate::base::pipe::duplex;
 use crate::process::child::ChildHandle;
 use connect::LocalPair;
-use handle_transfer::Peer;
-use packets::{Announced, Decoder, Next};
-use reads::{Reads, Received};
+use handle_transfer::PeerProcess;
+use packets::{Announced, Decoder, NextItem};
+use reads::{ChannelReader, ReadResult};
 pub(super) use user::user;
-use writes::Writes;
+use writes::ChannelWriter;
 
 /// The capacity of the pipe per direction. With less, a sender of large messages waits too often.
 const PIPE_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Socket {
-    reads: Reads,
-    writes: Writes,
+    reads: ChannelReader,
+    writes: ChannelWriter,
     decoder: Decoder,
-    peer: Peer,
+    peer: PeerProcess,
 }
 
 pub(super) fn pair() -> io::Result<(Socket, Handle)> {
     let (ours, theirs) = duplex(PIPE_BYTES)?;
-    let peer = LocalPair::begin(&ours).map_or(Peer::Unknown, Peer::Local);
+    let peer = LocalPair::begin(&ours).map_or(PeerProcess::Unknown, PeerProcess::Local);
     Ok((Socket::of(ours, peer)?, Handle::from(theirs)))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
         return Err(no_link());
     }
     let file = OwnedHandle::from(handle);
-    let peer = LocalPair::join(&file).map_or(Peer::Unknown, Peer::Local);
+    let peer = LocalPair::join(&file).map_or(PeerProcess::Unknown, PeerProcess::Local);
     Socket::of(file, peer)
 }
 
@@ -63,13 +63,13 @@ pub(super) fn check(number: i32, _: Option<&str>) -> io::Result<()> {
     copy_of_inherited(number).map(drop)
 }
 
-/// Returns `None`: a pipe has no ID that a later one with the same number lacks.
+/// Returns `None`: no ID distinguishes a pipe from a later one with the same number.
 pub(super) fn id(_: &Handle) -> Option<String> {
     None
 }
 
 fn copy_of_inherited(number: i32) -> io::Result<Handle> {
-    // Handles are multiples of 4. Other numbers would be other spellings of them.
+    // Handles are multiples of 4. The system ignores the lower two bits, so other numbers would name the same handles.
     if number % 4 != 0 {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -91,18 +91,18 @@ pub(super) fn inherited(number: i32) -> io::Result<Socket> {
     // SAFETY: passed to this process under that number, and this is the first code to take it. Children don't
     // inherit the copy.
     drop(unsafe { OwnedHandle::from_raw_handle(raw) });
-    Socket::of(OwnedHandle::from(copy), Peer::parent())
+    Socket::of(OwnedHandle::from(copy), PeerProcess::parent())
 }
 
 impl Socket {
-    fn of(file: OwnedHandle, peer: Peer) -> io::Result<Socket> {
+    fn of(file: OwnedHandle, peer: PeerProcess) -> io::Result<Socket> {
         let file = Arc::new(file);
-        let mut reads = Reads::new(Arc::clone(&file))?;
+        let mut reads = ChannelReader::new(Arc::clone(&file))?;
         reads.go_on();
         if reads.is_refused() {
             return Err(no_link());
         }
-        Ok(Socket { reads, writes: Writes::new(file)?, decoder: Decoder::default(), peer })
+        Ok(Socket { reads, writes: ChannelWriter::new(file)?, decoder: Decoder::default(), peer })
     }
 }
 
@@ -126,12 +126,16 @@ pub(super) fn carries_handles(socket: &Socket) -> bool {
 }
 
 pub(super) fn set_worker(socket: &mut Socket, child: &ChildHandle) -> io::Result<()> {
-    socket.peer = Peer::child(child)?;
+    socket.peer = PeerProcess::child(child)?;
     Ok(())
 }
 
 /// Sends once. Returns 0 if there is no room.
-pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+pub(super) fn send(
+    end: &mut ChannelEnd,
+    parts: &[IoSlice<'_>],
+    handles: &[Handle],
+) -> io::Result<usize> {
     let Socket { writes, peer, .. } = &mut end.socket;
     // There are no empty packets.
     let is_nothing = parts.iter().all(|part| part.is_empty());
@@ -145,9 +149,9 @@ pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> 
 
 /// Receives once: into the caller's buffer first, then into our own.
 pub(super) fn receive(
-    end: &mut End,
+    end: &mut ChannelEnd,
     mut caller: Option<(&mut Vec<u8>, usize)>,
-    wait: Wait,
+    wait: Blocking,
 ) -> io::Result<Arrived> {
     loop {
         let arrived = deliver(end, &mut caller);
@@ -160,9 +164,9 @@ pub(super) fn receive(
             arrived => return Ok(arrived),
         }
         match end.socket.reads.finish(wait)? {
-            Received::Bytes => {}
-            Received::Nothing => return Ok(Arrived::Nothing),
-            Received::End => {
+            ReadResult::Bytes => {}
+            ReadResult::Nothing => return Ok(Arrived::Nothing),
+            ReadResult::End => {
                 end.ended = true;
                 return Ok(Arrived::End);
             }
@@ -171,38 +175,42 @@ pub(super) fn receive(
 }
 
 /// Delivers the bytes read, up to the next ones that come with handles.
-fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Result<Arrived> {
-    let End { socket: Socket { reads, decoder, peer, .. }, inbox, handles, .. } = end;
+fn deliver(
+    end: &mut ChannelEnd,
+    caller: &mut Option<(&mut Vec<u8>, usize)>,
+) -> io::Result<Arrived> {
+    let ChannelEnd { socket: Socket { reads, decoder, peer, .. }, receive_buffer, handles, .. } =
+        end;
     let (mut to_caller, mut ahead) = (0, 0);
     while let Some(next) = decoder.next(reads.bytes()) {
         let front = |count: usize| reads.bytes().get(..count).unwrap_or_default();
         match next {
-            Next::Bytes(count) => {
+            NextItem::Bytes(count) => {
                 let wanted = caller.as_ref().map_or(0, |(_, wanted)| *wanted - to_caller);
                 let (first, rest) = front(count).split_at(wanted.min(count));
                 if let Some((to, _)) = caller {
                     to.extend_from_slice(first);
                 }
-                keep(inbox, rest)?;
+                keep(receive_buffer, rest)?;
                 (to_caller, ahead) = (to_caller + first.len(), ahead + rest.len());
                 decoder.pass(count);
                 reads.consume(count);
             }
-            Next::Header(count) => {
+            NextItem::Header(count) => {
                 decoder.add(front(count));
                 reads.consume(count);
             }
             // The handles belong to the bytes after them, not to those before.
-            Next::Announced if to_caller + ahead > 0 => break,
-            Next::Announced => match decoder.take()? {
+            NextItem::Announced if to_caller + ahead > 0 => break,
+            NextItem::Announced => match decoder.take()? {
                 Announced::Process(id) => peer.confirm(id),
                 Announced::Handles(numbers) => {
-                    let came = peer.take(&numbers)?;
-                    if handles.len() + came.len() > MOST_HANDLES {
+                    let received = peer.take(&numbers)?;
+                    if handles.len() + received.len() > MOST_HANDLES {
                         let message = "more than 64 handles in one message";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                     }
-                    handles.extend(came);
+                    handles.extend(received);
                 }
             },
         }
@@ -213,9 +221,9 @@ fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Res
     }
 }
 
-fn keep(inbox: &mut Inbox, bytes: &[u8]) -> io::Result<()> {
+fn keep(receive_buffer: &mut ReceiveBuffer, bytes: &[u8]) -> io::Result<()> {
     if !bytes.is_empty() {
-        inbox.room()?.extend_from_slice(bytes);
+        receive_buffer.room()?.extend_from_slice(bytes);
     }
     Ok(())
 }
@@ -224,10 +232,10 @@ fn no_link() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the handle is not an end of a handle channel")
 }
 
-pub(super) fn arrival(socket: &Socket) -> Source<'_> {
-    Source::Signalled(socket.reads.event())
+pub(super) fn arrival(socket: &Socket) -> EventSource<'_> {
+    EventSource::Signalled(socket.reads.event())
 }
 
-pub(super) fn room(socket: &Socket) -> Source<'_> {
-    Source::Signalled(socket.writes.event())
+pub(super) fn room(socket: &Socket) -> EventSource<'_> {
+    EventSource::Signalled(socket.writes.event())
 }

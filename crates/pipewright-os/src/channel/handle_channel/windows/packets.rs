@@ -1,4 +1,4 @@
-//! The packets in the pipe, which tell the handles that come with some of the bytes.
+//! The packets in the pipe, which list the handles that come with some of the bytes.
 //!
 //! | offset | bytes | contents |
 //! |---|---|---|
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// The next item in the bytes read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextItem {
     /// Bytes for the receiver: their number.
     Bytes(usize),
     /// Bytes of a header, to be [added](Decoder::add): their number.
@@ -36,7 +36,7 @@ pub(super) enum Next {
 /// The contents of such a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Announced {
-    /// The ID of the process that has the other end, or that it believes to have this one.
+    /// A process ID: the sender's own, or that of the process that the sender expects at this end.
     Process(u32),
     /// The handles that come with the next bytes.
     Handles(Vec<u64>),
@@ -54,13 +54,13 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// Returns the item at the front of the bytes. `None` if there are too few.
-    pub(super) fn next(&self, bytes: &[u8]) -> Option<Next> {
+    pub(super) fn next(&self, bytes: &[u8]) -> Option<NextItem> {
         let whole = self.header_bytes();
         match bytes.len() {
-            _ if self.is_announced() => Some(Next::Announced),
+            _ if self.is_announced() => Some(NextItem::Announced),
             0 => None,
-            count if self.left > 0 => Some(Next::Bytes(count.min(self.left))),
-            count => Some(Next::Header(count.min(whole - self.header.len()))),
+            count if self.left > 0 => Some(NextItem::Bytes(count.min(self.left))),
+            count => Some(NextItem::Header(count.min(whole - self.header.len()))),
         }
     }
 
@@ -161,20 +161,21 @@ mod tests {
 
     /// Decodes the bytes in pieces of that size.
     fn decode(bytes: &[u8], piece: usize) -> io::Result<Decoded> {
-        let (mut decoder, mut came, mut announced) = (Decoder::default(), Vec::new(), Vec::new());
+        let (mut decoder, mut received, mut announced) =
+            (Decoder::default(), Vec::new(), Vec::new());
         for mut rest in bytes.chunks(piece) {
             while let Some(next) = decoder.next(rest) {
                 let count = match next {
-                    Next::Announced => {
-                        announced.push((came.len(), decoder.take()?));
+                    NextItem::Announced => {
+                        announced.push((received.len(), decoder.take()?));
                         0
                     }
-                    Next::Header(count) => {
+                    NextItem::Header(count) => {
                         decoder.add(&rest[..count]);
                         count
                     }
-                    Next::Bytes(count) => {
-                        came.extend_from_slice(&rest[..count]);
+                    NextItem::Bytes(count) => {
+                        received.extend_from_slice(&rest[..count]);
                         decoder.pass(count);
                         count
                     }
@@ -182,7 +183,7 @@ mod tests {
                 rest = &rest[count..];
             }
         }
-        Ok((came, announced))
+        Ok((received, announced))
     }
 
     #[test]
@@ -196,8 +197,8 @@ mod tests {
         let expected =
             vec![(0, Announced::Process(4711)), (3, Announced::Handles(vec![8, u64::MAX]))];
         for piece in 1..=bytes.len() {
-            let (came, announced) = decode(&bytes, piece).unwrap();
-            assert_eq!((&came[..], &announced), (&b"abcabc"[..], &expected), "{piece}");
+            let (received, announced) = decode(&bytes, piece).unwrap();
+            assert_eq!((&received[..], &announced), (&b"abcabc"[..], &expected), "{piece}");
         }
     }
 

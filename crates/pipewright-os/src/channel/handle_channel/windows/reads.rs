@@ -4,8 +4,8 @@ use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle as _, BorrowedHandle, OwnedHandle};
 use std::sync::Arc;
 
-use super::super::{READ_AHEAD_BYTES, Wait};
-use crate::base::overlapped::Operation;
+use super::super::{Blocking, READ_AHEAD_BYTES};
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::map_read_result;
 use crate::base::wake::Wake;
 
@@ -14,9 +14,9 @@ use crate::base::wake::Wake;
 /// # Drop
 /// Cancels the read, and waits until the kernel has released the buffer.
 #[derive(Debug)]
-pub(super) struct Reads {
+pub(super) struct ChannelReader {
     /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
-    running: Option<Operation>,
+    running: Option<OverlappedIo>,
     /// The bytes received. The next read fills the space behind them.
     buffer: Vec<u8>,
     /// The number of bytes already consumed.
@@ -32,18 +32,18 @@ pub(super) struct Reads {
 
 /// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum ReadResult {
     Bytes,
     Nothing,
     End,
 }
 
-impl Reads {
-    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<Reads> {
+impl ChannelReader {
+    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<ChannelReader> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(READ_AHEAD_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let event = Wake::new()?;
-        Ok(Reads {
+        Ok(ChannelReader {
             running: None,
             buffer,
             start: 0,
@@ -84,7 +84,7 @@ impl Reads {
         let (to, room) = (spare.as_mut_ptr().cast(), spare.len());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // removed from here or dropped, which happens before they are.
-        let read = unsafe { Operation::read(self.file.as_raw_handle(), &self.event, to, room) };
+        let read = unsafe { OverlappedIo::read(self.file.as_raw_handle(), &self.event, to, room) };
         if read.result().is_some() {
             // A read that could not be started does not set the event.
             self.event.raise();
@@ -109,17 +109,17 @@ impl Reads {
     }
 
     /// Returns the result of the read.
-    pub(super) fn finish(&mut self, wait: Wait) -> io::Result<Received> {
+    pub(super) fn finish(&mut self, wait: Blocking) -> io::Result<ReadResult> {
         loop {
             if self.has_ended {
-                return Ok(Received::End);
+                return Ok(ReadResult::End);
             }
             self.go_on();
-            let Some(read) = &mut self.running else { return Ok(Received::Bytes) };
+            let Some(read) = &mut self.running else { return Ok(ReadResult::Bytes) };
             let result = match (read.result(), wait) {
                 (Some(result), _) => result,
-                (None, Wait::Yes) => read.wait(),
-                (None, Wait::No) => return Ok(Received::Nothing),
+                (None, Blocking::Yes) => read.wait(),
+                (None, Blocking::No) => return Ok(ReadResult::Nothing),
             };
             self.running = None;
             match map_read_result(self.file.as_handle(), result) {
@@ -130,7 +130,7 @@ impl Reads {
                 Some(Ok(count)) => {
                     // SAFETY: the operation has filled that many bytes behind the length, which was 0.
                     unsafe { self.buffer.set_len(count) };
-                    return Ok(Received::Bytes);
+                    return Ok(ReadResult::Bytes);
                 }
                 Some(Err(error)) => {
                     self.event.raise();
@@ -138,9 +138,9 @@ impl Reads {
                 }
                 // The thread that started the read has ended, which cancelled it; or the other side wrote 0
                 // bytes.
-                None if wait == Wait::No => {
+                None if wait == Blocking::No => {
                     self.go_on();
-                    return Ok(Received::Nothing);
+                    return Ok(ReadResult::Nothing);
                 }
                 None => {}
             }
@@ -149,7 +149,7 @@ impl Reads {
 
     /// Returns true if the file cannot be read at all.
     pub(super) fn is_refused(&self) -> bool {
-        let result = self.running.as_ref().and_then(Operation::result);
+        let result = self.running.as_ref().and_then(OverlappedIo::result);
         let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));
         matches!(what, Some(Err(_)))
     }

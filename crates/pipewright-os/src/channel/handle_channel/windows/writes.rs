@@ -6,9 +6,9 @@ use std::os::windows::io::{
 };
 use std::sync::Arc;
 
-use super::handle_transfer::Outgoing;
+use super::handle_transfer::OutgoingHandles;
 use super::packets;
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{map_write_result, room};
 use crate::base::wake::Wake;
 
@@ -17,9 +17,9 @@ use crate::base::wake::Wake;
 /// # Drop
 /// Cancels the write, and waits until the kernel has released the buffer.
 #[derive(Debug)]
-pub(super) struct Writes {
+pub(super) struct ChannelWriter {
     /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
-    running: Option<Operation>,
+    running: Option<OverlappedIo>,
     /// The bytes being written.
     buffer: Vec<u8>,
     /// The handles in the packet, which the other side takes from this process. Owned here until the packet is
@@ -30,11 +30,11 @@ pub(super) struct Writes {
     file: Arc<OwnedHandle>,
 }
 
-impl Writes {
-    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<Writes> {
+impl ChannelWriter {
+    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<ChannelWriter> {
         let event = Wake::new()?;
         event.raise();
-        Ok(Writes { running: None, buffer: Vec::new(), lent: Vec::new(), event, file })
+        Ok(ChannelWriter { running: None, buffer: Vec::new(), lent: Vec::new(), event, file })
     }
 
     pub(super) fn event(&self) -> BorrowedHandle<'_> {
@@ -78,7 +78,7 @@ impl Writes {
     pub(super) fn begin(
         &mut self,
         introduction: Option<u32>,
-        given: Outgoing,
+        given: OutgoingHandles,
         parts: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         self.buffer.clear();
@@ -99,7 +99,7 @@ impl Writes {
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // removed from here or dropped, which happens before they are.
         let write =
-            unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
+            unsafe { OverlappedIo::write_outliving_thread(file, &self.event, from, count, room) };
         if write.result().is_some() {
             // A write that could not be started does not set the event.
             self.event.raise();

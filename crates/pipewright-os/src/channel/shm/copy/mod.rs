@@ -1,6 +1,6 @@
 //! Copies memory that may change during the copy.
 //!
-//! `memcpy` would not do: the compiler may assume that its source does not change. A copy of changing bytes is
+//! `memcpy` is unsuitable: the compiler may assume that its source does not change. A copy of changing bytes is
 //! some mixture of old and new bytes, and has no other effect.
 
 mod words;

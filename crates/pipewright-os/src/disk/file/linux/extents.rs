@@ -19,7 +19,7 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 
 pub(in crate::disk::file) fn extents(file: &fs::File, offset: u64, bytes: u64) -> Option<usize> {
     // Without an array, the extents are only counted.
-    let mut asked = Fiemap {
+    let mut requested = Fiemap {
         start: offset,
         length: bytes,
         flags: 0,
@@ -30,6 +30,6 @@ pub(in crate::disk::file) fn extents(file: &fs::File, offset: u64, bytes: u64) -
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: an open file and a live struct with the layout of the call, without an array for the kernel to
     // fill.
-    let result = unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut asked) };
-    (result == 0).then_some(asked.mapped_extents as usize)
+    let result = unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut requested) };
+    (result == 0).then_some(requested.mapped_extents as usize)
 }

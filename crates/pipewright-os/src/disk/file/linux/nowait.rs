@@ -14,7 +14,7 @@ use super::super::{NowaitReads, NowaitWrites};
 const TICKS: Duration = Duration::from_millis(25);
 /// Longer than a lock is held or a request waits for space.
 const MOMENT: Duration = Duration::from_millis(2);
-/// The number of rounds that have to point to the timestamps.
+/// The number of rounds in which the timestamps have to be the cause.
 const ROUNDS: usize = 3;
 /// The number of attempts: the clock may tick between the timestamps and the write, or a lock may be held.
 const TRIES: usize = 64;
@@ -103,7 +103,7 @@ fn tried(result: Result<usize, Errno>) -> Option<Tried> {
     }
 }
 
-/// Sets the file's modification time to now. `None` if this process may not.
+/// Sets the file's modification time to now. `None` if this process may not set it.
 fn change_times(file: &fs::File) -> Option<()> {
     let special = |nsec| Timespec { tv_sec: 0, tv_nsec: nsec };
     let times =

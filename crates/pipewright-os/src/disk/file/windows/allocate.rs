@@ -76,8 +76,8 @@ pub(super) fn open_with_privilege<T>(open: impl FnOnce() -> T) -> T {
 struct VolumePrivilege {
     token: OwnedHandle,
     before: TOKEN_PRIVILEGES,
-    /// Held by one thread at a time. A second one that found the privilege enabled would lose it with the
-    /// first.
+    /// Held by one thread at a time. Otherwise a second thread that found the privilege enabled would lose it when the
+    /// first one disables it.
     _exclusive: MutexGuard<'static, ()>,
 }
 

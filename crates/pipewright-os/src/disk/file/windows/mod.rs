@@ -24,7 +24,7 @@ pub(super) use super::unsupported::{
     read_cached_at, unwritten_bytes, write_in_place, write_room,
 };
 use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, not_seekable};
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::wake::Wake;
 pub(super) use allocate::allocate;
 use port_handle::PortHandles;
@@ -90,7 +90,7 @@ thread_local! {
 }
 
 /// Starts a call and waits for its completion.
-fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
+fn finish(start: impl FnOnce(&Wake) -> OverlappedIo) -> io::Result<usize> {
     DONE.with(|event| match event {
         Ok(event) => start(event).wait(),
         Err(error) => Err(io::Error::from(error.kind())),
@@ -101,7 +101,7 @@ pub(super) fn read_at(open: &Open, to: &mut [u8], offset: u64) -> io::Result<usi
     let (file, start, room) = (open.as_raw_handle(), to.as_mut_ptr(), to.len());
     // SAFETY: the call is complete before this returns. Until then the file is open, and the memory is
     // borrowed here.
-    let read = finish(|event| unsafe { Operation::read_at(file, event, start, room, offset) });
+    let read = finish(|event| unsafe { OverlappedIo::read_at(file, event, start, room, offset) });
     match read {
         Err(error) if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) => Ok(0),
         result => result,
@@ -111,7 +111,7 @@ pub(super) fn read_at(open: &Open, to: &mut [u8], offset: u64) -> io::Result<usi
 pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usize> {
     let (file, start, count) = (open.as_raw_handle(), from.as_ptr(), from.len());
     // SAFETY: as for a read.
-    finish(|event| unsafe { Operation::write_at(file, event, start, count, offset) })
+    finish(|event| unsafe { OverlappedIo::write_at(file, event, start, count, offset) })
 }
 
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {

@@ -6,10 +6,10 @@ use io_uring::opcode::{AsyncCancel, Fallocate, Fsync, PollAdd, Read, Write};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 
-use crate::disk::file::{Action, Request};
+use crate::disk::file::{Action, FileRequest};
 
 /// Returns the entry for a request. It refers to the request's file and memory, and owns neither.
-pub(super) fn of(request: &Request) -> Entry {
+pub(super) fn of(request: &FileRequest) -> Entry {
     let fd = Fd(request.file.as_fd().as_raw_fd());
     // At most 0x7ffff000.
     let left = request.left() as u32;

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::RingOptions;
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
-use crate::disk::file::{Finished, Request};
+use crate::disk::file::{FileRequest, FinishedRequest};
 use crate::disk::in_flight::InFlight;
 use crate::disk::unavailable::UnavailableReason;
 
@@ -26,10 +26,10 @@ const CANCEL: u64 = u64::MAX;
 /// The user data of the entry that polls the wake flag.
 const WAKE: u64 = u64::MAX - 1;
 
-pub(crate) struct Ring {
+pub(crate) struct Uring {
     /// Not dropped in a fork of this process, which has neither the ring's memory nor its requests.
     ring: ManuallyDrop<IoUring>,
-    home: Generation,
+    created_in: Generation,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
     /// The entries that the kernel has not accepted yet, in order.
@@ -44,11 +44,11 @@ pub(crate) struct Ring {
     _of_this_thread: PhantomData<*const ()>,
 }
 
-impl Ring {
+impl Uring {
     pub(crate) fn new(
         options: RingOptions,
         wake: Option<Arc<Wake>>,
-    ) -> Result<Ring, UnavailableReason> {
+    ) -> Result<Uring, UnavailableReason> {
         let ring = setup::set_up(options)?;
         let mut idle = EnterFlags::GETEVENTS;
         if ring.params().is_feature_no_iowait() {
@@ -57,9 +57,9 @@ impl Ring {
             idle |= EnterFlags::NO_IOWAIT;
         }
         let requests = InFlight::new(options.depth);
-        Ok(Ring {
+        Ok(Uring {
             ring: ManuallyDrop::new(ring),
-            home: Generation::current(),
+            created_in: Generation::current(),
             requests,
             unsubmitted: VecDeque::new(),
             wake,
@@ -69,8 +69,8 @@ impl Ring {
         })
     }
 
-    pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
-        if !self.home.is_here() || !self.requests.is_free(token) || !self.has_room() {
+    pub(crate) fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
+        if !self.created_in.is_current() || !self.requests.is_free(token) || !self.has_room() {
             return Err(request);
         }
         let entry = entry::of(&request).user_data(token as u64);
@@ -98,7 +98,7 @@ impl Ring {
 
     /// Fails in a fork of this process, where anything may be mapped at the ring's address.
     fn check_home(&self) -> io::Result<()> {
-        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+        if self.created_in.is_current() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
@@ -121,7 +121,7 @@ impl Ring {
         self.enter(1, flags).map(drop)
     }
 
-    pub(crate) fn take(&mut self) -> Option<Finished> {
+    pub(crate) fn take(&mut self) -> Option<FinishedRequest> {
         self.check_home().ok()?;
         loop {
             let done = self.ring.completion().next()?;
@@ -143,13 +143,13 @@ impl Ring {
                 Err(_) => Err(io::Error::from_raw_os_error(-done.result())),
             };
             if let Some(request) = self.requests.take(token) {
-                return Some(Finished { token, request, result });
+                return Some(FinishedRequest { token, request, result });
             }
         }
     }
 
     pub(crate) fn cancel(&mut self, token: usize) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             return;
         }
         // Ignored, both: an entry that is not cancelled completes normally.
@@ -171,7 +171,7 @@ impl Ring {
         pushed
     }
 
-    /// Returns true if another entry can be pushed. Submits the pushed entries if they are in its way.
+    /// Returns true if another entry can be pushed. Submits the pushed entries if the queue is full.
     fn has_room(&mut self) -> bool {
         if self.ring.submission().is_full() {
             // Ignored: the ring is then still full.
@@ -206,13 +206,13 @@ fn is_transient(error: &io::Error) -> bool {
     is_full || matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY))
 }
 
-impl std::fmt::Debug for Ring {
+impl std::fmt::Debug for Uring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("requests", &self.requests.count()).finish_non_exhaustive()
+        f.debug_struct("Uring").field("requests", &self.requests.count()).finish_non_exhaustive()
     }
 }
 
-impl Ring {
+impl Uring {
     /// Waits for all requests in the kernel, so that none of their memory is in use when it is freed.
     fn finish(&mut self) {
         // No call submits these any more, so the kernel never sees them.
@@ -235,9 +235,9 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for Uring {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.created_in.is_current() {
             self.requests.leak();
             return;
         }
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_fork_leaves_the_ring_alone() {
         let options = RingOptions { depth: 4, workers: None };
-        let Ok(ring) = Ring::new(options, None) else {
+        let Ok(ring) = Uring::new(options, None) else {
             return crate::base::skipped::skipped("there is no io_uring here");
         };
         let mut ring = Some(ring);

@@ -8,7 +8,7 @@ use io_uring::{IoUring, Probe};
 
 use super::super::RingOptions;
 use crate::base::fallback::NO_IO_URING;
-use crate::disk::unavailable::{Circumstances, UnavailableReason};
+use crate::disk::unavailable::{RefusalContext, UnavailableReason};
 
 /// The maximum number of entries of a ring. More operations are submitted in several calls.
 const MAX_ENTRIES: usize = 32_768;
@@ -18,7 +18,7 @@ pub(super) fn set_up(options: RingOptions) -> Result<IoUring, UnavailableReason>
     if NO_IO_URING {
         return Err(UnavailableReason::LeftOut);
     }
-    let judge = |error: io::Error| Circumstances::now().judge(&error);
+    let judge = |error: io::Error| RefusalContext::now().judge(&error);
     let depth = options.depth.clamp(MIN_ENTRIES as usize, MAX_ENTRIES) as u32;
     let mut ring = make(depth).map_err(judge)?;
     check_operations(&ring)?;
@@ -65,7 +65,7 @@ fn check_operations(ring: &IoUring) -> Result<(), UnavailableReason> {
     ring.submitter().register_probe(&mut probe).map_err(|error| match error.raw_os_error() {
         // Kernels before 5.6 have neither the probe nor the operations.
         Some(libc::EINVAL) => UnavailableReason::KernelTooOld,
-        _ => Circumstances::now().judge(&error),
+        _ => RefusalContext::now().judge(&error),
     })?;
     for (operation, code) in [
         ("read", Read::CODE),

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use cgroup::Cgroup;
 pub(crate) use place::own_cgroup_path;
-use report::{Report, Reports};
+use report::{Reports, SupervisorReport};
 
-use crate::process::child::{ChildHandle, Containment, Tree};
+use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
@@ -115,7 +115,7 @@ impl LinuxTree {
     }
 }
 
-impl Tree for LinuxTree {
+impl ContainedTree for LinuxTree {
     fn containment(&self) -> Containment {
         match self.cgroup {
             Some(_) => Containment::Cgroup,
@@ -176,9 +176,9 @@ impl Supervisor {
     fn final_killed_count(&self) -> Option<u32> {
         loop {
             match self.reports.take() {
-                Ok(Some(Report::TreeEnded(count))) => return Some(count),
-                Ok(Some(Report::EndedLast(..))) => return Some(0),
-                Ok(Some(Report::Nothing) | None) | Err(_) => return None,
+                Ok(Some(SupervisorReport::TreeEnded(count))) => return Some(count),
+                Ok(Some(SupervisorReport::EndedLast(..))) => return Some(0),
+                Ok(Some(SupervisorReport::Nothing) | None) | Err(_) => return None,
                 Ok(Some(_)) => {}
             }
         }

@@ -32,7 +32,7 @@ const CAN_WORK: i64 = 5;
 
 /// A message from the supervisor or the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum SupervisorReport {
     /// The end of the process with that number: the command, or a process that the guard had to adopt.
     Ended(i32, Ended),
     /// The end of the command, with no process left. No more messages follow.
@@ -152,12 +152,12 @@ impl Reports {
     }
 
     /// Returns the next message and leaves it in the socket, so that it also wakes other waiters.
-    pub(crate) fn peek(&self) -> io::Result<Option<Report>> {
+    pub(crate) fn peek(&self) -> io::Result<Option<SupervisorReport>> {
         self.receive(RecvFlags::PEEK)
     }
 
     /// Takes the next message.
-    pub(crate) fn take(&self) -> io::Result<Option<Report>> {
+    pub(crate) fn take(&self) -> io::Result<Option<SupervisorReport>> {
         self.receive(RecvFlags::empty())
     }
 
@@ -172,7 +172,7 @@ impl Reports {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
-    fn receive(&self, flags: RecvFlags) -> io::Result<Option<Report>> {
+    fn receive(&self, flags: RecvFlags) -> io::Result<Option<SupervisorReport>> {
         let mut message = [0; MESSAGE_BYTES];
         let received = rustix::io::retry_on_intr(|| {
             rustix::net::recv(&self.0, &mut message, flags | RecvFlags::DONTWAIT)
@@ -180,7 +180,7 @@ impl Reports {
         match received {
             Ok((MESSAGE_BYTES, _)) => Ok(Some(read(message))),
             // An empty message is the end; a truncated one is from an unknown sender.
-            Ok(_) | Err(Errno::CONNRESET) => Ok(Some(Report::Nothing)),
+            Ok(_) | Err(Errno::CONNRESET) => Ok(Some(SupervisorReport::Nothing)),
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -206,24 +206,27 @@ impl ExitReporter for CommandReporter {
         loop {
             match self.reports.peek()? {
                 None => return Ok(None),
-                Some(Report::Ended(pid, ended) | Report::EndedLast(pid, ended))
-                    if pid == self.command =>
-                {
+                Some(
+                    SupervisorReport::Ended(pid, ended) | SupervisorReport::EndedLast(pid, ended),
+                ) if pid == self.command => {
                     return Ok(Some(ended));
                 }
-                Some(Report::CommandStopped) => {
+                Some(SupervisorReport::CommandStopped) => {
                     self.has_stopped.store(true, Ordering::Relaxed);
                     self.reports.take().map(drop)?;
                 }
                 // The end of another process of the tree, whose supervisor was killed. Or a message that
                 // never comes at this point.
                 Some(
-                    Report::Ended(..) | Report::EndedLast(..) | Report::Started | Report::CanWork,
+                    SupervisorReport::Ended(..)
+                    | SupervisorReport::EndedLast(..)
+                    | SupervisorReport::Started
+                    | SupervisorReport::CanWork,
                 ) => {
                     self.reports.take().map(drop)?;
                 }
                 // Both processes that could have reported have been killed, and the command with them.
-                Some(Report::TreeEnded(_) | Report::Nothing) => {
+                Some(SupervisorReport::TreeEnded(_) | SupervisorReport::Nothing) => {
                     return Err(io::Error::from_raw_os_error(libc::ECHILD));
                 }
             }
@@ -251,7 +254,7 @@ impl AsFd for Reports {
     }
 }
 
-fn read(message: [u8; MESSAGE_BYTES]) -> Report {
+fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
     let word = |index| word(&message, index);
     match word(0) {
         kind @ (ENDED | ENDED_LAST) => {
@@ -262,14 +265,15 @@ fn read(message: [u8; MESSAGE_BYTES]) -> Report {
                 peak_rss_bytes: None,
             };
             let status = ExitStatus::from_raw(word(2) as i32);
-            let report = if kind == ENDED { Report::Ended } else { Report::EndedLast };
+            let report =
+                if kind == ENDED { SupervisorReport::Ended } else { SupervisorReport::EndedLast };
             report(word(1) as i32, Ended { status, usage: Some(usage) })
         }
-        STARTED => Report::Started,
-        STOPPED => Report::CommandStopped,
-        CAN_WORK => Report::CanWork,
-        TREE_ENDED => Report::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
-        _ => Report::Nothing,
+        STARTED => SupervisorReport::Started,
+        STOPPED => SupervisorReport::CommandStopped,
+        CAN_WORK => SupervisorReport::CanWork,
+        TREE_ENDED => SupervisorReport::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
+        _ => SupervisorReport::Nothing,
     }
 }
 

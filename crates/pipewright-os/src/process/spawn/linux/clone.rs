@@ -30,7 +30,7 @@ static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
 );
 
 /// The entry function of a new process.
-pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
+pub(super) type EntryFn = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 
 /// A process that shares this process's memory until it execs.
 pub(super) struct CloneRequest<'a> {
@@ -39,9 +39,9 @@ pub(super) struct CloneRequest<'a> {
     /// handlers has to join it.
     pub(super) cgroup: Option<RawFd>,
     /// The entry function if its handlers are reset.
-    pub(super) after_clone3: Entry,
+    pub(super) after_clone3: EntryFn,
     /// The entry function if it has the parent's handlers.
-    pub(super) after_clone: Entry,
+    pub(super) after_clone: EntryFn,
     pub(super) argument: *mut libc::c_void,
     /// The place for a pidfd of it, if one is wanted and possible.
     pub(super) pidfd: Option<*mut libc::c_int>,
@@ -70,28 +70,28 @@ pub(super) fn create(setup: &ChildSetup<'_>, stack: &Stack) -> io::Result<(i32, 
 /// Creates a process and sleeps until it has exec'd or ended.
 ///
 /// # Safety
-/// Nothing else may use the stack. The entries must not return, nor do what a second process in the memory
-/// of a running one must not do. What the argument points to must stay until the new process has exec'd or
-/// ended. Signals must be blocked.
+/// Nothing else may use the stack. The entries must not return, and must do nothing that is unsafe in a
+/// process that shares the memory of a running one. The target of the argument must stay valid until the
+/// new process has exec'd or ended. Signals must be blocked.
 pub(super) unsafe fn vfork(request: &CloneRequest<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
     unsafe { begin(request, libc::CLONE_VFORK) }
 }
 
-/// Creates a process that runs beside this one. Once it runs, its stack is not used again until the process
+/// Creates a process that runs beside this one. Once it runs, its stack is not reused before the process
 /// has left it.
 ///
 /// # Safety
-/// As for [`vfork`]. In addition, the caller makes sure that the argument stays long enough, and keeps the
-/// stack until the new process runs. The code there must not use `errno` while a thread whose storage it
-/// shares does.
+/// As for [`vfork`]. In addition, the caller keeps the target of the argument valid for as long as the new
+/// process uses it, and keeps the stack until the new process runs. The new process must not use `errno`
+/// while the thread whose thread-local storage it shares does.
 pub(super) unsafe fn clone_without_waiting(request: &CloneRequest<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
     unsafe { begin(request, MARKED) }
 }
 
-/// Creates a process like [`vfork`]. Its stack is not used again until it has left it, even if its parent
-/// is killed meanwhile.
+/// Creates a process like [`vfork`]. The stack is not reused before the new process has left it, even if
+/// the parent is killed meanwhile.
 ///
 /// # Safety
 /// As for [`clone_without_waiting`].
@@ -106,7 +106,7 @@ const MARKED: libc::c_int = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTI
 unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
     let mut flags = flags | libc::CLONE_VM | libc::SIGCHLD;
     if crate::base::fallback::NO_SHARED_MEMORY {
-        // This is what qemu-user does.
+        // qemu-user does this.
         if flags & libc::CLONE_VFORK == 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -117,7 +117,7 @@ unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
         // SAFETY: as this function's.
         match unsafe { clone3(request, with_pidfd) } {
-            // The cgroup may be what is refused; then the child finds out when it joins it.
+            // The kernel may have refused the cgroup; then the child gets that error when it joins the cgroup.
             Err(error) if is_refused(&error) => {
                 let unknown = error.raw_os_error() == Some(libc::ENOSYS);
                 if unknown || request.cgroup.is_none() {
@@ -207,6 +207,6 @@ extern "C" fn run_with_inherited_handlers(setup: *mut libc::c_void) -> libc::c_i
 fn run(setup: *mut libc::c_void, handlers: Handlers) -> ! {
     // SAFETY: the parent keeps the setup alive and untouched until this process has exec'd or ended.
     let setup = unsafe { &*setup.cast_const().cast::<ChildSetup<'_>>() };
-    // SAFETY: this is the child, on a stack of its own.
+    // SAFETY: this is the child, on its own stack.
     unsafe { child::run(setup, handlers) }
 }

@@ -4,9 +4,9 @@
 //! memory, which a child still shares with this process. Without this module, the first child that gets
 //! another user would end this process's core dumps and make root the owner of its `/proc/self`.
 //!
-//! The flag is restored when no child shares the memory any more, and not before: another user's child
-//! could be traced by that user, and with it this process's memory. So a start that hangs delays the flag,
-//! but no other start.
+//! The flag is restored when no child shares the memory any more, and not before: another user
+//! could trace a child that runs as that user, and so read this process's memory. A start that hangs delays
+//! the restoration of the flag, but no other start.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

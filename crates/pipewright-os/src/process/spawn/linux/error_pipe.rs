@@ -69,7 +69,7 @@ impl ErrorPipe {
 }
 
 /// Creates the ends, with numbers that no handle will be placed under and that the setup does not name. A
-/// handle that was closed behind its owner's back is an error, and must not be confused with one of these.
+/// handle that other code has closed is an error, and must not be confused with one of these.
 fn ends(setup: &ChildSetup<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let is_named = |fd: RawFd| {
         let is_moved = setup.moves.iter().any(|place| place.from == fd || place.to == fd);

@@ -3,7 +3,7 @@
 //!
 //! The child reports its failure through a pipe (`error_pipe.rs`), because its memory is a copy. This calls
 //! the C library's `fork`, not the system call, so that the library's own state and that of
-//! `pthread_atfork` are in order if a closure allocates.
+//! `pthread_atfork` are consistent if a closure allocates.
 
 use std::io;
 use std::mem;
@@ -37,7 +37,7 @@ fn fork(setup: &ChildSetup<'_>, closures: &mut Vec<Closure>) -> io::Result<i32> 
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a forked process; `setup`'s pointers must be good.
+/// Call this only in a forked process. `setup`'s pointers must be valid.
 unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> ! {
     let no_unwinding = AbortOnPanic;
     // SAFETY: as this function's.

@@ -26,6 +26,7 @@ mod sandbox;
 mod spawner_thread;
 mod stack;
 mod supervised;
+mod supervisor_program;
 mod trial;
 
 use child::{ChildSetup, Move};
@@ -68,7 +69,7 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
 /// continued first, so only a person, or a storm of signals, can use them up.
 const MOST_STOPS: usize = 100;
 
-/// Starts the child of the setup, again if a stop interrupts it.
+/// Starts the child of the setup, and starts it again if a stop interrupts the start.
 fn start<T>(
     setup: &ChildSetup<'_>,
     once: impl Fn(&ChildSetup<'_>) -> Result<T, SpawnError>,
@@ -114,7 +115,7 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
     }
     let finished = pipe.finish(setup);
     if finished.is_err() {
-        // Its error could not be reported. Ignored: it has ended on its own.
+        // The result of the start is unknown, so the child must not run. Ignored: it has ended on its own.
         let _ = exit.signal(Signal::KILL);
     }
     match finished.map_err(create_error).err().or_else(|| failure(setup)) {

@@ -59,7 +59,7 @@ pub(super) fn open_own_pidfd() -> Result<RawFd, i32> {
     syscall(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
-/// Opens the list of the children of this process, which stays its list over exec.
+/// Opens the list of the children of this process. The open file still lists them after exec.
 pub(super) fn open_children() -> Result<RawFd, i32> {
     let path = c"/proc/thread-self/children".as_ptr() as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;

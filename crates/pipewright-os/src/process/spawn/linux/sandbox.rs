@@ -10,8 +10,8 @@ use crate::process::procfs;
 
 /// The rights of a thread. A new thread gets those of the thread that starts it.
 ///
-/// A Landlock domain is not included, because the kernel does not report it. Nor does it report which
-/// seccomp filters a thread has, only their number.
+/// A Landlock domain is not included, because the kernel does not report it. It also reports only the
+/// number of seccomp filters, not the filters.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sandbox {
     /// Users, groups, capabilities, `no_new_privs`, and the mode and number of seccomp filters.

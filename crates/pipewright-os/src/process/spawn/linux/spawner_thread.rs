@@ -1,7 +1,7 @@
 //! Threads that never end, to start children that are killed when their parent ends.
 //!
 //! The kernel sends the parent-death signal when the *thread* that created the child ends (prctl(2)). A
-//! child started from a worker thread would die with that thread, in the middle of a healthy program
+//! child started from a worker thread would die with that thread, while the program still runs
 //! (It4innovations/hyperqueue#823, nekename/OpenDeck#329). So the attributes that a child inherits from its
 //! starting thread (affinity, scheduling, per-thread namespaces) come from one of the threads here.
 //!
@@ -27,7 +27,7 @@ use super::sandbox::Sandbox;
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 
-type Work = Box<dyn FnOnce() + Send + 'static>;
+type BoxedTask = Box<dyn FnOnce() + Send + 'static>;
 
 /// The time to wait for busy threads, twice. A start takes a hundredth of it.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ struct ThreadPool {
 }
 
 struct PoolState {
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<BoxedTask>,
     threads: usize,
     /// The number of starts that a thread has begun.
     starts_begun: u64,
@@ -68,9 +68,11 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         drop(completion);
     });
-    // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
-    // completion guard is dropped when it has run, has panicked or is discarded, and this function waits for that.
-    let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
+    // SAFETY: only the lifetime changes. This function does not return while the closure may still use what it
+    // borrows: the closure drops its completion guard last, when it has run, has panicked or is discarded, and
+    // this function waits for that drop.
+    let boxed: BoxedTask =
+        unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, BoxedTask>(boxed) };
     let submitted = pool.submit(boxed);
     let mut stuck_at = None;
     loop {
@@ -102,7 +104,7 @@ struct CompletionGuard<'a> {
 
 impl Drop for CompletionGuard<'_> {
     fn drop(&mut self) {
-        // A copy: once the state is DONE, the caller and what it lent may be gone.
+        // A copy: once the state is DONE, the caller and its data may be gone.
         let caller = self.caller.clone();
         self.progress.store(DONE, Ordering::Release);
         caller.unpark();
@@ -131,7 +133,7 @@ impl ThreadPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(&'static self, work: Work) -> io::Result<()> {
+    fn submit(&'static self, work: BoxedTask) -> io::Result<()> {
         let mut state = self.state();
         if state.threads == 0 {
             self.add_thread(&mut state)?;

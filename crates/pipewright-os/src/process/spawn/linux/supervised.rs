@@ -14,18 +14,18 @@
 //! guard executes the program first, and the supervisor starts nothing before the guard has reported that
 //! it works.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::child::ChildSetup;
 use super::clone::{self, CloneRequest};
-use super::digits::Digits;
 use super::stack::Stack;
+use super::supervisor_program::{CHILDREN, GUARD_PIDFD, HANDLES, NONE, PROOF, SupervisorProgram};
 use super::{SpawnError, Step, failure, own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
@@ -50,7 +50,7 @@ struct StartContext<'a> {
     setup: &'a ChildSetup<'a>,
     /// The stacks of the supervisor and of the child.
     stacks: [&'a Stack; 2],
-    program: Program,
+    program: SupervisorProgram,
     /// A pidfd of the guard, once it runs.
     guard_pidfd: AtomicI32,
     /// The eventfd by which the guard reports that the program works, if that is not proven yet.
@@ -58,27 +58,6 @@ struct StartContext<'a> {
     /// True once the program is proven to work; nothing is started before.
     is_proven: AtomicBool,
 }
-
-/// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
-const HANDLES: usize = 6;
-const NONE: RawFd = -1;
-const HOST: usize = 0;
-const GUARD_PIDFD: usize = 2;
-/// The number of the proof in the guard, which has no guard above it.
-const PROOF: usize = GUARD_PIDFD;
-const CHILDREN: usize = 5;
-
-/// The program that both execute.
-#[derive(Clone, Copy)]
-pub(super) struct Program {
-    image: RawFd,
-    /// The handles; [`NONE`] for a missing one.
-    handles: [RawFd; HANDLES],
-    cgroup: [u8; NAME_BYTES],
-}
-
-/// The room for the name of a cgroup, with its NUL.
-const NAME_BYTES: usize = 48;
 
 pub(super) fn start(
     setup: &ChildSetup<'_>,
@@ -95,7 +74,7 @@ pub(super) fn start(
     let context = StartContext {
         setup,
         stacks: [&for_supervisor, &for_child],
-        program: Program::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
+        program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
         guard_pidfd: AtomicI32::new(NONE),
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),
@@ -109,7 +88,8 @@ pub(super) fn start(
     // for the last time. `guard` never returns.
     let cloned = unsafe { clone::clone_without_waiting(&request) };
     let guard_pidfd = own_pidfd(guard_pidfd);
-    // Its end has to become visible: now only the two and the child hold it, and the child until its exec.
+    // Closed here, so that the end of the others becomes visible: now only the guard, the supervisor and,
+    // until its exec, the child hold this end.
     drop(theirs);
     // This makes room for the two handles that follow: if there was room at the beginning, there is room
     // until the end.
@@ -147,8 +127,8 @@ pub(super) fn start(
             Err(error) => create_error(error),
         },
     };
-    // The supervisor has ended, or is asked to (a fork of this process may hold a copy, so a drop would not
-    // be enough); the guard ends last. Ignored: it has been reaped elsewhere.
+    // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so
+    // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
     reports.request_end();
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
@@ -212,7 +192,7 @@ impl StartContext<'_> {
     fn clone_request<'a>(
         &'a self,
         stack: &'a Stack,
-        entry: clone::Entry,
+        entry: clone::EntryFn,
         pidfd: Option<*mut c_int>,
     ) -> CloneRequest<'a> {
         CloneRequest {
@@ -250,7 +230,10 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
 }
 
 /// Starts the supervisor. From then on only the supervisor may use the context.
-fn start_supervisor(context: &StartContext<'_>, program: &mut Program) -> Result<i32, i32> {
+fn start_supervisor(
+    context: &StartContext<'_>,
+    program: &mut SupervisorProgram,
+) -> Result<i32, i32> {
     context.guard_pidfd.store(raw_syscall::open_own_pidfd()?, Relaxed);
     let [stack, _] = context.stacks;
     let request = context.clone_request(stack, supervisor, None);
@@ -277,7 +260,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     let mut program = context.program;
     program.handles[GUARD_PIDFD] = context.guard_pidfd.load(Relaxed);
     match start_command(context, &mut program) {
-        // From here on the context is gone.
+        // From here on the context must not be used.
         Ok(Some(pid)) => {
             raw_syscall::yield_processor();
             program.execute(c"supervisor", pid);
@@ -292,7 +275,10 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
 }
 
 /// Starts the command. Returns its number if it runs, once the host has been informed.
-fn start_command(context: &StartContext<'_>, program: &mut Program) -> Result<Option<i32>, i32> {
+fn start_command(
+    context: &StartContext<'_>,
+    program: &mut SupervisorProgram,
+) -> Result<Option<i32>, i32> {
     // Before the command exists: it may lose children in its first moment, and may mount anything on
     // `/proc`.
     raw_syscall::become_subreaper();
@@ -327,70 +313,4 @@ fn wait_for_proof(context: &StartContext<'_>) -> Result<(), i32> {
 
 fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-impl Program {
-    fn new(
-        image: BorrowedFd<'_>,
-        host: BorrowedFd<'_>,
-        host_pidfd: BorrowedFd<'_>,
-        cgroup: Option<&Cgroup>,
-    ) -> Program {
-        let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
-        let mut name = [0; NAME_BYTES];
-        let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
-        for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
-            *place = *byte;
-        }
-        Program {
-            image: image.as_raw_fd(),
-            handles: [
-                host.as_raw_fd(),
-                host_pidfd.as_raw_fd(),
-                NONE,
-                number(cgroup.and_then(Cgroup::kill_file)),
-                number(cgroup.map(Cgroup::parent)),
-                NONE,
-            ],
-            cgroup: name,
-        }
-    }
-
-    /// Creates a program that supervises no process.
-    pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> Program {
-        let mut handles = [NONE; HANDLES];
-        handles[HOST] = host.as_raw_fd();
-        Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
-    }
-
-    /// Reports the result of the command's start to the host.
-    pub(super) fn report_start(
-        &self,
-        pid: i32,
-        pidfd: Option<&OwnedFd>,
-        errno: i32,
-    ) -> Result<(), i32> {
-        let words = StartedCommand::words(pid, raw_syscall::own_pid(), errno);
-        raw_syscall::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
-    }
-
-    /// Reports to the host why the command cannot be supervised.
-    fn report_failure(&self, errno: i32) {
-        // Ignored: the end of this process shows the failure, only without its reason.
-        let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
-    }
-
-    /// Executes the program. Returns only on failure.
-    pub(super) fn execute(&self, role: &CStr, subject: i32) {
-        raw_syscall::close_all_except(self.image, &self.handles);
-        let mut handles = self.handles;
-        if handles[CHILDREN] == NONE {
-            let Ok(children) = raw_syscall::open_children() else { return };
-            handles[CHILDREN] = children;
-        }
-        let subject = Digits::of(subject);
-        let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
-        let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
-        raw_syscall::exec_image(self.image, &handles, arguments);
-    }
 }

@@ -10,16 +10,16 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::clone::{self, CloneRequest};
 use super::stack::Stack;
-use super::supervised::Program;
+use super::supervisor_program::SupervisorProgram;
 use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::image;
-use crate::process::contain::linux::report::{Report, Reports};
+use crate::process::contain::linux::report::{Reports, SupervisorReport};
 use crate::process::pidfd::send;
 
 struct Trial {
-    program: Program,
+    program: SupervisorProgram,
     /// True if the new process shares memory. An emulator may make it a fork; then nothing can be
     /// supervised.
     shares_memory: AtomicBool,
@@ -42,7 +42,7 @@ pub(crate) fn try_supervisor() -> io::Result<()> {
 fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
     let trial = Trial {
-        program: Program::for_trial(image, theirs.as_fd()),
+        program: SupervisorProgram::for_trial(image, theirs.as_fd()),
         shares_memory: AtomicBool::new(false),
     };
     let stack = Stack::take()?;
@@ -69,10 +69,10 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     // The calls that the host itself makes while it holds a tree may be refused as well.
     send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_request_end()?;
-    if reports.peek()? == Some(Report::Started) {
+    if reports.peek()? == Some(SupervisorReport::Started) {
         reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
     }
-    if reports.take()? == Some(Report::CanWork) {
+    if reports.take()? == Some(SupervisorReport::CanWork) {
         return Ok(());
     }
     Err(io::ErrorKind::PermissionDenied.into())

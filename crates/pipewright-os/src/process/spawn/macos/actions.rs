@@ -64,26 +64,26 @@ impl Drop for Actions {
 
 /// The other attributes of the new process.
 #[derive(Debug)]
-pub(super) struct Attributes {
+pub(super) struct SpawnAttributes {
     object: libc::posix_spawnattr_t,
     flags: libc::c_int,
 }
 
-impl Attributes {
+impl SpawnAttributes {
     /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE at its
     /// default. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     /// when its reader is gone (rust-lang/rust#62569).
-    pub(super) fn with_defaults() -> io::Result<Attributes> {
-        let mut attributes = Attributes::new()?;
+    pub(super) fn with_defaults() -> io::Result<SpawnAttributes> {
+        let mut attributes = SpawnAttributes::new()?;
         attributes.default_signals(&signals(&[libc::SIGPIPE]))?;
         Ok(attributes)
     }
 
-    pub(super) fn new() -> io::Result<Attributes> {
+    pub(super) fn new() -> io::Result<SpawnAttributes> {
         let mut object = std::ptr::null_mut();
         // SAFETY: room for the pointer that the call writes.
         check(unsafe { libc::posix_spawnattr_init(&raw mut object) })?;
-        Ok(Attributes { object, flags: 0 })
+        Ok(SpawnAttributes { object, flags: 0 })
     }
 
     pub(super) fn default_signals(&mut self, set: &libc::sigset_t) -> io::Result<()> {
@@ -133,7 +133,7 @@ impl Attributes {
     }
 }
 
-impl Drop for Attributes {
+impl Drop for SpawnAttributes {
     fn drop(&mut self) {
         // SAFETY: made by init, and never used again.
         unsafe { libc::posix_spawnattr_destroy(&raw mut self.object) };
@@ -148,7 +148,7 @@ impl Drop for Attributes {
 pub(super) unsafe fn posix_spawn(
     path: *const c_char,
     actions: &Actions,
-    attributes: &Attributes,
+    attributes: &SpawnAttributes,
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> Result<i32, i32> {

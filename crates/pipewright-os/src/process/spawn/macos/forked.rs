@@ -12,14 +12,14 @@ use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
-use super::actions::{Actions, Attributes, posix_spawn};
+use super::actions::{Actions, SpawnAttributes, posix_spawn};
 use super::moves::HandleMoves;
 use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::base::signal::AllBlocked;
 use crate::process::spawn::pre_exec::{self, AbortOnPanic, Closure};
 use crate::process::spawn::{
-    Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
+    Credentials, Group, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
 };
 use crate::process::wait4::wait4;
 
@@ -38,7 +38,7 @@ pub(super) struct ChildSetup<'a> {
     /// The signal mask to set before closures run.
     mask: libc::sigset_t,
     /// The attributes, with `POSIX_SPAWN_SETEXEC`.
-    attributes: &'a Attributes,
+    attributes: &'a SpawnAttributes,
 }
 
 impl<'a> ChildSetup<'a> {
@@ -47,7 +47,7 @@ impl<'a> ChildSetup<'a> {
         layout: &'a Layout,
         moves: &'a HandleMoves,
         actions: &'a Actions,
-        attributes: &'a Attributes,
+        attributes: &'a SpawnAttributes,
     ) -> ChildSetup<'a> {
         ChildSetup {
             plan,
@@ -72,7 +72,7 @@ pub(in crate::process::spawn) type Fork = ();
 pub(in crate::process::spawn) const FORK: Fork = ();
 
 /// A step that failed, and its errno.
-type Failed = (Step, i32);
+type FailedStep = (Step, i32);
 
 /// The size of a child's report of a failure: the step and the errno.
 const REPORT_BYTES: usize = 8;
@@ -119,10 +119,10 @@ pub(super) fn start(setup: &ChildSetup<'_>) -> Result<i32, SpawnError> {
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a forked process of one thread.
+/// Call this only in a forked process of one thread.
 unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
     let no_unwinding = AbortOnPanic;
-    // SAFETY: this process exists only for this.
+    // SAFETY: a forked process of one thread, which exists only to become the program.
     let (step, errno) = unsafe { become_program(setup, closures) };
     mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
@@ -138,8 +138,11 @@ unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd
 /// Applies the plan to this process and executes the program. Returns the failure.
 ///
 /// # Safety
-/// Changes this process; the setup's pointers must be good.
-pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Failed {
+/// This changes the calling process. The setup's pointers must be valid.
+pub(super) unsafe fn become_program(
+    setup: &ChildSetup<'_>,
+    closures: &mut [Closure],
+) -> FailedStep {
     // SAFETY: as this function's.
     let prepared = unsafe { prepare(setup) }.and_then(|()| run_closures(setup, closures));
     match prepared {
@@ -153,7 +156,7 @@ pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Clos
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), Failed> {
+unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), FailedStep> {
     let options = setup.plan.unix;
     // Here, and not by an attribute: those are applied when it is too late to report an error.
     join_group(options.group)?;
@@ -185,7 +188,7 @@ unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), Failed> {
 
 /// Places the handles and runs the closures. The closures may use and change the handles, so those come
 /// first; the file actions, which run when the program is loaded, then only keep them open.
-fn run_closures(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
+fn run_closures(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Result<(), FailedStep> {
     if closures.is_empty() {
         return Ok(());
     }
@@ -199,7 +202,7 @@ fn run_closures(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Result<(), 
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn load(setup: &ChildSetup<'_>) -> Failed {
+unsafe fn load(setup: &ChildSetup<'_>) -> FailedStep {
     let exec = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
         unsafe { posix_spawn(path, setup.actions, setup.attributes, setup.argv, setup.envp) }
@@ -212,7 +215,7 @@ unsafe fn load(setup: &ChildSetup<'_>) -> Failed {
     }
 }
 
-fn join_group(group: Group) -> Result<(), Failed> {
+fn join_group(group: Group) -> Result<(), FailedStep> {
     let result = match group {
         Group::Same => 0,
         // SAFETY: numbers; 0 is this process.
@@ -225,7 +228,7 @@ fn join_group(group: Group) -> Result<(), Failed> {
     check(result, Step::Group)
 }
 
-fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
+fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {
     for (index, limit) in limits.iter().enumerate() {
         let hard = limit.hard.unwrap_or(libc::RLIM_INFINITY);
         let mut soft = limit.soft.unwrap_or(libc::RLIM_INFINITY);
@@ -258,7 +261,7 @@ fn resource(resource: Resource) -> libc::c_int {
     }
 }
 
-fn add_nice(add: i32) -> Result<(), Failed> {
+fn add_nice(add: i32) -> Result<(), FailedStep> {
     /// The number that stands for this process.
     const SELF: libc::id_t = 0;
     // It cannot fail for this process. -1 is a valid result (getpriority(2)).
@@ -269,7 +272,7 @@ fn add_nice(add: i32) -> Result<(), Failed> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, SELF, nice) }, Step::Nice)
 }
 
-fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed> {
+fn change_identity(identity: &Credentials, unset: UnsetGroups) -> Result<(), FailedStep> {
     if let Some(groups) = &identity.groups {
         let count = groups.len() as libc::c_int;
         // SAFETY: an array of that length.
@@ -292,6 +295,6 @@ fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed
     Ok(())
 }
 
-fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
+fn check(result: libc::c_int, step: Step) -> Result<(), FailedStep> {
     if result < 0 { Err((step, errno())) } else { Ok(()) }
 }

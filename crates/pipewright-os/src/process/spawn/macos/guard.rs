@@ -7,15 +7,15 @@
 //! pipe whose other end only this process has: when this process ends, in whatever way, the kernel closes
 //! that end.
 //!
-//! The guard has two limits: if a fork of this program runs on without executing another program, the pipe
-//! is not closed before that ends too. And if the guard is killed, the child lives on.
+//! The guard has two limits: if a fork of this program continues to run without executing another program,
+//! the pipe is not closed before that fork ends too. And if the guard is killed, the child continues to run.
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use super::actions::{Actions, Attributes, all_signals, posix_spawn, signals};
+use super::actions::{Actions, SpawnAttributes, all_signals, posix_spawn, signals};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::wait4::wait4;
 
@@ -61,7 +61,7 @@ fn start_shell(child: i32, target: GuardTarget, pipe: &OwnedFd) -> io::Result<i3
     }
     // So that the guard keeps no directory from being unmounted.
     actions.change_dir(c"/")?;
-    let mut attributes = Attributes::new()?;
+    let mut attributes = SpawnAttributes::new()?;
     attributes.close_others()?;
     attributes.default_signals(&signals(&[libc::SIGCHLD, libc::SIGPIPE]))?;
     // Signals for the group, or from the terminal, are not meant for the guard.

@@ -19,7 +19,7 @@ use std::ffi::CStr;
 use std::io;
 
 use super::layout::Layout;
-use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
+use super::{Credentials, Group, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
@@ -31,7 +31,7 @@ mod moves;
 mod search;
 
 pub(super) use super::layout::{is_path, search_dirs};
-use actions::Attributes;
+use actions::SpawnAttributes;
 pub(super) use forked::{FORK, Fork};
 use guard::start_guard;
 use moves::HandleMoves;
@@ -62,7 +62,7 @@ pub(crate) fn start_contained(
     let options = UnixOptions { group, ..plan.unix.clone() };
     let guard_start = match options.kill_on_parent_exit {
         _ if ends_with_parent => Some(GuardStart { step: Step::Contain, begin: guard_group }),
-        asked => asked.map(for_child),
+        requested => requested.map(for_child),
     };
     start(&Plan { unix: &options, ..*plan }, guard_start)
 }
@@ -74,8 +74,8 @@ struct GuardStart {
     begin: fn(child: i32) -> io::Result<Guard>,
 }
 
-fn for_child(asked: ParentExit) -> GuardStart {
-    GuardStart { step: Step::ParentDeath, begin: asked.start_guard }
+fn for_child(requested: ParentExit) -> GuardStart {
+    GuardStart { step: Step::ParentDeath, begin: requested.start_guard }
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {
@@ -153,7 +153,7 @@ fn resumed(exit: ChildHandle, waits: bool) -> ChildHandle {
 
 fn needs_fork(options: &UnixOptions) -> bool {
     let UnixOptions { identity, chroot, umask, nice, limits, pre_exec, .. } = options;
-    let changes_rights = *identity != Identity::default() || chroot.is_some();
+    let changes_rights = *identity != Credentials::default() || chroot.is_some();
     let changes_limits = umask.is_some() || nice.is_some() || !limits.is_empty();
     changes_rights || changes_limits || !pre_exec.is_empty()
 }
@@ -178,9 +178,9 @@ fn attributes(
     moves: &HandleMoves,
     mode: StartMode,
     suspended: bool,
-) -> Result<Attributes, SpawnError> {
+) -> Result<SpawnAttributes, SpawnError> {
     let make = || {
-        let mut attributes = Attributes::with_defaults()?;
+        let mut attributes = SpawnAttributes::with_defaults()?;
         if plan.unix.pre_exec.is_empty() {
             attributes.block(&mask(plan))?;
         }

@@ -14,7 +14,7 @@ use crate::process::spawn::{Group, Plan, SpawnError, Step};
 /// forked child can call it too.
 ///
 /// # Safety
-/// An array of C strings that ends with NULL.
+/// `candidates` is an array of C strings that ends with NULL.
 pub(super) unsafe fn first<T>(
     candidates: *const *const c_char,
     searches: bool,

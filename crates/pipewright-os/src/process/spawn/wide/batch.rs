@@ -5,7 +5,7 @@
 //! are neutralized or refused.
 
 use super::command_line::repeat;
-use super::{Arg, Refused, check_length, unit};
+use super::{Arg, CommandLineError, check_length, unit};
 use crate::process::spawn::BadInput;
 
 const QUOTE: u16 = unit('"');
@@ -15,12 +15,12 @@ const PERCENT: u16 = unit('%');
 /// The maximum length of a line for `cmd.exe`, in units.
 const MAX_UNITS: usize = 8191;
 
-/// The beginning of the line: extensions on, which the trick with `%` needs; no expansion of `!`; no
+/// The beginning of the line: extensions on, which [`EMPTY_VARIABLE`] needs; no expansion of `!`; no
 /// AutoRun from the registry.
 const PREFIX: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
 
-/// A harmless variable, cut to nothing. It is put before a `%`, which then stands between two that form a
-/// pair, and so stands for itself.
+/// The text before each `%`. The result, `%%cd:~,%`, is a literal `%` and then a variable (`%cd:~,%`) that
+/// expands to nothing.
 const EMPTY_VARIABLE: &str = "%%cd:~,";
 
 /// Returns true if Windows would pass a file with that name to `cmd.exe`. Windows drops dots and spaces at
@@ -40,19 +40,19 @@ pub(crate) fn batch_line(
     script: &[u16],
     args: &[Arg],
     force_quotes: bool,
-) -> Result<Vec<u16>, Refused> {
+) -> Result<Vec<u16>, CommandLineError> {
     let mut line: Vec<u16> = PREFIX.encode_utf16().collect();
     // A file name has no quote or line end in it, and no backslash at its end.
     if script.contains(&QUOTE) || script.iter().any(ends_line) || script.last() == Some(&BACKSLASH)
     {
-        return Err(Refused::Bad(BadInput::BatchName));
+        return Err(CommandLineError::Bad(BadInput::BatchName));
     }
     push(&mut line, script, true);
     for (index, arg) in args.iter().enumerate() {
         line.push(unit(' '));
         match arg {
             Arg::Plain(text) if text.iter().any(ends_line) => {
-                return Err(Refused::Bad(BadInput::BatchArg(index)));
+                return Err(CommandLineError::Bad(BadInput::BatchArg(index)));
             }
             Arg::Plain(text) => push(&mut line, text, force_quotes),
             Arg::Raw(text) => line.extend_from_slice(text),
@@ -111,11 +111,11 @@ fn push(line: &mut Vec<u16>, text: &[u16], force_quotes: bool) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::oracle::{self, Rules};
+    use super::super::oracle::{self, QuotingRules};
     use super::super::wide;
     use super::*;
 
-    fn line(script: &str, arg: &str) -> Result<String, Refused> {
+    fn line(script: &str, arg: &str) -> Result<String, CommandLineError> {
         let line = batch_line(&wide(script), &[Arg::Plain(wide(arg))], false)?;
         Ok(String::from_utf16(&line).unwrap())
     }
@@ -145,12 +145,12 @@ mod tests {
     #[test]
     fn line_ends_and_quotes_in_names_are_refused() {
         for arg in ["a\nb", "a\r", "\n"] {
-            assert_eq!(line("x.bat", arg), Err(Refused::Bad(BadInput::BatchArg(0))));
+            assert_eq!(line("x.bat", arg), Err(CommandLineError::Bad(BadInput::BatchArg(0))));
         }
         for script in ["a\"b.bat", "a\n.bat", "a.bat\\"] {
-            assert_eq!(line(script, "x"), Err(Refused::Bad(BadInput::BatchName)));
+            assert_eq!(line(script, "x"), Err(CommandLineError::Bad(BadInput::BatchName)));
         }
-        assert_eq!(line("x.bat", &"a".repeat(8192)), Err(Refused::TooLong));
+        assert_eq!(line("x.bat", &"a".repeat(8192)), Err(CommandLineError::TooLong));
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             // The line that a batch file passes to a program with %*.
             let mut expected = vec![script];
             expected.extend(args);
-            prop_assert_eq!(oracle::split(&executed, Rules::C), expected);
+            prop_assert_eq!(oracle::split(&executed, QuotingRules::C), expected);
         }
     }
 }

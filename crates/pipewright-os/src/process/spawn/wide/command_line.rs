@@ -1,6 +1,6 @@
 //! The command line: arguments joined into one text, which the child's C library splits again.
 
-use super::{Arg, MAX_UNITS, Refused, check_length, unit};
+use super::{Arg, CommandLineError, MAX_UNITS, check_length, unit};
 
 const QUOTE: u16 = unit('"');
 const BACKSLASH: u16 = unit('\\');
@@ -11,7 +11,7 @@ pub(crate) fn command_line(
     program: &[u16],
     args: &[Arg],
     force_quotes: bool,
-) -> Result<Vec<u16>, Refused> {
+) -> Result<Vec<u16>, CommandLineError> {
     let mut line = Vec::with_capacity(program.len() + 2);
     // Always in quotes: it ends at the first space otherwise, and nothing in it can be escaped.
     line.push(QUOTE);
@@ -63,7 +63,7 @@ pub(super) fn repeat(line: &mut Vec<u16>, backslashes: usize) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::oracle::{Rules, split};
+    use super::super::oracle::{QuotingRules, split};
     use super::super::wide;
     use super::*;
 
@@ -95,15 +95,15 @@ mod tests {
     fn raw_arguments_are_unchanged() {
         let args = [Arg::Plain(wide("/c")), Arg::Raw(wide(r#"echo "a  b""#))];
         assert_eq!(line(&args), r#""p q" /c echo "a  b""#);
-        let forced = command_line(&wide("p"), &args, true).unwrap();
-        assert_eq!(String::from_utf16(&forced).unwrap(), r#""p" "/c" echo "a  b""#);
+        let quoted = command_line(&wide("p"), &args, true).unwrap();
+        assert_eq!(String::from_utf16(&quoted).unwrap(), r#""p" "/c" echo "a  b""#);
     }
 
     #[test]
     fn a_line_that_is_too_long_is_refused() {
         let of_units = |units| command_line(&wide("p"), &[Arg::Plain(vec![97; units])], false);
         assert_eq!(of_units(32_762).map(|line| line.len()), Ok(32_766));
-        assert_eq!(of_units(32_763), Err(Refused::TooLong));
+        assert_eq!(of_units(32_763), Err(CommandLineError::TooLong));
     }
 
     /// Generates characters that matter to the rules, and some others.
@@ -127,7 +127,7 @@ mod tests {
             let line = command_line(&wide(r"C:\p q\x\"), &plain, force_quotes).unwrap();
             let mut expected = vec![wide(r"C:\p q\x\")];
             expected.extend(args);
-            for rules in [Rules::Shell, Rules::C] {
+            for rules in [QuotingRules::Shell, QuotingRules::C] {
                 prop_assert_eq!(&split(&line, rules), &expected, "{:?}", rules);
             }
         }

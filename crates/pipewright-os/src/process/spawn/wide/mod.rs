@@ -35,7 +35,7 @@ pub(crate) enum Arg {
 
 /// The reason why there is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum CommandLineError {
     /// It would be too long for its reader.
     TooLong,
     /// It would mean something else.
@@ -43,8 +43,8 @@ pub(crate) enum Refused {
 }
 
 /// Returns the line, if it and a NUL fit.
-fn check_length(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, Refused> {
-    if line.len() < most_units { Ok(line) } else { Err(Refused::TooLong) }
+fn check_length(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, CommandLineError> {
+    if line.len() < most_units { Ok(line) } else { Err(CommandLineError::TooLong) }
 }
 
 /// Returns an ASCII character as a UTF-16 unit.

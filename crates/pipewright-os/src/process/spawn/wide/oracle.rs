@@ -5,7 +5,7 @@ use super::wide;
 
 /// A set of rules for command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rules {
+pub(crate) enum QuotingRules {
     /// `CommandLineToArgvW`: two quotes within quotes mean one, and end the quoting.
     Shell,
     /// Microsoft's C library since 2008: two quotes within quotes mean one, and the quoting continues.
@@ -13,7 +13,7 @@ pub(crate) enum Rules {
 }
 
 /// Returns the arguments in a command line, the program's name first.
-pub(crate) fn split(line: &[u16], rules: Rules) -> Vec<Vec<u16>> {
+pub(crate) fn split(line: &[u16], rules: QuotingRules) -> Vec<Vec<u16>> {
     let text: Vec<u32> = line.iter().map(|unit| u32::from(*unit)).collect();
     let at = |index: usize| text.get(index).copied();
     let is = |index: usize, character: char| at(index) == Some(character as u32);
@@ -67,7 +67,7 @@ pub(crate) fn split(line: &[u16], rules: Rules) -> Vec<Vec<u16>> {
                 index += 1;
             } else if quoted && is(index + 1, '"') {
                 arg.push(line[index]);
-                quoted = rules == Rules::C;
+                quoted = rules == QuotingRules::C;
                 index += 2;
             } else {
                 quoted = !quoted;
@@ -153,15 +153,15 @@ fn the_oracle_knows_the_documented_examples() {
         args.into_iter().skip(1).map(|arg| String::from_utf16(&arg).unwrap()).collect()
     };
     // "Parsing C command-line arguments", Results of command-line parsing examples.
-    for rules in [Rules::Shell, Rules::C] {
+    for rules in [QuotingRules::Shell, QuotingRules::C] {
         assert_eq!(args(r#"p "a b c" d e"#, rules), ["a b c", "d", "e"]);
         assert_eq!(args(r#"p "ab\"c" "\\" d"#, rules), [r#"ab"c"#, r"\", "d"]);
         assert_eq!(args(r#"p a\\\b d"e f"g h"#, rules), [r"a\\\b", "de fg", "h"]);
         assert_eq!(args(r#"p a\\\"b c d"#, rules), [r#"a\"b"#, "c", "d"]);
         assert_eq!(args(r#"p a\\\\"b c" d e"#, rules), [r"a\\b c", "d", "e"]);
     }
-    assert_eq!(args(r#"p "a b"" c d"#, Rules::C), [r#"a b" c d"#]);
-    assert_eq!(args(r#"p "a b"" c d"#, Rules::Shell), [r#"a b""#, "c", "d"]);
+    assert_eq!(args(r#"p "a b"" c d"#, QuotingRules::C), [r#"a b" c d"#]);
+    assert_eq!(args(r#"p "a b"" c d"#, QuotingRules::Shell), [r#"a b""#, "c", "d"]);
 }
 
 #[test]

@@ -14,18 +14,18 @@ use windows_sys::Win32::System::Threading::{
 
 /// A list of attributes. It refers to their values, which therefore outlive it.
 #[derive(Debug)]
-pub(super) struct Attributes<'a> {
+pub(super) struct AttributeList<'a> {
     /// Words, so that it is aligned for any attribute.
     list: Vec<u64>,
     values: PhantomData<&'a [HANDLE]>,
 }
 
-impl<'a> Attributes<'a> {
+impl<'a> AttributeList<'a> {
     /// Creates a list with that much room. For no attributes there is no list, because the system's
     /// treatment of an empty one is not documented.
-    pub(super) fn with_room_for(count: u32) -> io::Result<Attributes<'a>> {
+    pub(super) fn with_room_for(count: u32) -> io::Result<AttributeList<'a>> {
         if count == 0 {
-            return Ok(Attributes { list: Vec::new(), values: PhantomData });
+            return Ok(AttributeList { list: Vec::new(), values: PhantomData });
         }
         let mut bytes = 0;
         // SAFETY: without a list the call returns the required size. It is expected to fail.
@@ -39,7 +39,7 @@ impl<'a> Attributes<'a> {
         if made == 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Attributes { list, values: PhantomData })
+        Ok(AttributeList { list, values: PhantomData })
     }
 
     /// Sets the only handles that the child inherits. Each must be inheritable, and none listed twice.
@@ -74,7 +74,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-impl Drop for Attributes<'_> {
+impl Drop for AttributeList<'_> {
     fn drop(&mut self) {
         let list = self.as_ptr();
         if !list.is_null() {

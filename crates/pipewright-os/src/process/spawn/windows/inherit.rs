@@ -3,8 +3,8 @@
 //! A child identifies an inherited handle by its number, and a copy would have another one. So the handle
 //! itself is made inheritable while the child is created. The handle belongs to the command, and a command
 //! starts one child at a time, so nothing else changes its inheritance meanwhile. A start whose child
-//! inherits every inheritable handle waits until other starts have none ([`InheritLock`]). Only a start by other
-//! code of this program, such as std's, can still pass the handle to its child.
+//! inherits every inheritable handle waits until no other start has marked handles ([`InheritLock`]). Only a
+//! start by other code of this program, such as std's, can still pass the handle to its child.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
@@ -18,7 +18,7 @@ use crate::process::spawn::{BadInput, Inherit, Plan, SpawnError, Step};
 /// The right to have inheritable handles, for the time of one start.
 ///
 /// Starts that list the handles of their child share it: no list includes another start's handles. A start
-/// that passes every inheritable handle has it alone, because its child would keep the other starts' pipes
+/// that passes every inheritable handle has it alone, because its child would keep the pipes of other starts
 /// open.
 #[derive(Debug)]
 pub(super) enum InheritLock {

@@ -33,7 +33,7 @@ use super::{Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
 use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job};
-use crate::process::process_object::Process;
+use crate::process::process_object::ProcessObject;
 
 mod attributes;
 mod directories;
@@ -46,12 +46,12 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use attributes::Attributes;
+use attributes::AttributeList;
 use inherit::{InheritList, InheritLock};
 use options::StartFlags;
-use program::Program;
+use program::ProgramAndLine;
 pub(super) use program::{is_path, search_dirs};
-use stdio::Stdio;
+use stdio::ChildStdioHandles;
 pub(super) use text::compare_names;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
@@ -91,17 +91,17 @@ pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
     Err(SpawnError::new(Step::Create, error))
 }
 
-/// Starts a child. Everything that can fail without an undo comes first.
+/// Starts a child. Steps that need no undo if a later one fails come first.
 fn start(
     plan: &Plan<'_>,
     job: Option<BorrowedHandle<'_>>,
 ) -> Result<exit::ChildHandle, SpawnError> {
     check(plan)?;
     options::check(plan)?;
-    let started = Program::find(plan).and_then(|program| {
+    let started = ProgramAndLine::find(plan).and_then(|program| {
         // Before the first inheritable copy exists, and until the last one is closed.
         let _lock = InheritLock::of(plan);
-        let stdio = Stdio::new(plan)?;
+        let stdio = ChildStdioHandles::new(plan)?;
         let listed = InheritList::new(plan)?;
         let exit = create(plan, program, &stdio, &listed, job)?;
         stdio.start_relays();
@@ -123,8 +123,8 @@ fn start(
 
 fn create(
     plan: &Plan<'_>,
-    mut program: Program,
-    stdio: &Stdio,
+    mut program: ProgramAndLine,
+    stdio: &ChildStdioHandles,
     listed: &InheritList<'_>,
     job: Option<BorrowedHandle<'_>>,
 ) -> Result<exit::ChildHandle, SpawnError> {
@@ -141,7 +141,7 @@ fn create(
     let only_listed = matches!(plan.inherit, Inherit::List(_));
     let lists_handles = only_listed && !handles.is_empty();
     let count = u32::from(lists_handles) + u32::from(!jobs.is_empty());
-    let mut attributes = Attributes::with_room_for(count).map_err(cannot_create)?;
+    let mut attributes = AttributeList::with_room_for(count).map_err(cannot_create)?;
     if lists_handles {
         attributes.set_handles(&handles).map_err(cannot_create)?;
     }
@@ -179,14 +179,18 @@ fn create(
     let process = unsafe { OwnedHandle::from_raw_handle(made.hProcess) };
     // SAFETY: as above. The handle is not used.
     drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
-    let exit = exit::ChildHandle::new(made.dwProcessId, Process::new(process));
+    let exit = exit::ChildHandle::new(made.dwProcessId, ProcessObject::new(process));
     Ok(match plan.unix.group {
         Group::Own | Group::Session => exit.with_own_group(flags.shares_console),
         Group::Same | Group::Join(_) => exit,
     })
 }
 
-fn startup_info(plan: &Plan<'_>, stdio: &Stdio, attributes: &mut Attributes<'_>) -> STARTUPINFOEXW {
+fn startup_info(
+    plan: &Plan<'_>,
+    stdio: &ChildStdioHandles,
+    attributes: &mut AttributeList<'_>,
+) -> STARTUPINFOEXW {
     let list = attributes.as_ptr();
     let mut startup = STARTUPINFOEXW { lpAttributeList: list, ..Default::default() };
     startup.StartupInfo.cb = match list.is_null() {
@@ -213,7 +217,12 @@ fn cannot_create(error: io::Error) -> SpawnError {
 }
 
 /// Finds the step that failed.
-fn failed_step(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
+fn failed_step(
+    plan: &Plan<'_>,
+    program: &ProgramAndLine,
+    has_job: bool,
+    error: io::Error,
+) -> SpawnError {
     let code = error.raw_os_error().unwrap_or_default() as u32;
     let breakaway_from_job = plan.windows.is_some_and(|windows| windows.breakaway_from_job);
     let step = match code {

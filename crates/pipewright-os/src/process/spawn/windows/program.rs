@@ -14,33 +14,33 @@ use crate::process::spawn::wide::batch::{batch_line, is_batch};
 use crate::process::spawn::wide::command_line::command_line;
 use crate::process::spawn::wide::path::is_separator;
 use crate::process::spawn::wide::search::{self, SearchInputs};
-use crate::process::spawn::wide::{Arg, Refused, path, unit};
+use crate::process::spawn::wide::{Arg, CommandLineError, path, unit};
 use crate::process::spawn::{Env, Plan, Search, SpawnError, Step, WindowsOptions};
 
 /// The file and the command line for `CreateProcessW`; both end with NUL.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct ProgramAndLine {
     /// The file, so that the system does not search for it again, by other rules.
     pub(super) file: Vec<u16>,
     pub(super) line: Vec<u16>,
 }
 
-impl Program {
-    pub(super) fn find(plan: &Plan<'_>) -> Result<Program, SpawnError> {
+impl ProgramAndLine {
+    pub(super) fn find(plan: &Plan<'_>) -> Result<ProgramAndLine, SpawnError> {
         let file = file(plan).map_err(cannot_load)?;
         let args = args(plan);
         let force_quotes = plan.windows.is_some_and(|windows| windows.force_quotes);
         // Decided by the real name of the file, whatever name the program was given by.
         if !is_batch(&file) {
             let line = command_line(&wide(plan.program), &args, force_quotes).map_err(refused)?;
-            return Ok(Program { file: nul_terminated(file), line: nul_terminated(line) });
+            return Ok(ProgramAndLine { file: nul_terminated(file), line: nul_terminated(line) });
         }
         // Otherwise cmd.exe would report the missing file, as its output.
         must_be_a_file(&file).map_err(cannot_load)?;
         let line = batch_line(&file, &args, force_quotes).map_err(refused)?;
         let cmd = directories::system().ok_or_else(|| cannot_load(not_found()))?;
         let cmd = search::join(&cmd, &wide("cmd".as_ref()), ".exe");
-        Ok(Program { file: nul_terminated(cmd), line: nul_terminated(line) })
+        Ok(ProgramAndLine { file: nul_terminated(cmd), line: nul_terminated(line) })
     }
 }
 
@@ -52,10 +52,10 @@ fn not_found() -> io::Error {
     io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32)
 }
 
-fn refused(reason: Refused) -> SpawnError {
+fn refused(reason: CommandLineError) -> SpawnError {
     match reason {
-        Refused::Bad(input) => SpawnError::bad(input),
-        Refused::TooLong => cannot_load(io::Error::new(
+        CommandLineError::Bad(input) => SpawnError::bad(input),
+        CommandLineError::TooLong => cannot_load(io::Error::new(
             io::ErrorKind::ArgumentListTooLong,
             "the command line is longer than Windows allows",
         )),

@@ -21,7 +21,7 @@ use crate::base::stdio::standard;
 use crate::process::spawn::{ChildStdio, Plan, SpawnError, Step};
 
 #[derive(Debug)]
-pub(super) struct Stdio {
+pub(super) struct ChildStdioHandles {
     /// The handles for stdin, stdout and stderr; `None` for none.
     copies: [Option<OwnedHandle>; 3],
     relays: Vec<Relay>,
@@ -30,8 +30,8 @@ pub(super) struct Stdio {
 /// The start signal of a copying thread. If it is dropped instead, the thread ends.
 type Relay = Sender<()>;
 
-impl Stdio {
-    pub(super) fn new(plan: &Plan<'_>) -> Result<Stdio, SpawnError> {
+impl ChildStdioHandles {
+    pub(super) fn new(plan: &Plan<'_>) -> Result<ChildStdioHandles, SpawnError> {
         let (mut copies, mut relays) = ([None, None, None], Vec::new());
         for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
@@ -42,7 +42,7 @@ impl Stdio {
             }
             .map_err(|error| SpawnError::new(Step::Stdio(index as u8), error))?;
         }
-        Ok(Stdio { copies, relays })
+        Ok(ChildStdioHandles { copies, relays })
     }
 
     /// Starts the copying: a child has its copies.

@@ -23,11 +23,11 @@ use tokio::task::coop;
 
 use super::super::windows::CHECK_INTERVAL;
 use super::super::windows::handles::{complete_event, handle_of, is_unwaitable};
-use super::super::windows::transfers::{Running, Start, finish, start};
+use super::super::windows::transfers::{Running, TransferStart, finish, start};
 use super::super::{Slot, windows};
 use crate::base::event;
 use crate::base::handle::copy_of;
-use crate::base::overlapped::Operation;
+use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{PipeReader, WriteEnd, WriteRequest};
 use crate::base::wake::{Wake, is_signalled};
 use waiter::HandleWait;
@@ -68,7 +68,7 @@ enum SlotState {
         number: usize,
         handle_wait: HandleWait,
         /// Keeps the number from being reused for another process's handle.
-        _event: Option<Arc<dyn event::Event>>,
+        _event: Option<Arc<dyn event::WaitEvent>>,
     },
 }
 
@@ -76,7 +76,7 @@ enum SlotState {
 #[derive(Debug)]
 struct ZeroByteRead {
     /// Dropped before the file.
-    read: Option<Operation>,
+    read: Option<OverlappedIo>,
     /// A duplicate of the handle: closing the original does not end the read.
     file: OwnedHandle,
 }
@@ -221,11 +221,11 @@ impl SlotState {
                     false => None,
                 };
                 match start(slot, &shared(event)?) {
-                    Start::Running(running) => {
+                    TransferStart::Running(running) => {
                         *self = SlotState::Write { running, target, handle_wait }
                     }
-                    Start::Done => return Ok(true),
-                    Start::Retry => {}
+                    TransferStart::Done => return Ok(true),
+                    TransferStart::Retry => {}
                 }
             }
             slot => match handle_of(slot) {
@@ -308,7 +308,7 @@ impl ZeroByteRead {
             let (file, nowhere) = (self.file.as_raw_handle(), NonNull::dangling().as_ptr());
             // SAFETY: the file and the event stay open until this is dropped; the read uses no
             // memory.
-            self.read = Some(unsafe { Operation::read(file, event, nowhere, 0) });
+            self.read = Some(unsafe { OverlappedIo::read(file, event, nowhere, 0) });
         }
     }
 

@@ -1,8 +1,8 @@
 //! Waits for handles on behalf of every task of this process, on one thread.
 //!
-//! The system has no other way to wake a task when a process ends or an event is set without a
-//! thread, or a share in one. The thread starts with the first wait, ends after an idle period, and
-//! does nothing but wake tasks.
+//! To wake a task when a process ends or an event is set, Windows needs a thread; this one is
+//! shared. The thread starts with the first wait, ends after an idle period, and does nothing but
+//! wake tasks.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
@@ -43,13 +43,13 @@ fn has_wait_packets() -> bool {
 
 /// The thread, and its queue.
 pub(super) struct Waiter {
-    inbox: Mutex<Inbox>,
+    new_waits: Mutex<NewWaits>,
     /// Returns true if the system can wait for any number of handles without more threads. Then it
     /// waits for those beyond [`DIRECT_HANDLES`]; otherwise they are checked periodically.
     has_wait_packets: fn() -> bool,
 }
 
-struct Inbox {
+struct NewWaits {
     new: Vec<Arc<WaitEntry>>,
     /// Wakes the thread; `None`: there is no thread.
     control: Option<Arc<Wake>>,
@@ -154,27 +154,30 @@ impl WaitEntry {
 
 impl Waiter {
     const fn new(has_wait_packets: fn() -> bool) -> Waiter {
-        Waiter { inbox: Mutex::new(Inbox { new: Vec::new(), control: None }), has_wait_packets }
+        Waiter {
+            new_waits: Mutex::new(NewWaits { new: Vec::new(), control: None }),
+            has_wait_packets,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
+    fn lock(&self) -> MutexGuard<'_, NewWaits> {
         // A vector and a pointer, which are consistent between calls.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.new_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&'static self, entry: &Arc<WaitEntry>) -> io::Result<()> {
-        let mut inbox = self.lock();
-        match &inbox.control {
+        let mut new_waits = self.lock();
+        match &new_waits.control {
             Some(control) => control.raise(),
             None => {
                 let control = Arc::new(Wake::new()?);
                 let for_thread = Arc::clone(&control);
                 service_thread::start(c"pipewright-wait", move || self.work(&for_thread))?;
-                inbox.control = Some(control);
+                new_waits.control = Some(control);
             }
         }
         // The thread checks the queue as soon as it gets the lock.
-        inbox.new.push(Arc::clone(entry));
+        new_waits.new.push(Arc::clone(entry));
         Ok(())
     }
 
@@ -190,12 +193,12 @@ impl Waiter {
         let mut was_idle = false;
         loop {
             {
-                let mut inbox = self.lock();
+                let mut new_waits = self.lock();
                 control.lower();
-                all.extend(inbox.new.drain(..).map(Waiting::new));
+                all.extend(new_waits.new.drain(..).map(Waiting::new));
                 if was_idle && all.is_empty() {
                     // Under the lock: the next caller starts a new thread.
-                    inbox.control = None;
+                    new_waits.control = None;
                     return;
                 }
             }

@@ -2,12 +2,12 @@
 
 use std::os::fd::RawFd;
 
-use super::{Failed, Move, check, errno};
+use super::{FailedStep, Move, check, errno};
 use crate::process::spawn::Step;
 use crate::process::spawn::linux::open_handles;
 
 /// Moves sources away from the numbers that will be assigned: 0 to 2, and each other's targets.
-pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), Failed> {
+pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), FailedStep> {
     for (index, place) in moves.iter().enumerate() {
         let from = place.from;
         place.moved.set(from);
@@ -29,7 +29,7 @@ pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
+pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), FailedStep> {
     let mut sources = stdio;
     for (target, source) in sources.iter_mut().enumerate() {
         // A parent with closed standard handles gets pipes numbered 0 to 2, and dup2 in order would
@@ -49,7 +49,7 @@ pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(super) fn place(moves: &[Move]) -> Result<(), Failed> {
+pub(super) fn place(moves: &[Move]) -> Result<(), FailedStep> {
     for (index, place) in moves.iter().enumerate() {
         place_one(place.moved.get(), place.to, Step::Inherit(index))?;
     }
@@ -57,7 +57,7 @@ pub(super) fn place(moves: &[Move]) -> Result<(), Failed> {
 }
 
 /// Makes `to` a copy of `from` that survives exec.
-fn place_one(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
+fn place_one(from: RawFd, to: RawFd, step: Step) -> Result<(), FailedStep> {
     if from == to {
         // dup2 of a descriptor onto itself would leave it close-on-exec.
         // SAFETY: numbers.
@@ -67,7 +67,7 @@ fn place_one(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
     check(unsafe { libc::dup2(from, to) }, step)
 }
 
-fn duplicate_from(fd: RawFd, lowest: RawFd, step: Step) -> Result<RawFd, Failed> {
+fn duplicate_from(fd: RawFd, lowest: RawFd, step: Step) -> Result<RawFd, FailedStep> {
     // SAFETY: numbers.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
     check(copy, step)?;
@@ -75,7 +75,7 @@ fn duplicate_from(fd: RawFd, lowest: RawFd, step: Step) -> Result<RawFd, Failed>
 }
 
 /// Marks all handles from 3 on close-on-exec.
-pub(super) fn close_others() -> Result<(), Failed> {
+pub(super) fn close_others() -> Result<(), FailedStep> {
     if !crate::base::fallback::NO_CLOSE_RANGE {
         // SAFETY: numbers. The flag exists since Linux 5.11.
         let result = unsafe {
@@ -89,7 +89,7 @@ pub(super) fn close_others() -> Result<(), Failed> {
 }
 
 /// Marks the handles that `/proc/self/fd` lists, without close_range.
-fn close_others_one_by_one() -> Result<(), Failed> {
+fn close_others_one_by_one() -> Result<(), FailedStep> {
     open_handles::each_open(syscall, |fd| {
         if fd > libc::STDERR_FILENO {
             // Ignored: the only error is that it is not open.
@@ -97,7 +97,7 @@ fn close_others_one_by_one() -> Result<(), Failed> {
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
     })
-    .map_err(|_| Failed(Step::CloseOthers))
+    .map_err(|_| FailedStep(Step::CloseOthers))
 }
 
 /// Makes a system call by its number: the C library's open and close are cancellation points.

@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::process::spawn::pre_exec::{self, Closure};
-use crate::process::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
+use crate::process::spawn::{Credentials, Step, UnixOptions, UnsetGroups, steps};
 use rights::CredentialScope;
 
 /// Everything that the child needs, made before the child exists.
@@ -98,12 +98,12 @@ impl ChildSetup<'_> {
     }
 
     pub(super) fn changes_identity(&self) -> bool {
-        self.options.identity != Identity::default()
+        self.options.identity != Credentials::default()
     }
 }
 
-/// A substitute for an errno: a stop signal is pending, and the parent, which is to be stopped as well, has
-/// to return from its sleep first.
+/// A substitute for an errno: a stop signal is pending, and the parent, which has to stop as well, must
+/// return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
 /// A handle for the child, and its number in the child.
@@ -130,16 +130,16 @@ pub(super) enum Handlers {
 }
 
 /// A step that failed; the reason is in errno.
-struct Failed(Step);
+struct FailedStep(Step);
 
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a process of its own, on a stack of its own, with `setup` alive until exec or exit.
+/// The caller is a new process on its own stack, and `setup` stays alive until exec or exit.
 pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
     setup.has_begun.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
-        // Created by clone3, and so born inside.
+        // clone3 created the child inside the cgroup.
         Handlers::Reset => None,
         Handlers::Inherited => {
             signals::reset_handlers();
@@ -152,11 +152,11 @@ pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
     unsafe { libc::_exit(127) }
 }
 
-/// Runs like [`run`], in a forked child. That has memory of its own, so this function returns, with the
-/// failure in the setup, which the parent does not see.
+/// Runs like [`run`], in a forked child. The child has its own memory, so this function returns, with the
+/// failure in a setup that the parent does not see.
 ///
 /// # Safety
-/// Only in a forked process; `setup`'s pointers must be good.
+/// Call this only in a forked process. `setup`'s pointers must be valid.
 pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
     // A closure may unblock signals, and the parent's handlers are not prepared to run in two processes.
     signals::reset_handlers();
@@ -168,7 +168,7 @@ pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]
 /// its earlier action again: a write to a closed pipe must not end this process if it did not before.
 ///
 /// # Safety
-/// Changes this process; `setup`'s pointers must be good.
+/// This changes the calling process. `setup`'s pointers must be valid.
 pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
     let _restore = signals::RestoreAction::new(libc::SIGPIPE);
     // SAFETY: as this function's.
@@ -182,7 +182,7 @@ unsafe fn attempt(
     closures: &mut [Closure],
 ) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
+    if let Err(FailedStep(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
         setup.fail(steps::number_of(step), errno());
     }
 }
@@ -194,7 +194,7 @@ unsafe fn prepare_and_exec(
     cgroup: Option<RawFd>,
     scope: CredentialScope,
     closures: &mut [Closure],
-) -> Result<(), Failed> {
+) -> Result<(), FailedStep> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
     // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
@@ -238,12 +238,12 @@ unsafe fn prepare_and_exec(
         signals::set_mask(setup.mask.as_ref());
         if let Err(errno) = pre_exec::run(closures) {
             set_errno(errno);
-            return Err(Failed(Step::PreExec));
+            return Err(FailedStep(Step::PreExec));
         }
     }
     // SAFETY: arrays that the layout owns, each ended by NULL.
     unsafe { exec_first(setup, closures.is_empty()) };
-    Err(Failed(Step::Exec))
+    Err(FailedStep(Step::Exec))
 }
 
 /// Executes the first candidate that can be executed, in the way execvp(3) goes through PATH. Returns if
@@ -254,7 +254,7 @@ unsafe fn prepare_and_exec(
 /// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
 ///
 /// # Safety
-/// `setup`'s pointers must be good.
+/// `setup`'s pointers must be valid.
 unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     let mut forbidden = false;
     let mut next = setup.candidates;
@@ -300,8 +300,8 @@ unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     set_errno(if forbidden { libc::EACCES } else { libc::ENOENT });
 }
 
-fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
-    if result < 0 { Err(Failed(step)) } else { Ok(()) }
+fn check(result: libc::c_int, step: Step) -> Result<(), FailedStep> {
+    if result < 0 { Err(FailedStep(step)) } else { Ok(()) }
 }
 
 fn errno() -> i32 {

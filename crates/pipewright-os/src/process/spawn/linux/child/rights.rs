@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::{Failed, check, errno, set_errno};
-use crate::process::spawn::{Group, Identity, Resource, ResourceLimit, Step, UnsetGroups};
+use super::{FailedStep, check, errno, set_errno};
+use crate::process::spawn::{Credentials, Group, Resource, ResourceLimit, Step, UnsetGroups};
 
-pub(super) fn join_group(group: Group) -> Result<(), Failed> {
+pub(super) fn join_group(group: Group) -> Result<(), FailedStep> {
     let result = match group {
         Group::Same => 0,
         // SAFETY: numbers; 0 is this process.
@@ -21,7 +21,7 @@ pub(super) fn join_group(group: Group) -> Result<(), Failed> {
 }
 
 /// Moves this process into the cgroup whose `cgroup.procs` file is given.
-pub(super) fn join_cgroup(procs: RawFd) -> Result<(), Failed> {
+pub(super) fn join_cgroup(procs: RawFd) -> Result<(), FailedStep> {
     // 0 means the writing process itself (cgroups(7)).
     check(write(procs, b"0"), Step::Contain)
 }
@@ -43,7 +43,7 @@ pub(super) fn become_foreground(terminal: RawFd) {
     unsafe { libc::ioctl(terminal, libc::TIOCSPGRP, &raw const group) };
 }
 
-pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
+pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {
     for (index, limit) in limits.iter().enumerate() {
         let value = libc::rlimit64 {
             rlim_cur: limit.soft.unwrap_or(libc::RLIM64_INFINITY),
@@ -80,7 +80,7 @@ fn resource(resource: Resource) -> libc::c_uint {
     number as libc::c_uint
 }
 
-pub(super) fn add_nice(add: i32) -> Result<(), Failed> {
+pub(super) fn add_nice(add: i32) -> Result<(), FailedStep> {
     // The raw call returns 20 minus the niceness, so that no result looks like an error (getpriority(2)).
     // SAFETY: numbers; 0 is this process.
     let raw = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
@@ -94,7 +94,7 @@ pub(super) fn add_nice(add: i32) -> Result<(), Failed> {
 ///
 /// # Safety
 /// `root` is null or a C string.
-pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
+pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), FailedStep> {
     if root.is_null() {
         return Ok(());
     }
@@ -116,10 +116,10 @@ pub(super) enum CredentialScope {
 }
 
 pub(super) fn change_identity(
-    identity: &Identity,
+    identity: &Credentials,
     unset: UnsetGroups,
     scope: CredentialScope,
-) -> Result<(), Failed> {
+) -> Result<(), FailedStep> {
     if let Some(groups) = &identity.groups {
         set_groups(groups, scope)?;
     } else if unset != UnsetGroups::Kept {
@@ -153,7 +153,7 @@ pub(super) fn change_identity(
     Ok(())
 }
 
-fn set_groups(groups: &[u32], scope: CredentialScope) -> Result<(), Failed> {
+fn set_groups(groups: &[u32], scope: CredentialScope) -> Result<(), FailedStep> {
     let (count, first) = (groups.len(), groups.as_ptr());
     let result = match scope {
         // SAFETY: an array of that length.
@@ -168,7 +168,7 @@ fn set_groups(groups: &[u32], scope: CredentialScope) -> Result<(), Failed> {
 
 /// Makes the child die with its parent. Runs after the change of user, which would clear the setting
 /// (prctl(2), PR_SET_PDEATHSIG).
-pub(super) fn die_with_parent(parent: i32) -> Result<(), Failed> {
+pub(super) fn die_with_parent(parent: i32) -> Result<(), FailedStep> {
     // SAFETY: numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     check(result, Step::ParentDeath)?;
@@ -177,7 +177,7 @@ pub(super) fn die_with_parent(parent: i32) -> Result<(), Failed> {
     let now = unsafe { libc::getppid() };
     if now != parent && now != 0 {
         set_errno(libc::ESRCH);
-        return Err(Failed(Step::ParentDeath));
+        return Err(FailedStep(Step::ParentDeath));
     }
     Ok(())
 }

@@ -39,14 +39,14 @@ pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOpt
 }
 
 /// A child that is this program.
-struct Act {
+struct TestChild {
     program: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     unix: UnixOptions,
 }
 
-fn act(name: &str, with: impl Into<OsString>) -> Act {
+fn act(name: &str, with: impl Into<OsString>) -> TestChild {
     // The test harness names tests without the crate.
     let (_, module) = module_path!().split_once("::").unwrap();
     let test = format!("{module}::acts::act");
@@ -55,7 +55,7 @@ fn act(name: &str, with: impl Into<OsString>) -> Act {
         std::env::vars_os().filter(|(key, _)| key != ACT && key != WITH).collect();
     env.push((ACT.into(), name.into()));
     env.push((WITH.into(), with.into()));
-    Act {
+    TestChild {
         program: std::env::current_exe().unwrap(),
         args: args.map(OsString::from).to_vec(),
         env,
@@ -63,7 +63,7 @@ fn act(name: &str, with: impl Into<OsString>) -> Act {
     }
 }
 
-impl Act {
+impl TestChild {
     fn plan(&self) -> Plan<'_> {
         let program = self.program.to_str().unwrap();
         Plan { env: Env::Exactly(&self.env), ..plan(program, &self.args, &self.unix) }

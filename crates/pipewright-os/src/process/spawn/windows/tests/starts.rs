@@ -7,7 +7,7 @@ use super::{act, cmd, code, plan};
 use crate::base::signal::Signal;
 use crate::process::spawn::wide::Arg;
 use crate::process::spawn::wide::command_line::command_line;
-use crate::process::spawn::wide::oracle::{Rules, split};
+use crate::process::spawn::wide::oracle::{QuotingRules, split};
 use crate::process::spawn::{ChildStdio, Env, Plan, UnixOptions, WindowsOptions, spawn};
 
 #[test]
@@ -133,7 +133,7 @@ fn the_system_splits_ten_thousand_command_lines_as_expected() {
         let plain: Vec<Arg> = args.iter().cloned().map(Arg::Plain).collect();
         let program: Vec<u16> = r"C:\p q".encode_utf16().collect();
         let mut line = command_line(&program, &plain, false).unwrap();
-        let expected = split(&line, Rules::Shell);
+        let expected = split(&line, QuotingRules::Shell);
         line.push(0);
         let mut count = 0;
         // SAFETY: a string that ends with NUL, a live number.

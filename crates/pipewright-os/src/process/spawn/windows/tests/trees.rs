@@ -2,7 +2,7 @@
 
 use std::os::windows::io::AsRawHandle as _;
 
-use super::{Act, Note, act, code, ends, until};
+use super::{Note, TestChild, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
 use crate::process::contain::windows::{is_in_job, kill_on_close_job};
@@ -10,7 +10,7 @@ use crate::process::open::{Opened, ProcessState};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
-fn contained(act: &Act) -> ChildHandle {
+fn contained(act: &TestChild) -> ChildHandle {
     spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap()
 }
 
@@ -148,13 +148,13 @@ fn a_child_breaks_away_only_if_the_job_allows_it() {
 fn only_descendants_are_found() {
     let note = Note::new("descendants");
     let exit = act("parent", text(&note)).start();
-    let stranger = act("sleep", "").start();
+    let unrelated = act("sleep", "").start();
     let child = opened(&note);
     let mut below = Descendants::default();
     assert!(below.collect(&exit) >= 1);
     let has = |below: &Descendants, pid| below.members().iter().any(|it| it.pid() == pid);
     assert!(has(&below, child.member().pid()));
-    assert!(!has(&below, stranger.pid()) && !has(&below, exit.pid()));
+    assert!(!has(&below, unrelated.pid()) && !has(&below, exit.pid()));
     assert_eq!(below.collect(&exit), 0, "each is found once");
 
     // The parent has ended, and its handle is open, so its children are still found.
@@ -167,5 +167,5 @@ fn only_descendants_are_found() {
         assert!(member.signal(Signal::KILL).unwrap());
     }
     until("it lives on", || below.any_alive().is_none());
-    stranger.signal(Signal::KILL).unwrap();
+    unrelated.signal(Signal::KILL).unwrap();
 }

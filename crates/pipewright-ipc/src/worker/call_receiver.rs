@@ -10,7 +10,7 @@ use crate::wire::{MAX_CALLS, kind};
 
 /// A connection that receives calls.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct CallReceiver {
     core: Core,
     /// Calls that arrived while another one was being answered.
     waiting: VecDeque<RawMessage>,
@@ -22,9 +22,9 @@ pub(super) struct Inbox {
     answered: VecDeque<u64>,
 }
 
-impl Inbox {
-    pub(super) fn new(channel: Channel) -> Inbox {
-        Inbox {
+impl CallReceiver {
+    pub(super) fn new(channel: Channel) -> CallReceiver {
+        CallReceiver {
             core: channel.core,
             waiting: VecDeque::new(),
             credit: HashMap::new(),
@@ -54,9 +54,9 @@ impl Inbox {
     }
 
     fn read(&mut self, until: Option<Instant>, buffer: &mut Vec<u8>) -> Result<(u8, u64), Error> {
-        let begun = self.core.connection.body().map_or((0, 0), |body| (body.kind, body.id));
+        let header = self.core.connection.body().map_or((0, 0), |body| (body.kind, body.id));
         Message::<Raw>::new(&mut self.core, until).read_into(buffer)?;
-        Ok(begun)
+        Ok(header)
     }
 
     /// Handles a message about a call: the current one, or one that waits. Returns false if the message is a call itself.
@@ -69,7 +69,7 @@ impl Inbox {
                     self.cancelled.insert(id);
                 }
             }
-            // It would be kept forever.
+            // Credit for a call that was answered would be kept forever.
             kind::CREDIT if self.answered.contains(&id) => {}
             kind::CREDIT => {
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -103,7 +103,7 @@ impl Inbox {
     fn sort(&mut self, call: u64, message: RawMessage) -> Result<Option<(u8, Vec<u8>)>, Error> {
         let RawMessage { kind, id, bytes } = message;
         if matches!(kind, kind::ANSWER | kind::DECLINED) {
-            // One that nobody waits for belongs to a call that has ended.
+            // An answer that no question waits for belongs to a call that has ended.
             return Ok((id == call).then_some((kind, bytes)));
         }
         if !self.handle(call, kind, id, &bytes)? {
@@ -176,17 +176,18 @@ mod tests {
             // Until the worker has closed the connection.
             while host.recv().is_ok() {}
         });
-        let mut inbox = Inbox::new(Channel::as_worker(handle, &Options::default()).unwrap());
+        let mut call_receiver =
+            CallReceiver::new(Channel::as_worker(handle, &Options::default()).unwrap());
         let one = 1_u32.to_le_bytes();
         for call in 1..=MAX_CALLS as u64 * 3 {
-            inbox.handle(0, kind::CREDIT, call, &one).unwrap();
-            assert_eq!(inbox.credit(call).copied(), Some(1));
-            inbox.end(kind::MESSAGE, call, &[]).unwrap();
-            inbox.handle(0, kind::CREDIT, call, &one).unwrap();
-            assert_eq!(inbox.credit(call), None);
+            call_receiver.handle(0, kind::CREDIT, call, &one).unwrap();
+            assert_eq!(call_receiver.credit(call).copied(), Some(1));
+            call_receiver.end(kind::MESSAGE, call, &[]).unwrap();
+            call_receiver.handle(0, kind::CREDIT, call, &one).unwrap();
+            assert_eq!(call_receiver.credit(call), None);
         }
-        assert!(inbox.credit.is_empty() && inbox.answered.len() <= MAX_CALLS);
-        drop(inbox);
+        assert!(call_receiver.credit.is_empty() && call_receiver.answered.len() <= MAX_CALLS);
+        drop(call_receiver);
         host.join().unwrap();
     }
 }

@@ -3,13 +3,13 @@
 use std::io::{self, IoSlice};
 
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct SendBuffer {
     buffer: Vec<u8>,
     /// The number of bytes already accepted.
     start: usize,
 }
 
-impl Outbox {
+impl SendBuffer {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.buffer.is_empty()
@@ -61,10 +61,10 @@ mod tests {
     fn accepted_bytes_of_several_parts_are_not_kept() {
         let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
         for taken in 0..=7 {
-            let mut outbox = Outbox::default();
-            outbox.keep_rest(&parts, taken).unwrap();
-            assert_eq!(outbox.bytes(), &b"abcdefg"[taken..]);
-            assert_eq!(outbox.is_empty(), taken == 7);
+            let mut send_buffer = SendBuffer::default();
+            send_buffer.keep_rest(&parts, taken).unwrap();
+            assert_eq!(send_buffer.bytes(), &b"abcdefg"[taken..]);
+            assert_eq!(send_buffer.is_empty(), taken == 7);
         }
     }
 }

@@ -5,13 +5,13 @@ use std::io;
 use super::READ_AHEAD_BYTES;
 
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct ReceiveBuffer {
     buffer: Vec<u8>,
     /// The number of bytes already consumed.
     start: usize,
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
@@ -26,7 +26,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the buffer with space for one read-ahead.
+    /// Returns the buffer, with space for one read-ahead.
     pub(super) fn room(&mut self) -> io::Result<&mut Vec<u8>> {
         if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
             if self.start > 0 {
@@ -49,25 +49,25 @@ mod tests {
 
     #[test]
     fn bytes_are_consumed_in_order() {
-        let mut inbox = Inbox::default();
-        let mut came = 0_usize;
+        let mut receive_buffer = ReceiveBuffer::default();
+        let mut received = 0_usize;
         let mut left = 0_usize;
         for round in 1..500 {
-            let room = inbox.room().unwrap();
+            let room = receive_buffer.room().unwrap();
             assert!(room.capacity() - room.len() >= READ_AHEAD_BYTES);
             for _ in 0..(round * 37) % 9_000 {
-                room.push((came % 251) as u8);
-                came += 1;
+                room.push((received % 251) as u8);
+                received += 1;
             }
-            let leave = (round * 113) % (inbox.bytes().len() + 1);
-            for byte in &inbox.bytes()[..leave] {
+            let leave = (round * 113) % (receive_buffer.bytes().len() + 1);
+            for byte in &receive_buffer.bytes()[..leave] {
                 assert_eq!(*byte, (left % 251) as u8);
                 left += 1;
             }
-            inbox.consume(leave);
+            receive_buffer.consume(leave);
         }
-        assert_eq!(inbox.bytes().len(), came - left);
-        inbox.consume(usize::MAX / 2);
-        assert!(inbox.bytes().is_empty());
+        assert_eq!(receive_buffer.bytes().len(), received - left);
+        receive_buffer.consume(usize::MAX / 2);
+        assert!(receive_buffer.bytes().is_empty());
     }
 }

@@ -1,0 +1,96 @@
+//! The program that the guard and the supervisor execute, and its handles.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+
+use super::digits::Digits;
+use super::raw_syscall;
+use crate::process::contain::linux::cgroup::Cgroup;
+use crate::process::contain::linux::report::{NotStarted, StartedCommand};
+
+/// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
+pub(super) const HANDLES: usize = 6;
+pub(super) const NONE: RawFd = -1;
+const HOST: usize = 0;
+pub(super) const GUARD_PIDFD: usize = 2;
+/// The number of the proof in the guard, which has no guard above it.
+pub(super) const PROOF: usize = GUARD_PIDFD;
+pub(super) const CHILDREN: usize = 5;
+
+/// The program, its handles, and the cgroup of the tree.
+#[derive(Clone, Copy)]
+pub(super) struct SupervisorProgram {
+    image: RawFd,
+    /// The handles; [`NONE`] for a missing one.
+    pub(super) handles: [RawFd; HANDLES],
+    cgroup: [u8; NAME_BYTES],
+}
+
+/// The room for the name of a cgroup, with its NUL.
+const NAME_BYTES: usize = 48;
+
+impl SupervisorProgram {
+    pub(super) fn new(
+        image: BorrowedFd<'_>,
+        host: BorrowedFd<'_>,
+        host_pidfd: BorrowedFd<'_>,
+        cgroup: Option<&Cgroup>,
+    ) -> SupervisorProgram {
+        let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
+        let mut name = [0; NAME_BYTES];
+        let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
+        for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
+            *place = *byte;
+        }
+        SupervisorProgram {
+            image: image.as_raw_fd(),
+            handles: [
+                host.as_raw_fd(),
+                host_pidfd.as_raw_fd(),
+                NONE,
+                number(cgroup.and_then(Cgroup::kill_file)),
+                number(cgroup.map(Cgroup::parent)),
+                NONE,
+            ],
+            cgroup: name,
+        }
+    }
+
+    /// Creates a program that supervises no process.
+    pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> SupervisorProgram {
+        let mut handles = [NONE; HANDLES];
+        handles[HOST] = host.as_raw_fd();
+        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
+    }
+
+    /// Reports the result of the command's start to the host.
+    pub(super) fn report_start(
+        &self,
+        pid: i32,
+        pidfd: Option<&OwnedFd>,
+        errno: i32,
+    ) -> Result<(), i32> {
+        let words = StartedCommand::words(pid, raw_syscall::own_pid(), errno);
+        raw_syscall::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
+    }
+
+    /// Reports to the host why the command cannot be supervised.
+    pub(super) fn report_failure(&self, errno: i32) {
+        // Ignored: the end of this process shows the failure, only without its reason.
+        let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
+    }
+
+    /// Executes the program. Returns only on failure.
+    pub(super) fn execute(&self, role: &CStr, subject: i32) {
+        raw_syscall::close_all_except(self.image, &self.handles);
+        let mut handles = self.handles;
+        if handles[CHILDREN] == NONE {
+            let Ok(children) = raw_syscall::open_children() else { return };
+            handles[CHILDREN] = children;
+        }
+        let subject = Digits::of(subject);
+        let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
+        let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
+        raw_syscall::exec_image(self.image, &handles, arguments);
+    }
+}
