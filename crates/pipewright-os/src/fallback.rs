@@ -33,4 +33,8 @@ pub(crate) const NO_MEMFD: bool =
 
 /// Pretend that pipes refuse `RWF_NOWAIT`.
 pub(crate) const NO_RWF_NOWAIT: bool =
-    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));
+    NO_VMSPLICE || cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));
+
+/// Pretend that pipes refuse `RWF_NOWAIT`, and a sandbox `vmsplice`. Every kernel has it, so this one has to be
+/// named.
+pub(crate) const NO_VMSPLICE: bool = cfg!(pipewright_force_fallback = "vmsplice");

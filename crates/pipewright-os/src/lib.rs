@@ -45,7 +45,8 @@
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
 //! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`, `="io_uring"`, `="memfd"`,
-//! `="rwf_nowait"`) leaves out only that one; and `="vfork"` makes forks of starts, as an emulator may.
+//! `="rwf_nowait"`) leaves out only that one; `="vmsplice"` leaves out `RWF_NOWAIT` as well; and `="vfork"` makes
+//! forks of starts, as an emulator may.
 
 pub mod aio;
 pub mod aligned;

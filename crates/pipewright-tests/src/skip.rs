@@ -39,7 +39,8 @@ pub fn is_forced_off(facility: &str) -> bool {
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // No kernel lacks it, so this one has to be named.
+        // No kernel lacks these, so they have to be named.
+        "vmsplice" => return cfg!(pipewright_force_fallback = "vmsplice"),
         "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
         other => panic!("no facility is called {other}"),
     };

@@ -57,10 +57,11 @@ pub struct PipeOptions {
 /// Linux: `pipe2(O_CLOEXEC)`, and `F_SETPIPE_SZ` for a capacity. A call that must not wait says so by
 /// itself (`preadv2` and `pwritev2` with `RWF_NOWAIT`), whatever the [`Mode`], so that a clone of the
 /// descriptor, in this process or in another one, blocks as it should. Before Linux 6.4, and on macOS,
-/// pipes know no such flag. There a read that must not wait is made after a `poll`: it does wait if
-/// somebody who shares the end takes the bytes between the two. A write does as well and takes at most
-/// `PIPE_BUF` bytes, where the end has been seen by others (`as_fd`, `as_raw_fd`, `try_clone`);
-/// before that it has `O_NONBLOCK`, which is taken away at that moment.
+/// pipes know no such flag. There a read that must not wait is `vmsplice` with `SPLICE_F_NONBLOCK`; on macOS,
+/// and in a sandbox without that call, it is made after a `poll`, and does wait if somebody who shares the end
+/// takes the bytes between the two. A write is made after a `poll` as well and takes at most `PIPE_BUF` bytes,
+/// where the end has been seen by others (`as_fd`, `as_raw_fd`, `try_clone`); before that it has `O_NONBLOCK`,
+/// which is taken away at that moment.
 ///
 /// macOS:
 /// `pipe`, then `FD_CLOEXEC`: a child that other code starts by `fork` between the two gets the

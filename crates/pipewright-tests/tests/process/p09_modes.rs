@@ -11,11 +11,17 @@ use std::io::Write;
 #[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 #[cfg(unix)]
+use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+#[cfg(unix)]
 use std::time::Duration;
 
 use pipewright::Stdio;
 #[cfg(unix)]
-use pipewright::{ChildStdout, Mode, PipeOptions};
+use pipewright::{ChildStdout, Mode, PipeOptions, PipeReader};
+#[cfg(unix)]
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::watchdog;
 
 use super::{flood, puppet};
@@ -138,6 +144,91 @@ fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
     }
     assert_eq!(again, full);
     assert!(!is_nonblocking(OwnedFd::from(reader)) && !is_nonblocking(OwnedFd::from(writer)));
+}
+
+/// Writes a byte at a time, and reads it by `ours` without waiting, unless a thread has taken it by `theirs`,
+/// which shares the end.
+#[cfg(unix)]
+fn race_for_bytes(ours: PipeReader, mut theirs: File, mut writer: File) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let reading = std::thread::spawn({
+        let taken = Arc::clone(&taken);
+        move || {
+            while theirs.read(&mut [0])? != 0 {
+                taken.fetch_add(1, SeqCst);
+            }
+            io::Result::Ok(())
+        }
+    });
+    let mut own = Vec::with_capacity(1 << 16);
+    for written in 1..=20_000 {
+        writer.write_all(b"x").unwrap();
+        // A read that waited for a byte that the thread took would wait for ever.
+        while own.len() + taken.load(SeqCst) < written {
+            if let Err(error) = ours.try_read_spare(&mut own) {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            }
+        }
+    }
+    drop(writer);
+    reading.join().unwrap().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn no_read_of_ours_waits_for_bytes_that_somebody_else_took() {
+    let _watch = watchdog::watch();
+    if !cfg!(target_os = "linux") || is_forced_off("vmsplice") {
+        return skipped("a read is made after a poll here, and can wait");
+    }
+    let options = PipeOptions { read: Mode::Async, write: Mode::Sync, capacity: None };
+    let (ours, writer) = pipewright::pipe(options).unwrap();
+    let theirs = File::from(ours.as_fd().try_clone_to_owned().unwrap());
+    race_for_bytes(ours, theirs, OwnedFd::from(writer).into());
+}
+
+/// One that was opened by its name refuses `RWF_NOWAIT` on every kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_read_of_ours_from_a_fifo_waits_for_bytes_that_somebody_else_took() {
+    let _watch = watchdog::watch();
+    if is_forced_off("vmsplice") {
+        return skipped("a read is made after a poll here, and can wait");
+    }
+    let (_folder, path) = fifo();
+    let both = File::options().read(true).write(true).open(&path).unwrap();
+    let (theirs, writer) =
+        (File::open(&path).unwrap(), File::options().write(true).open(&path).unwrap());
+    drop(both);
+    let ours = PipeReader::from(OwnedFd::from(theirs.try_clone().unwrap()));
+    race_for_bytes(ours, theirs, writer);
+}
+
+/// `vmsplice` would write to such an end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_fifo_that_is_open_for_both_is_read_and_not_written_to() {
+    let _watch = watchdog::watch();
+    let (_folder, path) = fifo();
+    let mut both = File::options().read(true).write(true).open(&path).unwrap();
+    let ours = PipeReader::from(OwnedFd::from(both.try_clone().unwrap()));
+    let mut said = Vec::with_capacity(64);
+    for _ in 0..3 {
+        let error = ours.try_read_spare(&mut said).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+    both.write_all(b"once").unwrap();
+    assert_eq!(ours.try_read_spare(&mut said).unwrap(), 4);
+    assert_eq!(said, b"once");
+    assert_eq!(ours.try_read_spare(&mut said).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[cfg(target_os = "linux")]
+fn fifo() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    (folder, path)
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub(crate) enum Way {
     Flag,
     /// `MSG_DONTWAIT` for each call: a socket.
     Socket,
+    /// `vmsplice` with `SPLICE_F_NONBLOCK` for each read of an end that is open for reading alone. The kernel
+    /// copies then, as `read` does. Linux only.
+    Splice,
     /// `poll` before each call. Only another reader of the same open file can make that call wait, by
     /// taking the bytes in between. A write takes [`SURELY_TAKEN_BYTES`] at most.
     Poll,
@@ -89,8 +92,8 @@ impl Now {
     }
 
     fn way(&self) -> Way {
-        const WAYS: [Way; 6] =
-            [Way::Ask, Way::Flag, Way::Socket, Way::Poll, Way::OwnMode, Way::Plain];
+        const WAYS: [Way; 7] =
+            [Way::Ask, Way::Flag, Way::Socket, Way::Splice, Way::Poll, Way::OwnMode, Way::Plain];
         WAYS.get(usize::from(self.way.load(Ordering::SeqCst))).copied().unwrap_or(Way::Poll)
     }
 
@@ -115,8 +118,12 @@ impl Now {
     /// The kernel refuses `RWF_NOWAIT`: Linux before 6.4, a FIFO that was opened by its name, another system.
     #[cold]
     fn do_without_flag(&self, fd: BorrowedFd<'_>, writes: bool) -> Way {
-        // Nobody takes bytes away from a reader that nobody else has, so poll is enough for it.
-        if !writes || self.shared.load(Ordering::SeqCst) || set_nonblocking(fd).is_err() {
+        if !writes {
+            let way = if can_splice(fd) { Way::Splice } else { Way::Poll };
+            self.set_way(way);
+            return way;
+        }
+        if self.shared.load(Ordering::SeqCst) || set_nonblocking(fd).is_err() {
             self.set_way(Way::Poll);
             return Way::Poll;
         }
@@ -151,6 +158,7 @@ impl Now {
                     let got = rustix::net::recv(fd, &mut *into, RecvFlags::DONTWAIT);
                     got.map(|((filled, _), _)| filled.len())
                 }
+                Way::Splice => read_spliced(fd, into),
                 Way::Poll if !is_ready && !is_ready_now(fd, PollFlags::IN) => Err(Errno::AGAIN),
                 Way::Ask | Way::Poll | Way::OwnMode | Way::Plain => {
                     rustix::io::read(fd, &mut *into).map(|(filled, _)| filled.len())
@@ -160,6 +168,9 @@ impl Now {
                 Err(Errno::INTR) => {}
                 Err(error) if self.way() == Way::Flag && is_refusal(error) => {
                     self.note_refused(fd, false);
+                }
+                Err(error) if self.way() == Way::Splice && is_splice_refused(error) => {
+                    self.set_way(Way::Poll);
                 }
                 done => return done,
             }
@@ -173,8 +184,10 @@ impl Now {
             let done = match self.way_of(fd, true) {
                 Way::Flag => write_flagged(fd, bytes),
                 Way::Socket => rustix::net::send(fd, bytes, SendFlags::DONTWAIT),
-                Way::Poll if !is_ready && !is_ready_now(fd, PollFlags::OUT) => Err(Errno::AGAIN),
-                Way::Poll => {
+                Way::Splice | Way::Poll if !is_ready && !is_ready_now(fd, PollFlags::OUT) => {
+                    Err(Errno::AGAIN)
+                }
+                Way::Splice | Way::Poll => {
                     rustix::io::write(fd, bytes.get(..SURELY_TAKEN_BYTES).unwrap_or(bytes))
                 }
                 Way::Ask | Way::OwnMode | Way::Plain => rustix::io::write(fd, bytes),
@@ -194,6 +207,11 @@ impl Now {
 /// (`EOPNOTSUPP`) or this kernel (`EINVAL`), or no such call in a sandbox.
 fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
+}
+
+/// Returns true if the error says that `vmsplice` is not to be had: no pipe, no such call, or not in a sandbox.
+fn is_splice_refused(error: Errno) -> bool {
+    matches!(error, Errno::BADF | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
 
 fn way_of_kind(fd: BorrowedFd<'_>) -> Way {
@@ -253,6 +271,25 @@ fn read_flagged(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usiz
     usize::try_from(count).map_err(|_| last_error())
 }
 
+/// Returns true if `vmsplice` reads from this end. It writes to one that is open for both (a FIFO, `O_RDWR`).
+#[cfg(target_os = "linux")]
+fn can_splice(fd: BorrowedFd<'_>) -> bool {
+    let mode = rustix::fs::fcntl_getfl(fd).map(|flags| flags & OFlags::RWMODE);
+    !crate::fallback::NO_VMSPLICE && mode == Ok(OFlags::RDONLY)
+}
+
+/// Reads what a pipe has, of an end for which [`can_splice`] is true.
+#[cfg(target_os = "linux")]
+fn read_spliced(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
+    use std::os::fd::AsRawFd;
+    let piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: one piece of memory that is ours to write to, and outlives the call. As the end is open for reading
+    // alone, the kernel copies to that memory and keeps no page of it.
+    let count =
+        unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const piece, 1, libc::SPLICE_F_NONBLOCK) };
+    usize::try_from(count).map_err(|_| last_error())
+}
+
 #[cfg(target_os = "linux")]
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
@@ -267,6 +304,16 @@ fn write_flagged(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
 #[cfg(not(target_os = "linux"))]
 fn read_flagged(_: BorrowedFd<'_>, _: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn can_splice(_: BorrowedFd<'_>) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_spliced(_: BorrowedFd<'_>, _: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
+    Err(Errno::NOSYS)
 }
 
 #[cfg(not(target_os = "linux"))]
