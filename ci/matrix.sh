@@ -19,7 +19,7 @@ cell() {
     "$@" || failed+=("$name")
 }
 
-for fallback in pidfd close_range clone3 rwf_nowait vfork; do
+for fallback in pidfd close_range clone3 rwf_nowait vmsplice vfork; do
     cell "the suite of processes without $fallback" \
         bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
         -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \

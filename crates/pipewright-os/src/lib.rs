@@ -21,8 +21,9 @@
 //!
 //! A build with `--cfg pipewright_force_fallback` uses none of the kernel's optional facilities, so that the
 //! suites test the fallbacks too. A value (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`,
-//! `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility. `="vfork"` makes
-//! each start use `fork`, because some emulators implement `vfork` that way.
+//! `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility. `="vmsplice"`
+//! disables `RWF_NOWAIT` as well. `="vfork"` makes each start use `fork`, because some emulators implement `vfork`
+//! that way.
 
 pub mod base;
 #[cfg(feature = "ipc")]

@@ -39,7 +39,8 @@ pub fn is_forced_off(facility: &str) -> bool {
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // Every kernel has it, so only its own name leaves it out.
+        // Every kernel has these, so only their own names leave them out.
+        "vmsplice" => return cfg!(pipewright_force_fallback = "vmsplice"),
         "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
         other => panic!("no facility is called {other}"),
     };

@@ -42,4 +42,8 @@ pub(crate) const NO_MEMFD: bool =
 
 /// Pretends that pipes refuse `RWF_NOWAIT`.
 pub(crate) const NO_RWF_NOWAIT: bool =
-    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));
+    NO_VMSPLICE || cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));
+
+/// Pretends that pipes refuse `RWF_NOWAIT` and that a sandbox refuses `vmsplice`. Every kernel has
+/// `vmsplice`, so only its own name leaves it out.
+pub(crate) const NO_VMSPLICE: bool = cfg!(pipewright_force_fallback = "vmsplice");

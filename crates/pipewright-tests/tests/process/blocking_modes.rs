@@ -11,12 +11,18 @@ use std::io::Write;
 #[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 #[cfg(unix)]
+use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+#[cfg(unix)]
 use std::time::Duration;
 
 use pipewright::Stdio;
 #[cfg(unix)]
-use pipewright::{ChildStdout, Mode, PipeOptions};
+use pipewright::{ChildStdout, Mode, PipeOptions, PipeReader};
 use pipewright_test_macros::watched_test;
+#[cfg(unix)]
+use pipewright_tests::skip::{is_forced_off, skipped};
 
 use super::{flood, puppet};
 
@@ -133,6 +139,88 @@ fn our_pipe_ends_block_for_other_processes() {
     }
     assert_eq!(again, full);
     assert!(!is_nonblocking(OwnedFd::from(reader)) && !is_nonblocking(OwnedFd::from(writer)));
+}
+
+/// Writes one byte at a time and reads it from `ours` without blocking, unless a thread has taken it from
+/// `theirs`, which shares the end.
+#[cfg(unix)]
+fn race_for_bytes(ours: PipeReader, mut theirs: File, mut writer: File) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let reading = std::thread::spawn({
+        let taken = Arc::clone(&taken);
+        move || {
+            while theirs.read(&mut [0])? != 0 {
+                taken.fetch_add(1, SeqCst);
+            }
+            io::Result::Ok(())
+        }
+    });
+    let mut own = Vec::with_capacity(1 << 16);
+    for written in 1..=20_000 {
+        writer.write_all(b"x").unwrap();
+        // A read that waited for a byte that the thread took would wait for ever.
+        while own.len() + taken.load(SeqCst) < written {
+            if let Err(error) = ours.try_read_spare(&mut own) {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            }
+        }
+    }
+    drop(writer);
+    reading.join().unwrap().unwrap();
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_try_read_does_not_block_if_another_reader_takes_the_bytes() {
+    if !cfg!(target_os = "linux") || is_forced_off("vmsplice") {
+        return skipped("a read follows a poll here, and can block");
+    }
+    let options = PipeOptions { read: Mode::Async, write: Mode::Sync, capacity: None };
+    let (ours, writer) = pipewright::pipe(options).unwrap();
+    let theirs = File::from(ours.as_fd().try_clone_to_owned().unwrap());
+    race_for_bytes(ours, theirs, OwnedFd::from(writer).into());
+}
+
+/// A FIFO opened by its name refuses `RWF_NOWAIT` on every kernel.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_try_read_of_a_fifo_does_not_block_if_another_reader_takes_the_bytes() {
+    if is_forced_off("vmsplice") {
+        return skipped("a read follows a poll here, and can block");
+    }
+    let (_folder, path) = fifo();
+    let both = File::options().read(true).write(true).open(&path).unwrap();
+    let (theirs, writer) =
+        (File::open(&path).unwrap(), File::options().write(true).open(&path).unwrap());
+    drop(both);
+    let ours = PipeReader::from(OwnedFd::from(theirs.try_clone().unwrap()));
+    race_for_bytes(ours, theirs, writer);
+}
+
+/// `vmsplice` would write to such an end.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_try_read_of_a_fifo_open_for_both_does_not_write_to_it() {
+    let (_folder, path) = fifo();
+    let mut both = File::options().read(true).write(true).open(&path).unwrap();
+    let ours = PipeReader::from(OwnedFd::from(both.try_clone().unwrap()));
+    let mut read = Vec::with_capacity(64);
+    for _ in 0..3 {
+        let error = ours.try_read_spare(&mut read).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+    both.write_all(b"once").unwrap();
+    assert_eq!(ours.try_read_spare(&mut read).unwrap(), 4);
+    assert_eq!(read, b"once");
+    assert_eq!(ours.try_read_spare(&mut read).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[cfg(target_os = "linux")]
+fn fifo() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    (folder, path)
 }
 
 #[watched_test]

@@ -55,7 +55,7 @@ fn an_error_quotes_the_last_line_of_merged_output() {
         fails.capture().unwrap().check().unwrap_err(),
         one_thread().block_on(fails.output_async()).unwrap().check().unwrap_err(),
         merged.check().unwrap_err(),
-        (puppet([said]) | &mut fails).read().unwrap_err(),
+        (puppet(["exit=0"]) | &mut fails).read().unwrap_err(),
     ];
     for error in errors {
         let words = format!("failed: {status}: no disk");

@@ -76,7 +76,7 @@ fn a_start_that_fails_records_the_error() {
 #[isolated_test]
 fn leftovers_of_a_tree_are_counted() {
     listening(|lines| {
-        let mut command = puppet(["spawn=wait=600", "exit=0"]);
+        let mut command = puppet(["spawn=wait=20", "exit=0"]);
         let done = command.contain(Contain::Tree).stdout(Stdio::null()).capture().unwrap();
         if done.leftovers_killed == 0 {
             skipped("trees are not contained here");

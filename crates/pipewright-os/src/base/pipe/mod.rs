@@ -55,9 +55,10 @@ pub struct PipeOptions {
 /// Linux: `pipe2(O_CLOEXEC)`, and `F_SETPIPE_SZ` for a capacity. A call that must not block passes
 /// a flag of its own (`preadv2` and `pwritev2` with `RWF_NOWAIT`) in either [`Mode`], so that a
 /// clone of the descriptor, in this process or another, blocks as usual. Pipes before Linux 6.4 and
-/// on macOS do not support the flag. There a read that must not block follows a `poll`: it does
-/// block if another reader of the same end takes the bytes in between. A write does the same and
-/// writes at most `PIPE_BUF` bytes, if the end has been exposed (`as_fd`, `as_raw_fd`,
+/// on macOS do not support the flag. There a read that must not block is `vmsplice` with
+/// `SPLICE_F_NONBLOCK`. On macOS, and in a sandbox without that call, it follows a `poll`: it does
+/// block if another reader of the same end takes the bytes in between. A write follows a `poll` as
+/// well and writes at most `PIPE_BUF` bytes, if the end has been exposed (`as_fd`, `as_raw_fd`,
 /// `try_clone`); until then the end has `O_NONBLOCK`, which the exposure removes.
 ///
 /// macOS: `pipe`, then `FD_CLOEXEC`: a child that other code forks between the two gets the ends; a

@@ -27,6 +27,9 @@ pub(crate) enum NonblockMethod {
     NowaitFlag,
     /// Passes `MSG_DONTWAIT` with each call: a socket.
     DontwaitFlag,
+    /// Reads with `vmsplice` and `SPLICE_F_NONBLOCK` from an end that is open for reading only. The
+    /// kernel copies the bytes, as `read` does. Linux only.
+    Splice,
     /// Calls `poll` first. The call still blocks if another reader of the same open file takes the
     /// bytes in between. A write takes at most [`ATOMIC_WRITE_BYTES`].
     PollFirst,
@@ -96,10 +99,11 @@ impl Nonblock {
     }
 
     fn method(&self) -> NonblockMethod {
-        const METHODS: [NonblockMethod; 6] = [
+        const METHODS: [NonblockMethod; 7] = [
             NonblockMethod::Detect,
             NonblockMethod::NowaitFlag,
             NonblockMethod::DontwaitFlag,
+            NonblockMethod::Splice,
             NonblockMethod::PollFirst,
             NonblockMethod::OwnNonblock,
             NonblockMethod::Plain,
@@ -132,8 +136,13 @@ impl Nonblock {
     /// was opened by its name, another system.
     #[cold]
     fn fall_back(&self, fd: BorrowedFd<'_>, writes: bool) -> NonblockMethod {
-        // No other code takes bytes from an unshared reader, so poll is enough for it.
-        if !writes || self.shared.load(Ordering::SeqCst) || set_nonblocking(fd).is_err() {
+        if !writes {
+            let method =
+                if can_splice(fd) { NonblockMethod::Splice } else { NonblockMethod::PollFirst };
+            self.set_method(method);
+            return method;
+        }
+        if self.shared.load(Ordering::SeqCst) || set_nonblocking(fd).is_err() {
             self.set_method(NonblockMethod::PollFirst);
             return NonblockMethod::PollFirst;
         }
@@ -169,6 +178,7 @@ impl Nonblock {
                     let got = rustix::net::recv(fd, &mut *into, RecvFlags::DONTWAIT);
                     got.map(|((filled, _), _)| filled.len())
                 }
+                NonblockMethod::Splice => read_spliced(fd, into),
                 NonblockMethod::PollFirst if !is_ready && !is_ready_now(fd, PollFlags::IN) => {
                     Err(Errno::AGAIN)
                 }
@@ -184,6 +194,11 @@ impl Nonblock {
                 Err(error) if self.method() == NonblockMethod::NowaitFlag && is_refusal(error) => {
                     self.record_refusal(fd, false);
                 }
+                Err(error)
+                    if self.method() == NonblockMethod::Splice && is_splice_refused(error) =>
+                {
+                    self.set_method(NonblockMethod::PollFirst);
+                }
                 done => return done,
             }
         }
@@ -196,10 +211,12 @@ impl Nonblock {
             let done = match self.method_for(fd, true) {
                 NonblockMethod::NowaitFlag => write_flagged(fd, bytes),
                 NonblockMethod::DontwaitFlag => rustix::net::send(fd, bytes, SendFlags::DONTWAIT),
-                NonblockMethod::PollFirst if !is_ready && !is_ready_now(fd, PollFlags::OUT) => {
+                NonblockMethod::Splice | NonblockMethod::PollFirst
+                    if !is_ready && !is_ready_now(fd, PollFlags::OUT) =>
+                {
                     Err(Errno::AGAIN)
                 }
-                NonblockMethod::PollFirst => {
+                NonblockMethod::Splice | NonblockMethod::PollFirst => {
                     rustix::io::write(fd, bytes.get(..ATOMIC_WRITE_BYTES).unwrap_or(bytes))
                 }
                 NonblockMethod::Detect | NonblockMethod::OwnNonblock | NonblockMethod::Plain => {
@@ -221,6 +238,12 @@ impl Nonblock {
 /// (`EOPNOTSUPP`), this kernel (`EINVAL`), or in this sandbox.
 fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
+}
+
+/// Returns true if the error means that `vmsplice` is not available: not for this file (`EBADF`), or not in
+/// this sandbox.
+fn is_splice_refused(error: Errno) -> bool {
+    matches!(error, Errno::BADF | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
 
 fn method_for_kind(fd: BorrowedFd<'_>) -> NonblockMethod {
@@ -284,6 +307,26 @@ fn read_flagged(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usiz
     usize::try_from(count).map_err(|_| last_error())
 }
 
+/// Returns true if `vmsplice` reads from this end. It writes to an end that is open for both (a FIFO,
+/// `O_RDWR`).
+#[cfg(target_os = "linux")]
+fn can_splice(fd: BorrowedFd<'_>) -> bool {
+    let mode = rustix::fs::fcntl_getfl(fd).map(|flags| flags & OFlags::RWMODE);
+    !crate::base::fallback::NO_VMSPLICE && mode == Ok(OFlags::RDONLY)
+}
+
+/// Reads available bytes from an end for which [`can_splice`] returns true.
+#[cfg(target_os = "linux")]
+fn read_spliced(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
+    use std::os::fd::AsRawFd;
+    let piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: one piece of memory that is ours to write to, and outlives the call. The end is open for reading
+    // only, so the kernel copies to that memory and keeps no page of it.
+    let count =
+        unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const piece, 1, libc::SPLICE_F_NONBLOCK) };
+    usize::try_from(count).map_err(|_| last_error())
+}
+
 #[cfg(target_os = "linux")]
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
@@ -298,6 +341,16 @@ fn write_flagged(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
 #[cfg(not(target_os = "linux"))]
 fn read_flagged(_: BorrowedFd<'_>, _: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn can_splice(_: BorrowedFd<'_>) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_spliced(_: BorrowedFd<'_>, _: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
+    Err(Errno::NOSYS)
 }
 
 #[cfg(not(target_os = "linux"))]
