@@ -69,9 +69,10 @@ impl Driver<'_> {
     /// Hands out what is done.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
-            if let Some((id, cell, _)) = self.under_way.remove(&done.id) {
-                cell.complete(self.mailbox.with_order(Done { id, ..done }));
-            }
+            let Some((id, cell, file)) = self.under_way.remove(&done.id) else { continue };
+            // First: whoever is told may close the file, and on Windows not remove it while somebody has it.
+            drop(file);
+            cell.complete(self.mailbox.with_order(Done { id, ..done }));
         }
     }
 

@@ -4,7 +4,7 @@ use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use pipewright_disk::{EngineOptions, ErrorKind, Operation, SharedEngine};
+use pipewright_disk::{DiskFile, EngineOptions, ErrorKind, Operation, SharedEngine};
 use pipewright_tests::{count, isolate, watchdog};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
@@ -164,6 +164,34 @@ fn tasks_can_be_dropped_at_every_stage() {
         watchdog::until("no handle is left", || count::handles() <= before);
         watchdog::until("no thread of an engine is left", || count::threads() <= 3);
     });
+}
+
+/// Who has been told of the last operation has the file to himself: when he drops it, it is closed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_is_closed_as_soon_as_whoever_was_told_last_drops_it() {
+    let is_open = |name: &std::path::Path| {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        open.flatten().any(|fd| std::fs::read_link(fd.path()).is_ok_and(|path| path == name))
+    };
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap().join("closed");
+    std::fs::write(&path, pattern(BLOCK)).unwrap();
+    for backend in BACKENDS {
+        let options = EngineOptions { backend, cached_first: false, ..EngineOptions::default() };
+        let Some(own) = engine(options) else { continue };
+        drop(own);
+        let engine = SharedEngine::new(options).unwrap();
+        for round in 0..2_000 {
+            let file = DiskFile::options().read(true).open(&path).unwrap();
+            let buffer = file.buffer(BLOCK).unwrap();
+            let done = engine.read_at(&file, buffer, 0).wait();
+            assert_eq!(done.result.as_ref().unwrap().bytes, BLOCK);
+            drop((done, file));
+            assert!(!is_open(&path), "{backend}, round {round}");
+        }
+    }
 }
 
 #[test]
