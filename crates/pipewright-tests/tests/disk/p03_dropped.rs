@@ -4,7 +4,7 @@ use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use pipewright_disk::{DiskFile, EngineOptions, ErrorKind, Operation, SharedEngine};
+use pipewright_disk::{EngineOptions, ErrorKind, Operation, SharedEngine};
 use pipewright_tests::{count, isolate, watchdog};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
@@ -184,7 +184,7 @@ fn a_file_is_closed_as_soon_as_whoever_was_told_last_drops_it() {
         drop(own);
         let engine = SharedEngine::new(options).unwrap();
         for round in 0..2_000 {
-            let file = DiskFile::options().read(true).open(&path).unwrap();
+            let file = pipewright_disk::DiskFile::options().read(true).open(&path).unwrap();
             let buffer = file.buffer(BLOCK).unwrap();
             let done = engine.read_at(&file, buffer, 0).wait();
             assert_eq!(done.result.as_ref().unwrap().bytes, BLOCK);
