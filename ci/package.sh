@@ -11,6 +11,15 @@ minor=$(cargo --version | sed -n 's/^cargo 1\.\([0-9]*\)\..*/\1/p')
 target=${CARGO_TARGET_DIR:-target}/packages
 # Fetches the versions of the lock file, and none that are newer.
 cargo fetch --locked
+# Cargo unpacks the packages below its home, and would use those of an earlier run in this place again: a home of its own.
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+shared=${CARGO_HOME:-$HOME/.cargo}
+mkdir "$home/registry"
+for file in config config.toml registry/index registry/cache; do
+    [ ! -e "$shared/$file" ] || ln -s "$(realpath "$shared/$file")" "$home/$file"
+done
+export CARGO_HOME=$home
 # --allow-dirty: the gate runs on a clean clone anyway.
 cargo package --workspace --exclude pipewright-tests --exclude pipewright-test-macros --offline --locked --allow-dirty --target-dir "$target"
 

@@ -23,7 +23,7 @@
 //! # Example
 //!
 //! ```no_run
-//! use pipewright_bench::options::{CasesOptions, Options};
+//! use pipewright_bench::options::{BenchmarkOptions, CasesOptions};
 //! use pipewright_bench::{Benchmark, run_if_child};
 //!
 //! fn main() -> Result<(), pipewright_bench::Error> {
@@ -31,7 +31,7 @@
 //!         return done;
 //!     }
 //!     // The closure returns true to stop early.
-//!     let results = Benchmark::new(Options::Spawn(CasesOptions::default()))?.run(&|| false)?;
+//!     let results = Benchmark::new(BenchmarkOptions::Spawn(CasesOptions::default()))?.run(&|| false)?;
 //!     print!("{}", results.text()?);
 //!     results.save()
 //! }

@@ -72,9 +72,10 @@ impl EngineDriver<'_> {
     /// Delivers the finished operations.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
-            if let Some((id, oneshot, _)) = self.in_flight.remove(&done.id) {
-                oneshot.complete(self.inbox.with_order(Done { id, ..done }));
-            }
+            let Some((id, oneshot, file)) = self.in_flight.remove(&done.id) else { continue };
+            // Dropped before the caller is told, who may close the file: Windows removes no open file.
+            drop(file);
+            oneshot.complete(self.inbox.with_order(Done { id, ..done }));
         }
     }
 

@@ -130,7 +130,7 @@ mod imp {
 /// ```
 /// # use pipewright_os::base::generation::Generation;
 /// let made_in = Generation::current();
-/// assert!(made_in.is_here());
+/// assert!(made_in.is_current());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u64);

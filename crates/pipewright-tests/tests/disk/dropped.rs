@@ -149,6 +149,33 @@ fn tasks_can_be_dropped_at_every_stage() {
     watchdog::until("no thread of an engine is left", || count::threads() <= 3);
 }
 
+/// After the last operation on a file, the caller has the only handle: dropping it closes the file.
+#[watched_test]
+#[cfg(target_os = "linux")]
+fn a_file_is_closed_as_soon_as_its_last_user_drops_it() {
+    let is_open = |name: &std::path::Path| {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        open.flatten().any(|fd| std::fs::read_link(fd.path()).is_ok_and(|path| path == name))
+    };
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap().join("closed");
+    std::fs::write(&path, pattern(BLOCK)).unwrap();
+    for backend in BACKENDS {
+        let options = EngineOptions { backend, cached_first: false, ..EngineOptions::default() };
+        let Some(own) = engine(options) else { continue };
+        drop(own);
+        let engine = SharedEngine::new(options).unwrap();
+        for round in 0..2_000 {
+            let file = pipewright_disk::DiskFile::options().read(true).open(&path).unwrap();
+            let buffer = file.buffer(BLOCK).unwrap();
+            let done = engine.read_at(&file, buffer, 0).wait();
+            assert_eq!(done.result.as_ref().unwrap().bytes, BLOCK);
+            drop((done, file));
+            assert!(!is_open(&path), "{backend}, round {round}");
+        }
+    }
+}
+
 #[watched_test]
 fn a_hundred_thousand_pending_operations_can_be_dropped() {
     // With a scan of all waiting operations for each drop this took many minutes.

@@ -7,8 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The delay after the start.
-const AT_START: Duration = Duration::from_micros(300);
+/// The delay after the start. A program takes about this long to load and to write anything, and a short one has exited
+/// by then.
+const AT_START: Duration = Duration::from_millis(1);
 /// The first delay after a chunk that was not small. Each further delay is twice as long.
 const FIRST: Duration = Duration::from_micros(100);
 /// The longest delay. In this time a fast child writes less than a pipe holds, or the resulting chunk is not small.
@@ -24,7 +25,7 @@ pub(super) struct ReadCoalescer {
 }
 
 impl ReadCoalescer {
-    /// Starts with a delay: a program takes longer than this to load and to write anything.
+    /// Starts with a delay.
     pub(super) fn at_start(now: Instant) -> ReadCoalescer {
         ReadCoalescer { length: AT_START, until: Some(now + AT_START) }
     }

@@ -102,12 +102,12 @@ enum Blocking {
 /// The limit on handles was reached.
 ///
 /// ```
-/// # use pipewright_os::channel::handle_channel::{self, End};
+/// # use pipewright_os::channel::handle_channel::{self, ChannelEnd};
 /// # use pipewright_os::base::wait::{self, Slot};
 /// use std::io::IoSlice;
 ///
 /// let (mut ours, theirs) = handle_channel::pair()?;
-/// let mut theirs = End::from_handle(theirs)?;
+/// let mut theirs = ChannelEnd::from_handle(theirs)?;
 /// ours.send(&[IoSlice::new(b"hel"), IoSlice::new(b"lo")])?;
 /// wait::any(&mut [Slot::Event(&theirs)], None)?;
 /// theirs.receive(1024)?;

@@ -51,13 +51,13 @@ pub struct Conduit {
 /// (`/proc/sys/fs/pipe-max-size`). The limit on handles was reached, or the name cannot be created.
 ///
 /// ```
-/// # use pipewright_os::host::test_pipe::{self, Kind};
+/// # use pipewright_os::host::test_pipe::{self, TestPipeKind};
 /// use std::io::{Read, Write};
 ///
-/// let mut conduit = test_pipe::open(Kind::Pipe, None)?;
-/// conduit.writer.write_all(b"hello")?;
+/// let mut pipe = test_pipe::open(TestPipeKind::Pipe, None)?;
+/// pipe.writer.write_all(b"hello")?;
 /// let mut bytes = [0; 5];
-/// conduit.reader.read_exact(&mut bytes)?;
+/// pipe.reader.read_exact(&mut bytes)?;
 /// assert_eq!(&bytes, b"hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
