@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Prints the skipped tests of a run of the gate, by reason: `bash ci/skips.sh LOG`. Fails if one is not expected on this
+# machine, so that a test cannot stop running without anyone noticing. A new reason is added to `expected`, with the
+# condition under which it is true.
+set -euo pipefail
+
+[ $# = 1 ] && [ -r "$1" ] || { echo "usage: ci/skips.sh LOG" >&2; exit 2; }
+
+root=$([ "$(id -u)" != 0 ] || echo yes)
+IFS=.- read -r major minor _ < /proc/sys/kernel/osrelease 2> /dev/null || major=0 minor=0
+
+# Succeeds on a kernel older than that version.
+older_than() { [ "$major" -lt "$1" ] || { [ "$major" = "$1" ] && [ "$minor" -lt "$2" ]; }; }
+has() { command -v "$1" > /dev/null; }
+# Succeeds for a stage that leaves something out on purpose, and for a kernel that lacks it.
+deprived() { [[ $stage == *" without "* || $stage == "Linux "* ]]; }
+
+# Succeeds if a test may be skipped for that reason in this stage, on this machine.
+expected() {
+    local stage=$1 test=$2 reason=$3
+    case $reason in
+        # Builds without a facility, and older kernels.
+        *"left out of this build"* | *"no pidfd"* | *"only held by pidfds" | *"opened as pidfds" | *"through pidfds" | \
+            "without pidfds "* | *"waited for by a pidfd" | "this build has no "* | *"no io_uring"* | "no shared memory here" | \
+            *"neither a cgroup nor a supervisor" | "trees are not contained here" | 'the ring: Some("unsupported")' | \
+            "this build forks" | "a read follows a poll here"* | "no call can be held here") deprived ;;
+        "PIDFD_GET_INFO "*) older_than 6 15 || deprived ;;
+        # cgroups of the own user: a container may have none.
+        "this machine has no cgroup") deprived || ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
+        # Tasks have a runtime beside them.
+        "a runtime takes "* | "tasks wait by another call"*) [[ $stage == *async* ]] ;;
+        # Programs that are not installed.
+        "mkfs."*": No such file"* | *": mkfs."*": No such file"*) ! has mkfs.btrfs || ! has mkfs.xfs ;;
+        *"bindfs: No such file"*) ! has bindfs ;;
+        *"python3"*) ! has python3 ;;
+        "there is no "*" here") local program=${reason#there is no }; ! has "${program% here}" ;;
+        "there is no bash-completion here") ! [ -e /usr/share/bash-completion/bash_completion ] ;;
+        # Rights of the user.
+        *"needs root"* | "only root "* | *"by root only" | "this user may not "*) [ -z "$root" ] ;;
+        # Depends on what else happens meanwhile; the test tries several times.
+        *"by root, on a quiet machine" | "its number is another's already" | "no thread waited: "* | "a hole is read by "*) : ;;
+        # Depends on the filesystem of the target folder.
+        "nothing has to be aligned here" | "there was room for all: "* | "no file in small pieces "* | "Btrfs has them "*) : ;;
+        *) [[ $stage == Windows* ]] && expected_under_wine "$test" "$reason" ;;
+    esac
+}
+
+# Succeeds for what Wine lacks and Windows has, and for what Windows lacks.
+expected_under_wine() {
+    case $2 in
+        "Windows "* | *Wine* | "no console" | *"Ctrl-Break" | "no list of handles: "* | "the doc tests: "*) : ;;
+        *) return 1 ;;
+    esac
+}
+
+# Prints each skipped test as STAGE, TEST and REASON, separated by tabs.
+skipped() {
+    awk '
+        /^=== / { sub(/^=== /, ""); sub(/ \([0-9]+ s\)$/, ""); stage = $0; next }
+        match($0, /SKIPPED /) {
+            text = substr($0, RSTART + RLENGTH)
+            at = index(text, ": ")
+            print stage "\t" (at ? substr(text, 1, at - 1) : "") "\t" (at ? substr(text, at + 2) : text)
+        }' "$1" | sed 's|"/[^"]*/|"|g'
+}
+
+unexpected=()
+while IFS=$'\t' read -r stage test reason; do
+    expected "$stage" "$test" "$reason" || unexpected+=("$stage: $test: $reason")
+done < <(skipped "$1")
+
+echo "skipped tests, by reason:"
+skipped "$1" | cut -f 3 | cut -c 1-150 | sort | uniq -c | sort -rn
+[ ${#unexpected[@]} = 0 ] || { printf 'skipped without an expected reason: %s\n' "${unexpected[@]}" >&2; exit 1; }
