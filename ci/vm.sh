@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Runs a shell command in a virtual machine with another kernel, or another processor, and with this machine's files:
-# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-f FILESYSTEM] [-d SIZE]... MACHINE COMMAND`, as in
+# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-f FILESYSTEM] [-d DISK]... MACHINE COMMAND`, as in
 # `bash ci/vm.sh uml-5.10 'uname -r'`. Prints the command's output and exits with its status, 125 if the machine ended
 # without one, 124 after the time limit, and 77 if this machine cannot run it.
 #
 # The guest sees the root of this machine read-only, this checkout and its target folder included. /tmp is an empty disk
-# of 8 GiB with ext4 or the named filesystem (xfs, btrfs), /run and /dev/shm are in memory, cgroup v2 is mounted and delegated to the user, and 1 GiB is swap.
+# of 8 GiB with ext4 or the named filesystem (xfs, btrfs), /run and /dev/shm are in memory, cgroup v2 is mounted and
+# delegated to the user, and 1 GiB is swap.
 # There is no network but the loopback. Names without a way of running are emulated by qemu, at a tenth of the speed;
 # uml-* is user-mode Linux, an ordinary process with one processor, which is as fast as this machine but for system
-# calls. -d adds an empty disk of that size: /dev/vdc and so on, not under uml.
+# calls. -d adds a disk: an empty one of that size, or a file, which keeps what the guest writes. The guest finds their
+# names in PIPEWRIGHT_TEST_DISKS, separated by colons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,6 +59,20 @@ esac
 truncate -s 1G "$run/swap"
 chmod 600 "$run/swap"
 mkswap "$run/swap" > /dev/null 2>&1
+
+# The spare disks: files. The guest's first two are those for /tmp and for swap.
+letter() { printf '%s' "cdefghij" | cut -c $(($1 + 1)); }
+spare_disks() {
+    local i names=()
+    for i in "${!disks[@]}"; do names+=("/dev/$1$(letter "$i")"); done
+    (IFS=:; echo "${names[*]}")
+}
+for i in "${!disks[@]}"; do
+    case ${disks[i]} in
+        */*) [ -f "${disks[i]}" ] || fail "no file ${disks[i]}" ;;
+        *) truncate -s "${disks[i]}" "$run/disk-$i"; disks[i]=$run/disk-$i ;;
+    esac
+done
 
 # Starts the machine in the background; its process is $guest.
 "start_$way"

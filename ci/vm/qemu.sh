@@ -21,8 +21,8 @@ start_qemu() {
         riscv64) program=qemu-system-riscv64 console=ttyS0 hardware=(-M virt -cpu rv64) ;;
     esac
     mkdir "$run/initramfs" "$run/root"
-    printf 'uid=%q\ncheckout=%q\ntarget=%q\nfilesystem=%q\nmodules=%q\n' "$uid" "$PWD" "$target" "$filesystem" \
-        "$(guest_modules)" > "$run/initramfs/settings"
+    printf 'uid=%q\ncheckout=%q\ntarget=%q\nfilesystem=%q\nmodules=%q\ndisks=%q\n' "$uid" "$PWD" "$target" "$filesystem" \
+        "$(guest_modules)" "$(spare_disks vd)" > "$run/initramfs/settings"
     cp "$run/command" "$run/initramfs/command"
     # A second archive, behind that of the kernel.
     (cd "$run/initramfs" && find . | cpio -o -H newc --quiet) | cat "$kernel/initrd" - > "$run/initrd"
@@ -44,10 +44,7 @@ start_qemu() {
     disk_options=()
     attach "$run/disk"
     attach "$run/swap"
-    for disk in "${disks[@]}"; do
-        truncate -s "$disk" "$run/disk-${#disk_options[@]}"
-        attach "$run/disk-${#disk_options[@]}"
-    done
+    for disk in "${disks[@]}"; do attach "$disk"; done
     timeout --kill-after=5 "$seconds" "$program" "${hardware[@]}" -accel tcg,thread=multi -smp "$cpus" -m "$mib" \
         -nodefaults -no-user-config -display none -no-reboot -monitor none \
         -object "memory-backend-memfd,id=memory,size=${mib}M,share=on" -numa node,memdev=memory \

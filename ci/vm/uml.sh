@@ -7,13 +7,16 @@ prepare_uml() {
 
 start_uml() {
     {
-        printf 'uid=%q run=%q checkout=%q target=%q filesystem=%q\n' "$uid" "$run" "$PWD" "$target" "$filesystem"
+        printf 'uid=%q run=%q checkout=%q target=%q filesystem=%q disks=%q modules=%q\n' "$uid" "$run" "$PWD" "$target" \
+            "$filesystem" "$(spare_disks ubd)" "$(echo "$kernel"/usr/lib/uml/modules/*)"
         cat ci/vm/uml-init
     } > "$run/init"
     chmod 755 "$run" "$run/init"
+    local disk devices=()
+    for disk in "${disks[@]}"; do devices+=("ubd$(letter ${#devices[@]})=$disk"); done
     # Its memory is a file in TMPDIR.
     TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "$kernel/usr/bin/linux.uml" "mem=${mib}M" rootfstype=hostfs rootflags=/ ro \
-        init=/bin/sh "ubda=$run/disk" "ubdb=$run/swap" con=null con0=fd:0,fd:1 quiet -- "$run/init" \
+        init=/bin/sh "ubda=$run/disk" "ubdb=$run/swap" "${devices[@]}" con=null con0=fd:0,fd:1 quiet -- "$run/init" \
         < /dev/null > "$run/console" 2>&1 &
     guest=$!
     processes+=("$guest")

@@ -15,6 +15,7 @@
 //! | `refuse` | a filter of system calls (Linux) |
 //! | `encrypt` | folders that the filesystem encrypts, for root (Linux) |
 //! | `failing` | a filesystem that fails, for root (Linux) |
+//! | `mapped_disk` | disks with bad sectors, or with a log of every write, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | the kernel's trace of io_uring (Linux) |
 //! | [`pace`] | the times of a slow machine |
@@ -32,6 +33,8 @@ pub mod failing;
 pub mod hold;
 pub mod hostile;
 pub mod isolate;
+#[cfg(target_os = "linux")]
+pub mod mapped_disk;
 #[cfg(target_os = "linux")]
 pub mod mounts;
 #[cfg(target_os = "linux")]

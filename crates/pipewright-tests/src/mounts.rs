@@ -82,7 +82,19 @@ fn make_filesystem(image: &Path, kind: &str, words: &[&str]) -> Result<(), Strin
     run(&format!("mkfs.{kind}"), &words.collect::<Vec<_>>())
 }
 
-fn mount_image(folder: &Path, image: &Path, kind: &str, options: &str) -> Result<Mounted, String> {
+/// Creates a filesystem on a disk, and mounts it.
+pub fn mount_disk(folder: &Path, disk: &Path, kind: &str) -> Result<Mounted, String> {
+    make_filesystem(disk, kind, &[])?;
+    mount(folder, "disk-mounted", &["-t".as_ref(), kind.as_ref(), disk.as_os_str()])
+}
+
+/// Mounts the image of a filesystem.
+pub fn mount_image(
+    folder: &Path,
+    image: &Path,
+    kind: &str,
+    options: &str,
+) -> Result<Mounted, String> {
     let options = format!("loop,{options}");
     let words = ["-t".as_ref(), kind.as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str()];
     let stem = image.file_stem().unwrap_or_default().to_string_lossy();
@@ -101,10 +113,15 @@ pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
 
 /// Runs a program of the system. `Err` is its error message, or that it is missing.
 pub fn run<W: AsRef<OsStr>>(program: &str, words: &[W]) -> Result<(), String> {
+    output(program, words).map(drop)
+}
+
+/// Runs a program of the system and returns what it prints. `Err` is as in [`run`].
+pub fn output<W: AsRef<OsStr>>(program: &str, words: &[W]) -> Result<String, String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(format!("{program}: {}", stderr.lines().next().unwrap_or("failed")))

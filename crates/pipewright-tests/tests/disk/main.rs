@@ -15,6 +15,8 @@ mod errors;
 mod mounted;
 mod overlapped;
 #[cfg(target_os = "linux")]
+mod power_cut;
+#[cfg(target_os = "linux")]
 mod refused;
 mod task;
 
