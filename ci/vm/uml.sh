@@ -14,8 +14,11 @@ start_uml() {
     chmod 755 "$run" "$run/init"
     local disk devices=()
     for disk in "${disks[@]}"; do devices+=("ubd$(letter ${#devices[@]})=$disk"); done
+    # Its processes have sessions of their own: a namespace ends them all with the first.
+    local own=(unshare --pid --fork --kill-child)
+    [ "$(id -u)" = 0 ] || own+=(--user --map-current-user)
     # Its memory is a file in TMPDIR.
-    TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "$kernel/usr/bin/linux.uml" "mem=${mib}M" rootfstype=hostfs rootflags=/ ro \
+    TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "${own[@]}" "$kernel/usr/bin/linux.uml" "mem=${mib}M" rootfstype=hostfs rootflags=/ ro \
         init=/bin/sh "ubda=$run/disk" "ubdb=$run/swap" "${devices[@]}" con=null con0=fd:0,fd:1 quiet -- "$run/init" \
         < /dev/null > "$run/console" 2>&1 &
     guest=$!
