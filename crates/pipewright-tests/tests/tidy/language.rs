@@ -7,15 +7,19 @@ use super::{none, root, sources};
 /// The first words of a clause without a noun, which a reader has to parse twice.
 const REFUSED: [&str; 9] = ["What", "Whether", "Who", "Whom", "How", "Where", "That", "Of", "Why"];
 
-/// Returns the first lines of the doc comments, with their numbers from 1.
+/// Returns the first lines of the doc comments and of each section in them, with their numbers from 1.
 fn first_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = "";
+    let mut is_after_heading = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
         let line = line.trim_start();
         let mark = line.get(..3).filter(|mark| ["///", "//!"].contains(mark)).unwrap_or("");
-        let is_first = !mark.is_empty() && mark != before;
+        let comment = line[mark.len()..].trim_start();
+        let is_first = !mark.is_empty() && (mark != before || is_after_heading);
         before = mark;
-        is_first.then(|| (at + 1, line[3..].trim_start()))
+        is_after_heading = !mark.is_empty()
+            && (comment.starts_with("# ") || (is_after_heading && comment.is_empty()));
+        is_first.then_some((at + 1, comment))
     })
 }
 
@@ -52,8 +56,9 @@ fn every_package_of_the_repository_is_checked() {
 }
 
 #[test]
-fn only_the_first_line_of_a_doc_comment_counts() {
-    let text = "//! Whether.\n\n/// Returns it.\n/// What follows is part of it.\nfn f() {}\n    /// That.\n";
+fn only_the_first_lines_of_a_doc_comment_and_of_its_sections_count() {
+    let text = "//! Whether.\n\n/// Returns it.\n/// What follows is part of it.\nfn f() {}\n    /// That.\n\
+                /// # Errors\n///\n/// What is refused.\n/// Whether.\n";
     let refused = first_lines(text).filter(|(_, comment)| is_refused(comment));
-    assert_eq!(refused.map(|(line, _)| line).collect::<Vec<_>>(), [1, 6]);
+    assert_eq!(refused.map(|(line, _)| line).collect::<Vec<_>>(), [1, 6, 9]);
 }

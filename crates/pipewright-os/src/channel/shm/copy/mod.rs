@@ -16,7 +16,7 @@ use super::BLOCK_BYTES;
 /// Copies bytes that another process may be writing.
 ///
 /// # Safety
-/// That many bytes are readable at `from` and writable at `to`, and nobody else uses the latter.
+/// `from` has to be readable and `to` writable for `count` bytes. Nobody else may use the bytes at `to`.
 #[inline]
 pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: promised by the caller.
@@ -27,7 +27,7 @@ pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
 /// possible.
 ///
 /// # Safety
-/// That many bytes are readable at `from`.
+/// `from` has to be readable for [`BLOCK_BYTES`] bytes.
 #[inline]
 pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
     // SAFETY: promised by the caller.

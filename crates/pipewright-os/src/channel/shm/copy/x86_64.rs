@@ -55,8 +55,10 @@ unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
 
 const VECTOR_BYTES: usize = size_of::<__m128i>();
 
+/// Reads a vector of bytes that another process may be writing.
+///
 /// # Safety
-/// That many bytes are readable there.
+/// `from` has to be readable for [`VECTOR_BYTES`] bytes.
 #[inline]
 unsafe fn load(from: *const u8) -> __m128i {
     let part;
