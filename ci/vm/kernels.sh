@@ -9,7 +9,7 @@ uml-6.1     uml   amd64   bookworm           user-mode-linux
 6.12        qemu  amd64   trixie             linux-image-cloud-amd64
 newest      qemu  amd64   sid                linux-image-cloud-amd64
 arm64-6.1   qemu  arm64   bookworm           linux-image-cloud-arm64
-riscv64     qemu  riscv64 trixie             linux-image-riscv64
+riscv64     qemu  riscv64 sid                linux-image-riscv64
 '
 
 # Sets way, arch, release and package to the values of a machine.
