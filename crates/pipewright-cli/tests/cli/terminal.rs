@@ -122,6 +122,10 @@ impl Drop for Shell {
 /// The command shares the terminal, or gets it with a group of its own.
 const WAYS: [&str; 2] = ["", "--contain group"];
 
+/// Reads a line in bash, and handles signals meanwhile. A `read` without a time limit can miss one: bash checks for
+/// signals and then blocks, and one that arrives in between has to wait for input.
+const READS_LINE: &str = "until read -t 0.1 line; do :; done";
+
 #[test]
 fn ctrl_c_kills_the_command_unless_it_handles_it() {
     let Some(mut shell) = Shell::start() else { return };
@@ -130,8 +134,8 @@ fn ctrl_c_kills_the_command_unless_it_handles_it() {
         shell.shows("up\r\n");
         shell.types(CTRL_C);
         shell.ended_with(130);
-        // With a time limit: a signal between `echo` and the wait of `read` is handled only when that returns.
-        let script = "trap \"echo caught\" INT; echo up; until read -t 1 line; do :; done; echo got $line; exit 7";
+        let script =
+            format!("trap \"echo caught\" INT; echo up; {READS_LINE}; echo got $line; exit 7");
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'; echo code=$?\n"));
         shell.shows("up\r\n");
         shell.types(CTRL_C);
@@ -193,9 +197,9 @@ fn ctrl_c_ends_the_loop_of_a_shell() {
         assert!(!between.contains("at=2\r\n"), "{tool}: {between}");
     }
     // A command that handles it and exits was not interrupted.
-    shell.types(
-        "for turn in 1 2; do $PW run -- bash -c 'trap \"exit 5\" INT; echo up; read line'; done\n",
-    );
+    shell.types(&format!(
+        "for turn in 1 2; do $PW run -- bash -c 'trap \"exit 5\" INT; echo up; {READS_LINE}'; done\n"
+    ));
     for _ in 0..2 {
         shell.shows("up\r\n");
         shell.types(CTRL_C);
@@ -220,7 +224,8 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         // The shell prints the job before it continues it; the command prints once it runs again.
-        let script = "trap \"echo ag\\ain\" CONT; echo up; until read -t 1 line; do :; done; echo got $line; exit 4";
+        let script =
+            format!("trap \"echo ag\\ain\" CONT; echo up; {READS_LINE}; echo got $line; exit 4");
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
         shell.shows("up\r\n");
         for round in 0..3 {
