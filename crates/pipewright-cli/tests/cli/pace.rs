@@ -14,6 +14,7 @@ pub(super) fn millis(millis: u64) -> Duration {
 }
 
 /// Returns it as the value of an option.
+#[cfg(unix)]
 pub(super) fn option(millis: u64) -> String {
     format!("{}ms", self::millis(millis).as_millis())
 }
