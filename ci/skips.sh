@@ -21,7 +21,8 @@ expected() {
     case $reason in
         # Builds without a facility, and older kernels.
         *"left out of this build"* | *"no pidfd"* | *"only held by pidfds" | *"opened as pidfds" | *"through pidfds" | \
-            "without pidfds "* | *"waited for by a pidfd" | "this build has no "* | *"no io_uring"* | "no shared memory here" | \
+            "without pidfds "* | *"waited for by a pidfd" | "this build has no "* | *"no io_uring"* | \
+            "no shared memory here" | "shared memory: unsupported" | \
             *"neither a cgroup nor a supervisor" | "trees are not contained here" | 'the ring: Some("unsupported")' | \
             "this build forks" | "a read follows a poll here"* | "no call can be held here") deprived ;;
         "PIDFD_GET_INFO "*) older_than 6 15 || deprived ;;
