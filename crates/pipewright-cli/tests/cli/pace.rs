@@ -22,5 +22,7 @@ pub(super) fn option(millis: u64) -> String {
 /// Prints that the calling test, or part of it, was skipped, and the reason. The harness captures `eprintln`.
 pub(super) fn skipped(why: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr().lock(), "SKIPPED {name}: {why}");
+    // In one write: the output of other tests goes to the same pipe.
+    let line = format!("SKIPPED {name}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
