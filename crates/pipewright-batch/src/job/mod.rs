@@ -1,0 +1,1 @@
+//! Jobs: what to run, their identity, and templates of commands.

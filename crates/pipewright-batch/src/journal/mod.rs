@@ -1,0 +1,1 @@
+//! The log: intents and ends of jobs in a SQLite database, with group commit.

@@ -1,0 +1,1 @@
+//! Sources of jobs: lines, words, JSON lines, CSV and cross products, all lazy.
