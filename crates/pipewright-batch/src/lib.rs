@@ -5,3 +5,5 @@ mod job;
 mod journal;
 mod scheduler;
 mod source;
+
+pub use job::{Job, JobStdin, NotUnicode, Record, Resources, Template, TemplateError};

@@ -1,0 +1,93 @@
+//! Tests of jobs and their setters.
+
+use super::*;
+
+fn argv(job: &Job) -> Vec<OsString> {
+    job.argv(1).unwrap()
+}
+
+#[test]
+fn words_are_kept_as_they_are() {
+    let job = Job::new("printf").arg("{}").args(["a b", "", "$x"]);
+    assert_eq!(argv(&job), ["printf", "{}", "a b", "", "$x"]);
+    assert!(!job.is_shell());
+}
+
+#[test]
+fn a_shell_line_is_one_word_and_arguments_follow_it() {
+    let job = Job::shell("echo $1; true");
+    assert!(job.is_shell());
+    assert_eq!(argv(&job), ["sh", "-c", "echo $1; true"]);
+    assert_eq!(argv(&job.arg("a b")), ["sh", "-c", "echo $1; true", "sh", "a b"]);
+}
+
+#[test]
+fn arguments_follow_those_of_a_template() {
+    let template = Arc::new(Template::parse(["cp", "{}"]).unwrap());
+    let job = template.job(1, Record::new("a")).unwrap().arg("{}");
+    assert_eq!(argv(&job), ["cp", "a", "{}"]);
+}
+
+#[test]
+fn every_setting_can_be_read_back() {
+    let second = Duration::from_secs(1);
+    let job = Job::new("true")
+        .name("n")
+        .current_dir("/tmp")
+        .envs([("B", "1"), ("A", "2")])
+        .env_remove("C")
+        .env("B", "3")
+        .stdin(JobStdin::bytes("in"))
+        .after("x")
+        .after("y")
+        .cpus(2)
+        .mem_bytes(5)
+        .tokens("link", 2)
+        .timeout(second)
+        .retries(3)
+        .once(true);
+    assert_eq!(job.get_name(), Some("n"));
+    assert_eq!(job.get_current_dir(), Some(Path::new("/tmp")));
+    let env: Vec<_> = job.get_envs().collect();
+    let text = |text: &'static str| OsStr::new(text);
+    let expected = [(text("A"), Some(text("2"))), (text("B"), Some(text("3"))), (text("C"), None)];
+    assert_eq!(env, expected);
+    assert_eq!(job.get_stdin(), &JobStdin::Bytes(b"in".to_vec()));
+    assert_eq!(job.get_after(), ["x", "y"]);
+    assert_eq!((job.get_resources().cpus, job.get_resources().mem_bytes), (2, Some(5)));
+    assert_eq!(job.get_resources().tokens.get("link"), Some(&2));
+    assert_eq!((job.get_timeout(), job.get_retries()), (Some(second), Some(3)));
+    assert_eq!(job.get_once(), Some(true));
+}
+
+#[test]
+fn a_job_without_settings_has_the_defaults() {
+    let job = Job::new("true");
+    assert_eq!((job.get_name(), job.get_current_dir()), (None, None));
+    assert_eq!((job.get_envs().len(), job.get_after().len()), (0, 0));
+    assert_eq!(job.get_stdin(), &JobStdin::Null);
+    assert_eq!(job.get_resources(), &Resources::default());
+    assert_eq!((job.get_timeout(), job.get_retries(), job.get_once()), (None, None, None));
+    assert_eq!(job.get_line(), None);
+    assert_eq!(job.clone().cpus(0).tokens("t", 1).tokens("t", 0), job);
+}
+
+#[test]
+fn a_line_is_no_difference_between_jobs() {
+    let job = Job::new("true").on_line(7);
+    assert_eq!(job.get_line(), Some(7));
+    assert_eq!(job, Job::new("true"));
+    assert_ne!(job, Job::new("true").arg(""));
+}
+
+#[test]
+fn jobs_of_a_template_share_it() {
+    let template = Arc::new(Template::parse(["x".repeat(1000), "{}".to_owned()]).unwrap());
+    let jobs: Vec<Job> =
+        (1..=100).map(|number| template.job(number, Record::new("v")).unwrap()).collect();
+    assert_eq!(Arc::strong_count(&template), 101);
+    // Fits in two cache lines, so that a million jobs fit in the memory that they may take.
+    assert!(size_of::<Job>() <= 128, "{}", size_of::<Job>());
+    drop(jobs);
+    assert_eq!(Arc::strong_count(&template), 1);
+}
