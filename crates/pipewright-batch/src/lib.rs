@@ -6,4 +6,6 @@ mod journal;
 mod scheduler;
 mod source;
 
-pub use job::{Job, JobStdin, NotUnicode, Record, Resources, Template, TemplateError};
+pub use job::{
+    Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template, TemplateError,
+};

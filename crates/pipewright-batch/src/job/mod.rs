@@ -5,10 +5,13 @@
 //! | `build.rs` | the setters of a job |
 //! | `settings.rs`, `stdin.rs`, `resources.rs` | the settings that few jobs have |
 //! | `template/`, `record.rs` | commands with placeholders, and the values for them |
+//! | `identity.rs`, `encoding.rs` | the identity of a job |
 //! | `bytes.rs` | bytes of input as words of the system |
 
 mod build;
 mod bytes;
+mod encoding;
+mod identity;
 mod record;
 mod resources;
 mod settings;
@@ -23,6 +26,8 @@ use std::time::Duration;
 
 pub use bytes::NotUnicode;
 pub(crate) use bytes::os_string;
+pub(crate) use identity::Identities;
+pub use identity::{JobId, ParseJobIdError};
 pub use record::Record;
 pub use resources::Resources;
 use settings::Settings;

@@ -1,0 +1,174 @@
+//! The identity of a job: a hash of what it does, and how many equal jobs came before it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+use super::{Job, encoding};
+
+/// The identity of a job in its batch, in 128 bits.
+///
+/// It is made of the words, the directory, the changes to the environment and the input of a job, and the number of
+/// equal jobs before it. Neither the position of the job nor its name, limits, resources or dependencies are in it, so a
+/// resumed batch finds its jobs again after lines were added or removed. An input from a file counts by its path.
+///
+/// Prints as 32 hexadecimal digits.
+///
+/// ```
+/// use pipewright_batch::{Job, JobId};
+/// let first = JobId::new(&Job::new("true"), 0);
+/// let second = JobId::new(&Job::new("true"), 1);
+/// assert_ne!(first, second);
+/// assert_eq!(first.to_string().parse(), Ok(first));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(u128);
+
+impl JobId {
+    /// Returns the identity of a job that so many equal jobs came before.
+    #[must_use]
+    pub fn new(job: &Job, equal_before: u32) -> JobId {
+        JobId::of(fingerprint(job), equal_before)
+    }
+
+    /// Returns the bytes, in the order that they print in.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// Returns the identity with these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> JobId {
+        JobId(u128::from_be_bytes(bytes))
+    }
+
+    fn of(fingerprint: u128, equal_before: u32) -> JobId {
+        let mut hash = Sha256::new();
+        // A length before it, as in the encoding of a job, and another one: no job has the same bytes.
+        hash.update(b"\x16\0\0\0\0\0\0\0pipewright batch jobid");
+        hash.update(fingerprint.to_be_bytes());
+        hash.update(equal_before.to_le_bytes());
+        JobId(first_half(hash.finalize().into()))
+    }
+}
+
+fn fingerprint(job: &Job) -> u128 {
+    first_half(encoding::hash(job))
+}
+
+fn first_half(hash: [u8; 32]) -> u128 {
+    hash.iter().take(16).fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobId({self})")
+    }
+}
+
+impl FromStr for JobId {
+    type Err = ParseJobIdError;
+
+    fn from_str(text: &str) -> Result<JobId, ParseJobIdError> {
+        // The parser of integers takes a sign too.
+        let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = is_id.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        id.map(JobId).ok_or(ParseJobIdError(()))
+    }
+}
+
+/// An error: a text is no identity of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseJobIdError(());
+
+impl fmt::Display for ParseJobIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an identity of a job has 32 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for ParseJobIdError {}
+
+/// Gives each job of a stream its identity, by counting the equal ones before it.
+///
+/// Takes about 23 bytes for each different job. The fingerprints are compared whole, so that jobs whose fingerprints
+/// begin alike are never taken for equal.
+#[derive(Debug)]
+pub(crate) struct Identities {
+    shards: Vec<Shard>,
+}
+
+/// The fingerprints with the same first bits, sorted, and the number of jobs with each.
+///
+/// Sorted lists need less memory than a hash table, which is half empty after it has grown. There are so many shards
+/// that an insertion moves few bytes.
+#[derive(Debug, Default)]
+struct Shard {
+    fingerprints: Vec<u128>,
+    counts: Vec<u32>,
+}
+
+const SHARD_BITS: u32 = 12;
+
+impl Identities {
+    pub(crate) fn new() -> Identities {
+        let mut shards = Vec::new();
+        shards.resize_with(1 << SHARD_BITS, Shard::default);
+        Identities { shards }
+    }
+
+    /// Returns the identity of the next job.
+    pub(crate) fn next_id(&mut self, job: &Job) -> JobId {
+        let fingerprint = fingerprint(job);
+        JobId::of(fingerprint, self.equal_before(fingerprint))
+    }
+
+    /// Returns the number of earlier calls with that fingerprint.
+    fn equal_before(&mut self, fingerprint: u128) -> u32 {
+        let shard = (fingerprint >> (u128::BITS - SHARD_BITS)) as usize;
+        self.shards.get_mut(shard).map_or(0, |shard| shard.equal_before(fingerprint))
+    }
+
+    /// Returns the memory that is held.
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        let shards = self.shards.iter();
+        let lists = shards.map(|it| it.fingerprints.capacity() * 16 + it.counts.capacity() * 4);
+        lists.sum::<usize>() + self.shards.capacity() * size_of::<Shard>()
+    }
+}
+
+impl Shard {
+    fn equal_before(&mut self, fingerprint: u128) -> u32 {
+        match self.fingerprints.binary_search(&fingerprint) {
+            Ok(index) => self.counts.get_mut(index).map_or(0, |count| {
+                let before = *count;
+                // No batch runs four billion equal jobs.
+                *count = before.saturating_add(1);
+                before
+            }),
+            Err(index) => {
+                // Grows by an eighth: doubling would leave a quarter of the memory unused.
+                if self.fingerprints.len() == self.fingerprints.capacity() {
+                    let more = self.fingerprints.len() / 8 + 4;
+                    self.fingerprints.reserve_exact(more);
+                    self.counts.reserve_exact(more);
+                }
+                self.fingerprints.insert(index, fingerprint);
+                self.counts.insert(index, 1);
+                0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
