@@ -8,4 +8,5 @@ mod source;
 
 pub use job::{
     Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template, TemplateError,
+    shell_quoted,
 };

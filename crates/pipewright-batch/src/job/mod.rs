@@ -6,12 +6,14 @@
 //! | `settings.rs`, `stdin.rs`, `resources.rs` | the settings that few jobs have |
 //! | `template/`, `record.rs` | commands with placeholders, and the values for them |
 //! | `identity.rs`, `encoding.rs` | the identity of a job |
+//! | `quote.rs` | commands as text for a shell |
 //! | `bytes.rs` | bytes of input as words of the system |
 
 mod build;
 mod bytes;
 mod encoding;
 mod identity;
+mod quote;
 mod record;
 mod resources;
 mod settings;
@@ -28,6 +30,7 @@ pub use bytes::NotUnicode;
 pub(crate) use bytes::os_string;
 pub(crate) use identity::Identities;
 pub use identity::{JobId, ParseJobIdError};
+pub use quote::shell_quoted;
 pub use record::Record;
 pub use resources::Resources;
 use settings::Settings;
