@@ -10,3 +10,4 @@ pub use job::{
     Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template, TemplateError,
     shell_quoted,
 };
+pub use source::{InputError, InputErrorKind, InputName, Jobs, Source};

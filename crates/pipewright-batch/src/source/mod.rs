@@ -1,1 +1,144 @@
 //! Sources of jobs: lines, words, JSON lines, CSV and cross products, all lazy.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `delimited.rs` | records that end with a byte |
+//! | `lines.rs` | lines for a template, commands, and lines for the shell |
+//! | `words.rs` | a line split into words |
+//! | `jobs.rs` | the iterator of jobs |
+//! | `error.rs`, `input.rs` | the error type, and the names of inputs |
+
+mod delimited;
+mod error;
+mod input;
+mod jobs;
+mod lines;
+mod words;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use delimited::Delimited;
+use error::Position;
+pub use error::{InputError, InputErrorKind};
+pub use input::InputName;
+pub use jobs::Jobs;
+
+use crate::job::Template;
+
+/// An input that jobs are read from.
+///
+/// Nothing is read before the first job is asked for, and then no more than that job and a buffer needs. Memory is
+/// bounded by the longest record, whose length is limited: see [`max_record_bytes`](Self::max_record_bytes).
+///
+/// ```
+/// use pipewright_batch::{Source, Template};
+///
+/// let template = Template::parse(["gzip", "-9", "{}"])?;
+/// let jobs = Source::new(&b"a.log\nb.log\n"[..]).lines(template);
+/// for job in jobs {
+///     println!("{:?}", job?.argv(1)?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a source does nothing until a method such as `lines` makes jobs of it"]
+pub struct Source {
+    name: InputName,
+    reader: Box<dyn Read + Send>,
+    is_nul_separated: bool,
+    max_record_bytes: usize,
+}
+
+impl Source {
+    /// The longest record by default: 1 MiB. An argument may have 128 KiB on Linux.
+    pub const DEFAULT_MAX_RECORD_BYTES: usize = 1 << 20;
+
+    /// Makes a source of this reader. Errors call it "the input".
+    pub fn new(reader: impl Read + Send + 'static) -> Source {
+        Source {
+            name: InputName::Reader,
+            reader: Box::new(reader),
+            is_nul_separated: false,
+            max_record_bytes: Source::DEFAULT_MAX_RECORD_BYTES,
+        }
+    }
+
+    /// Makes a source of the standard input.
+    pub fn stdin() -> Source {
+        Source { name: InputName::Stdin, ..Source::new(io::stdin()) }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Source, InputError> {
+        let path = path.into();
+        match File::open(&path) {
+            Ok(file) => Ok(Source { name: InputName::File(path), ..Source::new(file) }),
+            Err(error) => Err(InputError::io(
+                &InputName::File(path),
+                InputErrorKind::Open,
+                Position::Unknown,
+                error,
+            )),
+        }
+    }
+
+    /// Ends lines with a NUL byte, as `find -print0` does, instead of a line feed.
+    pub fn nul_separated(mut self) -> Source {
+        self.is_nul_separated = true;
+        self
+    }
+
+    /// Sets the length of the longest record that is accepted: a line, a row, or a text that ends with a NUL byte. A
+    /// longer one is an error.
+    pub fn max_record_bytes(mut self, bytes: usize) -> Source {
+        self.max_record_bytes = bytes;
+        self
+    }
+
+    /// Makes a job of each line, which is the only column of the template.
+    ///
+    /// The line ends before the line feed. Nothing else is removed: spaces and a carriage return are part of the value,
+    /// as in `xargs -d '\n'` and GNU parallel, and an empty line is an empty value.
+    pub fn lines(self, template: impl Into<Arc<Template>>) -> Jobs {
+        Jobs::new(lines::Lines::new(self.into(), template.into()))
+    }
+
+    /// Makes a job of each line, which is a command. Lines without words are skipped.
+    ///
+    /// Spaces and tabs separate words. Single quotes, double quotes and backslashes work as in a POSIX shell. No other
+    /// character has a meaning: there are no variables, no globs, no redirections and no comments.
+    pub fn commands(self) -> Jobs {
+        Jobs::new(lines::Commands::new(self.into()))
+    }
+
+    /// Makes a job of each line, which `sh -c` runs. Blank lines are skipped.
+    pub fn shell_lines(self) -> Jobs {
+        Jobs::new(lines::ShellLines::new(self.into()))
+    }
+}
+
+impl From<Source> for Delimited {
+    fn from(source: Source) -> Delimited {
+        let end = if source.is_nul_separated { 0 } else { b'\n' };
+        Delimited::new(source.name, source.reader, end, source.max_record_bytes)
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("is_nul_separated", &self.is_nul_separated)
+            .field("max_record_bytes", &self.max_record_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
