@@ -210,9 +210,12 @@ impl fmt::Display for InputErrorKind {
             InputErrorKind::Json { message, column } => {
                 write!(f, "not valid JSON at column {column}: {}", OneLine(message))
             }
-            InputErrorKind::UnknownField { field } => {
-                write!(f, "unknown field \"{}\"; the fields are {}", OneLine(field), "argv, shell")
-            }
+            InputErrorKind::UnknownField { field } => write!(
+                f,
+                "unknown field \"{}\"; the fields are {}",
+                OneLine(field),
+                super::json::FIELDS.join(", ")
+            ),
             InputErrorKind::RepeatedField { field } => {
                 write!(f, "field \"{}\" occurs twice", OneLine(field))
             }

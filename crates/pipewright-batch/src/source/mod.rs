@@ -5,14 +5,20 @@
 //! | `delimited.rs` | records that end with a byte |
 //! | `lines.rs` | lines for a template, commands, and lines for the shell |
 //! | `words.rs` | a line split into words |
+//! | `json/` | JSON lines |
 //! | `jobs.rs` | the iterator of jobs |
 //! | `error.rs`, `input.rs` | the error type, and the names of inputs |
+//! | `duration.rs`, `size.rs` | times and sizes as people write them |
 
+mod bom;
 mod delimited;
+mod duration;
 mod error;
 mod input;
 mod jobs;
+mod json;
 mod lines;
+mod size;
 mod words;
 
 use std::fmt;
@@ -88,7 +94,7 @@ impl Source {
         }
     }
 
-    /// Ends lines with a NUL byte, as `find -print0` does, instead of a line feed.
+    /// Ends lines with a NUL byte, as `find -print0` does, instead of a line feed. JSON lines and CSV ignore this.
     pub fn nul_separated(mut self) -> Source {
         self.is_nul_separated = true;
         self
@@ -120,6 +126,32 @@ impl Source {
     /// Makes a job of each line, which `sh -c` runs. Blank lines are skipped.
     pub fn shell_lines(self) -> Jobs {
         Jobs::new(lines::ShellLines::new(self.into()))
+    }
+
+    /// Makes a job of each line, which is a JSON object. Blank lines are skipped.
+    ///
+    /// | field | value |
+    /// |---|---|
+    /// | `argv` | the words of the command: an array of texts |
+    /// | `shell` | a line for `sh -c`, in place of `argv` |
+    /// | `id` | the [name](crate::Job::name): a string |
+    /// | `cwd` | the working directory: a text |
+    /// | `env` | the changes to the environment: an object of texts, and `null` to remove a variable |
+    /// | `stdin` | the standard input: a text |
+    /// | `stdin_file` | the file that is the standard input: a text |
+    /// | `after` | the names of the jobs that have to succeed first: an array of strings |
+    /// | `cpus` | processors: an integer from 1 |
+    /// | `mem` | memory: a number of bytes, or a string such as `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000) |
+    /// | `tokens` | tokens by name: an object of integers from 1 |
+    /// | `timeout` | a number of seconds, or a string such as `"1.5s"`, `"2m"` or `"1h"` |
+    /// | `retries` | an integer |
+    /// | `once` | a boolean |
+    ///
+    /// A text is a string. Bytes that are not Unicode are written as `{"hex": "ff00"}`. Every other field is an error,
+    /// and so is a field that occurs twice.
+    pub fn json_lines(mut self) -> Jobs {
+        self.is_nul_separated = false;
+        Jobs::new(json::JsonLines::new(self.into()))
     }
 }
 
