@@ -6,11 +6,13 @@
 //! | `lines.rs` | lines for a template, commands, and lines for the shell |
 //! | `words.rs` | a line split into words |
 //! | `json/` | JSON lines |
+//! | `csv.rs`, `bom.rs` | comma-separated values |
 //! | `jobs.rs` | the iterator of jobs |
 //! | `error.rs`, `input.rs` | the error type, and the names of inputs |
 //! | `duration.rs`, `size.rs` | times and sizes as people write them |
 
 mod bom;
+mod csv;
 mod delimited;
 mod duration;
 mod error;
@@ -21,6 +23,7 @@ mod lines;
 mod size;
 mod words;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -152,6 +155,24 @@ impl Source {
     pub fn json_lines(mut self) -> Jobs {
         self.is_nul_separated = false;
         Jobs::new(json::JsonLines::new(self.into()))
+    }
+
+    /// Makes a job of each row of comma-separated values (RFC 4180) after the first row, which names the columns.
+    ///
+    /// The words are those of a [`Template`]: `{name}` and `{2}` stand for columns. Rows end with LF or CRLF. A field in
+    /// double quotes may have commas, line ends, and doubled double quotes. Blank lines are skipped; write `""` for an
+    /// empty value in a file with one column. A byte order mark is skipped.
+    ///
+    /// A quote inside a field without quotes, a quote that is not closed, a row with more or fewer fields than the first
+    /// one: each is an error. Readers that accept them make jobs that nobody wanted.
+    pub fn csv<I>(self, words: I) -> Jobs
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        let words = words.into_iter().map(Into::into).collect();
+        let rows = csv::Rows::new(self.name, self.reader, self.max_record_bytes);
+        Jobs::new(csv::CsvJobs::new(rows, words))
     }
 }
 

@@ -1,0 +1,242 @@
+//! Rows of comma-separated values (RFC 4180).
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use super::bom::WithoutBom;
+use super::delimited::BUFFER_BYTES;
+use super::error::{InputError, InputErrorKind, Position};
+use super::input::InputName;
+use super::jobs::ReadJobs;
+use crate::job::{Job, Record, Template};
+
+/// A reader of rows. Stricter than published ones: they take an unclosed quote for a field with the rest of the file.
+pub(super) struct Rows {
+    name: InputName,
+    reader: BufReader<WithoutBom<Box<dyn Read + Send>>>,
+    max_bytes: usize,
+    /// The number of the line that the next byte is on.
+    line: u64,
+}
+
+/// A place in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the first byte of a row.
+    RowStart,
+    /// Before the first byte of another field.
+    FieldStart,
+    Plain,
+    /// Inside quotes.
+    Quoted,
+    /// After a quote inside quotes: the closing one, or the first of two.
+    Quote,
+    /// After a carriage return, before the line feed that belongs to it.
+    Return {
+        is_blank: bool,
+    },
+}
+
+/// The effect of a byte on a row.
+enum Step {
+    Go(State),
+    /// Adds the byte to the field.
+    Add(State),
+    NextField,
+    /// Skips a blank line.
+    Blank,
+    EndOfRow,
+}
+
+impl State {
+    fn step(self, byte: u8) -> Result<Step, InputErrorKind> {
+        Ok(match (self, byte) {
+            (State::Quoted, b'"') => Step::Go(State::Quote),
+            (State::Quoted, _) => Step::Add(State::Quoted),
+            (State::Quote, b'"') => Step::Add(State::Quoted),
+            (State::Return { is_blank: true }, b'\n') => Step::Blank,
+            (State::Return { is_blank: false }, b'\n') => Step::EndOfRow,
+            (State::Return { .. }, _) => return Err(InputErrorKind::LoneCarriageReturn),
+            (_, b',') => Step::NextField,
+            (State::RowStart, b'\n') => Step::Blank,
+            (_, b'\n') => Step::EndOfRow,
+            (_, b'\r') => Step::Go(State::Return { is_blank: self == State::RowStart }),
+            (State::Quote, _) => return Err(InputErrorKind::TextAfterQuote),
+            (State::Plain, b'"') => return Err(InputErrorKind::QuoteInField),
+            (_, b'"') => Step::Go(State::Quoted),
+            (State::RowStart | State::FieldStart | State::Plain, _) => Step::Add(State::Plain),
+        })
+    }
+}
+
+impl Rows {
+    pub(super) fn new(name: InputName, reader: Box<dyn Read + Send>, max_bytes: usize) -> Rows {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, WithoutBom::new(reader));
+        Rows { name, reader, max_bytes, line: 1 }
+    }
+
+    /// Reads the next row, and returns the line that it begins on.
+    pub(super) fn next_row(&mut self) -> Result<Option<(u64, Record)>, InputError> {
+        let mut row = PartialRow::new(self.line);
+        loop {
+            let buffer = match self.reader.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let position = Position::Line(self.line);
+                    return Err(InputError::io(&self.name, InputErrorKind::Read, position, error));
+                }
+            };
+            let is_end = buffer.is_empty();
+            let mut used = 0;
+            let mut result = if is_end { row.end().map(Some) } else { Ok(None) };
+            for byte in buffer {
+                used += 1;
+                result = row.take(*byte, self.max_bytes);
+                if !matches!(result, Ok(None)) {
+                    break;
+                }
+            }
+            self.reader.consume(used);
+            match result {
+                Ok(None) => {}
+                Ok(Some(has_row)) => {
+                    self.line = row.line;
+                    return Ok(has_row.then_some((row.first_line, row.record)));
+                }
+                Err((line, kind)) => return Err(self.error(line, kind)),
+            }
+        }
+    }
+
+    fn error(&self, line: u64, kind: impl Into<InputErrorKind>) -> InputError {
+        InputError::new(&self.name, Position::Line(line), kind.into())
+    }
+}
+
+/// A row that is being read.
+struct PartialRow {
+    record: Record,
+    state: State,
+    bytes: usize,
+    first_line: u64,
+    /// The line of the current byte.
+    line: u64,
+    /// The line of the last opening quote.
+    quote_line: u64,
+}
+
+/// A problem, and the line that it is on.
+type Problem = (u64, InputErrorKind);
+
+impl PartialRow {
+    fn new(line: u64) -> PartialRow {
+        PartialRow {
+            record: Record::default(),
+            state: State::RowStart,
+            bytes: 0,
+            first_line: line,
+            line,
+            quote_line: line,
+        }
+    }
+
+    /// Takes the next byte. Returns `Some(true)` at the end of the row.
+    fn take(&mut self, byte: u8, max_bytes: usize) -> Result<Option<bool>, Problem> {
+        let step = self.state.step(byte).map_err(|kind| (self.line, kind))?;
+        if byte == b'\n' {
+            self.line += 1;
+        }
+        self.bytes += 1;
+        match step {
+            Step::Go(state) => {
+                if state == State::Quoted {
+                    self.quote_line = self.line;
+                }
+                self.state = state;
+            }
+            Step::Add(state) => {
+                if self.bytes > max_bytes {
+                    return Err((self.first_line, InputErrorKind::TooLong { max_bytes }));
+                }
+                self.record.extend(&[byte]);
+                self.state = state;
+            }
+            Step::NextField => {
+                if self.bytes > max_bytes {
+                    return Err((self.first_line, InputErrorKind::TooLong { max_bytes }));
+                }
+                self.record.begin_column();
+                self.state = State::FieldStart;
+            }
+            Step::Blank => *self = PartialRow::new(self.line),
+            Step::EndOfRow => return Ok(Some(true)),
+        }
+        Ok(None)
+    }
+
+    /// Takes the end of the input. Returns true if there is a row.
+    fn end(&self) -> Result<bool, Problem> {
+        match self.state {
+            State::RowStart => Ok(false),
+            State::Quoted => Err((self.quote_line, InputErrorKind::UnclosedField)),
+            State::Return { .. } => Err((self.line, InputErrorKind::LoneCarriageReturn)),
+            State::FieldStart | State::Plain | State::Quote => Ok(true),
+        }
+    }
+}
+
+/// The rows after the first one, as jobs.
+pub(super) struct CsvJobs {
+    rows: Rows,
+    words: Vec<OsString>,
+    /// Made of the first row.
+    header: Option<Header>,
+    number: u64,
+}
+
+struct Header {
+    template: Arc<Template>,
+    column_count: usize,
+}
+
+impl CsvJobs {
+    pub(super) fn new(rows: Rows, words: Vec<OsString>) -> CsvJobs {
+        CsvJobs { rows, words, header: None, number: 0 }
+    }
+
+    fn read_header(&mut self) -> Result<Header, InputError> {
+        let Some((line, names)) = self.rows.next_row()? else {
+            return Err(self.rows.error(1, InputErrorKind::NoHeader));
+        };
+        let words = std::mem::take(&mut self.words);
+        let template = Template::parse_with_names(words, &names);
+        let template = template.map_err(|error| self.rows.error(line, error))?;
+        Ok(Header { template: Arc::new(template), column_count: names.column_count() })
+    }
+}
+
+impl ReadJobs for CsvJobs {
+    fn next_job(&mut self) -> Result<Option<Job>, InputError> {
+        let header = match self.header.take() {
+            Some(header) => header,
+            None => self.read_header()?,
+        };
+        let Header { template, column_count } = self.header.insert(header);
+        let Some((line, record)) = self.rows.next_row()? else { return Ok(None) };
+        let (count, expected) = (record.column_count(), *column_count);
+        if count != expected {
+            let kind = InputErrorKind::FieldCount { count, expected };
+            return Err(self.rows.error(line, kind));
+        }
+        self.number += 1;
+        match template.job(self.number, record) {
+            Ok(job) => Ok(Some(job.on_line(line))),
+            Err(error) => Err(self.rows.error(line, error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
