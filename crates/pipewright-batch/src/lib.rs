@@ -10,4 +10,6 @@ pub use job::{
     Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template, TemplateError,
     shell_quoted,
 };
-pub use source::{InputError, InputErrorKind, InputName, Jobs, Source};
+pub use source::{
+    InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
+};

@@ -7,10 +7,12 @@
 //! | `words.rs` | a line split into words |
 //! | `json/` | JSON lines |
 //! | `csv.rs`, `bom.rs` | comma-separated values |
+//! | `product.rs`, `arguments.rs` | the combinations of several lists, and the lists of a command line |
 //! | `jobs.rs` | the iterator of jobs |
 //! | `error.rs`, `input.rs` | the error type, and the names of inputs |
 //! | `duration.rs`, `size.rs` | times and sizes as people write them |
 
+mod arguments;
 mod bom;
 mod csv;
 mod delimited;
@@ -20,6 +22,7 @@ mod input;
 mod jobs;
 mod json;
 mod lines;
+mod product;
 mod size;
 mod words;
 
@@ -30,11 +33,13 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use arguments::{ListWords, split_lists};
 use delimited::Delimited;
 use error::Position;
 pub use error::{InputError, InputErrorKind};
 pub use input::InputName;
 pub use jobs::Jobs;
+pub use product::{List, product};
 
 use crate::job::Template;
 

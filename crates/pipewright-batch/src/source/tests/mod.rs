@@ -2,6 +2,7 @@
 
 mod commands;
 mod lines;
+mod product;
 
 use std::ffi::OsString;
 use std::io::{self, Read};
