@@ -3,9 +3,12 @@
 mod commands;
 mod lines;
 mod product;
+mod speed;
 
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
@@ -52,6 +55,52 @@ pub(super) fn error_of(jobs: Jobs) -> (usize, String) {
     (jobs.len(), error)
 }
 
+/// A reader that returns one byte at a time, is interrupted before each, and fails at the end.
+struct Failing<'a>(&'a [u8], bool);
+
+impl Read for Failing<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match self.0.split_first() {
+            Some((byte, rest)) => {
+                self.0 = rest;
+                buffer[0] = *byte;
+                Ok(1)
+            }
+            None => Err(io::Error::from_raw_os_error(5)),
+        }
+    }
+}
+
+#[test]
+fn a_failing_reader_is_an_error_with_the_line_and_the_systems_error() {
+    let input = b"{\"argv\":[\"a\"]}\n{\"argv\":[\"b\"]}\nx";
+    let failing = || Source::new(Failing(input, false));
+    for (jobs, line) in [
+        (failing().lines(template(&["x"])), 3),
+        (failing().commands(), 3),
+        (failing().shell_lines(), 3),
+        (failing().json_lines(), 3),
+        (Source::new(Failing(b"a\n1\n2\n", false)).csv(["x"]), 4),
+    ] {
+        let mut jobs = jobs;
+        assert!(jobs.next().unwrap().is_ok());
+        assert!(jobs.next().unwrap().is_ok());
+        let error = jobs.next().unwrap().unwrap_err();
+        let start = format!("cannot read the input at line {line}: ");
+        assert!(error.to_string().starts_with(&start), "{error}");
+        assert_eq!((error.kind(), error.line()), (&InputErrorKind::Read, Some(line)));
+        let source = std::error::Error::source(&error).unwrap();
+        let source = source.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(5));
+        assert_eq!(io::Error::from(error).kind(), io::Error::from_raw_os_error(5).kind());
+        assert!(jobs.next().is_none());
+    }
+}
+
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Source::open("no-such-file").unwrap_err();
@@ -71,4 +120,77 @@ fn a_file_and_stdin_are_named_in_errors() {
     assert_eq!((count, error), (1, format!("line 2 of {name}: the quote ' is not closed")));
     let stdin = Source { name: InputName::Stdin, ..source("'") };
     assert_eq!(error_of(stdin.commands()).1, "line 1 of stdin: the quote ' is not closed");
+}
+
+#[test]
+fn a_record_of_the_longest_length_is_read_and_a_longer_one_refused() {
+    // The last number is the line: the header of CSV is one too.
+    type Open = fn(Source) -> Jobs;
+    type Input = fn(usize) -> String;
+    let formats: [(Open, Input, usize); 5] = [
+        (|it| it.lines(template(&["x"])), |length| format!("{}\n", "a".repeat(length)), 1),
+        (|it| it.commands(), |length| format!("{}\n", "a".repeat(length)), 1),
+        (|it| it.shell_lines(), |length| format!("{}\n", "a".repeat(length)), 1),
+        (
+            |it| it.json_lines(),
+            |length| format!("{{\"argv\":[\"a\"]{}}}\n", " ".repeat(length - 14)),
+            1,
+        ),
+        (|it| it.csv(["x"]), |length| format!("a\n\"{}\"\n", "b\n".repeat(length / 2 - 1)), 2),
+    ];
+    for (open, input, line) in formats {
+        let (jobs, error) = all(open(source(input(100)).max_record_bytes(100)));
+        assert_eq!((jobs.len(), error), (1, None), "{}", input(100));
+        let (jobs, error) = error_of(open(source(input(102)).max_record_bytes(100)));
+        let expected =
+            format!("line {line} of the input: longer than 100 bytes; is another separator meant?");
+        assert_eq!((jobs, error), (0, expected));
+    }
+}
+
+/// A reader that never ends, and counts what it has given.
+struct Endless(&'static [u8], Arc<AtomicUsize>);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        buffer.iter_mut().zip(self.0.iter().cycle()).for_each(|(to, from)| *to = *from);
+        let count = buffer.len() / self.0.len() * self.0.len();
+        self.1.fetch_add(count, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+#[test]
+fn an_endless_input_is_read_only_as_far_as_asked() {
+    let read = Arc::<AtomicUsize>::default();
+    let endless = |bytes| Source::new(Endless(bytes, Arc::clone(&read)));
+    let lists = || vec![List::Lines(endless(b"a\n")), List::Values(vec!["b".into()])];
+    for jobs in [
+        endless(b"a\n").lines(template(&["x"])),
+        endless(b"a\n").commands(),
+        endless(b"a\n").shell_lines(),
+        endless(b"{\"argv\":[\"a\"]}\n").json_lines(),
+        endless(b"a\n").csv(["x"]),
+        product(template(&["x"]), lists()).unwrap(),
+    ] {
+        assert_eq!(read.swap(0, Ordering::Relaxed), 0, "read too early");
+        assert_eq!(jobs.take(1000).filter(|job| job.is_ok()).count(), 1000);
+        let bytes = read.swap(0, Ordering::Relaxed);
+        assert!(bytes <= delimited::BUFFER_BYTES, "{bytes}");
+    }
+    // A record without an end is refused when it is too long.
+    let endless_field = Source::new((&b"\""[..]).chain(Endless(b"a\n", Arc::clone(&read))));
+    for jobs in [endless(b"a").commands(), endless_field.csv(["x"]), endless(b"a,").csv(["x"])] {
+        assert!(error_of(jobs).1.contains("longer than 1048576 bytes"));
+        let bytes = read.swap(0, Ordering::Relaxed);
+        assert!(bytes <= Source::DEFAULT_MAX_RECORD_BYTES + 2 * delimited::BUFFER_BYTES, "{bytes}");
+    }
+}
+
+#[test]
+fn sources_can_be_sent_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Jobs>();
+    is_send::<Source>();
+    is_send::<InputError>();
 }
