@@ -4,16 +4,11 @@ use std::ffi::OsString;
 use std::fmt;
 
 use pipewright_os::base::error::OneLine;
+use pipewright_os::base::os_text;
 
-/// Returns these bytes as a word.
-///
-/// TO BE REPLACED by a call into the platform crate: there, any bytes are a word on Unix, and Unicode (or WTF-8) on
-/// Windows. Without platform code only Unicode can be converted. Callers expect nothing but what the signature says.
+/// Returns these bytes as a word. On Unix any bytes are one, on Windows UTF-8.
 pub(crate) fn os_string(bytes: Vec<u8>) -> Result<OsString, NotUnicode> {
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text.into()),
-        Err(error) => Err(NotUnicode(error.into_bytes())),
-    }
+    os_text::from_bytes(bytes).map_err(NotUnicode)
 }
 
 /// An error: these bytes cannot be a word on this system, because they are not Unicode.

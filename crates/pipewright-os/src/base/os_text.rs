@@ -1,6 +1,6 @@
 //! Operations on OS strings, which need not be Unicode.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 /// Splits at the first `separator`. `None`: there is none, or `separator` is not ASCII.
 ///
@@ -22,6 +22,26 @@ pub fn split_once(text: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
     // SAFETY: the bytes of an `OsStr`, cut after an ASCII character.
     let after = unsafe { OsStr::from_encoded_bytes_unchecked(after) };
     Some((before, after))
+}
+
+/// Returns these bytes as text of the system.
+///
+/// # Platform
+/// Unix: any bytes. Windows: UTF-8.
+///
+/// # Errors
+/// The bytes, if they cannot be text here.
+///
+/// ```
+/// # use pipewright_os::base::os_text::from_bytes;
+/// assert_eq!(from_bytes(b"plain".to_vec()).unwrap(), "plain");
+/// assert_eq!(from_bytes(vec![0xff]).is_ok(), cfg!(unix));
+/// ```
+pub fn from_bytes(bytes: Vec<u8>) -> Result<OsString, Vec<u8>> {
+    #[cfg(unix)]
+    return Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes));
+    #[cfg(not(unix))]
+    String::from_utf8(bytes).map(OsString::from).map_err(std::string::FromUtf8Error::into_bytes)
 }
 
 /// Returns true if the text ends with `end`, ignoring the case of ASCII letters.
