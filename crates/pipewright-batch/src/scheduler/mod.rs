@@ -45,6 +45,8 @@ mod ready;
 mod retry;
 mod settling;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 pub(crate) mod text;
 mod waiters;
