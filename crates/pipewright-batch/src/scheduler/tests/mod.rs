@@ -5,6 +5,7 @@ mod attempts;
 mod early_end;
 mod input;
 mod large;
+mod measure;
 mod names;
 
 use std::time::Duration;
