@@ -3,5 +3,6 @@
 
 mod job;
 mod journal;
+mod plan;
 mod scheduler;
 mod source;
