@@ -84,6 +84,9 @@ pub(crate) enum Decision {
     ///
     /// With `durable` (the job is a `once` job), [`Event::Intended`] has to follow when the intent is durable, and the
     /// job starts only then. Otherwise its [`Decision::Start`] is the next decision, and does not wait for the log.
+    ///
+    /// It is decided once: a log that fails writes the intent when it works again. If the job is settled before its start,
+    /// the intent is void, and the log has to say so: this attempt did not run.
     Intend { job: JobNumber, attempt: u32, durable: bool },
     /// Start the job in that slot. Slots are numbered from 1. Attempts too.
     Start { job: JobNumber, slot: u32, attempt: u32 },
@@ -108,8 +111,7 @@ pub(crate) enum Outcome {
     Stopped,
     /// It was not started, because a job in its `after` did not succeed.
     Skipped { cause: JobNumber },
-    /// It was not started, because the batch ends early. If it is a `once` job with a durable intent, the log has to
-    /// take the intent back: the job did not run.
+    /// It was not started, because the batch ends early.
     NotRun,
     /// A `once` job that may have run: it is not run again.
     Unknown,

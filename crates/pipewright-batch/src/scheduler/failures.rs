@@ -18,10 +18,10 @@ pub(crate) struct FailurePolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureLimit {
     Never,
-    /// That many failures. 1 is `--fail-fast`.
+    /// A number of failures. 1 is `--fail-fast`.
     Count(NonZeroU64),
-    /// That part of all jobs of this run. While their number is unknown, that part of the settled ones, once there are
-    /// [`LEAST_FAILURES`].
+    /// A part of all jobs of this run. While their number is unknown, it is a part of the settled ones, and counts from
+    /// [`LEAST_FAILURES`] failures on.
     Percent(u8),
 }
 

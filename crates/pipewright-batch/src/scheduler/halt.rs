@@ -40,7 +40,6 @@ impl Scheduler {
             jobs.map(|(number, job)| (*number, job.outcome_without_another_attempt())).collect();
         unstarted.sort_unstable_by_key(|(number, _)| *number);
         self.ready.clear();
-        self.held.clear();
         // A job that failed and gets no retry now is the cause for its dependents, whose numbers may be lower.
         let (not_run, ended) = unstarted.into_iter().partition(|(_, it)| *it == Outcome::NotRun);
         self.settled.extend::<Vec<_>>(ended);

@@ -111,8 +111,13 @@ impl Ready {
 
     /// Returns the number of queues that were ever used at once.
     #[cfg(test)]
-    pub(super) fn shapes(&self) -> usize {
+    pub(super) fn queues(&self) -> usize {
         self.shapes.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn queues_in_use(&self) -> usize {
+        self.shapes.len() - self.unused.len()
     }
 
     pub(super) fn push(&mut self, job: JobNumber, id: ShapeId) {

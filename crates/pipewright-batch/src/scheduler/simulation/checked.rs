@@ -165,8 +165,17 @@ impl Model<'_> {
                     Some(Last::Failed(failure)) => Outcome::Failed(failure),
                 };
                 assert_eq!(*outcome, expected);
+                let is_caused = spec.after.iter().any(|name| self.is_a_cause(name));
+                assert!(expected != Outcome::NotRun || !is_caused, "not skipped");
             }
         }
+    }
+
+    /// Returns true if the job of that name was settled, and dependents are skipped because of it.
+    fn is_a_cause(&self, name: &str) -> bool {
+        let phase = self.names.get(name).map(|number| &self.jobs[*number].phase);
+        let no_cause = [Outcome::Succeeded, Outcome::NotRun];
+        matches!(phase, Some(Phase::Settled(outcome)) if !no_cause.contains(outcome))
     }
 
     /// Checks what has to hold after each event.

@@ -63,6 +63,7 @@ fn play(seed: u64) -> Vec<Decision> {
         trace: Vec::new(),
     };
     while game.step() {}
+    game.check_nothing_is_left();
     game.trace
 }
 
@@ -92,6 +93,15 @@ impl Game<'_> {
             }
         }
         true
+    }
+
+    /// Checks that the scheduler holds nothing for jobs that are settled.
+    fn check_nothing_is_left(&self) {
+        let Scheduler { jobs, ready, pool, sheddable, .. } = &self.scheduler;
+        assert!(jobs.is_empty() && sheddable.is_empty());
+        assert_eq!((ready.len(), ready.queues_in_use(), pool.jobs()), (0, 0, 0));
+        let Scheduler { blocked, retrying, running, shedding, .. } = self.scheduler;
+        assert_eq!((blocked, retrying, running, shedding), (0, 0, 0, 0));
     }
 
     fn moves(&self) -> Vec<(Move, usize)> {

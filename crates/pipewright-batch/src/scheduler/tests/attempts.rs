@@ -74,7 +74,7 @@ fn delays_double_up_to_the_longest() {
 fn jitter_spreads_delays_over_its_range() {
     let longest = Duration::from_secs(8);
     for (jitter, shortest) in [(Jitter::Full, 0.0), (Jitter::Equal, 4.0)] {
-        let policy = RetryPolicy { jitter, delay: longest, ..config(1).retry };
+        let policy = RetryPolicy { jitter, delay: longest, max_delay: longest, ..config(1).retry };
         let delay = |job| policy.delay(7, JobNumber(job), 1);
         let seconds: Vec<f64> = (0..1000).map(|job| delay(job).as_secs_f64()).collect();
         let (least, most) = seconds
@@ -88,6 +88,7 @@ fn jitter_spreads_delays_over_its_range() {
         // It depends on the seed, the job and the retry, and on nothing else.
         assert_eq!(delay(1), policy.delay(7, JobNumber(1), 1));
         assert_ne!(delay(1), policy.delay(8, JobNumber(1), 1));
+        assert_ne!(delay(1), policy.delay(7, JobNumber(1), 2));
         assert_ne!(delay(1), delay(2));
     }
 }

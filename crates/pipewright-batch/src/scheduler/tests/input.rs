@@ -67,10 +67,10 @@ fn a_name_that_nobody_has_is_refused_at_the_end() {
     told.add_started(1, job());
     told.add_waiting(2, after(&["nobody"]));
     told.add_waiting(3, named_after("b", &["nothing"]));
-    told.add_waiting(4, after(&["b", "nothing"]));
+    told.add_waiting(4, after(&["b", "none"]));
     told.add_waiting(5, after(&["b"]));
     let expected =
-        [(2, unknown("nobody")), (3, unknown("nothing")), (4, unknown("nothing")), (5, skipped(3))];
+        [(2, unknown("nobody")), (3, unknown("nothing")), (4, unknown("none")), (5, skipped(3))];
     assert_eq!(settled(&told.tell(Event::InputEnded)), expected);
     told.end(1, Ok(()));
     assert!(told.0.is_finished());

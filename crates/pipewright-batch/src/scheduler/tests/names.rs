@@ -54,7 +54,7 @@ fn finished_jobs_without_a_name_leave_nothing() {
     }
     assert_eq!(told.0.jobs.len(), 0);
     assert!(told.0.jobs.capacity() < 10);
-    assert_eq!(told.0.ready.shapes(), 1);
+    assert_eq!(told.0.ready.queues(), 1);
     told.add_started(10_000, named("a"));
     told.add_waiting(10_001, after(&["b"]));
     told.tell(Event::InputEnded);
