@@ -3,6 +3,7 @@
 
 mod job;
 mod journal;
+mod plan;
 mod scheduler;
 mod source;
 

@@ -1,1 +1,220 @@
 //! The scheduler: a pure state machine. Events in, decisions out, no system call, no clock.
+//!
+//! The driver adds jobs while [`Scheduler::wants_input`], reports what happens by [`Scheduler::handle`], and carries out the
+//! decisions in order, until [`Scheduler::is_finished`]. Equal calls give equal decisions, in every process.
+//!
+//! Each job that was added is settled exactly once. Each started attempt is answered by one [`Event::Ended`], and that by one
+//! decision about the job: `Settle`, `Retry` or `Requeue`.
+//!
+//! **Intents.** The attempts of most jobs are intended and started by two decisions in a row, and the intent may become durable
+//! later. An attempt of a `once` job is only intended, and starts after [`Event::Intended`]; it has its slot and its resources
+//! from the intent on. A `once` job is never stopped under pressure, and is `Unknown` if it was lost.
+//!
+//! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see [`ready`]. At least one
+//! job runs, whatever the memory.
+//!
+//! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no input is
+//! wanted, and nothing starts any more. `LogFailed` only pauses: nothing starts until `LogWorks`.
+//!
+//! **Cost.** An event takes O(log n) amortized, except those that end the input or the batch, which look once at each
+//! unfinished job. Memory is bounded by the unfinished jobs, and by the names of the finished ones until the input ends.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `event.rs`, `job.rs`, `limits.rs` | events, decisions, outcomes; jobs; resources |
+//! | `adding.rs`, `input_end.rs` | new jobs and what they wait for; names that nobody has, and cycles |
+//! | `admission.rs`, `ready.rs`, `pool.rs` | which job starts |
+//! | `attempts.rs`, `retry.rs` | ends of attempts, retries, stops under pressure |
+//! | `settling.rs`, `halt.rs`, `failures.rs` | outcomes, and those of dependents; the early end |
+//! | `names.rs`, `waiters.rs`, `graph.rs`, `map.rs`, `text.rs` | data structures |
+
+mod adding;
+mod admission;
+mod attempts;
+mod event;
+mod failures;
+pub(crate) mod graph;
+mod halt;
+mod input_end;
+mod job;
+mod limits;
+mod map;
+pub(crate) mod names;
+mod pool;
+mod ready;
+mod retry;
+mod settling;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+mod waiters;
+
+use std::collections::{BTreeSet, VecDeque};
+
+pub(crate) use adding::AddError;
+pub(crate) use event::{Decision, Event, Failure, JobNumber, Outcome, Pressure, Refusal};
+pub(crate) use failures::{FailureLimit, FailurePolicy, LEAST_FAILURES, OnLimit};
+pub(crate) use halt::HaltCause;
+pub(crate) use job::{Past, Spec};
+pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
+pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
+
+use failures::Tally;
+use job::{Job, Settled};
+use map::Map;
+use names::Names;
+use pool::Pool;
+use ready::Ready;
+
+/// Ready jobs that are read ahead, at least. With many slots it is two a slot.
+const LEAST_READ_AHEAD: usize = 64;
+
+/// Jobs that wait for other jobs or for a retry, above which no input is read while something else is under way.
+const MOST_WAITING: usize = 100_000;
+
+/// Times that a job is overtaken before its resources are kept free for it.
+const PATIENCE: u32 = 16;
+
+/// Settings of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) limits: Limits,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) failures: FailurePolicy,
+    /// The number of jobs, without those that ended in an earlier run, if it is known before the end of the input.
+    pub(crate) total: Option<u64>,
+    /// The source of all randomness, which is the jitter of retries.
+    pub(crate) seed: u64,
+}
+
+/// The state of a batch.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    config: Config,
+    jobs: Map<JobNumber, Job>,
+    ready: Ready,
+    pool: Pool,
+    /// `None`: no more jobs are accepted, and no name is needed.
+    names: Option<Names>,
+    last_added: Option<JobNumber>,
+    input_ended: bool,
+    tally: Tally,
+    /// Jobs in [`job::State::Blocked`].
+    blocked: usize,
+    /// Jobs in [`job::State::Retrying`].
+    retrying: usize,
+    /// Jobs in [`job::State::Running`], and those of them that are stopped under pressure.
+    running: usize,
+    shedding: usize,
+    /// Running jobs that may be stopped under pressure, by the time of their start.
+    sheddable: BTreeSet<(u64, JobNumber)>,
+    starts: u64,
+    /// `once` jobs whose intent became durable just before the log failed.
+    held: Vec<JobNumber>,
+    log_works: bool,
+    pressure: bool,
+    halted: Option<HaltCause>,
+    stopping: bool,
+    /// Jobs whose outcome is known, and has not been told to their dependents.
+    settled: VecDeque<Settled>,
+}
+
+impl Scheduler {
+    /// Returns a batch without jobs.
+    pub(crate) fn new(config: Config) -> Scheduler {
+        Scheduler::with_patience(config, PATIENCE)
+    }
+
+    fn with_patience(config: Config, patience: u32) -> Scheduler {
+        Scheduler {
+            jobs: Map::default(),
+            ready: Ready::new(patience),
+            pool: Pool::new(&config.limits),
+            names: Some(Names::default()),
+            last_added: None,
+            input_ended: false,
+            tally: Tally::new(config.total),
+            blocked: 0,
+            retrying: 0,
+            running: 0,
+            shedding: 0,
+            sheddable: BTreeSet::new(),
+            starts: 0,
+            held: Vec::new(),
+            log_works: true,
+            pressure: false,
+            halted: None,
+            stopping: false,
+            settled: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Adds a job, and appends what follows from it to `decisions`.
+    ///
+    /// After an early end the job is settled at once, because it may have been read before.
+    ///
+    /// # Errors
+    /// A job that can never run is refused, and nothing has changed.
+    pub(crate) fn add(
+        &mut self,
+        job: JobNumber,
+        spec: Spec,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), AddError> {
+        self.insert(job, spec, decisions)?;
+        self.follow_up(decisions);
+        Ok(())
+    }
+
+    /// Takes a report, and appends what follows from it to `decisions`.
+    pub(crate) fn handle(&mut self, event: Event, decisions: &mut Vec<Decision>) {
+        match event {
+            Event::InputEnded => self.end_input(decisions),
+            Event::Intended { job, attempt } => self.intended(job, attempt, decisions),
+            Event::Ended { job, attempt, result } => self.ended(job, attempt, result, decisions),
+            Event::RetryDue { job } => self.retry_due(job),
+            Event::LogFailed => self.log_works = false,
+            Event::LogWorks => self.log_works(decisions),
+            Event::MemoryAvailable { bytes } => self.pool.set_memory_budget(bytes),
+            Event::Pressure(pressure) => self.press(pressure, decisions),
+            Event::Drain => self.halt(HaltCause::Drain, decisions),
+            Event::Stop => self.halt(HaltCause::Stop, decisions),
+        }
+        self.follow_up(decisions);
+    }
+
+    /// Returns true if another job should be added, or the end of the input reported.
+    ///
+    /// Ready jobs are read ahead: two a slot, and at least 64. Jobs that wait for others do not count as ready, because those
+    /// others may come later. But above 100,000 waiting jobs (a retry counts too), nothing is read while another job is ready,
+    /// runs or is retried. If there is none, reading is the only way on.
+    pub(crate) fn wants_input(&self) -> bool {
+        let slots = usize::try_from(self.config.limits.slots.get()).unwrap_or(usize::MAX);
+        let is_idle = self.pool.jobs() + self.ready.len() + self.retrying == 0;
+        !self.input_ended
+            && self.halted.is_none()
+            && self.log_works
+            && self.ready.len() < slots.saturating_mul(2).max(LEAST_READ_AHEAD)
+            && (is_idle || self.blocked + self.retrying < MOST_WAITING)
+    }
+
+    /// Returns true if all jobs are settled and none will come.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.jobs.is_empty() && (self.input_ended || self.halted.is_some())
+    }
+
+    /// Returns the first reason why the batch ends early.
+    pub(crate) fn halted(&self) -> Option<HaltCause> {
+        self.halted
+    }
+
+    fn follow_up(&mut self, decisions: &mut Vec<Decision>) {
+        if self.halted.is_none() && self.tally.reaches(self.config.failures.limit) {
+            self.halt(HaltCause::Failures, decisions);
+        }
+        self.admit(decisions);
+    }
+}

@@ -1,0 +1,87 @@
+//! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure.
+
+use super::Scheduler;
+use super::event::{Decision, Failure, JobNumber, Outcome, Pressure};
+use super::job::{Attempt, State, StopReason};
+
+impl Scheduler {
+    pub(super) fn ended(
+        &mut self,
+        number: JobNumber,
+        attempt: u32,
+        result: Result<(), Failure>,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        let State::Running { slot, since, stop } = job.state else { return };
+        if job.attempts != attempt {
+            return;
+        }
+        job.state = State::Undecided;
+        self.running -= 1;
+        self.shedding -= usize::from(stop == Some(StopReason::Pressure));
+        self.sheddable.remove(&(since, number));
+        self.pool.release(self.ready.needs(job.shape), slot);
+
+        let is_over = self.halted.is_some();
+        let outcome = match (result, stop) {
+            (Ok(()), _) => Outcome::Succeeded,
+            // It may have run to its end, so another attempt may be its second run.
+            (Err(Failure::Lost), _) if job.once => Outcome::Unknown,
+            (Err(_), Some(StopReason::Pressure)) if !is_over => {
+                job.last = Some(Attempt::Shed);
+                job.state = State::Ready;
+                self.ready.push(number, job.shape);
+                decisions.push(Decision::Requeue { job: number });
+                return;
+            }
+            (Err(_), Some(_)) => Outcome::Stopped,
+            (Err(failure), None) => {
+                let retry = &self.config.retry;
+                if !is_over && job.retries_left > 0 && retry.on.contains(failure) {
+                    job.retries_left -= 1;
+                    job.retries = job.retries.saturating_add(1);
+                    let delay = retry.delay(self.config.seed, number, job.retries);
+                    job.last = Some(Attempt::Failed(failure));
+                    job.state = State::Retrying;
+                    self.retrying += 1;
+                    decisions.push(Decision::Retry { job: number, delay });
+                    return;
+                }
+                Outcome::Failed(failure)
+            }
+        };
+        self.settle(number, outcome, decisions);
+    }
+
+    pub(super) fn retry_due(&mut self, number: JobNumber) {
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        if job.state == State::Retrying {
+            job.state = State::Ready;
+            self.retrying -= 1;
+            self.ready.push(number, job.shape);
+        }
+    }
+
+    pub(super) fn press(&mut self, pressure: Pressure, decisions: &mut Vec<Decision>) {
+        self.pressure = pressure != Pressure::None;
+        // Jobs of a batch that ends are not started again, so they are let run.
+        if pressure == Pressure::Shed && self.halted.is_none() {
+            self.shed(decisions);
+        }
+    }
+
+    /// Stops the running job that has lost least by it. The last running one goes on.
+    fn shed(&mut self, decisions: &mut Vec<Decision>) {
+        if self.running - self.shedding <= 1 {
+            return;
+        }
+        let Some((_, number)) = self.sheddable.pop_last() else { return };
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        if let State::Running { stop, .. } = &mut job.state {
+            *stop = Some(StopReason::Pressure);
+            self.shedding += 1;
+            decisions.push(Decision::Stop { job: number });
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Events and decisions: the words in which the scheduler and its driver speak.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::text::{Shown, ShownCycle};
+
+/// The number of a job, in order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct JobNumber(pub(crate) u64);
+
+/// A report from the executor, the log, the input or the user.
+///
+/// A late report (about a job that was settled meanwhile, or about an attempt before the current one) changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The last job has been added.
+    InputEnded,
+    /// The log holds the intent of this attempt durably.
+    Intended { job: JobNumber, attempt: u32 },
+    /// A started attempt has ended, with everything that belongs to it.
+    Ended { job: JobNumber, attempt: u32, result: Result<(), Failure> },
+    /// The delay of a [`Decision::Retry`] is over.
+    RetryDue { job: JobNumber },
+    /// The log cannot be written.
+    LogFailed,
+    /// The log can be written again, and holds what it owed.
+    LogWorks,
+    /// Memory that all jobs together may use from now on, as far as they state their needs.
+    MemoryAvailable { bytes: u64 },
+    /// The memory of the machine as it is, no matter what jobs state.
+    Pressure(Pressure),
+    /// Start nothing new, and let the running jobs end.
+    Drain,
+    /// Start nothing new, and stop the running jobs.
+    Stop,
+}
+
+/// Pressure on the memory of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Memory is free: start jobs.
+    None,
+    /// Memory is short: start a job only if none runs.
+    Hold,
+    /// Memory is out: stop the job that was started last, and start a job only if none runs. Each report stops one job.
+    Shed,
+}
+
+/// The class of an unsuccessful end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// It exited with a code that means failure.
+    ExitCode,
+    /// A timeout stopped it.
+    TimedOut,
+    /// A signal killed it.
+    Signalled,
+    /// It ran out of memory.
+    OutOfMemory,
+    /// It could not be started, so nothing of it ran.
+    StartFailed,
+    /// Its executor lost it: nobody knows if it ran to its end.
+    Lost,
+}
+
+impl Failure {
+    /// All classes.
+    pub(crate) const ALL: [Failure; 6] = [
+        Failure::ExitCode,
+        Failure::TimedOut,
+        Failure::Signalled,
+        Failure::OutOfMemory,
+        Failure::StartFailed,
+        Failure::Lost,
+    ];
+}
+
+/// An order to the driver. Decisions are carried out in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Write the intent of this attempt to the log.
+    ///
+    /// With `durable` (the job is a `once` job), [`Event::Intended`] has to follow when the intent is durable, and the
+    /// job starts only then. Otherwise its [`Decision::Start`] is the next decision, and does not wait for the log.
+    ///
+    /// It is decided once: a log that fails writes the intent when it works again. If the job is settled before its start,
+    /// the intent is void, and the log has to say so: this attempt did not run.
+    Intend { job: JobNumber, attempt: u32, durable: bool },
+    /// Start the job in that slot. Slots are numbered from 1. Attempts too.
+    Start { job: JobNumber, slot: u32, attempt: u32 },
+    /// Stop the running attempt. Its [`Event::Ended`] is still expected.
+    Stop { job: JobNumber },
+    /// The attempt has failed: send [`Event::RetryDue`] after this delay.
+    Retry { job: JobNumber, delay: Duration },
+    /// The attempt was stopped under pressure and did not succeed: the job waits for another attempt, which is no retry.
+    Requeue { job: JobNumber },
+    /// The job is over. Nothing more is decided about it.
+    Settle { job: JobNumber, outcome: Outcome },
+}
+
+/// The final state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its last attempt succeeded.
+    Succeeded,
+    /// Its last attempt failed.
+    Failed(Failure),
+    /// It was started, and was stopped before it succeeded because the batch ends early.
+    Stopped,
+    /// It was not started, because a job in its `after` did not succeed.
+    Skipped { cause: JobNumber },
+    /// It was not started, because the batch ends early.
+    NotRun,
+    /// A `once` job that may have run: it is not run again.
+    Unknown,
+    /// It was not started, because it can never start.
+    Refused(Refusal),
+}
+
+/// The reason why a job can never start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No job has a name that its `after` contains.
+    UnknownAfter { name: Box<str> },
+    /// It waits for itself. Each job of the cycle has the next one in its `after`, and the last one has the first.
+    Cycle { names: Arc<[Box<str>]> },
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::UnknownAfter { name } => {
+                write!(f, "no job is named {}, which is in its \"after\"", Shown(name))
+            }
+            Refusal::Cycle { names } => write!(f, "waits for itself: {}", ShownCycle(names)),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Jobs as the scheduler sees them: the input, and the state of an unfinished one.
+
+use super::event::{Failure, JobNumber, Outcome};
+use super::limits::Needs;
+use super::names::NameId;
+use super::ready::ShapeId;
+use super::waiters::Waiters;
+
+/// Properties of a job that decide when it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// The name that others use in `after`.
+    pub(crate) name: Option<Box<str>>,
+    /// Names of the jobs that have to succeed first. They may be added later.
+    pub(crate) after: Vec<Box<str>>,
+    pub(crate) needs: Needs,
+    /// Attempts after the first one.
+    pub(crate) retries: u32,
+    /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it ended.
+    pub(crate) once: bool,
+    /// The end that the log of an earlier run has. Such a job is settled at once.
+    pub(crate) past: Option<Past>,
+}
+
+/// The end of a job in an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    Succeeded,
+    Failed(Failure),
+    /// A `once` job that was interrupted.
+    Unknown,
+}
+
+impl From<Past> for Outcome {
+    fn from(past: Past) -> Outcome {
+        match past {
+            Past::Succeeded => Outcome::Succeeded,
+            Past::Failed(failure) => Outcome::Failed(failure),
+            Past::Unknown => Outcome::Unknown,
+        }
+    }
+}
+
+/// A job that is not settled.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) state: State,
+    pub(super) name: Option<NameId>,
+    /// Jobs that have this one in their `after`.
+    pub(super) waiters: Waiters,
+    pub(super) shape: ShapeId,
+    /// Attempts that were admitted.
+    pub(super) attempts: u32,
+    pub(super) retries_left: u32,
+    /// Retries that were decided.
+    pub(super) retries: u32,
+    pub(super) once: bool,
+    pub(super) last: Option<Attempt>,
+}
+
+/// The state of an unfinished job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was added just now, or ended just now.
+    Undecided,
+    /// It was added with the end of an earlier run.
+    Past,
+    /// It waits for that many jobs.
+    Blocked(usize),
+    Ready,
+    /// It has its slot and its resources, and waits until its intent is durable.
+    Admitted {
+        slot: u32,
+    },
+    Running {
+        slot: u32,
+        /// The position among all starts.
+        since: u64,
+        stop: Option<StopReason>,
+    },
+    /// It waits for its retry.
+    Retrying,
+}
+
+/// The reason why a running attempt is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopReason {
+    /// Memory is short: the job is queued again.
+    Pressure,
+    /// The batch ends early.
+    End,
+}
+
+/// The end of an earlier attempt of this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Failed(Failure),
+    Shed,
+}
+
+impl Job {
+    /// Returns the outcome if no attempt follows.
+    pub(super) fn outcome_without_another_attempt(&self) -> Outcome {
+        match self.last {
+            None => Outcome::NotRun,
+            Some(Attempt::Failed(failure)) => Outcome::Failed(failure),
+            Some(Attempt::Shed) => Outcome::Stopped,
+        }
+    }
+}
+
+/// A job and its outcome, before its dependents have heard of it.
+pub(super) type Settled = (JobNumber, Outcome);

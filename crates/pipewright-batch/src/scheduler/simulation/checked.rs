@@ -1,0 +1,209 @@
+//! The checks of the model: each decision, and the state after each event.
+
+use std::time::Duration;
+
+use super::model::{Last, Model, Phase, Why};
+use crate::scheduler::*;
+
+impl Model<'_> {
+    /// Checks a decision, and carries it out.
+    pub(super) fn decide(&mut self, decision: &Decision) {
+        match *decision {
+            Decision::Intend { job, attempt, durable } => self.intend(job, attempt, durable),
+            Decision::Start { job, slot, attempt } => self.start(job, slot, attempt),
+            Decision::Stop { job } => self.stop(job),
+            Decision::Retry { job, delay } => self.retry(job, delay),
+            Decision::Requeue { job } => {
+                let is_over = self.halted;
+                let job = self.job(job);
+                let is_shed =
+                    matches!(job.phase, Phase::Ended { result: Err(_), stop: Some(Why::Pressure) });
+                assert!(is_shed && !is_over);
+                (job.phase, job.last) = (Phase::Waiting, Some(Last::Shed));
+            }
+            Decision::Settle { job, ref outcome } => {
+                self.check_outcome(job, outcome);
+                self.job(job).phase = Phase::Settled(outcome.clone());
+            }
+        }
+        self.before = Some(decision.clone());
+    }
+
+    fn intend(&mut self, number: JobNumber, attempt: u32, durable: bool) {
+        assert!(!self.is_limit_reached() || self.halted, "a start after too many failures");
+        assert_eq!(self.next_to_start(), Some(number), "not the next one");
+        let slot = self.lowest_slot();
+        let job = self.job(number);
+        job.attempts += 1;
+        assert_eq!((attempt, durable), (job.attempts, job.spec.once));
+        job.phase = Phase::Intended { slot, is_durable: false };
+        self.count_overtaken(number);
+        self.check_capacity();
+    }
+
+    fn start(&mut self, number: JobNumber, slot: u32, attempt: u32) {
+        assert!(!self.halted && self.log_works);
+        self.starts += 1;
+        let since = self.starts;
+        let intend = Decision::Intend { job: number, attempt, durable: false };
+        let is_after_intent = self.before == Some(intend);
+        let job = self.job(number);
+        let is_durable = job.phase == Phase::Intended { slot, is_durable: true };
+        let is_intended = job.phase == Phase::Intended { slot, is_durable: false };
+        assert!(if job.spec.once { is_durable } else { is_intended && is_after_intent });
+        assert_eq!(attempt, job.attempts);
+        job.phase = Phase::Running { slot, since, stop: None };
+    }
+
+    fn stop(&mut self, number: JobNumber) {
+        if self.may_shed == 0 {
+            self.apply_limit();
+        }
+        let is_end = self.stopping;
+        if !is_end {
+            assert!(self.may_shed > 0, "a stop without a reason");
+            self.may_shed -= 1;
+            let is_running = |phase: &Phase| matches!(phase, Phase::Running { stop: None, .. });
+            let running = self.in_phase(is_running);
+            assert!(running.len() > 1, "the only job was stopped under pressure");
+            let since = |job: &JobNumber| match self.jobs[*job].phase {
+                Phase::Running { since, .. } => since,
+                _ => 0,
+            };
+            let may_run_again = running.into_iter().filter(|job| !self.jobs[*job].spec.once);
+            assert_eq!(may_run_again.max_by_key(since), Some(number), "not the youngest");
+        }
+        match &mut self.job(number).phase {
+            Phase::Running { stop: stop @ None, .. } => {
+                *stop = Some(if is_end { Why::End } else { Why::Pressure });
+            }
+            other => panic!("stop of a job that is {other:?}"),
+        }
+    }
+
+    fn retry(&mut self, number: JobNumber, delay: Duration) {
+        let policy = self.batch.config.retry;
+        let is_over = self.halted;
+        let job = self.job(number);
+        let Phase::Ended { result: Err(failure), stop: None } = job.phase else {
+            panic!("a retry of a job that is {:?}", job.phase);
+        };
+        assert!(!is_over && job.retries < job.spec.retries && policy.on.contains(failure));
+        assert!(!(job.spec.once && failure == Failure::Lost), "a once job was lost and runs again");
+        let longest = (0..job.retries).fold(policy.delay, |delay, _| delay * 2);
+        let longest = longest.min(policy.max_delay);
+        let shortest = match policy.jitter {
+            Jitter::None => longest,
+            Jitter::Equal => longest / 2,
+            Jitter::Full => Duration::ZERO,
+        };
+        assert!((shortest..=longest).contains(&delay), "{delay:?}");
+        job.retries += 1;
+        (job.phase, job.last) = (Phase::Retrying, Some(Last::Failed(failure)));
+    }
+
+    fn check_outcome(&mut self, number: JobNumber, outcome: &Outcome) {
+        let job = &self.jobs[number];
+        let expected = match (&job.phase, job.spec.past) {
+            (Phase::Settled(_), _) => panic!("{number:?} is settled twice"),
+            (Phase::Running { .. }, _) => panic!("{number:?} is settled while it runs"),
+            (Phase::Waiting, Some(Past::Succeeded)) => Outcome::Succeeded,
+            (Phase::Waiting, Some(Past::Failed(failure))) => Outcome::Failed(failure),
+            (Phase::Waiting, Some(Past::Unknown)) => Outcome::Unknown,
+            (Phase::Ended { result, stop }, None) => match (*result, *stop) {
+                (Ok(()), _) => Outcome::Succeeded,
+                (Err(Failure::Lost), _) if job.spec.once => Outcome::Unknown,
+                (Err(_), Some(stop)) => {
+                    assert!(stop == Why::End || self.halted, "a job was shed and not queued again");
+                    Outcome::Stopped
+                }
+                (Err(failure), None) => {
+                    let is_retried = self.batch.config.retry.on.contains(failure);
+                    let has_retry = job.retries < job.spec.retries && is_retried;
+                    assert!(self.halted || !has_retry, "a retry is missing");
+                    Outcome::Failed(failure)
+                }
+            },
+            (Phase::Waiting | Phase::Intended { .. } | Phase::Retrying, None) => {
+                return self.check_unstarted(number, outcome);
+            }
+            other => panic!("{number:?} is settled when it is {other:?}"),
+        };
+        assert_eq!(*outcome, expected, "{number:?}");
+    }
+
+    /// Checks the outcome of a job that does not end because an attempt ended.
+    fn check_unstarted(&mut self, number: JobNumber, outcome: &Outcome) {
+        let spec = self.jobs[number].spec;
+        match outcome {
+            Outcome::Skipped { cause } => {
+                let name = self.jobs[*cause].spec.name.as_ref().expect("nobody waits for it");
+                assert!(spec.after.contains(name));
+                let phase = &self.jobs[*cause].phase;
+                assert!(matches!(phase, Phase::Settled(outcome) if *outcome != Outcome::NotRun));
+                assert_ne!(*phase, Phase::Settled(Outcome::Succeeded));
+                assert_eq!(self.jobs[number].attempts, 0);
+            }
+            Outcome::Refused(Refusal::UnknownAfter { name }) => {
+                assert!(self.input_ended && spec.after.contains(name));
+                assert!(!self.names.contains_key(&**name));
+            }
+            Outcome::Refused(Refusal::Cycle { names }) => {
+                assert!(self.input_ended && names.contains(spec.name.as_ref().unwrap()));
+                let spec = |name: &str| self.jobs[self.names[name]].spec;
+                for (at, name) in names.iter().enumerate() {
+                    assert!(spec(name).after.contains(&names[(at + 1) % names.len()]));
+                    assert!(!names[..at].contains(name));
+                }
+            }
+            _ => {
+                self.apply_limit();
+                assert!(self.halted, "{number:?} is {outcome:?}, and the batch goes on");
+                let expected = match self.jobs[number].last {
+                    None => Outcome::NotRun,
+                    Some(Last::Shed) => Outcome::Stopped,
+                    Some(Last::Failed(failure)) => Outcome::Failed(failure),
+                };
+                assert_eq!(*outcome, expected);
+                let is_caused = spec.after.iter().any(|name| self.is_a_cause(name));
+                assert!(expected != Outcome::NotRun || !is_caused, "not skipped");
+            }
+        }
+    }
+
+    /// Returns true if the job of that name was settled, and dependents are skipped because of it.
+    fn is_a_cause(&self, name: &str) -> bool {
+        let phase = self.names.get(name).map(|number| &self.jobs[*number].phase);
+        let no_cause = [Outcome::Succeeded, Outcome::NotRun];
+        matches!(phase, Some(Phase::Settled(outcome)) if !no_cause.contains(outcome))
+    }
+
+    /// Checks what has to hold after each event.
+    pub(super) fn check(&mut self, scheduler: &Scheduler) {
+        self.apply_limit();
+        self.check_nothing_idles();
+        self.check_capacity();
+        for (number, job) in self.jobs.iter() {
+            assert!(!matches!(job.phase, Phase::Ended { .. }), "{number:?}: no decision");
+            assert!(job.spec.past.is_none() || matches!(job.phase, Phase::Settled(_)));
+            let is_unstarted = !matches!(job.phase, Phase::Settled(_) | Phase::Running { .. });
+            assert!(!(self.halted && is_unstarted), "{number:?} waits after the end");
+            let is_stopped = !matches!(job.phase, Phase::Running { stop: None, .. });
+            assert!(!self.stopping || is_stopped, "{number:?} was not stopped");
+            for name in job.spec.after.iter().filter(|_| is_unstarted) {
+                let awaited = self.names.get(&**name).map(|awaited| &self.jobs[*awaited].phase);
+                assert!(awaited.is_some() || !self.input_ended, "{number:?} waits for nobody");
+                let is_skipped =
+                    matches!(awaited, Some(Phase::Settled(it)) if *it != Outcome::Succeeded);
+                assert!(!is_skipped, "{number:?} waits for a job that did not succeed");
+            }
+        }
+        let is_over = self.jobs.values().all(|job| matches!(job.phase, Phase::Settled(_)));
+        assert_eq!(scheduler.is_finished(), is_over && (self.input_ended || self.halted));
+        assert_eq!(scheduler.halted().is_some(), self.halted);
+        let ready = self.jobs.values().filter(|job| self.is_ready(job)).count();
+        let ahead = (2 * self.batch.config.limits.slots.get() as usize).max(64);
+        let takes_jobs = !self.input_ended && !self.halted && self.log_works;
+        assert_eq!(scheduler.wants_input(), takes_jobs && ready < ahead);
+    }
+}

@@ -1,0 +1,271 @@
+//! Random batches, played against a model: 10,000 seeds, and each decision of each is checked.
+
+mod admitted;
+mod batch;
+mod checked;
+mod jobs;
+mod model;
+mod random;
+
+use super::*;
+use batch::Batch;
+use model::{Model, Phase};
+use random::Random;
+
+/// Prints the seed of a failed game.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the seed is {}", self.0);
+        }
+    }
+}
+
+/// A move of the world.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Add,
+    EndInput,
+    Intended,
+    End,
+    Retry,
+    Log,
+    Memory,
+    EarlyEnd,
+    Noise,
+}
+
+/// A game: the scheduler, the model, and the jobs that have not been added.
+struct Game<'a> {
+    random: Random,
+    scheduler: Scheduler,
+    model: Model<'a>,
+    batch: &'a Batch,
+    added: usize,
+    decisions: Vec<Decision>,
+    trace: Vec<Decision>,
+}
+
+/// Plays a batch to its end, and returns all decisions.
+fn play(seed: u64) -> Vec<Decision> {
+    let _named = Named(seed);
+    let mut random = Random::new(seed);
+    let batch = batch::batch(&mut random);
+    let mut game = Game {
+        random,
+        scheduler: Scheduler::with_patience(batch.config.clone(), batch.patience),
+        model: Model::new(&batch),
+        batch: &batch,
+        added: 0,
+        decisions: Vec::new(),
+        trace: Vec::new(),
+    };
+    while game.step() {}
+    game.check_nothing_is_left();
+    game.trace
+}
+
+impl Game<'_> {
+    /// Makes a move, and returns false after the last one.
+    fn step(&mut self) -> bool {
+        let moves = self.moves();
+        let goes_on = moves.iter().any(|(it, _)| {
+            matches!(it, Move::Add | Move::EndInput | Move::Intended | Move::End | Move::Retry)
+        });
+        if !goes_on && self.model.log_works {
+            assert!(self.scheduler.is_finished(), "the batch is stuck");
+            return false;
+        }
+        let mut place = self.random.below(moves.iter().map(|(_, weight)| weight).sum());
+        let chosen = moves.iter().find(|(_, weight)| {
+            let is_here = place < *weight;
+            place = place.wrapping_sub(*weight);
+            is_here
+        });
+        match chosen.unwrap().0 {
+            Move::Add => self.add(),
+            Move::Noise => self.noise(),
+            other => {
+                let event = self.event(other);
+                self.report(event);
+            }
+        }
+        true
+    }
+
+    /// Checks that the scheduler holds nothing for jobs that are settled.
+    fn check_nothing_is_left(&self) {
+        let Scheduler { jobs, ready, pool, sheddable, .. } = &self.scheduler;
+        assert!(jobs.is_empty() && sheddable.is_empty());
+        assert_eq!((ready.len(), ready.queues_in_use(), pool.jobs()), (0, 0, 0));
+        let Scheduler { blocked, retrying, running, shedding, .. } = self.scheduler;
+        assert_eq!((blocked, retrying, running, shedding), (0, 0, 0, 0));
+    }
+
+    fn moves(&self) -> Vec<(Move, usize)> {
+        let (batch, model) = (self.batch, &self.model);
+        let is_left = self.added < batch.jobs.len() && !model.input_ended;
+        let may_add = is_left && (self.scheduler.wants_input() || !batch.is_lazy && !model.halted);
+        let has = |is_in: fn(&Phase) -> bool| !model.in_phase(is_in).is_empty();
+        let moves = [
+            (Move::Add, may_add, 12),
+            (Move::EndInput, !is_left && !model.input_ended && !model.halted, 4),
+            (Move::Intended, has(is_intended), 10),
+            (Move::End, has(is_running), 8),
+            (Move::Retry, has(|phase| *phase == Phase::Retrying), 5),
+            (Move::Log, batch.log_trouble > 0 || !model.log_works, 2),
+            (Move::Memory, true, batch.memory_trouble),
+            (Move::EarlyEnd, self.added > 2, batch.early_end),
+            (Move::Noise, self.added > 0, batch.noise * 4),
+        ];
+        moves.into_iter().filter(|it| it.1).map(|(it, _, weight)| (it, weight)).collect()
+    }
+
+    fn add(&mut self) {
+        let (number, spec) = &self.batch.jobs[self.added];
+        self.added += 1;
+        self.model.add(*number, spec);
+        self.scheduler.add(*number, spec.clone(), &mut self.decisions).unwrap();
+        self.check();
+    }
+
+    fn report(&mut self, event: Event) {
+        self.model.report(&event);
+        self.scheduler.handle(event, &mut self.decisions);
+        self.check();
+    }
+
+    fn check(&mut self) {
+        for decision in self.decisions.drain(..) {
+            self.model.decide(&decision);
+            self.trace.push(decision);
+        }
+        self.model.check(&self.scheduler);
+    }
+
+    fn event(&mut self, chosen: Move) -> Event {
+        let random = &mut self.random;
+        match chosen {
+            Move::Intended => {
+                let job = *random.pick(&self.model.in_phase(is_intended));
+                Event::Intended { job, attempt: self.model.jobs[job].attempts }
+            }
+            Move::End => {
+                let job = *random.pick(&self.model.in_phase(is_running));
+                let failure = *random.pick(&Failure::ALL);
+                let is_failed = random.percent(self.batch.failing_percent);
+                let attempt = self.model.jobs[job].attempts;
+                Event::Ended { job, attempt, result: if is_failed { Err(failure) } else { Ok(()) } }
+            }
+            Move::Retry => {
+                let jobs = self.model.in_phase(|phase| *phase == Phase::Retrying);
+                Event::RetryDue { job: *random.pick(&jobs) }
+            }
+            Move::Log if self.model.log_works => Event::LogFailed,
+            Move::Log => Event::LogWorks,
+            Move::Memory if random.percent(40) => {
+                Event::MemoryAvailable { bytes: *random.pick(&[0, 30, 100, 1000]) }
+            }
+            Move::Memory => Event::Pressure(*random.pick(&[
+                Pressure::None,
+                Pressure::None,
+                Pressure::Hold,
+                Pressure::Shed,
+            ])),
+            Move::EarlyEnd => random.pick(&[Event::Drain, Event::Stop]).clone(),
+            Move::Add | Move::EndInput | Move::Noise => Event::InputEnded,
+        }
+    }
+
+    /// Reports something that is late or wrong, which has to change nothing.
+    fn noise(&mut self) {
+        let random = &mut self.random;
+        let (job, spec) = random.pick(&self.batch.jobs[..self.added]);
+        let (job, attempt) = (*job, self.model.jobs[*job].attempts);
+        let phase = &self.model.jobs[job].phase;
+        let wrong = if is_running(phase) { attempt + 1 } else { attempt };
+        let result = if random.percent(50) { Ok(()) } else { Err(Failure::Lost) };
+        let event = match random.below(6) {
+            0 => Event::Ended { job, attempt: wrong, result },
+            1 => Event::Ended { job: JobNumber(u64::MAX), attempt, result },
+            2 => Event::Intended { job, attempt: attempt.wrapping_sub(1) },
+            3 if !is_intended(phase) => Event::Intended { job, attempt },
+            4 if *phase != Phase::Retrying => Event::RetryDue { job },
+            _ => return self.add_impossible(job, spec),
+        };
+        self.scheduler.handle(event, &mut self.decisions);
+        assert_eq!(self.decisions, []);
+        self.model.check(&self.scheduler);
+    }
+
+    /// Adds a job that has to be refused, for a reason out of three.
+    fn add_impossible(&mut self, job: JobNumber, spec: &Spec) {
+        let mut spec = Spec { past: None, ..spec.clone() };
+        let is_late = self.random.percent(50);
+        if spec.name.is_none() || self.model.halted {
+            spec.needs.tokens.push(TokenNeed { kind: 99, count: 1 });
+        }
+        let number = if is_late { job } else { JobNumber(u64::MAX) };
+        assert!(self.scheduler.add(number, spec, &mut self.decisions).is_err());
+        assert_eq!(self.decisions, []);
+        self.model.check(&self.scheduler);
+    }
+}
+
+fn is_intended(phase: &Phase) -> bool {
+    matches!(phase, Phase::Intended { is_durable: false, .. })
+}
+
+fn is_running(phase: &Phase) -> bool {
+    matches!(phase, Phase::Running { .. })
+}
+
+/// Plays that many batches, each twice now and then.
+fn play_all(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let trace = play(seed);
+        if seed % 10 == 0 {
+            assert_eq!(play(seed), trace, "seed {seed}: not the same decisions");
+        }
+    }
+}
+
+// Two halves, so that two processors share the work.
+#[test]
+fn random_batches_follow_the_rules_first_half() {
+    play_all(0..5_000);
+}
+
+#[test]
+fn random_batches_follow_the_rules_second_half() {
+    play_all(5_000..10_000);
+}
+
+/// Shows that the batches contain what the other tests are about.
+#[test]
+fn random_batches_are_of_all_kinds() {
+    let mut seen = std::collections::BTreeMap::new();
+    let mut count = |kind: String| *seen.entry(kind).or_insert(0) += 1;
+    for seed in 0..1_000 {
+        for decision in play(seed) {
+            match decision {
+                Decision::Intend { attempt, .. } if attempt > 1 => count("further attempt".into()),
+                Decision::Intend { durable: true, .. } => count("durable intent".into()),
+                Decision::Stop { .. } => count("stop".into()),
+                Decision::Retry { .. } => count("retry".into()),
+                Decision::Requeue { .. } => count("requeue".into()),
+                Decision::Settle { outcome: Outcome::Skipped { .. }, .. } => count("skip".into()),
+                Decision::Settle { outcome: Outcome::Refused(refusal), .. } => {
+                    let is_cycle = matches!(refusal, Refusal::Cycle { .. });
+                    count(if is_cycle { "cycle" } else { "unknown name" }.into());
+                }
+                Decision::Settle { outcome, .. } => count(format!("{outcome:?}")),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(seen.len(), 18, "{seen:?}");
+    assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
+}

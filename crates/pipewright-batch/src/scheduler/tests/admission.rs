@@ -1,0 +1,221 @@
+//! Tests of admission: slots, resources, order, memory.
+
+use super::*;
+
+#[test]
+fn the_lowest_free_slot_is_given_out() {
+    let mut told = Told::new(3);
+    let slot = |decisions: &[Decision]| match decisions.last() {
+        Some(Decision::Start { slot, .. }) => *slot,
+        other => panic!("{other:?}"),
+    };
+    let slots: Vec<u32> = (1..=3).map(|number| slot(&told.add(number, job()))).collect();
+    assert_eq!(slots, [1, 2, 3]);
+    told.end(3, Ok(()));
+    told.end(1, Ok(()));
+    told.end(2, Ok(()));
+    let slots: Vec<u32> = (4..=6).map(|number| slot(&told.add(number, job()))).collect();
+    assert_eq!(slots, [1, 2, 3]);
+}
+
+#[test]
+fn an_intent_comes_right_before_its_start() {
+    let mut told = Told::new(1);
+    let job_number = JobNumber(1);
+    let expected = [
+        Decision::Intend { job: job_number, attempt: 1, durable: false },
+        Decision::Start { job: job_number, slot: 1, attempt: 1 },
+    ];
+    assert_eq!(told.add(1, job()), expected);
+}
+
+#[test]
+fn once_jobs_start_after_their_durable_intent() {
+    let mut told = Told::new(1);
+    let job_number = JobNumber(1);
+    let intend = Decision::Intend { job: job_number, attempt: 1, durable: true };
+    assert_eq!(told.add(1, once()), [intend]);
+    // Its slot is taken, although it does not run.
+    told.add_waiting(2, job());
+    assert_eq!(told.tell(Event::Intended { job: job_number, attempt: 2 }), []);
+    let start = Decision::Start { job: job_number, slot: 1, attempt: 1 };
+    assert_eq!(told.tell(Event::Intended { job: job_number, attempt: 1 }), [start]);
+    assert_eq!(told.tell(Event::Intended { job: job_number, attempt: 1 }), []);
+}
+
+#[test]
+fn nothing_starts_while_the_log_fails() {
+    let mut told = Told::new(3);
+    told.add(1, once());
+    told.add_started(2, job());
+    assert_eq!(told.tell(Event::LogFailed), []);
+    assert!(!told.0.wants_input());
+    told.add_waiting(3, job());
+    // Its intent was durable just before.
+    assert_eq!(told.tell(Event::Intended { job: JobNumber(1), attempt: 1 }), []);
+    assert_eq!(settled(&told.end(2, Ok(()))), [(2, Outcome::Succeeded)]);
+    assert_eq!(started(&told.tell(Event::LogWorks)), [1, 3]);
+    assert!(told.0.wants_input());
+}
+
+#[test]
+fn a_job_that_was_ready_late_starts_before_later_ones() {
+    let mut told = Told::new(1);
+    told.add_started(1, named("first"));
+    told.add_waiting(2, after(&["first"]));
+    told.add_waiting(3, job());
+    assert_eq!(started(&told.end(1, Ok(()))), [2]);
+}
+
+#[test]
+fn jobs_share_slots_by_their_cpus() {
+    let mut told = Told::new(4);
+    told.add_started(1, cpus(3));
+    told.add_waiting(2, cpus(2));
+    told.add_started(3, job());
+    assert_eq!(started(&told.end(1, Ok(()))), [2]);
+}
+
+#[test]
+fn needs_that_nobody_has_are_refused() {
+    let mut told = Told::with(2, |config| {
+        config.limits.memory_bytes = Some(1000);
+        config.limits.tokens = vec![token_kind("link", 2)];
+    });
+    let twice = vec![TokenNeed { kind: 0, count: 2 }, TokenNeed { kind: 0, count: 1 }];
+    let too_many = Spec { needs: Needs { tokens: twice, ..Needs::one_cpu() }, ..job() };
+    let mut refused = |spec| match told.try_add(1, spec) {
+        Err(AddError::Needs(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let cases = [
+        (cpus(3), "needs 3 CPUs, and the batch has 2: allow more jobs at once"),
+        (memory(1001), "needs 1001 bytes of memory, and the batch may use 1000"),
+        (tokens(1, 1), "needs tokens of kind 1, and the batch has no such kind"),
+        (tokens(0, 3), "needs 3 tokens \"link\", and the batch has 2"),
+        (too_many, "needs 3 tokens \"link\", and the batch has 2"),
+    ];
+    for (spec, message) in cases {
+        assert_eq!(refused(spec), message);
+    }
+    // The number is still free, and so is everything else.
+    told.add_started(1, Spec { needs: Needs { cpus: count(2), ..tokens(0, 2).needs }, ..job() });
+}
+
+#[test]
+fn needs_that_are_nothing_are_no_needs() {
+    let mut told = Told::with(2, |config| {
+        config.limits.memory_bytes = Some(0);
+        config.limits.tokens = vec![token_kind("link", 0)];
+    });
+    told.add_started(1, memory(0));
+    told.add_started(2, tokens(0, 0));
+}
+
+#[test]
+fn a_large_job_is_overtaken_only_so_often() {
+    let mut told = Told::new(4);
+    for number in 1..=4 {
+        told.add_started(number, job());
+    }
+    told.add_waiting(5, cpus(4));
+    let mut running: std::collections::VecDeque<u64> = (1..=4).collect();
+    for number in 6.. {
+        told.add(number, job());
+        let ended = running.pop_front().unwrap();
+        let started = started(&told.end(ended, Ok(())));
+        if started.is_empty() {
+            // From here on, CPUs are kept for it.
+            assert_eq!(number, 6 + u64::from(PATIENCE));
+            break;
+        }
+        running.extend(started);
+    }
+    let last = running.pop_back().unwrap();
+    for number in running {
+        assert_eq!(started(&told.end(number, Ok(()))), [] as [u64; 0]);
+    }
+    assert_eq!(started(&told.end(last, Ok(()))), [5]);
+}
+
+#[test]
+fn a_job_that_needs_two_tokens_does_not_starve_between_them() {
+    // Each token alone is never free for long, and both together never, unless one is kept.
+    let kinds = vec![token_kind("left", 1), token_kind("right", 1)];
+    let mut told = Told::with(8, |config| config.limits.tokens = kinds);
+    let both = vec![TokenNeed { kind: 0, count: 1 }, TokenNeed { kind: 1, count: 1 }];
+    told.add_started(1, tokens(0, 1));
+    told.add_started(2, tokens(1, 1));
+    told.add_waiting(3, Spec { needs: Needs { tokens: both, ..Needs::one_cpu() }, ..job() });
+    let mut running = [1, 2];
+    for number in 4..100 {
+        let side = (number % 2) as usize;
+        told.add_waiting(number, tokens(side, 1));
+        let started = started(&told.end(running[side], Ok(())));
+        if started == [3] {
+            return;
+        }
+        running[side] = started.first().copied().unwrap_or(running[side]);
+    }
+    panic!("the job starves");
+}
+
+#[test]
+fn jobs_that_wait_for_a_token_leave_all_cpus_to_others() {
+    let mut told = Told::with(2, |config| config.limits.tokens = vec![token_kind("link", 1)]);
+    told.add_started(1, tokens(0, 1));
+    told.add_waiting(2, tokens(0, 1));
+    for number in 3..3 + 10 * u64::from(PATIENCE) {
+        told.add_started(number, job());
+        told.end(number, Ok(()));
+    }
+    assert_eq!(started(&told.end(1, Ok(()))), [2]);
+}
+
+#[test]
+fn a_search_passes_over_a_bounded_number_of_queues() {
+    let most = ready::MOST_PASSED_OVER as u64;
+    let mut told = Told::with(1_000, |config| config.limits.memory_bytes = Some(10_000));
+    told.add_started(1, memory(10_000));
+    for number in 2..=most {
+        told.add_waiting(number, memory(number));
+    }
+    told.add_started(most + 1, job());
+    told.add_waiting(most + 2, memory(most + 2));
+    told.add_waiting(most + 3, job());
+    let all: Vec<u64> = (2..=most).chain([most + 2, most + 3]).collect();
+    assert_eq!(started(&told.end(1, Ok(()))), all);
+}
+
+#[test]
+fn one_job_runs_whatever_the_memory() {
+    let mut told = Told::with(4, |config| config.limits.memory_bytes = Some(100));
+    told.tell(Event::MemoryAvailable { bytes: 0 });
+    told.add_started(1, memory(60));
+    told.add_waiting(2, memory(60));
+    told.add_started(3, job());
+    assert_eq!(started(&told.tell(Event::MemoryAvailable { bytes: 119 })), [] as [u64; 0]);
+    assert_eq!(started(&told.tell(Event::MemoryAvailable { bytes: 120 })), [2]);
+    told.add_waiting(4, memory(60));
+    told.tell(Event::Pressure(Pressure::Hold));
+    told.add_waiting(5, job());
+    told.end(1, Ok(()));
+    told.end(2, Ok(()));
+    assert_eq!(started(&told.end(3, Ok(()))), [4]);
+    assert_eq!(started(&told.tell(Event::Pressure(Pressure::None))), [5]);
+}
+
+#[test]
+fn input_is_read_ahead_for_two_jobs_a_slot_and_at_least_64() {
+    for (slots, ahead) in [(1, 64), (32, 64), (40, 80)] {
+        let mut told = Told::new(slots);
+        let mut number = 0;
+        while told.0.wants_input() {
+            number += 1;
+            told.add(number, job());
+        }
+        assert_eq!(number, u64::from(slots) + ahead);
+        told.end(1, Ok(()));
+        assert!(told.0.wants_input());
+    }
+}

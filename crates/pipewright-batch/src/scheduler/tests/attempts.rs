@@ -1,0 +1,124 @@
+//! Tests of attempts: retries, delays, lost jobs, stops under pressure.
+
+use super::*;
+
+#[test]
+fn a_job_that_waits_for_its_retry_takes_no_slot() {
+    let mut told = Told::new(1);
+    told.add_started(1, Spec { retries: 1, ..named("flaky") });
+    told.add_waiting(2, after(&["flaky"]));
+    told.add_waiting(3, job());
+    let decisions = told.end(1, FAILED);
+    let retry = Decision::Retry { job: JobNumber(1), delay: Duration::from_secs(1) };
+    assert_eq!(decisions[0], retry);
+    assert_eq!(started(&decisions), [3]);
+    assert_eq!(told.tell(Event::RetryDue { job: JobNumber(1) }), []);
+    // A report of the first attempt comes late.
+    assert_eq!(told.end(1, Ok(())), []);
+    let start = Decision::Start { job: JobNumber(1), slot: 1, attempt: 2 };
+    assert_eq!(told.end(3, Ok(())).last(), Some(&start));
+    let decisions = told.end_attempt(1, 2, FAILED);
+    let expected = [(1, Outcome::Failed(Failure::ExitCode)), (2, skipped(1))];
+    assert_eq!(settled(&decisions), expected);
+}
+
+#[test]
+fn only_chosen_classes_are_retried() {
+    let mut told = Told::with(1, |config| {
+        config.retry.on = [Failure::TimedOut, Failure::Lost].into_iter().collect();
+    });
+    for (number, failure) in (1..).zip(Failure::ALL) {
+        told.add(number, Spec { retries: 1, ..job() });
+        let decisions = told.end(number, Err(failure));
+        let is_retried = matches!(decisions[0], Decision::Retry { .. });
+        assert_eq!(is_retried, [Failure::TimedOut, Failure::Lost].contains(&failure));
+    }
+}
+
+#[test]
+fn a_lost_once_job_is_unknown_and_never_runs_again() {
+    let mut told = Told::new(1);
+    told.add(1, Spec { retries: 5, name: Some("payment".into()), ..once() });
+    told.add(2, after(&["payment"]));
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    let decisions = told.end(1, Err(Failure::Lost));
+    assert_eq!(settled(&decisions), [(1, Outcome::Unknown), (2, skipped(1))]);
+}
+
+#[test]
+fn each_attempt_of_a_once_job_needs_its_own_intent() {
+    let mut told = Told::new(1);
+    told.add(1, Spec { retries: 1, ..once() });
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    told.end(1, Err(Failure::StartFailed));
+    let intend = Decision::Intend { job: JobNumber(1), attempt: 2, durable: true };
+    assert_eq!(told.tell(Event::RetryDue { job: JobNumber(1) }), [intend]);
+    assert_eq!(told.tell(Event::Intended { job: JobNumber(1), attempt: 1 }), []);
+    assert_eq!(started(&told.tell(Event::Intended { job: JobNumber(1), attempt: 2 })), [1]);
+}
+
+#[test]
+fn delays_double_up_to_the_longest() {
+    let policy = RetryPolicy { delay: Duration::from_millis(1500), ..config(1).retry };
+    let seconds = |retry| policy.delay(7, JobNumber(1), retry).as_secs_f64();
+    let delays: Vec<f64> = (1..=8).map(seconds).collect();
+    assert_eq!(delays, [1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 60.0, 60.0]);
+    assert_eq!(seconds(u32::MAX), 60.0);
+    let endless = RetryPolicy { delay: Duration::MAX, max_delay: Duration::MAX, ..policy };
+    for jitter in [Jitter::None, Jitter::Equal, Jitter::Full] {
+        RetryPolicy { jitter, ..endless }.delay(7, JobNumber(1), u32::MAX);
+    }
+}
+
+#[test]
+fn jitter_spreads_delays_over_its_range() {
+    let longest = Duration::from_secs(8);
+    for (jitter, shortest) in [(Jitter::Full, 0.0), (Jitter::Equal, 4.0)] {
+        let policy = RetryPolicy { jitter, delay: longest, max_delay: longest, ..config(1).retry };
+        let delay = |job| policy.delay(7, JobNumber(job), 1);
+        let seconds: Vec<f64> = (0..1000).map(|job| delay(job).as_secs_f64()).collect();
+        let (least, most) = seconds
+            .iter()
+            .fold((9.0_f64, 0.0_f64), |(least, most), it| (least.min(*it), most.max(*it)));
+        let mean = seconds.iter().sum::<f64>() / 1000.0;
+        assert!(least >= shortest && least < shortest + 0.1, "{jitter:?}: from {least}");
+        assert!(most <= 8.0 && most > 7.9, "{jitter:?}: to {most}");
+        let middle = (shortest + 8.0) / 2.0;
+        assert!((mean - middle).abs() < 0.3, "{jitter:?}: mean {mean}");
+        // It depends on the seed, the job and the retry, and on nothing else.
+        assert_eq!(delay(1), policy.delay(7, JobNumber(1), 1));
+        assert_ne!(delay(1), policy.delay(8, JobNumber(1), 1));
+        assert_ne!(delay(1), policy.delay(7, JobNumber(1), 2));
+        assert_ne!(delay(1), delay(2));
+    }
+}
+
+#[test]
+fn the_youngest_job_is_shed_and_runs_again_without_a_retry() {
+    let mut told = Told::new(3);
+    let shed = Event::Pressure(Pressure::Shed);
+    for number in 1..=3 {
+        told.add_started(number, job());
+    }
+    assert_eq!(told.tell(shed.clone()), [stop(3)]);
+    assert_eq!(told.tell(shed.clone()), [stop(2)]);
+    assert_eq!(told.tell(shed.clone()), [], "the last one goes on");
+    let requeue = Decision::Requeue { job: JobNumber(3) };
+    assert_eq!(told.end(3, Err(Failure::Signalled)), [requeue]);
+    assert_eq!(
+        told.end(2, Ok(())),
+        [Decision::Settle { job: JobNumber(2), outcome: Outcome::Succeeded }]
+    );
+    let decisions = told.tell(Event::Pressure(Pressure::None));
+    assert_eq!(decisions.last(), Some(&Decision::Start { job: JobNumber(3), slot: 2, attempt: 2 }));
+}
+
+#[test]
+fn once_jobs_are_not_shed() {
+    let mut told = Told::new(3);
+    told.add_started(1, job());
+    told.add(2, once());
+    told.tell(Event::Intended { job: JobNumber(2), attempt: 1 });
+    assert_eq!(told.tell(Event::Pressure(Pressure::Shed)), [stop(1)]);
+    assert_eq!(told.tell(Event::Pressure(Pressure::Shed)), []);
+}
