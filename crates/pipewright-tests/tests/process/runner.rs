@@ -9,7 +9,7 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, watchdog};
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{ended_by, flood, puppet, short};
 
@@ -346,4 +346,29 @@ fn a_dropped_runner_leaves_no_process() {
     watchdog::until("no process is left", || alive::marked(MARK, "drop").is_empty());
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before + 1);
+}
+
+#[watched_test]
+fn a_waker_ends_the_wait_once_and_a_result_comes_first() {
+    let mut runner = Runner::new(2);
+    runner.push("slow", puppet(["wait=600"]));
+    let waker = runner.waker().unwrap();
+    // Before the wait, and twice: one wait returns.
+    waker.wake();
+    waker.wake();
+    assert!(matches!(runner.next_within(pace::seconds(600)), Next::Pending));
+    let other = waker.clone();
+    let thread = std::thread::spawn(move || other.wake());
+    assert!(matches!(runner.next_within(pace::seconds(600)), Next::Pending));
+    thread.join().unwrap();
+    runner.push("quick", puppet(["exit=3"]));
+    let end = std::iter::repeat_with(|| runner.next_within(pace::seconds(600)));
+    let mut items = end.filter_map(Next::item);
+    assert_eq!(items.next().unwrap().0, "quick");
+    drop(items);
+    waker.wake();
+    runner.cancel_all();
+    // `next` is not ended by a wake.
+    assert_eq!(runner.next().unwrap().0, "slow");
+    assert!(runner.next().is_none());
 }

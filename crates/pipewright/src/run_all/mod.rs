@@ -20,6 +20,8 @@ use std::num::NonZero;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::wake::Wake;
+
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::next::Next;
@@ -29,7 +31,7 @@ use queue::{
 };
 use run_set::RunSet;
 pub use runnable::Runnable;
-pub use runner::Runner;
+pub use runner::{Runner, RunnerWaker};
 #[cfg(feature = "tokio")]
 pub use task::{AsTheyEndAsync, AsyncRunner};
 
@@ -174,7 +176,7 @@ where
     /// ```
     pub fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
         // A limit beyond the range of the clock never ends.
-        next_end(&mut self.queue, &mut self.runs, Instant::now().checked_add(limit))
+        next_end(&mut self.queue, &mut self.runs, None, Instant::now().checked_add(limit))
     }
 }
 
@@ -185,14 +187,15 @@ where
     type Item = (usize, Result<Capture, Error>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        next_end(&mut self.queue, &mut self.runs, None).item()
+        next_end(&mut self.queue, &mut self.runs, None, None).item()
     }
 }
 
-/// Waits until a command ends, but no longer than `until`.
+/// Waits until a command ends, but no longer than `until`, and until the flag is raised, which is then lowered.
 fn next_end(
     queue: &mut Queue<impl CommandSource>,
     runs: &mut RunSet,
+    wake: Option<&Wake>,
     until: Option<Instant>,
 ) -> Next<CommandEnd> {
     let mut is_late = false;
@@ -204,10 +207,14 @@ fn next_end(
             NextStep::Wait => until,
             NextStep::Poll => Some(Instant::now()),
         };
-        for end in runs.step(queue.cancel(), step_until) {
+        for end in runs.step(queue.cancel(), wake, step_until) {
             queue.note(end, runs);
         }
+        let is_woken = wake.is_some_and(Wake::is_raised);
+        if let (true, Some(wake)) = (is_woken, wake) {
+            wake.lower();
+        }
         // At least one step: a limit of zero takes results that are ready.
-        is_late = until.is_some_and(|until| Instant::now() >= until);
+        is_late = is_woken || until.is_some_and(|until| Instant::now() >= until);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
 
 use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
@@ -85,16 +86,18 @@ impl RunningSet for RunSet {
 }
 
 impl RunSet {
-    /// Waits once for all members, but no longer than `limit`. Returns the results of those that have ended.
+    /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of those
+    /// that have ended.
     pub(super) fn step(
         &mut self,
         cancel: Option<&CancelToken>,
+        wake: Option<&Wake>,
         limit: Option<Instant>,
     ) -> Vec<CommandEnd> {
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.resume(run);
         }
-        let ends = self.step_all(cancel, limit);
+        let ends = self.step_all(cancel, wake, limit);
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.suspend(run);
         }
@@ -104,9 +107,10 @@ impl RunSet {
     fn step_all(
         &mut self,
         cancel: Option<&CancelToken>,
+        wake: Option<&Wake>,
         limit: Option<Instant>,
     ) -> Vec<CommandEnd> {
-        let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 1);
+        let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 2);
         let mut states = Vec::with_capacity(self.runs.len());
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
@@ -128,6 +132,7 @@ impl RunSet {
             // There are results to return now, so the wait must not block.
             until = Some(Instant::now());
         }
+        slots.extend(wake.map(|wake| Slot::Event(wake)));
         // Ignored: a token without a flag is checked when something else wakes this thread.
         slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));
         let waited = wait::any(&mut slots, until).map(drop);

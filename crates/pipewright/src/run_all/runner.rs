@@ -1,6 +1,10 @@
 //! A runner of many commands, which takes more while some run.
 
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use pipewright_os::base::wake::Wake;
 
 use super::push_queue::PushQueue;
 use super::run_set::RunSet;
@@ -52,13 +56,28 @@ use crate::output::Capture;
 #[doc(alias = "pool")]
 #[derive(Debug)]
 #[must_use = "a runner starts nothing until `next` or `next_within` is called"]
-pub struct Runner<K>(PushQueue<K, RunSet>);
+pub struct Runner<K> {
+    commands: PushQueue<K, RunSet>,
+    wake: Option<Arc<Wake>>,
+}
+
+/// Wakes a [`Runner`] from another thread: see [`Runner::waker`].
+#[derive(Debug, Clone)]
+pub struct RunnerWaker(Arc<Wake>);
+
+impl RunnerWaker {
+    /// Makes the runner's call of [`next_within`](Runner::next_within) return [`Next::Pending`]: the one that waits now, or
+    /// the next one that would wait. More calls before that have no further effect.
+    pub fn wake(&self) {
+        self.0.raise();
+    }
+}
 
 impl<K> Runner<K> {
     /// Creates a runner that runs up to this many commands at once; 0 counts as 1.
     #[doc(alias = "max_parallel")]
     pub fn new(concurrency: usize) -> Runner<K> {
-        Runner(PushQueue::new(concurrency))
+        Runner { commands: PushQueue::new(concurrency), wake: None }
     }
 
     /// Sets a token that cancels all commands, now and later. Once it is cancelled, the running commands are stopped, and
@@ -74,7 +93,7 @@ impl<K> Runner<K> {
     /// assert_eq!(result.unwrap_err().kind(), &ErrorKind::Cancelled);
     /// ```
     pub fn with_cancel(mut self, token: &CancelToken) -> Runner<K> {
-        self.0.cancel_on(token);
+        self.commands.cancel_on(token);
         self
     }
 
@@ -83,27 +102,53 @@ impl<K> Runner<K> {
     ///
     /// The token is checked when a command ends, and by each call of [`next`](Iterator::next).
     pub fn with_drain(mut self, token: &CancelToken) -> Runner<K> {
-        self.0.drain_on(token);
+        self.commands.drain_on(token);
         self
     }
 
     /// Sets the number of commands that run at once; 0 counts as 1. If more are already running, they continue.
     pub fn set_concurrency(&mut self, count: usize) {
-        self.0.set_concurrency(count);
+        self.commands.set_concurrency(count);
+    }
+
+    /// Returns a handle that wakes [`next_within`](Self::next_within) from any thread, for a caller that also waits for
+    /// something else. Nothing wakes a runner that has no command to wait for: then `next_within` returns at once.
+    ///
+    /// # Errors
+    /// No more handles are available.
+    ///
+    /// ```
+    /// use pipewright::{Command, Next, Runner};
+    /// use std::time::Duration;
+    /// let mut runner = Runner::new(1);
+    /// runner.push("slow", Command::new("sleep").arg("60").owned());
+    /// let waker = runner.waker()?;
+    /// let other = std::thread::spawn(move || waker.wake());
+    /// assert!(matches!(runner.next_within(Duration::from_secs(60)), Next::Pending));
+    /// # other.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn waker(&mut self) -> io::Result<RunnerWaker> {
+        let wake = match &self.wake {
+            Some(wake) => Arc::clone(wake),
+            None => Arc::new(Wake::new()?),
+        };
+        self.wake = Some(Arc::clone(&wake));
+        Ok(RunnerWaker(wake))
     }
 
     /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is room.
     ///
     /// End a chain of setters with [`owned`](crate::Command::owned).
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
-        self.0.push(key, command.into());
+        self.commands.push(key, command.into());
     }
 
     /// Returns the number of keys that were pushed and have not been returned: those of queued commands, of running
     /// commands, and of results that [`next`](Iterator::next) has not taken.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.commands.len()
     }
 
     /// Returns true if `next` would return `None`.
@@ -115,13 +160,13 @@ impl<K> Runner<K> {
     /// Returns the number of running commands.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.0.running()
+        self.commands.running()
     }
 
     /// Returns the number of commands that have not been started.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.0.queued()
+        self.commands.queued()
     }
 
     /// Cancels every command of this key. A running one gets its stop signal, is killed after its
@@ -134,18 +179,18 @@ impl<K> Runner<K> {
     where
         K: PartialEq,
     {
-        self.0.cancel(key)
+        self.commands.cancel(key)
     }
 
     /// Cancels all running and queued commands, as [`cancel`](Self::cancel) does. Commands that are pushed later run as
     /// usual.
     pub fn cancel_all(&mut self) {
-        self.0.cancel_all();
+        self.commands.cancel_all();
     }
 
     /// Cancels the queued commands, as [`cancel`](Self::cancel) does. The running ones continue.
     pub fn cancel_queued(&mut self) {
-        self.0.cancel_queued();
+        self.commands.cancel_queued();
     }
 
     /// Waits until a command ends, but no longer than `limit`. Zero starts commands if there is room, reads the output that
@@ -160,12 +205,14 @@ impl<K> Runner<K> {
 
     fn next_until(&mut self, until: Option<Instant>) -> Next<(K, Result<Capture, Error>)> {
         loop {
-            let end = match next_end(&mut self.0.queue, &mut self.0.running, until) {
-                Next::Item(end) => end,
-                Next::Pending => return Next::Pending,
-                Next::Done => return Next::Done,
-            };
-            if let Some(end) = self.0.with_key(end) {
+            let wake = self.wake.as_deref();
+            let end =
+                match next_end(&mut self.commands.queue, &mut self.commands.running, wake, until) {
+                    Next::Item(end) => end,
+                    Next::Pending => return Next::Pending,
+                    Next::Done => return Next::Done,
+                };
+            if let Some(end) = self.commands.with_key(end) {
                 return Next::Item(end);
             }
         }
@@ -178,9 +225,13 @@ impl<K> Iterator for Runner<K> {
     type Item = (K, Result<Capture, Error>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.next_until(None) {
-            Next::Item(end) => Some(end),
-            Next::Pending | Next::Done => None,
+        loop {
+            match self.next_until(None) {
+                Next::Item(end) => return Some(end),
+                // Woken: only `next_within` reports that.
+                Next::Pending => {}
+                Next::Done => return None,
+            }
         }
     }
 }
