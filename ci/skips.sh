@@ -47,7 +47,7 @@ expected() {
         *"overlay: "* | "tmpfs: "* | "fscrypt: "* | "no mount of our own"* | *"allows no mount namespace"*) ! unshare --mount true 2> /dev/null ;;
         "user namespaces cannot be had"*) ! unshare --user true 2> /dev/null ;;
         *" is ignored here, and stays so") : ;;
-        "with one processor "*) [ "$(nproc)" = 1 ] || deprived ;;
+        "with one processor "* | "with emulated processors "*) [ "$(nproc)" = 1 ] || deprived ;;
         # Depends on what else happens meanwhile; the test tries several times.
         *"by root, on a quiet machine" | "its number is another's already" | "no thread waited: "* | "a hole is read by "*) : ;;
         # Disks that a test may overwrite: only virtual machines have them.
