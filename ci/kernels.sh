@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the suites on other kernels and processors than this machine's (ci/vm.sh): `bash ci/kernels.sh` what the gate runs,
-# `bash ci/kernels.sh all` everything, `bash ci/kernels.sh CELL...` single cells. Exits with 77 if this machine cannot run
-# such a machine. The logs are in target/kernels.
+# Runs the suites on other kernels and processors than this machine's (ci/vm.sh): `bash ci/kernels.sh` runs what the gate runs,
+# `bash ci/kernels.sh all` everything, `bash ci/kernels.sh CELL...` single cells. What this machine cannot run is skipped,
+# and the output says so. The logs are in target/kernels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,8 +45,10 @@ suite() {
     path=$(awk -v name="$name" '$1 == name {print $2; exit}' <<< "$programs")
     log=$logs/$cell-$name.log
     bash ci/vm.sh "${options[@]}" "$machine" "cd crates/pipewright-tests &&
-        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=2 RUST_BACKTRACE=1 exec $path $*" > "$log" 2>&1 || code=$?
+        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=6 RUST_BACKTRACE=1 exec $path $*" > "$log" 2>&1 || code=$?
     grep -aE '^(SKIPPED|COUNTED) ' "$log" || true
+    # The machine could not be had here: its line says why.
+    [ "$code" != 77 ] || { printf '%s: %s: not run\n' "$cell" "$name"; return; }
     [ "$code" = 0 ] || tail -n 60 "$log"
     printf '%s: %s: exit code %s; %s\n' "$cell" "$name" "$code" "$(grep -a '^test result' "$log" | tail -n 1)"
     [ "$code" = 0 ] || status=1
@@ -62,7 +64,7 @@ short_list() {
 # User-mode Linux has one processor, and each of its system calls takes several of this machine's.
 cell_uml() {
     local scale=5
-    suite -t 1200 -u 1000 "$1" process
+    suite -t 1200 -u 1000 "$1" process "${left_out[@]}"
     suite -t 600 "$1" ipc
     suite -t 600 "$1" pipewright_os
 }
@@ -93,8 +95,11 @@ cells() {
     done
 }
 
+# The tests of many minutes run in the gate on this machine's own kernel only.
+left_out=()
 case ${1:-gate} in
     gate)
+        left_out=(--skip nothing_leaks:: --skip pipeline_oracle::)
         build
         cells uml-5.10 uml-6.1
         cells 5.10 newest ;;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the checks that are too long for the gate: the suites without each single facility of the kernel, and all published
-# crates of ci/ported.sh. Takes about 30 minutes on 2 cores.
+# Runs the checks that are too long for the gate: the suites without each single facility of the kernel, on all kernels and
+# processors of ci/kernels.sh, and under a newer Wine; all published crates of ci/ported.sh; and the archives of a release.
+# Takes about two hours on 2 cores. docs/platforms.md has the day of its last complete run.
 set -euo pipefail
 set -m
 cd "$(dirname "$0")/.."
@@ -19,7 +20,7 @@ cell() {
     "$@" || failed+=("$name")
 }
 
-for fallback in pidfd close_range clone3 rwf_nowait vmsplice vfork; do
+for fallback in supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
     cell "the suite of processes without $fallback" \
         bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
         -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \
@@ -29,7 +30,12 @@ cell "the suite of files without io_uring" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
 cell "the suite of workers without memfd" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
-ported() { bash ci/ported.sh || [ $? = 77 ]; }
-cell "published crates with pipewright::process in place of std" ported
+visibly_skipped() { "$@" || [ $? = 77 ]; }
+cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
+# Wine's server does all the work, and crashes more often the more it has to do.
+newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.sh; }
+cell "Windows: the suites and the tool under Wine 10" visibly_skipped newer_wine
+cell "the archives of a release" visibly_skipped bash ci/release.sh
+cell "published crates with pipewright::process in place of std" visibly_skipped bash ci/ported.sh
 stage "done"
 [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }

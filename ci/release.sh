@@ -33,7 +33,8 @@ build_windows() {
     packages gcc-mingw-w64-x86-64 zip
     compiler
     library "$1" 3
-    cargo build --release --locked --target "$1" --target-dir "$built" -p pipewright-cli
+    # The library that is compiled here has no bitcode to optimize across.
+    CARGO_PROFILE_RELEASE_LTO=off cargo build --release --locked --target "$1" --target-dir "$built" -p pipewright-cli
     tool=$built/$1/release/pipewright.exe
 }
 

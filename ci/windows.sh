@@ -2,19 +2,26 @@
 # Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
 # behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
 # `bash ci/windows.sh -p pipewright-os --lib pipe::`. Exits with 77 if the tools cannot be installed on this machine.
+# PIPEWRIGHT_WINE=trixie takes the Wine of that release of Debian instead of this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
 
 target=x86_64-pc-windows-gnu
-packages gcc-mingw-w64-x86-64 wine64 wine
+packages gcc-mingw-w64-x86-64
+if [ -n "${PIPEWRIGHT_WINE:-}" ]; then
+    . ci/newer-wine.sh
+    newer_wine "$PIPEWRIGHT_WINE" "$@"
+else
+    packages wine64 wine
+fi
 compiler
 library "$target" 3
 
 # Disables windows and dialogues, which no one would close. Otherwise Wine would ask to install Mono and Gecko, start a
 # debugger after a crash, and write menus into the home folder.
 unset DISPLAY WAYLAND_DISPLAY WINESERVER WINELOADER
-export WINEPREFIX=$cache/prefix-$recipe WINEARCH=win64 WINEDEBUG=-all
+export WINEPREFIX=$cache/prefix-${PIPEWRIGHT_WINE:+$PIPEWRIGHT_WINE-}$recipe WINEARCH=win64 WINEDEBUG=-all
 export WINEDLLOVERRIDES='mscoree,mshtml=;winemenubuilder.exe=;winedbg.exe='
 
 # Creates the prefix. Adds a DLL that Wine 8 lacks and from which Rust's library takes its random numbers.
@@ -91,7 +98,7 @@ finish() {
 trap finish EXIT
 end_wine
 # The numbers of processes begin anew with each server, and a run that was killed leaves files named after them.
-find "$WINEPREFIX"/drive_c/users/*/Temp -mindepth 1 -delete
+find "$WINEPREFIX"/drive_c/users -mindepth 2 -path '*/Temp/*' -delete
 
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="bash $PWD/ci/under-wine.sh"

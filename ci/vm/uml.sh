@@ -2,7 +2,7 @@
 
 prepare_uml() {
     [ "$(uname -sm)" = "Linux x86_64" ] || skip "user-mode Linux runs on Linux on x86-64"
-    packages e2fsprogs util-linux
+    packages e2fsprogs kmod util-linux
 }
 
 start_uml() {

@@ -11,8 +11,9 @@ use pipewright_os::disk::iocp::CallStatus;
 /// Ordered from best to worst for the caller.
 ///
 /// # Platform
-/// Linux with one processor: an operation that io_uring gave to a worker may be done when the submitting call returns. It is
-/// then an [`InlineCached`](Class::InlineCached).
+/// Linux: an operation that io_uring gave to a worker may be done when the submitting call returns. It is then an
+/// [`InlineCached`](Class::InlineCached). That is usual with one processor, and rare with several, unless they are those of
+/// a virtual machine that gets less time than it has processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Class {

@@ -96,7 +96,12 @@ fn has_one_processor() -> bool {
     if has {
         skipped("with one processor workers of the kernel are not told from the call that submits");
     }
-    has
+    // Emulated processors stop for as long as the machine runs something else.
+    let is_emulated = pipewright_tests::pace::scale() >= 10;
+    if is_emulated {
+        skipped("with emulated processors workers of the kernel are not told from the call");
+    }
+    has || is_emulated
 }
 
 /// Creates a file with those bytes, open for reading and writing.

@@ -133,8 +133,12 @@ fn a_worker_that_honours_a_cancel_is_kept() {
 fn dropped_calls_are_not_started() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let token = pipewright::CancelToken::new();
-    let busy = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
-    until_busy(&pool);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("begun");
+    let request = format!("wait-with-file {}", file.display());
+    let busy = pool.begin(Request::new(request).cancel(&token)).unwrap();
+    // A cancel that overtakes the call is not counted as a call.
+    watchdog::until("the worker has begun the call", || file.exists());
     let dropped = pool.begin("exit 9").unwrap();
     let late = pool.begin(Request::new("exit 9").timeout(Duration::from_millis(20))).unwrap();
     assert!(late.wait().unwrap_err().is_timeout());

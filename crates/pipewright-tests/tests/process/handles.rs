@@ -18,11 +18,11 @@ fn kind(owner: impl Into<pipewright::Handle>) -> HandleKind {
 
 /// Returns a block device of this machine that we may open.
 #[cfg(target_os = "linux")]
-fn block_device() -> Option<File> {
-    use std::os::unix::fs::OpenOptionsExt;
+fn block_device() -> Option<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
     fs::read_dir("/sys/class/block").ok()?.flatten().find_map(|entry| {
         let path = fs::canonicalize(std::path::Path::new("/dev").join(entry.file_name())).ok()?;
-        fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
+        rustix::fs::open(path, OFlags::PATH, Mode::empty()).ok()
     })
 }
 
@@ -30,7 +30,6 @@ fn block_device() -> Option<File> {
 #[watched_test]
 fn every_kind_of_handle_is_named() {
     use std::net::TcpListener;
-    use std::os::unix::fs::OpenOptionsExt;
     use std::os::unix::net::UnixStream;
 
     let dir = tempfile::tempdir().unwrap();
@@ -39,9 +38,10 @@ fn every_kind_of_handle_is_named() {
     assert_eq!(kind(File::open(dir.path()).unwrap()), HandleKind::Directory);
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let mut as_itself = fs::OpenOptions::new();
-    as_itself.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
-    assert_eq!(kind(as_itself.open(&link).unwrap()), HandleKind::Symlink);
+    // Not through std, which removes the access mode from custom flags: in musl's definition O_PATH is part of it.
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
+    let link_itself = rustix::fs::open(&link, flags, rustix::fs::Mode::empty()).unwrap();
+    assert_eq!(kind(link_itself), HandleKind::Symlink);
     assert_eq!(kind(File::open(&link).unwrap()), HandleKind::File);
     assert_eq!(kind(File::open("/dev/null").unwrap()), HandleKind::CharDevice);
     assert_eq!(kind(UnixStream::pair().unwrap().0), HandleKind::Socket);

@@ -68,8 +68,8 @@ fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
     let Some((host, supervisors)) = host("group", |command| _ = command.own_group()) else {
         return;
     };
-    let group = format!("-{}", host.id());
-    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
+    let group = rustix::process::Pid::from_raw(host.id() as i32).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
     no_process_is_left("group");
     no_supervisor_is_left(&supervisors);
     host.wait().unwrap();

@@ -25,6 +25,8 @@ pub(crate) use windows::{copy_of, is_overlapped, kind_of, number_of, query, size
 
 #[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use list::own_handle_count;
+#[cfg(all(windows, test))]
+pub(crate) use list::wait_for_fewer_handles;
 pub use list::{OpenHandle, open_handles};
 
 use std::fmt;

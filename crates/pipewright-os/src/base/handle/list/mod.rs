@@ -14,6 +14,8 @@ mod windows;
 use windows as imp;
 #[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use windows::count as own_handle_count;
+#[cfg(all(windows, test))]
+pub(crate) use windows::wait_for_fewer as wait_for_fewer_handles;
 
 use std::io;
 

@@ -48,6 +48,19 @@ fn listed() -> io::Result<Vec<(usize, u32)>> {
     process_list().or_else(|_| system_list())
 }
 
+/// Waits until fewer than that many handles are open. Other tests of the program may have hundreds open for a moment, and
+/// threads keep some a little longer.
+#[cfg(test)]
+pub(crate) fn wait_for_fewer(most: u32) {
+    for _ in 0..2000 {
+        if count().unwrap() < most {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+    panic!("{} handles are open, and should be fewer than {most}", count().unwrap());
+}
+
 /// Returns the number of open handles.
 #[cfg(any(feature = "process", test))]
 pub(crate) fn count() -> io::Result<u32> {

@@ -6,12 +6,11 @@ use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::super::Watch;
-use crate::base::handle::own_handle_count;
+use crate::base::handle::{own_handle_count, wait_for_fewer_handles};
 use crate::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use crate::base::wait::Slot;
 
@@ -205,14 +204,5 @@ fn many_task_waits_leave_no_handles_open() {
     (0..20).for_each(|_| round());
     let before = own_handle_count().unwrap();
     (0..ROUNDS).for_each(|_| round());
-    let left = || own_handle_count().unwrap().saturating_sub(before);
-    // Other tests of this program have some open at the same time, and the thread keeps some a
-    // moment longer.
-    for _ in 0..2000 {
-        if left() < ROUNDS / 4 {
-            return;
-        }
-        thread::park_timeout(Duration::from_millis(5));
-    }
-    panic!("{} handles are left", left());
+    wait_for_fewer_handles(before + ROUNDS / 4);
 }
