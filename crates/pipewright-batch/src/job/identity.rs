@@ -101,8 +101,16 @@ impl std::error::Error for ParseJobIdError {}
 ///
 /// Takes about 23 bytes for each different job. The fingerprints are compared whole, so that jobs whose fingerprints
 /// begin alike are never taken for equal.
+///
+/// ```
+/// use pipewright_batch::{Identities, Job};
+/// let mut identities = Identities::new();
+/// let first = identities.next_id(&Job::new("true"));
+/// assert_ne!(identities.next_id(&Job::new("true")), first);
+/// assert_eq!(Identities::new().next_id(&Job::new("true")), first);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Identities {
+pub struct Identities {
     shards: Vec<Shard>,
 }
 
@@ -118,15 +126,23 @@ struct Shard {
 
 const SHARD_BITS: u32 = 12;
 
+impl Default for Identities {
+    fn default() -> Identities {
+        Identities::new()
+    }
+}
+
 impl Identities {
-    pub(crate) fn new() -> Identities {
+    /// Creates one that has seen no job.
+    #[must_use]
+    pub fn new() -> Identities {
         let mut shards = Vec::new();
         shards.resize_with(1 << SHARD_BITS, Shard::default);
         Identities { shards }
     }
 
     /// Returns the identity of the next job.
-    pub(crate) fn next_id(&mut self, job: &Job) -> JobId {
+    pub fn next_id(&mut self, job: &Job) -> JobId {
         let fingerprint = fingerprint(job);
         JobId::of(fingerprint, self.equal_before(fingerprint))
     }

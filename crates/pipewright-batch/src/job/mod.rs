@@ -28,8 +28,7 @@ use std::time::Duration;
 
 pub use bytes::NotUnicode;
 pub(crate) use bytes::os_string;
-pub(crate) use identity::Identities;
-pub use identity::{JobId, ParseJobIdError};
+pub use identity::{Identities, JobId, ParseJobIdError};
 pub use quote::shell_quoted;
 pub use record::Record;
 pub use resources::Resources;

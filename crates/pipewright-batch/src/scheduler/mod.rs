@@ -55,11 +55,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use adding::AddError;
 pub(crate) use event::{Decision, Event, Failure, JobNumber, Outcome, Pressure, Refusal};
-pub(crate) use failures::{FailureLimit, FailurePolicy, LEAST_FAILURES, OnLimit};
+pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
 pub(crate) use job::{Past, Spec};
 pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
-pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
+pub(crate) use retry::{Jitter, RetryPolicy};
 
 use failures::Tally;
 use job::{Job, Settled};

@@ -1,1 +1,0 @@
-//! The log: intents and ends of jobs in a SQLite database, with group commit.
