@@ -182,15 +182,15 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
 }
 
 /// Waits for that time, or fails once the call is cancelled.
-fn wait(call: &mut worker::Call<'_>, time: Duration) -> worker::Answer {
+fn wait(call: &mut worker::Call<'_>, time: Duration) -> Result<(), &'static str> {
     let until = Instant::now() + time;
     while Instant::now() < until {
         if call.is_cancelled() {
-            return Err("cancelled".into());
+            return Err("cancelled");
         }
         thread::park_timeout(Duration::from_millis(2));
     }
-    Ok(Vec::new())
+    Ok(())
 }
 
 /// A worker whose requests name the act to perform.
@@ -223,11 +223,11 @@ impl worker::Serve for ActWorker {
             }
             b"panic" => panic!("{text}"),
             b"hang" => park(),
-            b"wait" => return wait(call, Duration::from_millis(number()? as u64)),
+            b"wait" => wait(call, Duration::from_millis(number()? as u64))?,
             // Creates a file once the call has begun.
             b"wait-with-file" => {
                 std::fs::write(&*text, "")?;
-                return wait(call, Duration::from_secs(600));
+                wait(call, Duration::from_secs(600))?;
             }
             b"deaf" => self.ignores_reset = true,
             b"leak" => self.leaked.push(vec![1; number()?]),
