@@ -3,6 +3,7 @@
 //! What runs them is under construction: the scheduler and the check of whole inputs are here, and nothing uses them yet.
 #![forbid(unsafe_code)]
 
+mod executor;
 mod job;
 #[cfg_attr(not(test), expect(dead_code, reason = "the runner will use it"))]
 mod plan;
@@ -10,6 +11,9 @@ mod plan;
 mod scheduler;
 mod source;
 
+pub use executor::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink,
+};
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
     TemplateError, shell_quoted,

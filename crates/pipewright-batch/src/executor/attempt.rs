@@ -1,0 +1,48 @@
+//! An attempt to run a job.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::OutputSink;
+use crate::job::{JobId, JobStdin};
+
+/// The key of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptKey {
+    /// The number of the job in this run, from 1, in the order of the input.
+    pub job: u64,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+}
+
+impl fmt::Display for AttemptKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}, attempt {}", self.job, self.attempt)
+    }
+}
+
+/// An attempt to run a job: everything that an executor needs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The key.
+    pub key: AttemptKey,
+    /// The identity of the job.
+    pub id: JobId,
+    /// The slot that it runs in, from 1.
+    pub slot: u32,
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// The working directory. `None`: that of the executor.
+    pub current_dir: Option<PathBuf>,
+    /// The changes to the environment. `None` removes a variable.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// The standard input.
+    pub stdin: JobStdin,
+    /// The time after which it is stopped.
+    pub timeout: Option<Duration>,
+    /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
+    pub output: Option<Box<dyn OutputSink>>,
+}

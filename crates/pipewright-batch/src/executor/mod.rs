@@ -1,0 +1,54 @@
+//! Executors: engines that run attempts of jobs.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `attempt.rs` | an attempt, and its key |
+//! | `end.rs` | the end of an attempt |
+//! | `sink.rs` | the receiver of an attempt's output |
+
+mod attempt;
+mod end;
+mod sink;
+
+use std::io;
+use std::time::Instant;
+
+pub use attempt::{Attempt, AttemptKey};
+pub use end::{AttemptEnd, AttemptOutcome};
+pub use sink::OutputSink;
+
+/// An engine that runs attempts of jobs, on this machine or elsewhere.
+///
+/// One thread calls all methods. A batch starts at most one attempt of a job at a time, and at most one attempt in a slot.
+/// Each started attempt has exactly one [`ExecutorEvent::Ended`], also if it could not be started, was stopped or was lost.
+/// When that event is returned, no process of the attempt runs any more, as far as the executor can know.
+pub trait Executor: Send {
+    /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`].
+    fn start(&mut self, attempt: Attempt);
+
+    /// Stops an attempt: the stop signal, then a kill after the grace period. Its end is reported as that of others. An
+    /// attempt that has ended is ignored.
+    fn stop(&mut self, key: AttemptKey);
+
+    /// Waits for the next event, but no longer than `until`. Returns `None` after that time, after a wake, and at once if
+    /// nothing runs.
+    ///
+    /// # Errors
+    /// The executor itself has failed, and will report no more events.
+    fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>>;
+
+    /// Returns a function that makes [`next_event`](Self::next_event) return early: the call that waits now, or the next one
+    /// that would wait. It may be called from any thread.
+    ///
+    /// # Errors
+    /// No more handles are available.
+    fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>>;
+}
+
+/// A report of an executor.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ExecutorEvent {
+    /// The end of an attempt. Nothing more is reported about it.
+    Ended(Box<AttemptEnd>),
+}
