@@ -3,16 +3,22 @@
 //! What runs them is under construction: the scheduler and the check of whole inputs are here, and nothing uses them yet.
 #![forbid(unsafe_code)]
 
+mod batch;
+mod driver;
+mod event;
 mod executor;
 mod job;
 #[cfg_attr(not(test), expect(dead_code, reason = "the runner will use it"))]
 mod plan;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
 mod scheduler;
 mod source;
 
+pub use batch::{Batch, BatchError, FailureClass, Run, Summary};
+pub use driver::Control;
+pub use event::{Event, Halt, JobState};
 pub use executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink,
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Containing, Executor, ExecutorEvent, Local,
+    LocalSettings, OutputSink,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,

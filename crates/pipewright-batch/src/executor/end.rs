@@ -1,6 +1,10 @@
 //! The end of an attempt.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
+
+use pipewright::Signal;
+use pipewright_os::base::error::OneLine;
 
 use super::AttemptKey;
 
@@ -31,6 +35,12 @@ pub struct AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// Returns the end of an attempt that has never run.
+    #[must_use]
+    pub fn without_run(key: AttemptKey, outcome: AttemptOutcome) -> AttemptEnd {
+        AttemptEnd::new(key, outcome, SystemTime::now(), Duration::ZERO)
+    }
+
     /// Returns an end without usage and output.
     #[must_use]
     pub fn new(
@@ -99,5 +109,24 @@ impl AttemptOutcome {
     #[must_use]
     pub fn is_success(&self) -> bool {
         *self == AttemptOutcome::Exited(0)
+    }
+}
+
+impl fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttemptOutcome::Exited(code) => write!(f, "exit code {code}"),
+            AttemptOutcome::Signaled(number) => match Signal::from_number(*number) {
+                Some(signal) => write!(f, "killed by {signal}"),
+                None => write!(f, "killed by signal {number}"),
+            },
+            AttemptOutcome::TimedOut => f.write_str("timed out"),
+            AttemptOutcome::IdleTimedOut => f.write_str("timed out without output"),
+            AttemptOutcome::LimitExceeded => f.write_str("exceeded its output limit"),
+            AttemptOutcome::Cancelled => f.write_str("stopped"),
+            AttemptOutcome::OutOfMemory => f.write_str("out of memory"),
+            AttemptOutcome::NotStarted(reason) => write!(f, "{}", OneLine(reason)),
+            AttemptOutcome::Lost(reason) => write!(f, "lost: {}", OneLine(reason)),
+        }
     }
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `attempt.rs` | an attempt, and its key |
 //! | `end.rs` | the end of an attempt |
+//! | `local.rs` | the executor of this machine |
 //! | `sink.rs` | the receiver of an attempt's output |
 
 mod attempt;
 mod end;
+mod local;
 mod sink;
 
 use std::io;
@@ -15,6 +17,7 @@ use std::time::Instant;
 
 pub use attempt::{Attempt, AttemptKey};
 pub use end::{AttemptEnd, AttemptOutcome};
+pub use local::{Containing, Local, LocalSettings};
 pub use sink::OutputSink;
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.

@@ -50,7 +50,8 @@ pub(crate) enum Pressure {
 
 /// The class of an unsuccessful end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Failure {
+#[non_exhaustive]
+pub enum Failure {
     /// It exited with a code that means failure.
     ExitCode,
     /// A timeout stopped it.
@@ -67,7 +68,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All classes.
-    pub(crate) const ALL: [Failure; 6] = [
+    pub const ALL: [Failure; 6] = [
         Failure::ExitCode,
         Failure::TimedOut,
         Failure::Signalled,

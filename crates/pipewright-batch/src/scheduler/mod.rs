@@ -54,12 +54,17 @@ mod waiters;
 use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use adding::AddError;
-pub(crate) use event::{Decision, Event, Failure, JobNumber, Outcome, Pressure, Refusal};
+pub use event::Failure;
+pub(crate) use event::{Decision, Event, JobNumber, Outcome};
+#[cfg(test)]
+pub(crate) use event::{Pressure, Refusal};
 pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
-pub(crate) use job::{Past, Spec};
+#[cfg(test)]
+pub(crate) use job::Past;
+pub(crate) use job::Spec;
 pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
-pub(crate) use retry::{Jitter, RetryPolicy};
+pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
 
 use failures::Tally;
 use job::{Job, Settled};

@@ -102,6 +102,12 @@ impl Error {
         matches!(self.0.operation, FailedOperation::Execute)
     }
 
+    /// Returns true if the start itself failed, at any step: no process of the command ran.
+    #[must_use]
+    pub fn is_start(&self) -> bool {
+        !matches!(self.0.operation, FailedOperation::Child(_) | FailedOperation::Run)
+    }
+
     /// Returns the error number of the `pre_exec` closure that failed, if one failed.
     pub(crate) fn of_closure(&self) -> Option<i32> {
         match self.0.operation {

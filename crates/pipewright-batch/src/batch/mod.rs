@@ -1,0 +1,276 @@
+//! Batches: the settings, the run, and its summary.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `run.rs` | a batch that runs |
+//! | `summary.rs` | counts, and the exit code |
+//! | `error.rs` | the error type |
+
+mod error;
+mod run;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use pipewright::Signal;
+
+use crate::driver::{Config, Driver};
+use crate::executor::{Containing, Executor, Local, LocalSettings};
+use crate::job::Job;
+pub use crate::scheduler::Failure as FailureClass;
+use crate::scheduler::{
+    self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
+};
+use crate::source::InputError;
+pub use error::BatchError;
+pub use run::Run;
+pub use summary::Summary;
+
+/// Settings of a batch: jobs to run, some of them at the same time.
+///
+/// ```
+/// use pipewright_batch::{Batch, Job};
+///
+/// let jobs = (1..=20).map(|number| Job::new("test").arg(number.to_string()).args(["-ne", "7"]));
+/// let summary = Batch::new().jobs(4).run(jobs)?;
+/// assert_eq!((summary.succeeded, summary.failed), (19, 1));
+/// assert_eq!(summary.exit_code(), 123);
+/// # Ok::<(), pipewright_batch::BatchError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a batch does nothing until `run` or `start` is called"]
+pub struct Batch {
+    slots: NonZeroU32,
+    tokens: BTreeMap<String, u32>,
+    memory_bytes: Option<u64>,
+    retries: u32,
+    retry_on: Vec<FailureClass>,
+    retry_delay: Duration,
+    max_retry_delay: Duration,
+    once: bool,
+    timeout: Option<Duration>,
+    batch_timeout: Option<Duration>,
+    failures: FailureLimit,
+    stop_on_failures: bool,
+    env: Vec<(OsString, OsString)>,
+    local: LocalSettings,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+impl Batch {
+    /// Creates a batch that runs as many jobs at once as this process may use processors.
+    pub fn new() -> Batch {
+        let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        Batch {
+            slots: NonZeroU32::new(u32::try_from(processors).unwrap_or(u32::MAX))
+                .unwrap_or(NonZeroU32::MIN),
+            tokens: BTreeMap::new(),
+            memory_bytes: None,
+            retries: 0,
+            retry_on: FailureClass::ALL.to_vec(),
+            retry_delay: Duration::from_secs(1),
+            max_retry_delay: Duration::from_secs(300),
+            once: false,
+            timeout: None,
+            batch_timeout: None,
+            failures: FailureLimit::Never,
+            stop_on_failures: false,
+            env: Vec::new(),
+            local: LocalSettings::default(),
+        }
+    }
+
+    /// Sets the number of jobs that run at once, the *slots*; 0 counts as 1.
+    #[doc(alias = "concurrency")]
+    pub fn jobs(mut self, count: u32) -> Batch {
+        self.slots = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        self
+    }
+
+    /// Sets the number of tokens of that name. Jobs that state [`tokens`](Job::tokens) of it run at once only as far as there
+    /// are enough.
+    pub fn tokens(mut self, name: impl Into<String>, count: u32) -> Batch {
+        self.tokens.insert(name.into(), count);
+        self
+    }
+
+    /// Sets the memory for all jobs together, as far as they state [`mem_bytes`](Job::mem_bytes).
+    pub fn memory_bytes(mut self, bytes: u64) -> Batch {
+        self.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the number of times that a failed job is run again, for jobs that state none.
+    pub fn retries(mut self, retries: u32) -> Batch {
+        self.retries = retries;
+        self
+    }
+
+    /// Sets the classes of failure after which a job is run again. The default is every class.
+    pub fn retry_on(mut self, classes: impl IntoIterator<Item = FailureClass>) -> Batch {
+        self.retry_on = classes.into_iter().collect();
+        self
+    }
+
+    /// Sets the delay before the first retry. It doubles with each further retry, up to `max`. A random part of up to a half
+    /// is taken off, so that jobs that failed together are not tried again together.
+    pub fn retry_delay(mut self, delay: Duration, max: Duration) -> Batch {
+        (self.retry_delay, self.max_retry_delay) = (delay, max.max(delay));
+        self
+    }
+
+    /// Sets the rule for jobs that state none: an interrupted job is not run again by itself.
+    pub fn once(mut self, once: bool) -> Batch {
+        self.once = once;
+        self
+    }
+
+    /// Sets the time after which a job is stopped, for jobs that state none.
+    pub fn timeout(mut self, timeout: Duration) -> Batch {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the time after which the whole batch is stopped.
+    pub fn batch_timeout(mut self, timeout: Duration) -> Batch {
+        self.batch_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the time without output after which a job is stopped.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Batch {
+        self.local.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the number of bytes of one stream after which a job is stopped.
+    pub fn limit_bytes(mut self, bytes: usize) -> Batch {
+        self.local.limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the signal that requests a stop, and the time between it and the kill.
+    pub fn stop_with(mut self, signal: Signal, grace: Duration) -> Batch {
+        (self.local.stop_signal, self.local.kill_grace) = (signal, grace);
+        self
+    }
+
+    /// Sets the processes that a stop reaches, and that may not outlive a job.
+    pub fn contain(mut self, contain: Containing) -> Batch {
+        self.local.contain = contain;
+        self
+    }
+
+    /// Starts nothing new after so many failed jobs; 0 counts as 1. With `stop`, running jobs are stopped too.
+    pub fn max_failures(mut self, count: u64, stop: bool) -> Batch {
+        self.failures = FailureLimit::Count(NonZeroU64::new(count).unwrap_or(NonZeroU64::MIN));
+        self.stop_on_failures = stop;
+        self
+    }
+
+    /// Starts nothing new once that part of the jobs has failed, in percent. While the number of jobs is unknown, it is a part
+    /// of the finished ones, and counts from three failures on.
+    pub fn max_failures_percent(mut self, percent: u8, stop: bool) -> Batch {
+        self.failures = FailureLimit::Percent(percent.min(100));
+        self.stop_on_failures = stop;
+        self
+    }
+
+    /// Sets a variable in the environment of every job.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Batch {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs all jobs on this machine, and returns the counts.
+    ///
+    /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
+    /// thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end, and the
+    /// summary has the error.
+    ///
+    /// # Errors
+    /// No more threads or handles are available, or the batch has lost its executor.
+    pub fn run<I>(self, jobs: I) -> Result<Summary, BatchError>
+    where
+        I: IntoIterator<Item: Into<Result<Job, InputError>> + 'static>,
+        I::IntoIter: Send + 'static,
+    {
+        self.start(jobs)?.finish()
+    }
+
+    /// Starts to run the jobs on this machine. The events of the [`Run`] tell what happens.
+    ///
+    /// # Errors
+    /// No more threads or handles are available.
+    pub fn start<I>(self, jobs: I) -> Result<Run<Local>, BatchError>
+    where
+        I: IntoIterator<Item: Into<Result<Job, InputError>> + 'static>,
+        I::IntoIter: Send + 'static,
+    {
+        let local = Local::new(self.local.clone());
+        self.start_on(local, jobs)
+    }
+
+    /// Starts to run the jobs with another executor. Settings for this machine ([`contain`](Self::contain),
+    /// [`idle_timeout`](Self::idle_timeout), [`limit_bytes`](Self::limit_bytes), [`stop_with`](Self::stop_with)) have no effect.
+    ///
+    /// # Errors
+    /// No more threads or handles are available.
+    pub fn start_on<E, I>(self, executor: E, jobs: I) -> Result<Run<E>, BatchError>
+    where
+        E: Executor,
+        I: IntoIterator<Item: Into<Result<Job, InputError>> + 'static>,
+        I::IntoIter: Send + 'static,
+    {
+        let jobs = jobs.into_iter().map(Into::into);
+        let driver = Driver::start(self.config(), executor, jobs).map_err(BatchError::start)?;
+        Ok(Run::new(driver))
+    }
+
+    fn config(self) -> Config {
+        let token = |(name, capacity): (String, u32)| TokenKind { name: name.into(), capacity };
+        let limits = Limits {
+            slots: self.slots,
+            memory_bytes: self.memory_bytes,
+            tokens: self.tokens.into_iter().map(token).collect(),
+        };
+        let retry = RetryPolicy {
+            on: self.retry_on.into_iter().collect::<FailureSet>(),
+            delay: self.retry_delay,
+            max_delay: self.max_retry_delay,
+            jitter: Jitter::Equal,
+        };
+        let then = if self.stop_on_failures { OnLimit::Stop } else { OnLimit::Drain };
+        let failures = FailurePolicy { limit: self.failures, then };
+        Config {
+            scheduler: scheduler::Config { limits, retry, failures, total: None, seed: seed() },
+            retries: self.retries,
+            once: self.once,
+            timeout: self.timeout,
+            batch_timeout: self.batch_timeout,
+            env: Arc::from(self.env),
+        }
+    }
+}
+
+/// Returns a number that differs between two runs, for the random parts of delays.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+impl From<Job> for Result<Job, InputError> {
+    fn from(job: Job) -> Self {
+        Ok(job)
+    }
+}

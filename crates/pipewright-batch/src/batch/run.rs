@@ -1,0 +1,103 @@
+//! A batch that runs.
+
+use std::time::Instant;
+
+use super::{BatchError, Summary};
+use crate::driver::{Control, Driver};
+use crate::event::Event;
+use crate::executor::{Executor, Local};
+
+/// A batch that runs: an iterator of its events.
+///
+/// The thread that calls `next` does the work: it starts jobs, reads their output and records their ends. Nothing happens
+/// between two calls, so do not wait long between them.
+///
+/// # Drop
+/// Kills the running jobs.
+///
+/// ```
+/// use pipewright_batch::{Batch, Event, Job};
+/// let mut run = Batch::new().jobs(2).start(["true", "false"].map(Job::new))?;
+/// for event in &mut run {
+///     if let Event::Settled { job, state, .. } = event? {
+///         println!("job {job}: {}", state.name());
+///     }
+/// }
+/// assert_eq!(run.finish()?.failed, 1);
+/// # Ok::<(), pipewright_batch::BatchError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a run does nothing until its events are taken"]
+pub struct Run<E = Local> {
+    driver: Driver<E>,
+    summary: Summary,
+    started: Instant,
+    has_failed: bool,
+}
+
+impl<E: Executor> Run<E> {
+    pub(super) fn new(driver: Driver<E>) -> Run<E> {
+        Run {
+            driver,
+            summary: Summary::default(),
+            started: Instant::now(),
+            has_failed: false,
+        }
+    }
+
+    /// Returns a control, which drains or stops this run from another thread.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.driver.control()
+    }
+
+    /// Returns the counts so far.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Waits for the next event, but no longer than `until`. Returns `None` after that time and after the last event:
+    /// [`is_finished`](Self::is_finished) tells them apart.
+    ///
+    /// # Errors
+    /// As for `next`.
+    pub fn next_until(&mut self, until: Option<Instant>) -> Result<Option<Event>, BatchError> {
+        if self.has_failed {
+            return Ok(None);
+        }
+        let event = self.driver.next_event_until(until).map_err(|error| {
+            self.has_failed = true;
+            BatchError::executor(error)
+        })?;
+        if let Some(event) = &event {
+            self.summary.count(event);
+        }
+        self.summary.elapsed = self.started.elapsed();
+        Ok(event)
+    }
+
+    /// Returns true if there are no more events.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.has_failed || self.driver.is_finished()
+    }
+
+    /// Runs the rest, and returns the counts.
+    ///
+    /// # Errors
+    /// The batch has lost its executor.
+    pub fn finish(mut self) -> Result<Summary, BatchError> {
+        while self.next_until(None)?.is_some() {}
+        let mut summary = std::mem::take(&mut self.summary);
+        summary.input_error = self.driver.take_input_error();
+        Ok(summary)
+    }
+}
+
+impl<E: Executor> Iterator for Run<E> {
+    type Item = Result<Event, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_until(None).transpose()
+    }
+}

@@ -1,0 +1,92 @@
+//! Counts of a batch, and its exit code.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::event::{Event, Halt, JobState};
+use crate::source::InputError;
+
+/// Counts of a batch. Each job is counted once.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Jobs that succeeded, in this run or in an earlier one.
+    pub succeeded: u64,
+    /// Those of them that succeeded in an earlier run.
+    pub succeeded_before: u64,
+    /// Jobs that failed, in this run or in an earlier one, or can never start.
+    pub failed: u64,
+    /// Jobs that were not started, because one that they wait for did not succeed.
+    pub skipped: u64,
+    /// Jobs that were stopped, because the batch ended early.
+    pub stopped: u64,
+    /// Jobs that were not started, because the batch ended early. Jobs that were not read are not counted.
+    pub not_run: u64,
+    /// Jobs that run at most once, and may have run.
+    pub unknown: u64,
+    /// The reason for an early end.
+    pub halted: Option<Halt>,
+    /// The error of the input that ended the batch.
+    pub input_error: Option<InputError>,
+    /// The time since the start.
+    pub elapsed: Duration,
+}
+
+impl Summary {
+    pub(super) fn count(&mut self, event: &Event) {
+        match event {
+            Event::Settled { state, .. } => {
+                let count = match state {
+                    JobState::Succeeded => &mut self.succeeded,
+                    JobState::SucceededBefore => {
+                        self.succeeded_before += 1;
+                        &mut self.succeeded
+                    }
+                    JobState::Failed(_) | JobState::FailedBefore | JobState::Refused(_) => {
+                        &mut self.failed
+                    }
+                    JobState::Skipped(_) => &mut self.skipped,
+                    JobState::Stopped => &mut self.stopped,
+                    JobState::NotRun => &mut self.not_run,
+                    JobState::Unknown => &mut self.unknown,
+                };
+                *count += 1;
+            }
+            Event::Halted(halt) => self.halted = Some(*halt),
+            _ => {}
+        }
+    }
+
+    /// Returns the exit code of a tool that ran the batch: 0 if all jobs succeeded, 123 if some did not (as xargs), 124 after
+    /// the timeout of the batch, 125 after an error of the input.
+    #[must_use]
+    pub fn exit_code(&self) -> i32 {
+        let Summary { failed, skipped, stopped, not_run, unknown, .. } = self;
+        match self.halted {
+            _ if self.input_error.is_some() => 125,
+            Some(Halt::Timeout) => 124,
+            _ if failed + skipped + stopped + not_run + unknown > 0 => 123,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ok", self.succeeded)?;
+        if self.succeeded_before > 0 {
+            write!(f, " ({} before)", self.succeeded_before)?;
+        }
+        write!(f, ", {} failed, {} skipped, {} unknown", self.failed, self.skipped, self.unknown)?;
+        for (count, word) in [(self.stopped, "stopped"), (self.not_run, "not run")] {
+            if count > 0 {
+                write!(f, ", {count} {word}")?;
+            }
+        }
+        write!(f, " in {:.1} s", self.elapsed.as_secs_f64())?;
+        match self.halted {
+            Some(halt) => write!(f, " ({halt})"),
+            None => Ok(()),
+        }
+    }
+}

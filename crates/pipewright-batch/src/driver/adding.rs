@@ -1,0 +1,84 @@
+//! New jobs.
+
+use std::num::NonZeroU32;
+
+use super::inbox::Input;
+use super::live::LiveJob;
+use super::{Driver, Event, Executor};
+use crate::event::JobState;
+use crate::job::{Job, Resources};
+use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
+
+impl<E: Executor> Driver<E> {
+    /// Adds the jobs that the scheduler wants and that have been read.
+    pub(super) fn add_jobs(&mut self) {
+        while !self.input_ended && self.scheduler.wants_input() {
+            match self.inbox.next_input() {
+                Some(Input::Job(job)) => self.add_job(job),
+                Some(Input::Failed(error)) => {
+                    self.input_ended = true;
+                    self.input_error = Some(error);
+                    // What follows a bad record cannot be trusted.
+                    self.report(scheduler::Event::Drain);
+                }
+                Some(Input::Ended) => {
+                    self.input_ended = true;
+                    self.report(scheduler::Event::InputEnded);
+                    self.events.push_back(Event::InputEnded { jobs: self.added });
+                }
+                None => return,
+            }
+            // Each job may be started before the next one is added.
+            if !self.decisions.is_empty() {
+                self.carry_out_decisions();
+            }
+        }
+    }
+
+    fn add_job(&mut self, job: Box<Job>) {
+        self.added += 1;
+        let number = JobNumber(self.added);
+        let id = self.identities.next_id(&job);
+        let spec = self.spec(&job);
+        let is_past = spec.past.is_some();
+        let live = LiveJob { job, id, running: None, failure: None, is_past };
+        self.live.insert(number, live);
+        if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
+            self.live.remove(number);
+            let state = JobState::Refused(with_source(&error));
+            self.events.push_back(Event::Settled { job: number.0, id, state });
+        }
+    }
+
+    fn spec(&self, job: &Job) -> Spec {
+        Spec {
+            name: job.get_name().map(Into::into),
+            after: job.get_after().iter().map(|name| name.as_str().into()).collect(),
+            needs: needs(job.get_resources(), &self.config.scheduler.limits),
+            retries: job.get_retries().unwrap_or(self.config.retries),
+            once: job.get_once().unwrap_or(self.config.once),
+            past: None,
+        }
+    }
+}
+
+/// Returns the needs of a job in the words of the scheduler.
+pub(crate) fn needs(resources: &Resources, limits: &Limits) -> Needs {
+    let kind = |name: &String| {
+        let known = limits.tokens.iter().position(|kind| *kind.name == **name);
+        // The scheduler refuses a kind that the batch does not have.
+        known.unwrap_or(limits.tokens.len())
+    };
+    let tokens = resources.tokens.iter();
+    Needs {
+        cpus: NonZeroU32::new(resources.cpus).unwrap_or(NonZeroU32::MIN),
+        memory_bytes: resources.mem_bytes,
+        tokens: tokens.map(|(name, count)| TokenNeed { kind: kind(name), count: *count }).collect(),
+    }
+}
+
+/// Returns an error and its causes on one line.
+fn with_source(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+}

@@ -1,0 +1,22 @@
+//! Settings of a driver.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::scheduler;
+
+/// Settings of a driver.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) scheduler: scheduler::Config,
+    /// Attempts after the first one, for jobs that state none.
+    pub(crate) retries: u32,
+    /// The rule for jobs that state none: run at most once.
+    pub(crate) once: bool,
+    /// The timeout of a job that states none.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) batch_timeout: Option<Duration>,
+    /// Variables that every job has.
+    pub(crate) env: Arc<[(OsString, OsString)]>,
+}

@@ -1,0 +1,102 @@
+//! Decisions of the scheduler, carried out in order.
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use super::timers::Timer;
+use super::{Driver, Event, Executor};
+use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::job::shell_quoted;
+use crate::scheduler::{self, Decision, JobNumber};
+
+impl<E: Executor> Driver<E> {
+    pub(super) fn carry_out_decisions(&mut self) {
+        // What is carried out may cause further decisions, which come after these.
+        while !self.decisions.is_empty() {
+            for decision in std::mem::take(&mut self.decisions) {
+                self.carry_out(decision);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        match decision {
+            Decision::Intend { job, attempt, durable } => self.intend(job, attempt, durable),
+            Decision::Start { job, slot, attempt } => self.start_attempt(job, slot, attempt),
+            Decision::Stop { job } => self.stop_attempt(job),
+            Decision::Retry { job, delay } => {
+                let due = Instant::now().checked_add(delay);
+                // A delay beyond the range of the clock never ends.
+                self.timers.extend(due.map(|due| (due, Timer::Retry(job))));
+                self.events.push_back(Event::Retrying { job: job.0, delay });
+            }
+            Decision::Requeue { .. } => {}
+            Decision::Settle { job, outcome } => self.settle(job, outcome),
+        }
+    }
+
+    fn intend(&mut self, job: JobNumber, attempt: u32, durable: bool) {
+        if durable {
+            self.report(scheduler::Event::Intended { job, attempt });
+        }
+    }
+
+    fn start_attempt(&mut self, number: JobNumber, slot: u32, attempt: u32) {
+        let Some(live) = self.live.get(number) else { return };
+        let key = AttemptKey { job: number.0, attempt };
+        let (job, id) = (&live.job, live.id);
+        let argv = match job.argv(slot) {
+            Ok(argv) => argv,
+            Err(error) => {
+                let outcome = AttemptOutcome::NotStarted(error.to_string());
+                self.live.started(number, attempt);
+                self.attempt_ended(AttemptEnd::without_run(key, outcome));
+                return;
+            }
+        };
+        let command = String::from_utf8_lossy(&shell_quoted(&argv)).into_owned();
+        let attempt = Attempt {
+            key,
+            id,
+            slot,
+            argv,
+            current_dir: job.get_current_dir().map(Into::into),
+            env: self.environment(number, slot, attempt),
+            stdin: job.get_stdin().clone(),
+            timeout: job.get_timeout().or(self.config.timeout),
+            output: None,
+        };
+        self.live.started(number, key.attempt);
+        self.events.push_back(Event::Started { key, slot, command });
+        self.executor.start(attempt);
+    }
+
+    /// Returns the changes to the environment of a job: those of the batch, its own, and those that name the job.
+    fn environment(
+        &self,
+        number: JobNumber,
+        slot: u32,
+        attempt: u32,
+    ) -> Vec<(OsString, Option<OsString>)> {
+        let batch = self.config.env.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+        let mut env: Vec<_> = batch.collect();
+        if let Some(live) = self.live.get(number) {
+            let own = live.job.get_envs();
+            env.extend(own.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))));
+            let facts = [
+                ("PIPEWRIGHT_JOB", number.0.to_string()),
+                ("PIPEWRIGHT_JOB_ID", live.id.to_string()),
+                ("PIPEWRIGHT_SLOT", slot.to_string()),
+                ("PIPEWRIGHT_ATTEMPT", attempt.to_string()),
+            ];
+            env.extend(facts.map(|(name, value)| (name.into(), Some(value.into()))));
+        }
+        env
+    }
+
+    fn stop_attempt(&mut self, job: JobNumber) {
+        if let Some(attempt) = self.live.get(job).and_then(|live| live.running) {
+            self.executor.stop(AttemptKey { job: job.0, attempt });
+        }
+    }
+}

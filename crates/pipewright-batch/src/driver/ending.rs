@@ -1,0 +1,55 @@
+//! Ends of attempts, and of jobs.
+
+use super::{Driver, Event, Executor};
+use crate::event::JobState;
+use crate::executor::{AttemptEnd, AttemptOutcome};
+use crate::scheduler::{self, Failure, JobNumber, Outcome};
+
+impl<E: Executor> Driver<E> {
+    /// Records the end of an attempt, and reports it to the scheduler.
+    pub(super) fn attempt_ended(&mut self, end: AttemptEnd) {
+        let (job, attempt) = (JobNumber(end.key.job), end.key.attempt);
+        let failure = (!end.outcome.is_success()).then(|| end.outcome.to_string());
+        // A late end, of an attempt that was given up, counts for nothing.
+        if !self.live.ended(job, attempt, failure) {
+            return;
+        }
+        let result = result_of(&end.outcome);
+        self.events.push_back(Event::Ended(Box::new(end)));
+        self.report(scheduler::Event::Ended { job, attempt, result });
+    }
+
+    /// Records the outcome of a job.
+    pub(super) fn settle(&mut self, number: JobNumber, outcome: Outcome) {
+        let Some(live) = self.live.remove(number) else { return };
+        let state = match outcome {
+            Outcome::Succeeded if live.is_past => JobState::SucceededBefore,
+            Outcome::Succeeded => JobState::Succeeded,
+            Outcome::Failed(_) if live.is_past => JobState::FailedBefore,
+            Outcome::Failed(_) => JobState::Failed(live.failure.unwrap_or_default()),
+            Outcome::Stopped => JobState::Stopped,
+            Outcome::Skipped { cause } => {
+                JobState::Skipped(format!("job {} did not succeed", cause.0))
+            }
+            Outcome::NotRun => JobState::NotRun,
+            Outcome::Unknown => JobState::Unknown,
+            Outcome::Refused(refusal) => JobState::Refused(refusal.to_string()),
+        };
+        self.events.push_back(Event::Settled { job: number.0, id: live.id, state });
+    }
+}
+
+/// Returns the result of an attempt in the words of the scheduler.
+fn result_of(outcome: &AttemptOutcome) -> Result<(), Failure> {
+    Err(match outcome {
+        AttemptOutcome::Exited(0) => return Ok(()),
+        AttemptOutcome::Exited(_) => Failure::ExitCode,
+        AttemptOutcome::Signaled(_) | AttemptOutcome::Cancelled => Failure::Signalled,
+        AttemptOutcome::TimedOut | AttemptOutcome::IdleTimedOut | AttemptOutcome::LimitExceeded => {
+            Failure::TimedOut
+        }
+        AttemptOutcome::OutOfMemory => Failure::OutOfMemory,
+        AttemptOutcome::NotStarted(_) => Failure::StartFailed,
+        AttemptOutcome::Lost(_) => Failure::Lost,
+    })
+}

@@ -1,0 +1,222 @@
+//! The driver: connects the input, the scheduler, the log, the executor and the output.
+//!
+//! One thread calls [`Driver::next_event`], which does all the work. It waits in the executor while something runs, and in the
+//! inbox otherwise.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `inbox.rs` | jobs and messages from other threads |
+//! | `reader.rs` | the thread that reads the input |
+//! | `timers.rs` | delays of retries, and the end of the whole batch |
+//! | `live.rs` | jobs that are not settled |
+//! | `adding.rs` | new jobs |
+//! | `decisions.rs` | what the scheduler decides |
+//! | `ending.rs` | ends of attempts and of jobs |
+
+mod adding;
+mod config;
+mod decisions;
+mod ending;
+mod inbox;
+mod live;
+mod reader;
+mod timers;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::event::{Event, Halt};
+use crate::executor::{Executor, ExecutorEvent};
+use crate::job::{Identities, Job};
+use crate::scheduler::{self, HaltCause, Scheduler};
+use crate::source::InputError;
+pub(crate) use config::Config;
+use inbox::{Inbox, Message};
+use live::LiveJobs;
+use timers::{Timer, Timers};
+
+/// A running batch.
+#[derive(Debug)]
+pub(crate) struct Driver<E> {
+    config: Config,
+    scheduler: Scheduler,
+    executor: E,
+    inbox: Arc<Inbox>,
+    identities: Identities,
+    /// The number of jobs that were added.
+    added: u64,
+    live: LiveJobs,
+    timers: Timers,
+    /// Decisions that have not been carried out.
+    decisions: Vec<scheduler::Decision>,
+    events: VecDeque<Event>,
+    input_ended: bool,
+    input_error: Option<InputError>,
+    timed_out: bool,
+    halt: Option<Halt>,
+}
+
+/// Controls a running batch from any thread.
+#[derive(Debug, Clone)]
+pub struct Control(Arc<Inbox>);
+
+impl Control {
+    /// Starts nothing new, and lets the running jobs end.
+    pub fn drain(&self) {
+        self.0.send(Message::Drain);
+    }
+
+    /// Starts nothing new, and stops the running jobs: the stop signal, then a kill after the grace period.
+    pub fn stop(&self) {
+        self.0.send(Message::Stop);
+    }
+}
+
+impl<E: Executor> Driver<E> {
+    /// Starts a batch: a thread begins to read its input.
+    ///
+    /// # Errors
+    /// No more threads or handles are available.
+    pub(crate) fn start<I>(config: Config, mut executor: E, jobs: I) -> io::Result<Driver<E>>
+    where
+        I: Iterator<Item = Result<Job, InputError>> + Send + 'static,
+    {
+        let inbox = Arc::new(Inbox::new(executor.waker()?));
+        reader::spawn(Arc::clone(&inbox), jobs)?;
+        let mut timers = Timers::default();
+        if let Some(end) = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit))
+        {
+            timers.push(end, Timer::BatchTimeout);
+        }
+        Ok(Driver {
+            scheduler: Scheduler::new(config.scheduler.clone()),
+            config,
+            executor,
+            inbox,
+            identities: Identities::new(),
+            added: 0,
+            live: LiveJobs::default(),
+            timers,
+            decisions: Vec::new(),
+            events: VecDeque::new(),
+            input_ended: false,
+            input_error: None,
+            timed_out: false,
+            halt: None,
+        })
+    }
+
+    /// Returns a control of this batch.
+    pub(crate) fn control(&self) -> Control {
+        Control(Arc::clone(&self.inbox))
+    }
+
+    /// Returns the error of the input, if it ended the batch.
+    pub(crate) fn take_input_error(&mut self) -> Option<InputError> {
+        self.input_error.take()
+    }
+
+    /// Waits for the next event, but no longer than `until`. Returns `None` after that time and after the last event:
+    /// [`Self::is_finished`] tells them apart.
+    ///
+    /// # Errors
+    /// The executor itself has failed. Jobs that run are not known any more.
+    pub(crate) fn next_event_until(&mut self, until: Option<Instant>) -> io::Result<Option<Event>> {
+        loop {
+            self.work();
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.is_finished() || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            self.wait(until)?;
+        }
+    }
+
+    /// Returns true if all jobs are settled and all events were returned.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.scheduler.is_finished() && self.decisions.is_empty() && self.events.is_empty()
+    }
+
+    /// Does everything that can be done without waiting.
+    fn work(&mut self) {
+        while let Some(message) = self.inbox.next_message() {
+            self.take_message(message);
+        }
+        while let Some(timer) = self.timers.pop_due(Instant::now()) {
+            self.take_timer(timer);
+        }
+        self.add_jobs();
+        self.carry_out_decisions();
+        self.note_halt();
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let until = earlier(until, self.timers.next());
+        let wants_input = self.scheduler.wants_input() && !self.input_ended;
+        if self.live.running() == 0 {
+            self.inbox.wait(wants_input, until);
+            return Ok(());
+        }
+        if !self.inbox.enter_executor(wants_input) {
+            return Ok(());
+        }
+        let event = self.executor.next_event(until);
+        self.inbox.leave_executor();
+        match event? {
+            Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Drain => self.report(scheduler::Event::Drain),
+            Message::Stop => self.report(scheduler::Event::Stop),
+        }
+    }
+
+    fn take_timer(&mut self, timer: Timer) {
+        match timer {
+            Timer::Retry(job) => self.report(scheduler::Event::RetryDue { job }),
+            Timer::BatchTimeout => {
+                self.timed_out = self.scheduler.halted().is_none();
+                self.report(scheduler::Event::Stop);
+            }
+        }
+    }
+
+    /// Reports an event to the scheduler. What it decides is carried out later.
+    fn report(&mut self, event: scheduler::Event) {
+        self.scheduler.handle(event, &mut self.decisions);
+    }
+
+    /// Tells of the early end of the batch, once.
+    fn note_halt(&mut self) {
+        let Some(cause) = self.scheduler.halted().filter(|_| self.halt.is_none()) else { return };
+        let halt = match cause {
+            _ if self.input_error.is_some() => Halt::Input,
+            _ if self.timed_out => Halt::Timeout,
+            HaltCause::Drain => Halt::Drain,
+            HaltCause::Stop => Halt::Stop,
+            HaltCause::Failures => Halt::Failures,
+        };
+        self.halt = Some(halt);
+        self.events.push_back(Event::Halted(halt));
+        self.inbox.close();
+    }
+}
+
+impl<E> Drop for Driver<E> {
+    fn drop(&mut self) {
+        self.inbox.close();
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}

@@ -1,0 +1,176 @@
+//! The executor that runs attempts on this machine.
+
+mod command;
+mod ending;
+mod settings;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
+
+use super::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink};
+pub use settings::{Containing, LocalSettings};
+
+/// The time after which an attempt is tried again that found no room for a process or a handle.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs attempts on this machine, with one thread: the one that calls [`Executor::next_event`].
+#[derive(Debug)]
+pub struct Local {
+    settings: LocalSettings,
+    runner: Runner<AttemptKey>,
+    attempts: HashMap<AttemptKey, Running>,
+    /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
+    waiting: VecDeque<AttemptKey>,
+    /// Ends that are not the end of a command.
+    ended: VecDeque<AttemptEnd>,
+}
+
+/// A sink that several starts of an attempt can use.
+type SharedSink = Arc<Mutex<Box<dyn OutputSink>>>;
+
+/// An attempt that has been started, or waits for room.
+#[derive(Debug)]
+struct Running {
+    attempt: Attempt,
+    sink: Option<SharedSink>,
+    started: SystemTime,
+    /// The time of the first start that found no room.
+    without_room_since: Option<Instant>,
+}
+
+impl Local {
+    /// Creates one. Nothing is started yet.
+    #[must_use]
+    pub fn new(settings: LocalSettings) -> Local {
+        Local {
+            settings,
+            // The batch decides what runs, so the runner has no limit of its own.
+            runner: Runner::new(usize::MAX),
+            attempts: HashMap::new(),
+            waiting: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Returns the event for the end of a command, unless it has to be started again.
+    fn event(&mut self, key: AttemptKey, result: Result<Capture, Error>) -> Option<AttemptEnd> {
+        let running = self.attempts.get_mut(&key)?;
+        if let Err(error) = &result {
+            if is_out_of_room(error) && running.may_wait(self.settings.room_timeout) {
+                self.waiting.push_back(key);
+                return None;
+            }
+        }
+        let running = self.attempts.remove(&key)?;
+        Some(ending::end(key, running.started, result))
+    }
+
+    fn push(&mut self, key: AttemptKey) {
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        running.started = SystemTime::now();
+        let command = command::build(&self.settings, &running.attempt, running.sink.as_ref());
+        match command {
+            Ok(command) => self.runner.push(key, command),
+            Err(message) => {
+                let started = running.started;
+                self.attempts.remove(&key);
+                let outcome = AttemptOutcome::NotStarted(message);
+                self.ended.push_back(AttemptEnd::new(key, outcome, started, Duration::ZERO));
+            }
+        }
+    }
+
+    fn push_waiting(&mut self) {
+        for key in std::mem::take(&mut self.waiting) {
+            self.push(key);
+        }
+    }
+}
+
+impl Running {
+    /// Returns true if the attempt may wait for room, and no longer.
+    fn may_wait(&mut self, limit: Duration) -> bool {
+        self.without_room_since.get_or_insert_with(Instant::now).elapsed() < limit
+    }
+}
+
+impl Executor for Local {
+    fn start(&mut self, mut attempt: Attempt) {
+        let key = attempt.key;
+        let sink = attempt.output.take().map(|sink| Arc::new(Mutex::new(sink)));
+        let started = SystemTime::now();
+        self.attempts.insert(key, Running { attempt, sink, started, without_room_since: None });
+        self.push(key);
+    }
+
+    fn stop(&mut self, key: AttemptKey) {
+        if let Some(at) = self.waiting.iter().position(|waiting| *waiting == key) {
+            self.waiting.remove(at);
+            if let Some(running) = self.attempts.remove(&key) {
+                let outcome = AttemptOutcome::Cancelled;
+                self.ended.push_back(AttemptEnd::new(
+                    key,
+                    outcome,
+                    running.started,
+                    Duration::ZERO,
+                ));
+            }
+            return;
+        }
+        self.runner.cancel(&key);
+    }
+
+    fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
+        let mut limit = until;
+        loop {
+            if let Some(end) = self.ended.pop_front() {
+                return Ok(Some(ExecutorEvent::Ended(Box::new(end))));
+            }
+            if !self.waiting.is_empty() {
+                let retry = Instant::now() + PAUSE;
+                limit = Some(until.map_or(retry, |until| until.min(retry)));
+            }
+            let left =
+                limit.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match self.runner.next_within(left) {
+                Next::Item((key, result)) => {
+                    let end = self.event(key, result);
+                    let is_end = end.is_some();
+                    self.ended.extend(end);
+                    if is_end {
+                        self.push_waiting();
+                    }
+                }
+                Next::Pending | Next::Done if !self.waiting.is_empty() => {
+                    let is_woken = limit.is_some_and(|at| Instant::now() < at);
+                    if self.runner.is_empty() && is_woken {
+                        // Nothing runs that could wake this thread.
+                        std::thread::park_timeout(PAUSE);
+                    }
+                    self.push_waiting();
+                    if until.is_some_and(|until| Instant::now() >= until) || is_woken {
+                        return Ok(None);
+                    }
+                }
+                Next::Pending | Next::Done => return Ok(None),
+            }
+        }
+    }
+
+    fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
+        let waker: RunnerWaker = self.runner.waker()?;
+        Ok(Box::new(move || waker.wake()))
+    }
+}
+
+/// Returns true for a start that failed because of a limit that other processes may leave soon.
+fn is_out_of_room(error: &Error) -> bool {
+    // Too long arguments stay too long.
+    matches!(error.kind(), ErrorKind::Limit { .. })
+        && io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)).kind()
+            != io::ErrorKind::ArgumentListTooLong
+}

@@ -1,0 +1,57 @@
+//! The end of a command as the end of an attempt.
+
+use std::time::{Duration, SystemTime};
+
+use pipewright::{Capture, Error, ErrorKind, Outcome};
+
+use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
+
+/// Returns the end of an attempt.
+pub(super) fn end(
+    key: AttemptKey,
+    started: SystemTime,
+    result: Result<Capture, Error>,
+) -> AttemptEnd {
+    match result {
+        Ok(capture) => {
+            let outcome = outcome(&capture);
+            let mut end = AttemptEnd::new(key, outcome, started, capture.elapsed);
+            end.user = capture.usage.map(|usage| usage.user);
+            end.system = capture.usage.map(|usage| usage.system);
+            end.peak_rss_bytes = capture.usage.and_then(|usage| usage.peak_rss_bytes);
+            end.stdout_bytes = capture.stdout_bytes.unwrap_or(0);
+            end.stderr_bytes = capture.stderr_bytes.unwrap_or(0);
+            end.leftovers_killed = capture.leftovers_killed;
+            end
+        }
+        Err(error) => {
+            let elapsed = started.elapsed().unwrap_or(Duration::ZERO);
+            AttemptEnd::new(key, without_status(&error), started, elapsed)
+        }
+    }
+}
+
+fn outcome(capture: &Capture) -> AttemptOutcome {
+    match capture.outcome {
+        Outcome::TimedOut => AttemptOutcome::TimedOut,
+        Outcome::IdleTimedOut => AttemptOutcome::IdleTimedOut,
+        Outcome::LimitExceeded => AttemptOutcome::LimitExceeded,
+        Outcome::Cancelled => AttemptOutcome::Cancelled,
+        _ => match (capture.status.code(), capture.status.signal()) {
+            (Some(code), _) => AttemptOutcome::Exited(code),
+            (None, Some(signal)) => AttemptOutcome::Signaled(signal),
+            (None, None) => AttemptOutcome::Lost("its exit status is unknown".to_owned()),
+        },
+    }
+}
+
+/// Returns the outcome of a command that has no status.
+fn without_status(error: &Error) -> AttemptOutcome {
+    let message = error.to_string();
+    match error.kind() {
+        ErrorKind::Cancelled => AttemptOutcome::Cancelled,
+        ErrorKind::StatusLost => AttemptOutcome::Lost(message),
+        _ if error.is_start() => AttemptOutcome::NotStarted(message),
+        _ => AttemptOutcome::Lost(message),
+    }
+}

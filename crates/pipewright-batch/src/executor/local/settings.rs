@@ -1,0 +1,46 @@
+//! Settings of the executor of this machine.
+
+use std::time::Duration;
+
+use pipewright::Signal;
+
+/// Settings of [`Local`](super::Local).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LocalSettings {
+    /// Processes that a stop reaches, and that may not outlive a job.
+    pub contain: Containing,
+    /// The signal that requests a stop.
+    pub stop_signal: Signal,
+    /// The time between that signal and the kill.
+    pub kill_grace: Duration,
+    /// The time without output after which an attempt is stopped.
+    pub idle_timeout: Option<Duration>,
+    /// The number of bytes of one stream after which an attempt is stopped.
+    pub limit_bytes: Option<usize>,
+    /// The time that a start may wait for room, if the machine has no process or handle left.
+    pub room_timeout: Duration,
+}
+
+impl Default for LocalSettings {
+    fn default() -> LocalSettings {
+        LocalSettings {
+            contain: Containing::Tree,
+            stop_signal: Signal::TERM,
+            kill_grace: Duration::from_secs(5),
+            idle_timeout: None,
+            limit_bytes: None,
+            room_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Processes that a stop reaches, and that may not outlive a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Containing {
+    /// Everything that the job starts. It is killed when the job ends, and when the batch is killed.
+    Tree,
+    /// The process group of the job. What outlives the job keeps running, and the batch's death kills the command only.
+    Group,
+}
