@@ -8,12 +8,12 @@ mod driver;
 mod event;
 mod executor;
 mod job;
-#[cfg_attr(not(test), expect(dead_code, reason = "the runner will use it"))]
 mod plan;
+#[cfg_attr(not(test), expect(dead_code, reason = "the log and the limits of memory will use it"))]
 mod scheduler;
 mod source;
 
-pub use batch::{Batch, BatchError, FailureClass, Run, Summary};
+pub use batch::{Batch, BatchError, CheckError, FailureClass, Run, Summary};
 pub use driver::Control;
 pub use event::{Event, Halt, JobState};
 pub use executor::{

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod batch;
 mod bench;
 mod disk;
 mod doctor;
@@ -41,6 +42,7 @@ fn run() -> i32 {
     let result = match args.command {
         ToolCommand::Run(options) => run::run(*options.0),
         ToolCommand::Pipe(options) => pipe::run(&options.0),
+        ToolCommand::Batch(options) => batch::run(*options.0),
         ToolCommand::Bench(options) => bench::run(&options.0),
         ToolCommand::Disk(options) => disk::run(&options.0),
         ToolCommand::Handles(options) => handles::run(&options),

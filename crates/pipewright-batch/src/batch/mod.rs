@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `run.rs` | a batch that runs |
 //! | `summary.rs` | counts, and the exit code |
+//! | `check.rs` | the check of a whole input |
 //! | `error.rs` | the error type |
 
+mod check;
 mod error;
 mod run;
 mod summary;
@@ -27,6 +29,7 @@ use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
 };
 use crate::source::InputError;
+pub use check::CheckError;
 pub use error::BatchError;
 pub use run::Run;
 pub use summary::Summary;
@@ -237,13 +240,20 @@ impl Batch {
         Ok(Run::new(driver))
     }
 
-    fn config(self) -> Config {
-        let token = |(name, capacity): (String, u32)| TokenKind { name: name.into(), capacity };
-        let limits = Limits {
+    fn limits(&self) -> Limits {
+        let token = |(name, capacity): (&String, &u32)| TokenKind {
+            name: name.as_str().into(),
+            capacity: *capacity,
+        };
+        Limits {
             slots: self.slots,
             memory_bytes: self.memory_bytes,
-            tokens: self.tokens.into_iter().map(token).collect(),
-        };
+            tokens: self.tokens.iter().map(token).collect(),
+        }
+    }
+
+    fn config(self) -> Config {
+        let limits = self.limits();
         let retry = RetryPolicy {
             on: self.retry_on.into_iter().collect::<FailureSet>(),
             delay: self.retry_delay,

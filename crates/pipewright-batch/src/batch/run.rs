@@ -37,12 +37,7 @@ pub struct Run<E = Local> {
 
 impl<E: Executor> Run<E> {
     pub(super) fn new(driver: Driver<E>) -> Run<E> {
-        Run {
-            driver,
-            summary: Summary::default(),
-            started: Instant::now(),
-            has_failed: false,
-        }
+        Run { driver, summary: Summary::default(), started: Instant::now(), has_failed: false }
     }
 
     /// Returns a control, which drains or stops this run from another thread.

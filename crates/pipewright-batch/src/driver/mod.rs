@@ -32,6 +32,7 @@ use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
+pub(crate) use adding::needs;
 pub(crate) use config::Config;
 use inbox::{Inbox, Message};
 use live::LiveJobs;

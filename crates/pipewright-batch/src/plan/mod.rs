@@ -71,6 +71,7 @@ impl Error for PlanError {
 ///
 /// # Errors
 /// Returns the first error in the order of the jobs. Unknown names are found at the end, and a cycle after them.
+#[cfg(test)]
 pub(crate) fn check<'a>(
     jobs: impl IntoIterator<Item = Planned<'a>>,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! Groups of options in the help of `run` and `pipe`.
+//! Groups of options in the help of `run`, `pipe` and `batch`.
 
 /// Conditions that stop a command, or start it again.
 pub(super) const LIMITS: &str = "Limits";
@@ -10,3 +10,7 @@ pub(super) const OUTPUT: &str = "Output";
 pub(super) const ENVIRONMENT: &str = "Environment";
 /// Results for people, scripts and shells.
 pub(super) const REPORTING: &str = "Reporting";
+/// The jobs of a batch.
+pub(super) const INPUT: &str = "Input";
+/// The number of jobs at once, and their attempts.
+pub(super) const RUNNING: &str = "Running";

@@ -1,5 +1,7 @@
 //! Commands and options: the definition that clap parses.
 
+mod batch;
+mod batch_values;
 mod bench;
 mod choice;
 mod common;
@@ -14,6 +16,8 @@ mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+pub(crate) use batch::BatchOptions;
+pub(crate) use batch_values::FailureCount;
 pub(crate) use bench::BenchOptions;
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
@@ -51,6 +55,8 @@ pub(crate) enum ToolCommand {
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report
     Pipe(Deferred<PipelineOptions>),
+    /// Run many commands, some at the same time, with a log that can be resumed
+    Batch(Deferred<BatchOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
     /// Test whether file I/O is asynchronous, and explain why it is not

@@ -135,7 +135,7 @@ fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
 }
 
 /// Splits `--env` into name and value.
-fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
+pub(crate) fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
     os_text::split_once(variable, b'=')
         .filter(|(key, _)| !key.is_empty())
         .ok_or_else(|| Failure(format!("invalid --env {variable:?}: expected K=V")))

@@ -1,0 +1,189 @@
+//! Options of `batch`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use pipewright::Signal;
+use pipewright_batch::{Containing, FailureClass};
+
+use super::batch_values::{FailureCount, JobCount, TokenCount};
+use super::duration::Span;
+use super::{headings, signal, size};
+
+/// Options of `batch`.
+#[derive(Debug, Args)]
+#[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... [:::: FILE...]...",
+after_long_help = concat!(
+    "Each line of the input is a job. With a command, the line replaces {} in its words, or is added as\n",
+    "its last argument. Without one, the line is itself a command: words and quotes, but no shell. Lists\n",
+    "after ::: or files after :::: replace the input; of several lists, all combinations are run.\n",
+    "\n",
+    "Placeholders:\n",
+    "  {}  line   {.}  without extension   {/}  base name   {//}  directory   {/.}  base name without\n",
+    "  extension   {#}  job number   {%}  slot   {1} {2}  value of that list or column   {name}  CSV column\n",
+    "\n",
+    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "\n",
+    "Exit codes:\n",
+    "  0      every job succeeded\n",
+    "  123    a job failed, or did not run\n",
+    "  124    stopped by --batch-timeout\n",
+    "  125    pipewright itself failed: wrong usage, bad input, log or output not written\n",
+    "  128+N  stopped by signal N; 130 is Ctrl-C\n",
+    "\n",
+    "Environment variables of a job:\n",
+    "  PIPEWRIGHT_JOB, PIPEWRIGHT_JOB_ID, PIPEWRIGHT_SLOT, PIPEWRIGHT_ATTEMPT\n",
+    "\n",
+    "Examples:\n",
+    "  find . -name '*.png' | pipewright batch -j4 --log run.db -- convert {} -resize 200 {.}.jpg\n",
+    "  pipewright batch --retries 2 -- ping -c1 {1}.{2} ::: db web ::: example.org example.net",
+))]
+pub(crate) struct BatchOptions {
+    /// Read jobs from FILE (- for stdin, the default)
+    #[arg(short = 'a', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::INPUT)]
+    pub(crate) from: Option<PathBuf>,
+
+    /// Separate jobs by NUL instead of a line end (find -print0)
+    #[arg(short = '0', long, conflicts_with_all = ["jsonl", "csv"], help_heading = headings::INPUT)]
+    pub(crate) null: bool,
+
+    /// Read each line as a JSON object that describes a job
+    #[arg(long, conflicts_with_all = ["csv", "shell"], help_heading = headings::INPUT)]
+    pub(crate) jsonl: bool,
+
+    /// Read CSV; the first row names the columns
+    #[arg(long, conflicts_with = "shell", help_heading = headings::INPUT)]
+    pub(crate) csv: bool,
+
+    /// Run each line with sh -c
+    #[arg(long, help_heading = headings::INPUT)]
+    pub(crate) shell: bool,
+
+    /// Print the commands, and run nothing
+    #[arg(long, help_heading = headings::INPUT)]
+    pub(crate) dry_run: bool,
+
+    /// Run N jobs at once: a number, a percentage of the processors (150%), or more than them (+2)
+    #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
+    pub(crate) jobs: Option<JobCount>,
+
+    /// Allow N tokens NAME in use at once (repeatable); --jsonl jobs state their "tokens"
+    #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
+    pub(crate) tokens: Vec<TokenCount>,
+
+    /// Retry a failed job up to N times
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 0, help_heading = headings::RUNNING)]
+    pub(crate) retries: u32,
+
+    /// Retry only after these failures
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', help_heading = headings::RUNNING)]
+    pub(crate) retry_on: Vec<FailureKind>,
+
+    /// Wait DUR before the first retry; the delay doubles with each further one
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
+    pub(crate) retry_delay: Span,
+
+    /// Do not run an interrupted job again when the batch is resumed
+    #[arg(long, help_heading = headings::RUNNING)]
+    pub(crate) once: bool,
+
+    /// Set an environment variable of every job (repeatable)
+    #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
+    pub(crate) env: Vec<OsString>,
+
+    /// Stop a job after DUR
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) timeout: Option<Span>,
+
+    /// Stop a job after DUR without output
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) idle_timeout: Option<Span>,
+
+    /// Stop the whole batch after DUR
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) batch_timeout: Option<Span>,
+
+    /// Stop a job once its stdout or stderr exceeds BYTES
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+          help_heading = headings::LIMITS)]
+    pub(crate) limit: Option<usize>,
+
+    /// Start no more jobs after the first failure
+    #[arg(long, conflicts_with = "max_failures", help_heading = headings::LIMITS)]
+    pub(crate) fail_fast: bool,
+
+    /// Start no more jobs after N failures, or once P% of the jobs have failed
+    #[arg(long, value_name = "N|P%", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) max_failures: Option<FailureCount>,
+
+    /// Signal that requests a stop
+    #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
+          hide_possible_values = true, help_heading = headings::STOPPING)]
+    pub(crate) stop_signal: Signal,
+
+    /// Time between the stop signal and SIGKILL
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "5s",
+          help_heading = headings::STOPPING)]
+    pub(crate) kill_grace: Span,
+
+    /// Processes that end with a job, and with pipewright
+    #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
+    pub(crate) contain: BatchContainKind,
+
+    /// Suppress everything except errors and the output of jobs
+    #[arg(long, help_heading = headings::REPORTING)]
+    pub(crate) quiet: bool,
+
+    /// Command with placeholders; lists of values after :::
+    #[arg(trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// `--retry-on`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailureKind {
+    /// Another exit code than 0
+    Code,
+    /// A timeout, or an output limit
+    Timeout,
+    /// A signal
+    Signal,
+    /// Out of memory
+    Oom,
+    /// The command cannot be started
+    Start,
+    /// The node or its connection is lost
+    Lost,
+}
+
+impl FailureKind {
+    pub(crate) fn to_class(self) -> FailureClass {
+        match self {
+            FailureKind::Code => FailureClass::ExitCode,
+            FailureKind::Timeout => FailureClass::TimedOut,
+            FailureKind::Signal => FailureClass::Signalled,
+            FailureKind::Oom => FailureClass::OutOfMemory,
+            FailureKind::Start => FailureClass::StartFailed,
+            FailureKind::Lost => FailureClass::Lost,
+        }
+    }
+}
+
+/// `--contain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BatchContainKind {
+    /// The process group of the command; those that outlive it keep running
+    Group,
+    /// Every process that the command starts; those that outlive it are killed
+    Tree,
+}
+
+impl BatchContainKind {
+    pub(crate) fn to_containing(self) -> Containing {
+        match self {
+            BatchContainKind::Group => Containing::Group,
+            BatchContainKind::Tree => Containing::Tree,
+        }
+    }
+}

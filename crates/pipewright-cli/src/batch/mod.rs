@@ -1,0 +1,80 @@
+//! `batch`: many commands, some at the same time.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `input.rs` | the jobs that the options describe |
+//! | `settings.rs` | the settings of the batch |
+//! | `interrupt.rs` | signals: the first Ctrl-C lets running jobs end, the second one stops them |
+
+mod input;
+mod interrupt;
+mod settings;
+
+use std::io::{self, Write as _};
+
+use pipewright_batch::{Event, JobState, Run, Summary, shell_quoted};
+
+use crate::args::BatchOptions;
+use crate::print::is_reader_gone;
+use crate::{Failure, exit_code, print_error};
+use interrupt::Interrupt;
+
+/// Runs the batch, and returns the exit code.
+pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
+    let jobs = input::jobs(&options)?;
+    let batch = settings::batch(&options)?;
+    if options.dry_run {
+        return dry_run(jobs);
+    }
+    input::check_file(&options, &batch)?;
+    let mut run = batch.start(jobs).map_err(Failure::from_error)?;
+    let interrupt = Interrupt::catch(run.control()).map_err(Failure::cannot("catch signals"))?;
+    follow(&mut run, &options)?;
+    let summary = run.finish().map_err(Failure::from_error)?;
+    Ok(interrupt.end(conclude(&summary, &options)))
+}
+
+/// Reports what happens until the batch is over.
+fn follow(run: &mut Run, options: &BatchOptions) -> Result<(), Failure> {
+    for event in run {
+        match event.map_err(Failure::from_error)? {
+            Event::Settled { job, state, .. } if !options.quiet => match &state {
+                JobState::Failed(_) | JobState::Refused(_) | JobState::Unknown => {
+                    let reason = state.reason().unwrap_or(state.name());
+                    print_error(&format!("job {job} failed: {reason}"));
+                }
+                _ => {}
+            },
+            Event::Note(message) if !options.quiet => print_error(&message),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Prints the summary, and returns the exit code.
+fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
+    if let Some(error) = &summary.input_error {
+        print_error(&error.to_string());
+    }
+    if !options.quiet {
+        print_error(&summary.to_string());
+    }
+    summary.exit_code()
+}
+
+/// Prints the commands, one a line.
+fn dry_run(jobs: input::AllJobs) -> Result<i32, Failure> {
+    let mut stdout = io::stdout().lock();
+    for job in jobs {
+        let job = job.map_err(Failure::from_error)?;
+        let mut line = shell_quoted(&job.argv(1).map_err(Failure::from_error)?);
+        line.push(b'\n');
+        match stdout.write_all(&line) {
+            Err(error) if is_reader_gone(&error) => return Ok(exit_code::SUCCESS),
+            written => written.map_err(Failure::cannot("write to stdout"))?,
+        }
+    }
+    crate::print::check(stdout.flush())?;
+    Ok(exit_code::SUCCESS)
+}
