@@ -4,6 +4,7 @@ pub mod capabilities;
 pub mod child;
 #[cfg(any(target_os = "linux", windows))]
 pub(crate) mod contain;
+pub mod environ;
 #[cfg(target_os = "macos")]
 pub(crate) mod kqueue;
 #[cfg(target_os = "macos")]

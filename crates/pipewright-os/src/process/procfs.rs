@@ -72,14 +72,18 @@ pub(crate) fn proc_is_ours() -> bool {
     number_behind("/proc/self") == Some(std::process::id())
 }
 
+/// Returns the numbers of all processes.
+pub(crate) fn pids() -> Option<Vec<u32>> {
+    numbers_in("/proc")
+}
+
 /// Returns true if a process of the group lives; `None` if `/proc` cannot be read.
 pub(crate) fn group_lives(group: u32) -> Option<bool> {
     if !proc_is_ours() {
         return None;
     }
     let lives = |stat: Stat| stat.group == group && !stat.has_ended();
-    let pids = numbers_in("/proc")?;
-    Some(pids.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
+    Some(pids()?.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
 }
 
 /// Returns true if the process with that number is stopped or traced.
