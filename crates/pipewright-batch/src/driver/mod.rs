@@ -221,3 +221,6 @@ impl<E> Drop for Driver<E> {
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
+
+#[cfg(test)]
+mod tests;

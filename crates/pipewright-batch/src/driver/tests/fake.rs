@@ -1,0 +1,122 @@
+//! An executor that only pretends to run.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent};
+
+/// The outcomes of the attempts, in order.
+#[derive(Debug, Default)]
+pub(super) struct Script(VecDeque<AttemptOutcome>);
+
+impl Script {
+    pub(super) fn new(outcomes: impl IntoIterator<Item = AttemptOutcome>) -> Script {
+        Script(outcomes.into_iter().collect())
+    }
+}
+
+/// An executor whose attempts end in the order of their starts.
+///
+/// Without a script, the command `exit CODE` ends with that code.
+#[derive(Debug)]
+pub(super) struct Fake {
+    script: Script,
+    running: VecDeque<(AttemptKey, AttemptOutcome)>,
+    gate: Arc<Gate>,
+    is_broken: bool,
+}
+
+/// Holds attempts back, and wakes the executor.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_held: bool,
+    is_woken: bool,
+}
+
+impl Gate {
+    pub(super) fn release(&self) {
+        self.state.lock().unwrap().is_held = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Fake {
+    pub(super) fn new() -> Fake {
+        Fake::with(Script::default())
+    }
+
+    pub(super) fn with(script: Script) -> Fake {
+        let (running, gate) = (VecDeque::new(), Arc::default());
+        Fake { script, running, gate, is_broken: false }
+    }
+
+    /// Returns one whose attempts end when the gate is released, or when they are stopped.
+    pub(super) fn held() -> (Fake, Arc<Gate>) {
+        let fake = Fake::new();
+        fake.gate.state.lock().unwrap().is_held = true;
+        let gate = Arc::clone(&fake.gate);
+        (fake, gate)
+    }
+
+    pub(super) fn broken() -> Fake {
+        Fake { is_broken: true, ..Fake::new() }
+    }
+}
+
+impl Executor for Fake {
+    fn start(&mut self, attempt: Attempt) {
+        let code = attempt.argv.last().and_then(|code| code.to_str()?.parse().ok());
+        let natural = AttemptOutcome::Exited(code.unwrap_or(0));
+        let outcome = self.script.0.pop_front().unwrap_or(natural);
+        self.running.push_back((attempt.key, outcome));
+    }
+
+    fn stop(&mut self, key: AttemptKey) {
+        for (running, outcome) in &mut self.running {
+            if *running == key {
+                *outcome = AttemptOutcome::Cancelled;
+            }
+        }
+    }
+
+    fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
+        if self.is_broken {
+            return Err(io::Error::other("the engine is gone"));
+        }
+        let mut state = self.gate.state.lock().unwrap();
+        loop {
+            let is_stopped = |(_, outcome): &(_, _)| *outcome == AttemptOutcome::Cancelled;
+            let next = match state.is_held {
+                true => self.running.iter().position(is_stopped),
+                false => (!self.running.is_empty()).then_some(0),
+            };
+            if let Some((key, outcome)) = next.and_then(|at| self.running.remove(at)) {
+                let end = AttemptEnd::without_run(key, outcome);
+                return Ok(Some(ExecutorEvent::Ended(Box::new(end))));
+            }
+            let left = until.map_or(Duration::from_secs(60), |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if self.running.is_empty() || std::mem::take(&mut state.is_woken) || left.is_zero() {
+                return Ok(None);
+            }
+            state = self.gate.changed.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
+        let gate = Arc::clone(&self.gate);
+        Ok(Box::new(move || {
+            gate.state.lock().unwrap().is_woken = true;
+            gate.changed.notify_all();
+        }))
+    }
+}

@@ -1,0 +1,154 @@
+//! A driver with an executor that only pretends to run.
+
+mod fake;
+mod random;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::batch::Batch;
+use crate::event::JobState;
+use crate::executor::AttemptOutcome;
+use crate::source::Source;
+use fake::{Fake, Script};
+
+/// A job that the executor ends with that exit code.
+fn exits(code: i32) -> Job {
+    Job::new("exit").arg(code.to_string())
+}
+
+/// Runs the jobs to their ends, and returns the final states by number.
+fn states<I>(batch: Batch, fake: Fake, jobs: I) -> BTreeMap<u64, JobState>
+where
+    I: IntoIterator<Item = Job>,
+    I::IntoIter: Send + 'static,
+{
+    let mut run = batch.start_on(fake, jobs).unwrap();
+    let mut states = BTreeMap::new();
+    for event in &mut run {
+        if let Event::Settled { job, state, .. } = event.unwrap() {
+            assert_eq!(states.insert(job, state), None, "job {job} is settled twice");
+        }
+    }
+    assert!(run.is_finished());
+    states
+}
+
+#[test]
+fn each_job_is_settled_once_with_the_reason() {
+    let jobs = [exits(0), exits(3), exits(0).name("a").after("b"), exits(1).name("b")];
+    let states = states(Batch::new().jobs(2), Fake::new(), jobs);
+    let expected = [
+        JobState::Succeeded,
+        JobState::Failed("exit code 3".to_owned()),
+        JobState::Skipped("job 4 did not succeed".to_owned()),
+        JobState::Failed("exit code 1".to_owned()),
+    ];
+    assert_eq!(states.into_values().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_failed_job_is_tried_again_after_its_delay() {
+    let script = Script::new([AttemptOutcome::TimedOut, AttemptOutcome::Exited(0)]);
+    let delay = Duration::from_millis(20);
+    let batch = Batch::new().retries(1).retry_delay(delay, delay);
+    let began = Instant::now();
+    let states = states(batch, Fake::with(script), [exits(0)]);
+    assert_eq!(states[&1], JobState::Succeeded);
+    assert!(began.elapsed() >= delay / 2);
+}
+
+#[test]
+fn a_job_that_needs_more_than_the_batch_has_is_refused_alone() {
+    let states = states(Batch::new().jobs(2), Fake::new(), [exits(0).cpus(3), exits(0)]);
+    let JobState::Refused(reason) = &states[&1] else { panic!("{states:?}") };
+    assert!(reason.contains("needs 3 CPUs, and the batch has 2"), "{reason}");
+    assert_eq!(states[&2], JobState::Succeeded);
+}
+
+#[test]
+fn a_slow_input_does_not_hold_up_the_ends_of_jobs() {
+    let (send, receive) = mpsc::channel::<Job>();
+    let mut run = Batch::new().jobs(2).start_on(Fake::new(), receive).unwrap();
+    send.send(exits(0)).unwrap();
+    // The reading thread waits for the second job meanwhile.
+    let is_first = |event: &Event| matches!(event, Event::Settled { job: 1, .. });
+    assert!(run.by_ref().any(|event| is_first(&event.unwrap())));
+    send.send(exits(0)).unwrap();
+    drop(send);
+    assert_eq!(run.finish().unwrap().succeeded, 2);
+}
+
+#[test]
+fn a_drain_ends_a_batch_that_waits_for_its_input() {
+    let (send, receive) = mpsc::channel::<Job>();
+    let run = Batch::new().start_on(Fake::new(), receive).unwrap();
+    run.control().drain();
+    let summary = run.finish().unwrap();
+    assert_eq!((summary.halted, summary.exit_code()), (Some(Halt::Drain), 0));
+    drop(send);
+}
+
+#[test]
+fn a_drain_lets_running_jobs_end_and_a_stop_ends_them() {
+    for (is_stop, expected) in [(false, JobState::Succeeded), (true, JobState::Stopped)] {
+        // One job runs until it is released or stopped.
+        let (fake, release) = Fake::held();
+        let mut run = Batch::new().jobs(1).start_on(fake, [exits(0), exits(0)]).unwrap();
+        let is_start = |event: Event| matches!(event, Event::Started { .. });
+        assert!(run.by_ref().any(|event| is_start(event.unwrap())));
+        if is_stop {
+            run.control().stop();
+        } else {
+            run.control().drain();
+            release.release();
+        }
+        let states: BTreeMap<u64, JobState> = run
+            .filter_map(|event| match event.unwrap() {
+                Event::Settled { job, state, .. } => Some((job, state)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(states, BTreeMap::from([(1, expected), (2, JobState::NotRun)]));
+    }
+}
+
+#[test]
+fn a_bad_input_drains_the_batch_and_is_reported() {
+    let jobs = Source::new(&b"exit 0\nexit '0\nexit 0\n"[..]).commands();
+    let summary = Batch::new().jobs(1).start_on(Fake::new(), jobs).unwrap().finish().unwrap();
+    assert_eq!((summary.succeeded, summary.halted), (1, Some(Halt::Input)));
+    assert_eq!(summary.input_error.as_ref().unwrap().line(), Some(2));
+    assert_eq!(summary.exit_code(), 125);
+}
+
+#[test]
+fn a_batch_ends_after_its_timeout() {
+    let (fake, _release) = Fake::held();
+    let batch = Batch::new().jobs(1).batch_timeout(Duration::from_millis(1));
+    let summary = batch.start_on(fake, [exits(0), exits(0)]).unwrap().finish().unwrap();
+    assert_eq!((summary.halted, summary.exit_code()), (Some(Halt::Timeout), 124));
+    assert_eq!(summary.succeeded + summary.failed, 0);
+}
+
+#[test]
+fn a_failed_executor_is_an_error_and_ends_the_events() {
+    let mut run = Batch::new().start_on(Fake::broken(), [exits(0)]).unwrap();
+    let failed = run.by_ref().find_map(Result::err).unwrap();
+    assert_eq!(failed.to_string(), "cannot wait for the jobs: the engine is gone");
+    assert!(run.next().is_none() && run.is_finished());
+}
+
+#[test]
+fn a_wait_with_a_limit_returns_in_between() {
+    let (fake, release) = Fake::held();
+    let mut run = Batch::new().jobs(1).start_on(fake, [exits(0)]).unwrap();
+    while !matches!(run.next_until(None).unwrap(), Some(Event::Started { .. })) {}
+    // The end of the input is the only other event.
+    while run.next_until(Some(Instant::now() + Duration::from_millis(5))).unwrap().is_some() {}
+    assert!(!run.is_finished());
+    release.release();
+    assert_eq!(run.finish().unwrap().succeeded, 1);
+}
