@@ -64,7 +64,9 @@ pub(crate) struct BatchOptions {
     #[arg(long, help_heading = headings::INPUT)]
     pub(crate) dry_run: bool,
 
-    /// Run N jobs at once: a number, a percentage of the processors (150%), or more than them (+2)
+    /// Run N jobs at once: a number, 150% of the processors, or +2 more than they are
+    ///
+    /// The default is the number of processors that this process may use.
     #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
