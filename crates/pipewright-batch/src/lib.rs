@@ -8,6 +8,8 @@ mod driver;
 mod event;
 mod executor;
 mod job;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
+mod jobserver;
 mod plan;
 #[cfg_attr(not(test), expect(dead_code, reason = "the log and the limits of memory will use it"))]
 mod scheduler;

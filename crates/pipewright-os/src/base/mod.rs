@@ -29,6 +29,7 @@ pub mod signal;
 #[cfg(test)]
 pub(crate) mod skipped;
 pub mod stdio;
+pub mod token_pipe;
 pub mod wait;
 pub mod wake;
 #[cfg(all(windows, any(feature = "process", feature = "host")))]

@@ -47,7 +47,6 @@ impl PipeWriter {
 impl PipeReader {
     /// Makes a reader for a descriptor whose non-blocking method is known. It does not resize the
     /// pipe.
-    #[cfg(feature = "tokio")]
     pub(crate) fn with_method(fd: OwnedFd, method: NonblockMethod) -> PipeReader {
         PipeReader(Reader {
             fd,
@@ -144,7 +143,6 @@ fn fill(
 
 impl PipeReader {
     /// Reads available bytes into a slice; `WouldBlock` if there are none.
-    #[cfg(feature = "tokio")]
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let (reader, room) = (&self.0, buffer.len());
         let count = reader.nonblock.read(&reader.fd, uninit(buffer), false)?;

@@ -1,0 +1,91 @@
+//! The client of a jobserver above: a batch in a recipe of `make -jN`.
+
+use std::ffi::OsStr;
+use std::io;
+
+use pipewright_os::base::token_pipe::TokenPipe;
+
+use super::makeflags::{self, Auth};
+use super::tokens::{Token, Tokens};
+use super::{JobserverError, JobserverErrorKind};
+
+/// A client of the jobserver that `MAKEFLAGS` names.
+///
+/// # Drop
+/// Tokens stay valid; each is put back when it is dropped, also during a panic that unwinds.
+#[derive(Debug)]
+pub(crate) struct Client(Tokens);
+
+impl Client {
+    /// Connects to the jobserver that `MAKEFLAGS` names, or else `CARGO_MAKEFLAGS`. `None`: neither names one.
+    ///
+    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that one.
+    ///
+    /// # Errors
+    /// A jobserver is named and cannot be used: see [`JobserverError::is_warning`].
+    pub(crate) fn from_env() -> Result<Option<Client>, JobserverError> {
+        let flags = ["MAKEFLAGS", "CARGO_MAKEFLAGS"].map(std::env::var_os);
+        for flags in flags.iter().flatten() {
+            if let Some(client) = Client::from_makeflags(flags)? {
+                return Ok(Some(client));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Connects to the jobserver that these flags name. `None`: they name none.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub(crate) fn from_makeflags(flags: &OsStr) -> Result<Option<Client>, JobserverError> {
+        let Some((option, auth)) = makeflags::find(flags) else { return Ok(None) };
+        let opened = match &auth {
+            Auth::Fifo(path) => TokenPipe::open(path),
+            // The standard streams carry data, even if they are pipes.
+            Auth::Pipe { read, write } if *read > 2 && *write > 2 => {
+                TokenPipe::from_numbers(*read, *write)
+            }
+            Auth::Pipe { .. } => {
+                let kind = JobserverErrorKind::NotPassedOn { option };
+                return Err(JobserverError::new(kind, None));
+            }
+            Auth::Unknown => {
+                let kind = JobserverErrorKind::Malformed { option };
+                return Err(JobserverError::new(kind, None));
+            }
+        };
+        match opened {
+            Ok(pipe) => Ok(Some(Client(Tokens::new(pipe)))),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(JobserverError::new(JobserverErrorKind::Unsupported, Some(error)))
+            }
+            Err(error) => {
+                let kind = match auth {
+                    Auth::Fifo(path) => JobserverErrorKind::OpenFifo { path },
+                    _ => JobserverErrorKind::NotPassedOn { option },
+                };
+                Err(JobserverError::new(kind, Some(error)))
+            }
+        }
+    }
+
+    /// Acquires the right to run a job, without waiting. `None`: there is no token now.
+    ///
+    /// # Errors
+    /// The jobserver cannot be read, or the thread for the notification cannot be started.
+    pub(crate) fn try_acquire(&self) -> io::Result<Option<Token>> {
+        self.0.try_acquire()
+    }
+
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as soon as
+    /// there is a token. Another program may take it first.
+    pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        self.0.notify_when_available(waker);
+    }
+
+    /// Puts all tokens back at once; no more can be acquired. For the end of a program that runs no destructors: before
+    /// `std::process::exit`, and in the panic hook of a program that aborts.
+    pub(crate) fn return_all(&self) {
+        self.0.return_all();
+    }
+}

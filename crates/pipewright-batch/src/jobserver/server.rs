@@ -1,0 +1,211 @@
+//! The server: a pool of tokens for the programs that the jobs of a batch start.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use pipewright::Handle;
+use pipewright_os::base::token_pipe::{NamedFifo, TokenPipe};
+
+use super::makeflags;
+use super::tokens::{Token, Tokens};
+use super::{JobserverError, JobserverErrorKind};
+
+/// The byte of a token, as make writes it.
+const TOKEN: u8 = b'+';
+
+/// The start of the names of our folders. A server removes those that a killed one left.
+const FOLDER_PREFIX: &str = "pipewright-jobserver-";
+
+/// The way in which children find the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// By the path of a FIFO: for GNU make from 4.4 on, ninja from 1.13 on, cargo.
+    Fifo,
+    /// By two handles that they inherit: for any GNU make, and cargo.
+    Pipe,
+}
+
+impl Style {
+    /// Returns the style for the make that printed this for `--version`.
+    pub(crate) fn for_make(version: &str) -> Style {
+        let number = version.lines().next().and_then(|line| line.strip_prefix("GNU Make "));
+        let mut parts = number.unwrap_or_default().split(|part: char| !part.is_ascii_digit());
+        let mut part = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+        if (part(), part()) >= (4, 4) { Style::Fifo } else { Style::Pipe }
+    }
+}
+
+/// A jobserver for the jobs of a batch.
+///
+/// # Drop
+/// Removes the FIFO and its folder. After a SIGKILL they stay, until the next server of the same user removes them.
+#[derive(Debug)]
+pub(crate) struct Server {
+    tokens: Tokens,
+    slots: NonZeroU32,
+    pool: Pool,
+}
+
+#[derive(Debug)]
+enum Pool {
+    Fifo(NamedFifo),
+    /// The ends that children inherit, under the numbers that they have here.
+    Pipe {
+        reader: Handle,
+        writer: Handle,
+    },
+}
+
+/// A correction of the number of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Correction {
+    /// Tokens that were missing: killed programs had them.
+    pub(crate) lost: u32,
+    /// Tokens that were too many: a program put back what it had not taken.
+    pub(crate) surplus: u32,
+}
+
+impl Server {
+    /// Creates a jobserver with that many slots.
+    ///
+    /// # Errors
+    /// The FIFO cannot be created, or does not hold so many tokens. Windows: unsupported.
+    pub(crate) fn new(slots: NonZeroU32, style: Style) -> Result<Server, JobserverError> {
+        let (pipe, pool) = create(style).map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::Unsupported => JobserverErrorKind::Unsupported,
+                _ => JobserverErrorKind::Create,
+            };
+            JobserverError::new(kind, Some(error))
+        })?;
+        for put in 1..slots.get() {
+            pipe.put(TOKEN).map_err(|error| {
+                let kind = match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        JobserverErrorKind::TooManySlots { slots: slots.get(), most: put }
+                    }
+                    _ => JobserverErrorKind::Create,
+                };
+                JobserverError::new(kind, Some(error))
+            })?;
+        }
+        Ok(Server { tokens: Tokens::new(pipe), slots, pool })
+    }
+
+    /// Acquires the right to run a job, without waiting. `None`: all slots are in use now.
+    ///
+    /// # Errors
+    /// The pipe cannot be read, or the thread for the notification cannot be started.
+    pub(crate) fn try_acquire(&self) -> io::Result<Option<Token>> {
+        self.tokens.try_acquire()
+    }
+
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as soon as a
+    /// program puts a token back. Another program may take it first.
+    pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        self.tokens.notify_when_available(waker);
+    }
+
+    /// Makes the number of tokens right again, if no job runs: call it when the last running job has ended, with everything
+    /// that it had started. While a [`Token`] is in use nothing is corrected.
+    ///
+    /// # Errors
+    /// The pipe cannot be read or written.
+    pub(crate) fn refill(&self) -> io::Result<Correction> {
+        let extra = self.slots.get() - 1;
+        let refilled = self.tokens.while_idle(|pipe| {
+            let mut correction = Correction::default();
+            let count = u32::try_from(pipe.count()?).unwrap_or(u32::MAX);
+            for _ in count..extra {
+                pipe.put(TOKEN)?;
+                correction.lost += 1;
+            }
+            for _ in extra..count {
+                correction.surplus += u32::from(pipe.try_take()?.is_some());
+            }
+            Ok(correction)
+        });
+        refilled.unwrap_or_else(|| Ok(Correction::default()))
+    }
+
+    /// Returns `MAKEFLAGS` for a child, from the value that it would inherit: its flags and variables stay, its number of
+    /// jobs and its jobserver do not.
+    pub(crate) fn makeflags(&self, existing: Option<&OsStr>) -> OsString {
+        makeflags::with_options(existing, &self.options())
+    }
+
+    /// Returns the variables of a child, from the `MAKEFLAGS` that it would inherit. `CARGO_MAKEFLAGS` is for cargo and
+    /// rustc, which prefer it.
+    pub(crate) fn variables(&self, makeflags: Option<&OsStr>) -> [(&'static str, OsString); 2] {
+        [("MAKEFLAGS", self.makeflags(makeflags)), ("CARGO_MAKEFLAGS", self.makeflags(None))]
+    }
+
+    fn options(&self) -> Vec<u8> {
+        match &self.pool {
+            Pool::Fifo(fifo) => {
+                let path = fifo.path().as_os_str().as_encoded_bytes();
+                [b"-j --jobserver-auth=fifo:", path].concat()
+            }
+            Pool::Pipe { reader, writer } => {
+                let numbers = format!("{},{}", reader.number(), writer.number());
+                // The first one is for make before 4.2. Others use the last one that they know.
+                format!("-j --jobserver-fds={numbers} --jobserver-auth={numbers}").into_bytes()
+            }
+        }
+    }
+
+    /// Returns copies of the handles that a child must inherit, each with the number that it must have there: for
+    /// [`pipewright::Command::inherit_fd_as`]. Empty for [`Style::Fifo`].
+    ///
+    /// # Errors
+    /// No more handles are available.
+    pub(crate) fn inherited(&self) -> io::Result<Vec<(Handle, i32)>> {
+        let Pool::Pipe { reader, writer } = &self.pool else { return Ok(Vec::new()) };
+        let copy = |end: &Handle| -> io::Result<(Handle, i32)> {
+            let number = i32::try_from(end.number()).map_err(io::Error::other)?;
+            Ok((end.try_clone()?, number))
+        };
+        Ok(vec![copy(reader)?, copy(writer)?])
+    }
+
+    /// Returns the path of the FIFO.
+    pub(crate) fn fifo(&self) -> Option<&Path> {
+        match &self.pool {
+            Pool::Fifo(fifo) => Some(fifo.path()),
+            Pool::Pipe { .. } => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pipe(&self) -> &TokenPipe {
+        self.tokens.pipe()
+    }
+}
+
+fn create(style: Style) -> io::Result<(TokenPipe, Pool)> {
+    let fifo = NamedFifo::create(&folder(), FOLDER_PREFIX)?;
+    let pipe = TokenPipe::open(fifo.path())?;
+    let pool = match style {
+        Style::Fifo => Pool::Fifo(fifo),
+        // A FIFO here too: we take tokens through an open file of our own. make changes the blocking mode of the one that
+        // children inherit. Its name is gone as soon as the ends are open.
+        Style::Pipe => {
+            let (reader, writer) = fifo.ends()?;
+            Pool::Pipe { reader, writer }
+        }
+    };
+    Ok((pipe, pool))
+}
+
+/// Returns the folder for temporary files, if every program can read its name in `MAKEFLAGS`: they split at blanks, and not
+/// all know how make escapes these.
+fn folder() -> PathBuf {
+    let folder = std::env::temp_dir();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(byte);
+    match folder.as_os_str().as_encoded_bytes().iter().all(is_plain) && folder.is_absolute() {
+        true => folder,
+        false => PathBuf::from("/tmp"),
+    }
+}
