@@ -127,7 +127,7 @@ fn commands_of_a_runner_call_their_own_closures() {
         command.stdout(seen.tee()).limit(Limit::keep_tail(7));
         runner.push(number, command);
     }
-    while let Some((number, result)) = runner.next() {
+    for (number, result) in runner {
         assert_eq!(result.unwrap().stdout_bytes, Some(number as u64 * 10_000));
         assert!(seen[number].take() == flood(number * 10_000), "{number}");
     }
