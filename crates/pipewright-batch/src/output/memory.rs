@@ -42,6 +42,12 @@ impl Memory {
         self.held.load(Ordering::Relaxed) <= self.limit / 2
     }
 
+    /// Returns the number of bytes in use.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// Returns the largest number of bytes in use so far.
     pub(super) fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)

@@ -268,6 +268,12 @@ impl Queue {
         self.ended.notify_all();
     }
 
+    /// Returns the number of bytes of memory that the queue occupies.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.lock().memory_bytes
+    }
+
     pub(super) fn is_reader_gone(&self, stream: Source) -> bool {
         self.lock().reader_gone[stream as usize]
     }

@@ -14,7 +14,7 @@ mod tags;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::Source;
 
@@ -185,9 +185,12 @@ impl Batch {
     }
 }
 
-/// Waits until a fact holds.
+/// Waits until a fact holds. A watchdog ends a test that waits in vain.
+#[track_caller]
 fn until(fact: impl Fn() -> bool) {
+    let watchdog = Instant::now() + Duration::from_secs(120);
     while !fact() {
+        assert!(Instant::now() < watchdog, "the fact never held");
         std::thread::yield_now();
     }
 }
