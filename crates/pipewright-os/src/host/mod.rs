@@ -1,4 +1,8 @@
-//! Facts about this machine, for `pipewright doctor` and for benchmarks.
+//! Facts about this machine, for `pipewright doctor`, for benchmarks and for logs.
 
+pub mod boot;
 pub mod host_info;
+pub mod network_filesystem;
+#[cfg(target_os = "macos")]
+mod sysctl;
 pub mod test_pipe;

@@ -79,6 +79,10 @@ impl StartTime {
         let info: libc::proc_bsdinfo = info(pid, libc::PROC_PIDTBSDINFO)?;
         Some(StartTime(info.pbi_start_tvsec, info.pbi_start_tvusec))
     }
+
+    pub(crate) fn as_microseconds(self) -> u64 {
+        self.0.saturating_mul(1_000_000).saturating_add(self.1)
+    }
 }
 
 /// Returns the memory that a process uses. `None` too if it belongs to another user and this process is not

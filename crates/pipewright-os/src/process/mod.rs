@@ -18,6 +18,7 @@ pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
 pub(crate) mod procfs;
 pub mod spawn;
+pub mod start_time;
 pub mod status;
 pub mod std_process;
 pub mod terminal;

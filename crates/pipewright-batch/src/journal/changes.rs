@@ -1,0 +1,223 @@
+//! Changes of the log that belong in one transaction, merged by row.
+
+use std::collections::BTreeMap;
+
+use super::state::JobState;
+use crate::executor::AttemptKey;
+use crate::job::JobId;
+
+/// Changes of the log that are committed together.
+///
+/// Calls for the same row are merged, so a job that starts and ends within one group of commits is written once. Writing the
+/// same changes twice leaves the same log as writing them once: a commit that reported an error may have been durable.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// New jobs. Their rows are consecutive, which makes a lookup an index.
+    jobs: Vec<NewJob>,
+    /// Changes of jobs that the log has.
+    updates: BTreeMap<u32, JobChange>,
+    /// Rows of jobs whose attempt the log has as running, and that does not run any more.
+    over: Vec<u32>,
+    /// Attempts that run now, by the row of the job. Written after `over`.
+    running: BTreeMap<u32, RunningAttempt>,
+    attempts: Vec<EndedAttempt>,
+    run: Option<RunChange>,
+    /// Intents that are reported when they are durable.
+    awaited: Vec<AttemptKey>,
+    bytes: usize,
+}
+
+/// A job that the log does not have.
+#[derive(Debug)]
+pub(crate) struct NewJob {
+    pub(crate) row: u32,
+    pub(crate) id: JobId,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) command: Vec<u8>,
+    pub(crate) current_dir: Option<Vec<u8>>,
+    pub(crate) change: JobChange,
+}
+
+/// New values of a job.
+#[derive(Debug, Clone)]
+pub(crate) struct JobChange {
+    /// The number in the input of the current run.
+    pub(crate) number: u64,
+    pub(crate) line: Option<u64>,
+    pub(crate) state: JobState,
+    pub(crate) reason: Option<Box<str>>,
+    /// The row of its last attempt that has ended. `None`: as before.
+    pub(crate) last_attempt: Option<u64>,
+}
+
+/// An attempt that was intended and has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunningAttempt {
+    pub(crate) job: u32,
+    pub(crate) run: u32,
+    pub(crate) attempt: u32,
+    pub(crate) slot: Option<u32>,
+    /// The time of the intent, in seconds since 1970.
+    pub(crate) since: f64,
+    pub(crate) once: bool,
+}
+
+/// An attempt that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EndedAttempt {
+    pub(crate) row: u64,
+    pub(crate) job: u32,
+    pub(crate) run: u32,
+    pub(crate) attempt: u32,
+    pub(crate) slot: Option<u32>,
+    pub(crate) started: f64,
+    pub(crate) elapsed_seconds: Option<f64>,
+    pub(crate) outcome: &'static str,
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) user_seconds: Option<f64>,
+    pub(crate) system_seconds: Option<f64>,
+    pub(crate) peak_rss_bytes: Option<u64>,
+    pub(crate) stdout_bytes: u64,
+    pub(crate) stderr_bytes: u64,
+    pub(crate) leftovers_killed: u32,
+    pub(crate) error: Option<Box<str>>,
+    pub(crate) output_path: Option<Vec<u8>>,
+    pub(crate) stderr_tail: Option<Box<str>>,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunChange {
+    pub(crate) run: u32,
+    pub(crate) ended: f64,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) how: Box<str>,
+}
+
+impl JobChange {
+    fn merge(&mut self, later: JobChange) {
+        let last_attempt = later.last_attempt.or(self.last_attempt);
+        *self = JobChange { last_attempt, ..later };
+    }
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Returns an upper estimate of the memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn jobs(&self) -> &[NewJob] {
+        &self.jobs
+    }
+
+    pub(crate) fn updates(&self) -> impl Iterator<Item = (u32, &JobChange)> {
+        self.updates.iter().map(|(row, change)| (*row, change))
+    }
+
+    pub(crate) fn over(&self) -> &[u32] {
+        &self.over
+    }
+
+    pub(crate) fn running(&self) -> impl Iterator<Item = &RunningAttempt> {
+        self.running.values()
+    }
+
+    pub(crate) fn attempts(&self) -> &[EndedAttempt] {
+        &self.attempts
+    }
+
+    pub(crate) fn run(&self) -> Option<&RunChange> {
+        self.run.as_ref()
+    }
+
+    /// Takes the intents that are to be reported when they are durable.
+    pub(crate) fn take_awaited(&mut self) -> Vec<AttemptKey> {
+        std::mem::take(&mut self.awaited)
+    }
+
+    /// Adds a job with the row after that of the last one.
+    pub(crate) fn add_job(&mut self, job: NewJob) {
+        let dir = job.current_dir.as_ref().map_or(0, Vec::len);
+        let name = job.name.as_ref().map_or(0, |name| name.len());
+        self.bytes += size_of::<NewJob>() + job.command.len() + dir + name;
+        self.jobs.push(job);
+    }
+
+    /// Changes a job.
+    pub(crate) fn change_job(&mut self, row: u32, change: JobChange) {
+        self.bytes += size_of::<JobChange>() + change.reason.as_ref().map_or(0, |text| text.len());
+        if let Some(job) = self.new_job(row) {
+            job.change.merge(change);
+        } else if let Some(earlier) = self.updates.get_mut(&row) {
+            earlier.merge(change);
+        } else {
+            self.updates.insert(row, change);
+        }
+    }
+
+    /// Adds an attempt that runs now.
+    pub(crate) fn start(&mut self, attempt: RunningAttempt) {
+        self.bytes += size_of::<RunningAttempt>();
+        self.running.insert(attempt.job, attempt);
+    }
+
+    /// Asks for a report when this intent is durable.
+    pub(crate) fn await_intent(&mut self, key: AttemptKey) {
+        self.awaited.push(key);
+    }
+
+    /// Ends the running attempt of a job, or voids its intent.
+    pub(crate) fn stop(&mut self, row: u32) {
+        if self.running.remove(&row).is_none() {
+            self.bytes += size_of::<u32>();
+            self.over.push(row);
+        }
+    }
+
+    /// Adds an attempt that has ended.
+    pub(crate) fn end(&mut self, attempt: EndedAttempt) {
+        let texts = attempt.error.as_ref().map_or(0, |text| text.len())
+            + attempt.output_path.as_ref().map_or(0, Vec::len)
+            + attempt.stderr_tail.as_ref().map_or(0, |text| text.len());
+        self.bytes += size_of::<EndedAttempt>() + texts;
+        self.stop(attempt.job);
+        self.attempts.push(attempt);
+    }
+
+    /// Ends the run.
+    pub(crate) fn end_run(&mut self, run: RunChange) {
+        self.bytes += size_of::<RunChange>();
+        self.run = Some(run);
+    }
+
+    /// Appends later changes.
+    pub(crate) fn append(&mut self, later: Changes) {
+        if self.is_empty() {
+            *self = later;
+            return;
+        }
+        self.bytes += later.bytes;
+        self.jobs.extend(later.jobs);
+        for (row, change) in later.updates {
+            self.change_job(row, change);
+        }
+        for row in later.over {
+            self.stop(row);
+        }
+        self.running.extend(later.running);
+        self.attempts.extend(later.attempts);
+        self.run = later.run.or(self.run.take());
+        self.awaited.extend(later.awaited);
+    }
+
+    fn new_job(&mut self, row: u32) -> Option<&mut NewJob> {
+        let index = row.checked_sub(self.jobs.first()?.row)?;
+        self.jobs.get_mut(index as usize)
+    }
+}

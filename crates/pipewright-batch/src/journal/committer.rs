@@ -1,0 +1,126 @@
+//! The writer's decisions: which changes are committed next, what is reported, and when a failed commit is repeated.
+
+use std::time::Duration;
+
+use super::Report;
+use super::changes::Changes;
+use super::error::LogError;
+use super::store::Store;
+
+/// The first wait after a failed commit. Each further one waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// A state machine around a store. It has no thread and no clock.
+#[derive(Debug)]
+pub(crate) struct Committer<S> {
+    store: S,
+    /// A group whose commit has failed. It is repeated unchanged: parts of it may be durable, so that later changes must not
+    /// be merged into it.
+    attempted: Option<Changes>,
+    /// Later changes.
+    waiting: Changes,
+    failing: bool,
+    wait: Duration,
+}
+
+/// The result of a step.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing is left to write.
+    Idle,
+    /// A group is durable.
+    Committed(Vec<Report>),
+    /// A commit failed, and is to be repeated after that time.
+    Failed { reports: Vec<Report>, wait: Duration },
+}
+
+impl<S: Store> Committer<S> {
+    pub(crate) fn new(store: S) -> Committer<S> {
+        Committer {
+            store,
+            attempted: None,
+            waiting: Changes::default(),
+            failing: false,
+            wait: FIRST_WAIT,
+        }
+    }
+
+    /// Takes changes that follow all earlier ones.
+    pub(crate) fn add(&mut self, changes: Changes) {
+        self.waiting.append(changes);
+    }
+
+    /// Commits the next group.
+    pub(crate) fn step(&mut self) -> Step {
+        let mut group = self.attempted.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+        if group.is_empty() {
+            return Step::Idle;
+        }
+        match self.store.commit(&group) {
+            Ok(()) => Step::Committed(self.committed(&mut group)),
+            Err(error) => {
+                self.attempted = Some(group);
+                self.failed(error)
+            }
+        }
+    }
+
+    /// Commits everything, and gives up at the second error in a row.
+    pub(crate) fn finish(&mut self) -> (Vec<Report>, Result<(), LogError>) {
+        let mut all = Vec::new();
+        let mut has_failed = false;
+        loop {
+            let mut group =
+                self.attempted.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+            if group.is_empty() {
+                return (all, Ok(()));
+            }
+            match self.store.commit(&group) {
+                Ok(()) => all.extend(self.committed(&mut group)),
+                Err(error) => {
+                    self.attempted = Some(group);
+                    if has_failed {
+                        return (all, Err(error));
+                    }
+                    has_failed = true;
+                }
+            }
+        }
+    }
+
+    /// Returns true if something is not durable.
+    pub(crate) fn owes(&self) -> bool {
+        self.attempted.is_some() || !self.waiting.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_store(self) -> S {
+        self.store
+    }
+
+    fn committed(&mut self, group: &mut Changes) -> Vec<Report> {
+        let mut reports: Vec<Report> =
+            group.take_awaited().into_iter().map(Report::Durable).collect();
+        self.wait = FIRST_WAIT;
+        // The log works again only when it holds what it owed.
+        if self.failing && self.waiting.is_empty() {
+            self.failing = false;
+            reports.push(Report::Works);
+        }
+        reports
+    }
+
+    fn failed(&mut self, error: LogError) -> Step {
+        let reports = if self.failing { Vec::new() } else { vec![Report::Failed(error)] };
+        self.failing = true;
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LONGEST_WAIT);
+        Step::Failed { reports, wait }
+    }
+}

@@ -1,0 +1,200 @@
+//! The error of a log: its path, the problem, and what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pipewright_os::base::error::{OneLine, Quoted};
+use rusqlite::ErrorCode;
+
+/// An error of a log.
+pub(crate) struct LogError(Box<ErrorFacts>);
+
+struct ErrorFacts {
+    path: PathBuf,
+    kind: LogErrorKind,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// The kind of a [`LogError`], with its facts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) enum LogErrorKind {
+    /// The log exists, and the batch was not to be resumed.
+    Exists,
+    /// There is no such log.
+    Missing,
+    /// The path names a folder or a device.
+    NotAFile,
+    /// The file is no log of a batch.
+    NotALog,
+    /// A newer version of the tool wrote the log.
+    Newer {
+        /// The version of its schema.
+        version: i64,
+    },
+    /// The file is damaged.
+    Corrupt,
+    /// A runner that has not ended writes to the log.
+    InUse {
+        /// The process of that runner, if the log says it.
+        pid: Option<u32>,
+        /// Its machine, if the log says it.
+        host: Option<String>,
+    },
+    /// The log cannot be opened or created.
+    Open,
+    /// The file, or its folder, cannot be written.
+    ReadOnly,
+    /// Another program keeps the log locked.
+    Locked,
+    /// The disk is full.
+    Full,
+    /// The disk, or the filesystem, has failed.
+    Io,
+    /// The log cannot be written now; the error was reported. Everything is kept, and written when it works again.
+    Failing,
+    /// The thread that writes the log has ended.
+    WriterEnded,
+    /// Another error of SQLite.
+    Other,
+}
+
+impl LogError {
+    pub(crate) fn new(path: &Path, kind: LogErrorKind) -> LogError {
+        LogError(Box::new(ErrorFacts { path: path.to_owned(), kind, source: None }))
+    }
+
+    pub(crate) fn io(path: &Path, source: io::Error) -> LogError {
+        let kind = match source.kind() {
+            io::ErrorKind::NotFound => LogErrorKind::Missing,
+            io::ErrorKind::AlreadyExists => LogErrorKind::Exists,
+            io::ErrorKind::ReadOnlyFilesystem => LogErrorKind::ReadOnly,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogErrorKind::Full,
+            _ => LogErrorKind::Open,
+        };
+        LogError(Box::new(ErrorFacts {
+            path: path.to_owned(),
+            kind,
+            source: Some(Arc::new(source)),
+        }))
+    }
+
+    pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> LogError {
+        let kind = match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => LogErrorKind::Full,
+            Some(ErrorCode::SystemIoFailure) => LogErrorKind::Io,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LogErrorKind::Locked,
+            Some(ErrorCode::ReadOnly) => LogErrorKind::ReadOnly,
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => LogErrorKind::Open,
+            Some(ErrorCode::NotADatabase) => LogErrorKind::NotALog,
+            Some(ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
+            _ => LogErrorKind::Other,
+        };
+        LogError(Box::new(ErrorFacts {
+            path: path.to_owned(),
+            kind,
+            source: Some(Arc::new(source)),
+        }))
+    }
+
+    pub(crate) fn read_only(path: &Path, source: io::Error) -> LogError {
+        let kind = LogErrorKind::ReadOnly;
+        LogError(Box::new(ErrorFacts {
+            path: path.to_owned(),
+            kind,
+            source: Some(Arc::new(source)),
+        }))
+    }
+
+    /// Returns the kind of the error, with its facts.
+    #[must_use]
+    pub(crate) fn kind(&self) -> &LogErrorKind {
+        &self.0.kind
+    }
+
+    /// Returns the path of the log.
+    #[must_use]
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    fn io_kind(&self) -> io::ErrorKind {
+        match self.0.kind {
+            LogErrorKind::Exists => io::ErrorKind::AlreadyExists,
+            LogErrorKind::Missing => io::ErrorKind::NotFound,
+            LogErrorKind::NotAFile => io::ErrorKind::InvalidInput,
+            LogErrorKind::NotALog | LogErrorKind::Corrupt => io::ErrorKind::InvalidData,
+            LogErrorKind::Newer { .. } => io::ErrorKind::Unsupported,
+            LogErrorKind::InUse { .. } | LogErrorKind::Locked => io::ErrorKind::ResourceBusy,
+            LogErrorKind::ReadOnly => io::ErrorKind::PermissionDenied,
+            LogErrorKind::Full => io::ErrorKind::StorageFull,
+            LogErrorKind::Open
+            | LogErrorKind::Io
+            | LogErrorKind::Failing
+            | LogErrorKind::WriterEnded
+            | LogErrorKind::Other => io::ErrorKind::Other,
+        }
+    }
+}
+
+pipewright_os::impl_error!(LogError);
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = Quoted(self.0.path.as_os_str());
+        match &self.0.kind {
+            LogErrorKind::Exists => write!(f, "log {path} exists: use --resume, or another log"),
+            LogErrorKind::Missing => write!(f, "log {path} does not exist"),
+            LogErrorKind::NotAFile => write!(f, "log {path} is not a regular file"),
+            LogErrorKind::NotALog => write!(f, "{path} is not the log of a batch"),
+            LogErrorKind::Newer { version } => {
+                write!(
+                    f,
+                    "log {path} has version {version}, newer than this pipewright: update pipewright"
+                )
+            }
+            LogErrorKind::Corrupt => {
+                write!(f, "log {path} is damaged: save what is left with sqlite3's .recover")
+            }
+            LogErrorKind::InUse { pid: None, .. } => {
+                write!(f, "another runner writes to log {path}")
+            }
+            LogErrorKind::InUse { pid: Some(pid), host } => {
+                write!(f, "process {pid}")?;
+                if let Some(host) = host {
+                    write!(f, " on {}", OneLine(host))?;
+                }
+                write!(f, " writes to log {path}: wait for its end, or end it")
+            }
+            LogErrorKind::Open => write!(f, "cannot open log {path}"),
+            LogErrorKind::ReadOnly => {
+                write!(f, "log {path} cannot be written: check the permissions")
+            }
+            LogErrorKind::Locked => write!(f, "another program keeps log {path} locked: end it"),
+            LogErrorKind::Full => write!(f, "cannot write log {path}: the disk is full"),
+            LogErrorKind::Io => {
+                write!(f, "cannot write log {path}: the disk or the filesystem failed")
+            }
+            LogErrorKind::Failing => write!(f, "log {path} cannot be written now"),
+            LogErrorKind::WriterEnded => write!(f, "the thread that writes log {path} has ended"),
+            LogErrorKind::Other => write!(f, "cannot use log {path}"),
+        }?;
+        match &self.0.source {
+            Some(source) if self.shows_source() => write!(f, ": {}", OneLine(&source.to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LogError {
+    /// Returns true if the kind alone does not say enough.
+    fn shows_source(&self) -> bool {
+        matches!(
+            self.0.kind,
+            LogErrorKind::Open | LogErrorKind::ReadOnly | LogErrorKind::Io | LogErrorKind::Other
+        )
+    }
+}

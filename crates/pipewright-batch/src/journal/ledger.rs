@@ -1,0 +1,266 @@
+//! The driver's half of the log: gives rows to jobs and attempts, and turns calls into changes.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::changes::{Changes, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt};
+use super::past::Entries;
+use super::state::JobState;
+use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::job::{Job, JobId, shell_quoted};
+
+/// The longest text about an attempt: an error, or a reason.
+const MOST_TEXT_BYTES: usize = 1024;
+/// The longest end of stderr.
+const MOST_TAIL_BYTES: usize = 4096;
+
+/// A job, as the log needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoggedJob<'a> {
+    /// The number in this run, as in [`AttemptKey`].
+    pub(crate) number: u64,
+    pub(crate) id: JobId,
+    pub(crate) job: &'a Job,
+    /// Must not run twice: if it is interrupted, it is `unknown`.
+    pub(crate) once: bool,
+}
+
+/// An attempt that is about to start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Intent<'a> {
+    pub(crate) job: LoggedJob<'a>,
+    pub(crate) attempt: u32,
+    /// The slot, if it is known already.
+    pub(crate) slot: Option<u32>,
+    /// Asks for [`Report::Durable`](super::Report::Durable).
+    pub(crate) durable: bool,
+}
+
+/// The output of an attempt, as far as the log has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LoggedOutput<'a> {
+    /// The file or folder that holds the output.
+    pub(crate) path: Option<&'a Path>,
+    /// The end of stderr. The log keeps up to 4 KiB of it, from the beginning of a line.
+    pub(crate) stderr_tail: &'a [u8],
+}
+
+/// The state of the driver's half.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    run: u32,
+    next_job: u32,
+    next_attempt: u64,
+    /// Jobs of this run that have a row and are not settled, by number.
+    active: HashMap<u64, Active>,
+    past: Entries,
+    changes: Changes,
+}
+
+#[derive(Debug)]
+struct Active {
+    row: u32,
+    line: Option<u64>,
+    /// The attempt that was intended and has not ended.
+    attempt: Option<(u32, Option<u32>)>,
+}
+
+/// The numbers at which a run continues.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) run: u32,
+    pub(crate) next_job: u32,
+    pub(crate) next_attempt: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(numbers: Numbers, past: Entries) -> Ledger {
+        let Numbers { run, next_job, next_attempt } = numbers;
+        let (active, changes) = (HashMap::new(), Changes::default());
+        Ledger { run, next_job, next_attempt, active, past, changes }
+    }
+
+    /// Returns the changes since the last call.
+    pub(crate) fn take(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Returns true if the job has a row.
+    pub(crate) fn has(&self, job: &LoggedJob<'_>) -> bool {
+        self.active.contains_key(&job.number) || self.past.row_of(job.id).is_some()
+    }
+
+    pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
+        let Intent { job, attempt, slot, durable } = *intent;
+        let row = self.change(&job, JobState::Started, None, slot);
+        let active = Active { row, line: job.job.get_line(), attempt: Some((attempt, slot)) };
+        self.active.insert(job.number, active);
+        let since = unix_seconds(SystemTime::now());
+        let run = self.run;
+        let once = job.once;
+        self.changes.start(RunningAttempt { job: row, run, attempt, slot, since, once });
+        if durable {
+            self.changes.await_intent(AttemptKey { job: job.number, attempt });
+        }
+    }
+
+    pub(crate) fn void(&mut self, key: AttemptKey) {
+        if let Some((row, ..)) = self.take_attempt(key) {
+            self.changes.stop(row);
+        }
+    }
+
+    pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
+        let Some((job, line, slot)) = self.take_attempt(end.key) else { return };
+        let row = self.next_attempt;
+        self.next_attempt += 1;
+        let seconds = |time: Duration| time.as_secs_f64();
+        let (code, signal, error) = match &end.outcome {
+            AttemptOutcome::Exited(code) => (Some(*code), None, None),
+            AttemptOutcome::Signaled(signal) => (None, Some(*signal), None),
+            AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text) => {
+                (None, None, Some(cut(text)))
+            }
+            _ => (None, None, None),
+        };
+        self.changes.end(EndedAttempt {
+            row,
+            job,
+            run: self.run,
+            attempt: end.key.attempt,
+            slot,
+            started: unix_seconds(end.started),
+            elapsed_seconds: Some(seconds(end.elapsed)),
+            outcome: end.outcome.name(),
+            code,
+            signal,
+            user_seconds: end.user.map(seconds),
+            system_seconds: end.system.map(seconds),
+            peak_rss_bytes: end.peak_rss_bytes,
+            stdout_bytes: end.stdout_bytes,
+            stderr_bytes: end.stderr_bytes,
+            leftovers_killed: end.leftovers_killed,
+            error,
+            output_path: output.path.map(|path| path.as_os_str().as_encoded_bytes().to_vec()),
+            stderr_tail: tail(output.stderr_tail),
+        });
+        // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
+        // run again.
+        let is_success = end.outcome.is_success();
+        let state = if is_success { JobState::Succeeded } else { JobState::Started };
+        let last_attempt = Some(row);
+        let number = end.key.job;
+        self.changes.change_job(job, JobChange { number, line, state, reason: None, last_attempt });
+    }
+
+    pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
+        let row = self.change(job, state, reason.map(cut), None);
+        let active = self.active.remove(&job.number);
+        if active.is_some_and(|active| active.attempt.is_some()) {
+            // The job is over, so its intent is void.
+            self.changes.stop(row);
+        }
+    }
+
+    pub(crate) fn end_run(&mut self, exit_code: Option<i32>, how: &str) {
+        let ended = unix_seconds(SystemTime::now());
+        self.changes.end_run(RunChange { run: self.run, ended, exit_code, how: cut(how) });
+    }
+
+    /// Changes a job, which gets a row if it has none. Returns the row.
+    fn change(
+        &mut self,
+        job: &LoggedJob<'_>,
+        state: JobState,
+        reason: Option<Box<str>>,
+        slot: Option<u32>,
+    ) -> u32 {
+        let (number, line) = (job.number, job.job.get_line());
+        let change = JobChange { number, line, state, reason, last_attempt: None };
+        let known = self.active.get(&job.number).map(|active| active.row);
+        if let Some(row) = known.or_else(|| self.past.row_of(job.id)) {
+            self.changes.change_job(row, change);
+            return row;
+        }
+        let row = self.next_job;
+        // No batch has four billion jobs.
+        self.next_job = row.saturating_add(1);
+        // A source has checked that a job can be words here.
+        let words = job.job.argv(slot.unwrap_or(1)).unwrap_or_default();
+        self.changes.add_job(NewJob {
+            row,
+            id: job.id,
+            name: job.job.get_name().map(Box::from),
+            command: shell_quoted(&words),
+            current_dir: job
+                .job
+                .get_current_dir()
+                .map(|dir| dir.as_os_str().as_encoded_bytes().to_vec()),
+            change,
+        });
+        row
+    }
+
+    /// Takes the intended attempt of a job, with the row and the line of the job and the slot. `None`: it is another attempt,
+    /// or has ended.
+    fn take_attempt(&mut self, key: AttemptKey) -> Option<(u32, Option<u64>, Option<u32>)> {
+        let active = self.active.get_mut(&key.job)?;
+        let (_, slot) = active.attempt.take_if(|(attempt, _)| *attempt == key.attempt)?;
+        Some((active.row, active.line, slot))
+    }
+}
+
+/// Returns a time in seconds since 1970, as SQLite's functions for dates take it.
+pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_secs_f64(),
+        Err(error) => -error.duration().as_secs_f64(),
+    }
+}
+
+/// Returns the beginning of a text.
+fn cut(text: &str) -> Box<str> {
+    let end = (0..=MOST_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default().into()
+}
+
+/// Returns the last lines of an output as text that every tool shows: without NUL, which would end it for some.
+fn tail(bytes: &[u8]) -> Option<Box<str>> {
+    let start = bytes.len().saturating_sub(MOST_TAIL_BYTES);
+    let (before, mut last) = bytes.split_at(start);
+    let begins_a_line = before.last().is_none_or(|byte| *byte == b'\n');
+    let first_end = last.iter().position(|byte| *byte == b'\n');
+    if let Some(end) = first_end.filter(|end| !begins_a_line && end + 1 < last.len()) {
+        last = last.get(end + 1..).unwrap_or_default();
+    }
+    let text = String::from_utf8_lossy(last).replace('\0', "\u{fffd}");
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_begins_with_a_line_and_is_bounded() {
+        assert_eq!(tail(b""), None);
+        assert_eq!(tail(b"one\ntwo\n").as_deref(), Some("one\ntwo\n"));
+        let long = [b"x".repeat(5000), b"\nlast\n".to_vec()].concat();
+        assert_eq!(tail(&long).as_deref(), Some("last\n"));
+        let one_line = b"x".repeat(5000);
+        assert_eq!(tail(&one_line).map(|text| text.len()), Some(MOST_TAIL_BYTES));
+        assert_eq!(tail(b"a\0b\xff").as_deref(), Some("a\u{fffd}b\u{fffd}"));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(&*cut("short"), "short");
+        assert_eq!(cut(&"\u{e9}".repeat(600)).len(), MOST_TEXT_BYTES);
+        assert_eq!(cut(&format!("x{}", "\u{e9}".repeat(600))).len(), MOST_TEXT_BYTES - 1);
+    }
+}

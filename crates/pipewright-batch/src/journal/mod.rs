@@ -1,0 +1,224 @@
+//! The log of a batch: what is about to run, how it ended, durable, and readable while it is written.
+//!
+//! The log is a SQLite file; docs/batch-log.md describes its tables. One thread writes it: it takes all changes that are
+//! pending, commits them in one transaction, and takes the next ones. So the time that the disk needs decides how many changes
+//! share a commit, and there is no delay.
+//!
+//! **Driver.** One thread calls [`Journal`]. Calls only collect changes; [`Journal::submit`] hands them to the writer. The
+//! changes between two calls of `submit` are committed together: an end of an attempt and the decision about its job belong in
+//! one. Reports come back through [`Journal::next_report`], after a call of the waker.
+//!
+//! **Failure.** If a commit fails, everything is kept in order and repeated until it is durable, and nothing waits for it. Start
+//! no job between [`Report::Failed`] and [`Report::Works`].
+//!
+//! **A crash** at any time leaves the log as after some commit. An attempt that the log has as running then is `interrupted`, or
+//! `unknown` if its job must not run twice. Most intents become durable after the start of their job: a job that has just
+//! started may be missing in the log.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `ledger.rs`, `changes.rs`, `state.rs` | from calls to changes of rows; states of jobs |
+//! | `queue.rs`, `writer.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
+//! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
+//! | `open.rs`, `lock.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
+//! | `read/` | the log as others read it |
+//! | `error.rs` | errors |
+
+mod changes;
+mod committer;
+mod error;
+mod ledger;
+mod lock;
+mod open;
+mod past;
+mod queue;
+pub(crate) mod read;
+mod runner;
+mod schema;
+mod sqlite;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::executor::{AttemptEnd, AttemptKey};
+pub(crate) use error::{LogError, LogErrorKind};
+pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
+pub(crate) use past::{Past, PastJob};
+pub(crate) use state::JobState;
+
+use ledger::Ledger;
+use lock::Lock;
+use queue::{Flushed, Queue};
+
+/// The changes that are collected before they are handed to the writer without a call of `submit`.
+const MOST_COLLECTED_BYTES: usize = 64 << 10;
+
+/// The function that the writer calls when there is a report. It must not block.
+pub(crate) type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// The facts of a run that the log keeps.
+#[derive(Debug, Clone)]
+pub(crate) struct RunFacts {
+    /// The input and the command, for people. Kept when the log is created.
+    pub(crate) description: String,
+    /// The version of the tool. Kept when the log is created.
+    pub(crate) tool_version: String,
+    /// The number of slots.
+    pub(crate) slots: u32,
+}
+
+/// A report of the writer.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// The intent of this attempt is durable. Only intents with [`Intent::durable`] are reported.
+    Durable(AttemptKey),
+    /// The log cannot be written now.
+    Failed(LogError),
+    /// The log can be written again, and holds everything up to the last `submit`.
+    Works,
+}
+
+/// The way in which changes become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JournalMode {
+    /// A write-ahead log: the fast one.
+    WriteAhead,
+    /// A rollback journal, because the filesystem shares no memory between processes.
+    Rollback,
+    /// A rollback journal, because the log is on a network filesystem.
+    RollbackOnNetwork,
+}
+
+/// The log of a batch, open for its runner.
+///
+/// # Drop
+/// Writes what was submitted, tries once more if that fails, and does not write the end of the run: the log says that it was
+/// interrupted.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    ledger: Ledger,
+    queue: Arc<Queue>,
+    writer: Option<JoinHandle<Result<(), LogError>>>,
+    path: PathBuf,
+    batch_id: String,
+    run: u32,
+    mode: JournalMode,
+    /// Released after the writer has ended.
+    _lock: Lock,
+}
+
+impl Journal {
+    /// Returns the path of the log.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the random identity of the batch, 32 hexadecimal digits, which all its runs share.
+    pub(crate) fn batch_id(&self) -> &str {
+        &self.batch_id
+    }
+
+    /// Returns the number of this run, from 1.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Returns the way in which changes become durable, for a message if it is not the fast one.
+    pub(crate) fn mode(&self) -> JournalMode {
+        self.mode
+    }
+
+    /// Notes an attempt that is about to start. The first call for a job notes the job too.
+    pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
+        self.ledger.intend(intent);
+        self.submit_if_large();
+    }
+
+    /// Notes that an intended attempt does not start after all. Others are ignored.
+    ///
+    /// [`settled`](Journal::settled) does the same for the attempt of its job.
+    pub(crate) fn void(&mut self, key: AttemptKey) {
+        self.ledger.void(key);
+    }
+
+    /// Notes the end of an attempt. One that was not intended, or has ended, is ignored.
+    ///
+    /// A success makes its job `succeeded` at once. After another end the job is `started` until it is settled.
+    pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
+        self.ledger.ended(end, output);
+    }
+
+    /// Notes the final state of a job, also of one that was never started. `reason` is one line for people.
+    ///
+    /// While the log fails and much is kept already, jobs that were not started are left out: a resumed batch treats a job that
+    /// the log does not have in the same way.
+    pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
+        let may_be_left_out = matches!(state, JobState::NotRun | JobState::Skipped);
+        if may_be_left_out && !self.ledger.has(job) && self.queue.is_overdue() {
+            return;
+        }
+        self.ledger.settled(job, state, reason);
+        self.submit_if_large();
+    }
+
+    /// Hands the changes to the writer. Call it after each event, when all its consequences are noted.
+    ///
+    /// Waits while the writer is far behind, unless the log fails.
+    pub(crate) fn submit(&mut self) {
+        self.queue.put(self.ledger.take());
+    }
+
+    /// Submits, and waits until everything is durable.
+    ///
+    /// # Errors
+    /// The log fails at the moment. The changes are kept, and will be written when it works again. The error itself is a report.
+    pub(crate) fn flush(&mut self) -> Result<(), LogError> {
+        self.submit();
+        match self.queue.flush() {
+            Flushed::Durable => Ok(()),
+            Flushed::Failing => Err(LogError::new(&self.path, LogErrorKind::Failing)),
+            Flushed::WriterEnded => Err(LogError::new(&self.path, LogErrorKind::WriterEnded)),
+        }
+    }
+
+    /// Returns the next report, if there is one.
+    pub(crate) fn next_report(&mut self) -> Option<Report> {
+        self.queue.next_report()
+    }
+
+    /// Writes the end of the run and everything before it, and closes the log. `how` is a word such as `finished` or `stopped`.
+    ///
+    /// # Errors
+    /// The log could not be written, also not at a second try. The log is as after some earlier commit.
+    pub(crate) fn close(mut self, exit_code: Option<i32>, how: &str) -> Result<(), LogError> {
+        self.ledger.end_run(exit_code, how);
+        self.submit();
+        self.end_writer()
+    }
+
+    fn submit_if_large(&mut self) {
+        if self.ledger.changes().bytes() >= MOST_COLLECTED_BYTES {
+            self.submit();
+        }
+    }
+
+    fn end_writer(&mut self) -> Result<(), LogError> {
+        self.queue.close();
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let ended = writer.join();
+        ended.unwrap_or_else(|_| Err(LogError::new(&self.path, LogErrorKind::WriterEnded)))
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Ignored: there is nobody to report it to. `close` reports it.
+        let _ = self.end_writer();
+    }
+}

@@ -1,0 +1,372 @@
+//! Creating a log, and resuming one.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use pipewright_os::host::network_filesystem::is_network_filesystem;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+
+use super::changes::{Changes, EndedAttempt, JobChange};
+use super::error::{LogError, LogErrorKind};
+use super::ledger::{Ledger, Numbers, unix_seconds};
+use super::lock::{Lock, lock_path};
+use super::past::{Entries, Entry, Past};
+use super::queue::Queue;
+use super::runner::Runner;
+use super::schema::{self, APPLICATION_ID, STEPS};
+use super::sqlite::{self, SqliteStore, prepare};
+use super::state::JobState;
+use super::{Journal, JournalMode, RunFacts, Waker, writer};
+use crate::job::JobId;
+
+/// The outcome of an attempt whose runner ended before it.
+const INTERRUPTED: &str = "interrupted";
+
+impl Journal {
+    /// Creates a log for a new batch.
+    ///
+    /// # Errors
+    /// The file exists ([`LogErrorKind::Exists`]), or cannot be created. Then nothing is left behind but the file of the lock.
+    pub(crate) fn create(path: &Path, facts: &RunFacts, waker: Waker) -> Result<Journal, LogError> {
+        let path = &absolute(path)?;
+        if path.try_exists().map_err(|error| LogError::io(path, error))? {
+            return Err(LogError::new(path, LogErrorKind::Exists));
+        }
+        probe_folder(path)?;
+        let lock = take_lock(path)?;
+        // Fails if another runner has created it meanwhile, or has ended in between.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|error| LogError::io(path, error))?;
+        let begun = begin(path, facts, lock, waker);
+        if begun.is_err() {
+            // Ignored: the first error is the one to report.
+            let _ = fs::remove_file(path);
+        }
+        begun.map(|(journal, _)| journal)
+    }
+
+    /// Opens the log of an earlier run, to continue its batch.
+    ///
+    /// Attempts that the log has as running are ended as `interrupted`; the jobs are then [`JobState::Interrupted`], or
+    /// [`JobState::Unknown`] if they must not run twice.
+    ///
+    /// # Errors
+    /// The file is missing, is no log, is damaged or newer, or another runner uses it. Then the file is unchanged.
+    pub(crate) fn resume(
+        path: &Path,
+        facts: &RunFacts,
+        waker: Waker,
+    ) -> Result<(Journal, Past), LogError> {
+        let path = &absolute(path)?;
+        check_file(path)?;
+        let lock = take_lock(path)?;
+        begin(path, facts, lock, waker)
+    }
+}
+
+/// Returns the path from the root, because SQLite gives relative ones such as `:memory:` a meaning.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, LogError> {
+    std::path::absolute(path).map_err(|error| LogError::io(path, error))
+}
+
+/// Checks that the file is a log that this version understands, without a change of it or of its locks.
+pub(super) fn check_file(path: &Path) -> Result<(), LogError> {
+    let found = fs::metadata(path).map_err(|error| LogError::io(path, error))?;
+    if !found.is_file() {
+        return Err(LogError::new(path, LogErrorKind::NotAFile));
+    }
+    let connection = open_immutable(path).map_err(|error| open_error(path, error))?;
+    check_header(&connection, path)
+}
+
+/// Opens a file as if it were on a read-only medium: without locks, and without the files beside it.
+pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(immutable_uri(path), flags)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Returns the name of a file for SQLite, with each byte that has a meaning in it escaped. The path is absolute.
+fn immutable_uri(path: &Path) -> String {
+    // The name of the machine, between two and the third slash, is empty.
+    let mut uri = String::from("file://");
+    // A path of Windows may begin with a letter.
+    if path.as_os_str().as_encoded_bytes().first().is_some_and(u8::is_ascii_alphabetic) {
+        uri.push('/');
+    }
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'\\' if cfg!(windows) => uri.push('/'),
+            byte if byte.is_ascii_alphanumeric() || b"/._-:".contains(byte) => {
+                uri.push(char::from(*byte));
+            }
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// Checks whose file it is. The first page has it, and is never only in the write-ahead log: see [`begin`].
+pub(super) fn check_header(connection: &Connection, path: &Path) -> Result<(), LogError> {
+    let sqlite = |error| LogError::sqlite(path, error);
+    let pages: i64 =
+        connection.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(sqlite)?;
+    let application: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sqlite)?;
+    let version = schema::version(connection).map_err(sqlite)?;
+    // An empty file is a log whose creation was interrupted.
+    let is_empty = pages == 0;
+    if !is_empty && application != APPLICATION_ID {
+        return Err(LogError::new(path, LogErrorKind::NotALog));
+    }
+    if version > STEPS.len() as i64 {
+        return Err(LogError::new(path, LogErrorKind::Newer { version }));
+    }
+    Ok(())
+}
+
+/// Adds the system's reason to an error of SQLite that only says that a file cannot be opened.
+pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> LogError {
+    let error = LogError::sqlite(path, error);
+    if *error.kind() != LogErrorKind::Open {
+        return error;
+    }
+    match File::open(path) {
+        Err(reason) => LogError::io(path, reason),
+        Ok(_) => error,
+    }
+}
+
+/// Finds out if a file can be created in the folder, because the system says why not and SQLite does not.
+fn probe_folder(path: &Path) -> Result<(), LogError> {
+    let probed = OpenOptions::new().append(true).create(true).open(lock_path(path));
+    probed.map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => LogError::read_only(path, error),
+        _ => LogError::io(path, error),
+    })
+}
+
+fn take_lock(path: &Path) -> Result<Lock, LogError> {
+    match Lock::take(path)? {
+        Some(lock) => Ok(lock),
+        None => Err(in_use(path)),
+    }
+}
+
+/// Returns the error that names the runner of the log.
+fn in_use(path: &Path) -> LogError {
+    let runner = super::read::open_to_read(path).ok().and_then(|connection| {
+        // Without an answer the error names no process.
+        Runner::last(&connection).ok().flatten()
+    });
+    let pid = runner.as_ref().map(|runner| runner.pid);
+    let host = runner.and_then(|runner| runner.host);
+    LogError::new(path, LogErrorKind::InUse { pid, host })
+}
+
+/// Opens a file that this runner has locked, writes the beginning of the run, and starts the writer.
+fn begin(
+    path: &Path,
+    facts: &RunFacts,
+    lock: Lock,
+    waker: Waker,
+) -> Result<(Journal, Past), LogError> {
+    let sqlite = |error| LogError::sqlite(path, error);
+    let mut connection = sqlite::open_to_write(path).map_err(|error| open_error(path, error))?;
+    // Until the log is found whole, closing it must not move anything into it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
+    check_header(&connection, path)?;
+    let is_new = schema::version(&connection).map_err(sqlite)? == 0;
+    let earlier = if is_new { Earlier::default() } else { Earlier::read(&connection, path)? };
+    if earlier.runner.as_ref().is_some_and(Runner::runs) {
+        return Err(in_use(path));
+    }
+    // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
+    schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
+    let is_remote = is_network_filesystem(path).unwrap_or(false);
+    let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
+    let runner = Runner::this(earlier.runner.as_ref().map_or(1, |runner| runner.run + 1));
+    let batch_id = write_beginning(&mut connection, &runner, facts, &earlier).map_err(sqlite)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
+    connection.set_prepared_statement_cache_capacity(32);
+
+    let queue = Arc::new(Queue::new(waker));
+    let store = SqliteStore::new(connection, path);
+    let writer =
+        writer::start(store, Arc::clone(&queue)).map_err(|error| LogError::io(path, error))?;
+    let Earlier { entries, numbers, .. } = earlier;
+    let numbers = Numbers { run: runner.run, ..numbers };
+    let journal = Journal {
+        ledger: Ledger::new(numbers, entries.clone()),
+        queue,
+        writer: Some(writer),
+        path: path.to_owned(),
+        batch_id,
+        run: runner.run,
+        mode,
+        _lock: lock,
+    };
+    Ok((journal, Past::new(entries)))
+}
+
+/// Writes that this run has begun, and how the attempts of a killed runner ended.
+fn write_beginning(
+    connection: &mut Connection,
+    runner: &Runner,
+    facts: &RunFacts,
+    earlier: &Earlier,
+) -> rusqlite::Result<String> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute(
+        "INSERT INTO batch (id, created, tool_version, description) \
+         SELECT lower(hex(randomblob(16))), ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM batch)",
+        params![unix_seconds(SystemTime::now()), facts.tool_version, facts.description],
+    )?;
+    let batch_id =
+        transaction.query_row("SELECT id FROM batch LIMIT 1", [], |row| row.get::<_, String>(0))?;
+    transaction.execute("UPDATE runs SET how = ?1 WHERE ended IS NULL", [INTERRUPTED])?;
+    sqlite::write_changes(&transaction, &earlier.interruptions)?;
+    let current_dir = std::env::current_dir().ok();
+    runner.insert(&transaction, facts.slots, current_dir.as_deref())?;
+    transaction.commit()?;
+    Ok(batch_id)
+}
+
+/// Everything of earlier runs that a run needs.
+pub(super) struct Earlier {
+    runner: Option<Runner>,
+    pub(super) entries: Entries,
+    pub(super) numbers: Numbers,
+    /// The ends of the attempts that a killed runner left.
+    pub(super) interruptions: Changes,
+}
+
+impl Default for Earlier {
+    fn default() -> Earlier {
+        Earlier {
+            runner: None,
+            entries: Entries::default(),
+            numbers: Numbers { run: 1, next_job: 1, next_attempt: 1 },
+            interruptions: Changes::default(),
+        }
+    }
+}
+
+impl Earlier {
+    pub(super) fn read(connection: &Connection, path: &Path) -> Result<Earlier, LogError> {
+        let sqlite = |error| LogError::sqlite(path, error);
+        let runner = Runner::last(connection).map_err(sqlite)?;
+        let last_attempt: i64 = connection
+            .query_row("SELECT coalesce(max(id), 0) FROM attempts", [], |row| row.get(0))
+            .map_err(sqlite)?;
+        let mut next_attempt = u64::try_from(last_attempt).unwrap_or(0) + 1;
+        let (interruptions, states) =
+            interruptions(connection, &mut next_attempt).map_err(sqlite)?;
+        let (entries, next_job) = read_jobs(connection, &states)
+            .map_err(sqlite)?
+            .ok_or_else(|| LogError::new(path, LogErrorKind::Corrupt))?;
+        let numbers = Numbers { run: 1, next_job, next_attempt };
+        Ok(Earlier { runner, entries, numbers, interruptions })
+    }
+}
+
+/// Returns the ends of the attempts that the log has as running, and the states of their jobs.
+fn interruptions(
+    connection: &Connection,
+    next_attempt: &mut u64,
+) -> rusqlite::Result<(Changes, HashMap<u32, JobState>)> {
+    let mut query = connection.prepare(
+        "SELECT job, run, attempt, slot, since, once, jobs.number, jobs.line \
+         FROM running JOIN jobs ON jobs.id = running.job ORDER BY job",
+    )?;
+    let mut rows = query.query([])?;
+    let (mut changes, mut states) = (Changes::default(), HashMap::new());
+    while let Some(row) = rows.next()? {
+        let job: u32 = row.get(0)?;
+        let state = if row.get(5)? { JobState::Unknown } else { JobState::Interrupted };
+        let attempt = *next_attempt;
+        *next_attempt += 1;
+        changes.end(EndedAttempt {
+            row: attempt,
+            job,
+            run: row.get(1)?,
+            attempt: row.get(2)?,
+            slot: row.get(3)?,
+            started: row.get(4)?,
+            elapsed_seconds: None,
+            outcome: INTERRUPTED,
+            code: None,
+            signal: None,
+            user_seconds: None,
+            system_seconds: None,
+            peak_rss_bytes: None,
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+            leftovers_killed: 0,
+            error: None,
+            output_path: None,
+            stderr_tail: None,
+        });
+        let number = row.get::<_, i64>(6)?;
+        let line = row.get::<_, Option<i64>>(7)?;
+        let change = JobChange {
+            number: number.unsigned_abs(),
+            line: line.map(i64::unsigned_abs),
+            state,
+            reason: None,
+            last_attempt: Some(attempt),
+        };
+        changes.change_job(job, change);
+        states.insert(job, state);
+    }
+    Ok((changes, states))
+}
+
+/// Reads all jobs, and the next row. `None`: the contents are not those of a log.
+fn read_jobs(
+    connection: &Connection,
+    interrupted: &HashMap<u32, JobState>,
+) -> rusqlite::Result<Option<(Entries, u32)>> {
+    let mut query = connection.prepare("SELECT id, identity, state, failure FROM jobs")?;
+    let mut rows = query.query([])?;
+    let (mut entries, mut next_job) = (Vec::new(), 1);
+    while let Some(row) = rows.next()? {
+        let number: u32 = row.get(0)?;
+        next_job = next_job.max(number.saturating_add(1));
+        let identity = row.get_ref(1)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok());
+        let state = row.get_ref(2)?.as_str().ok();
+        let failure = row.get_ref(3)?.as_str_or_null().ok().flatten();
+        let state = state.and_then(|state| JobState::parse(state, failure));
+        let (Some(identity), Some(state)) = (identity, state) else { return Ok(None) };
+        let state = interrupted.get(&number).copied().unwrap_or(state);
+        entries.push(Entry::new(JobId::from_bytes(identity), number, state));
+    }
+    Ok(Entries::new(entries).map(|entries| (entries, next_job)))
+}
+
+impl JournalMode {
+    /// Returns a line for people if the mode is not the fast one.
+    pub(crate) fn notice(self) -> Option<&'static str> {
+        match self {
+            JournalMode::WriteAhead => None,
+            JournalMode::Rollback => Some(
+                "this filesystem shares no memory between processes: the log is written more slowly",
+            ),
+            JournalMode::RollbackOnNetwork => Some(
+                "the log is on a network filesystem: it is written more slowly, and no other machine may use it meanwhile",
+            ),
+        }
+    }
+}

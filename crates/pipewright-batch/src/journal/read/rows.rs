@@ -1,0 +1,209 @@
+//! Rows of the log as plain values. Times are in seconds since 1970.
+
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use crate::job::JobId;
+use crate::journal::JobState;
+
+/// The batch of a log.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BatchRow {
+    pub(crate) id: String,
+    pub(crate) created: f64,
+    pub(crate) tool_version: String,
+    pub(crate) description: String,
+}
+
+/// A run: a process that has run jobs of the batch.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunRow {
+    pub(crate) number: u32,
+    pub(crate) started: f64,
+    /// `None`: it runs, or was killed.
+    pub(crate) ended: Option<f64>,
+    pub(crate) how: Option<String>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) slots: u32,
+    pub(crate) pid: u32,
+    pub(crate) host: Option<String>,
+    pub(crate) current_dir: Option<String>,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct JobRow {
+    /// The row in the table `jobs`.
+    pub(crate) row: u32,
+    pub(crate) id: JobId,
+    /// The number in the input of the run that noted it last.
+    pub(crate) number: u64,
+    pub(crate) line: Option<u64>,
+    pub(crate) name: Option<String>,
+    /// The command, quoted for a shell. Bytes that are not UTF-8 are replaced.
+    pub(crate) command: String,
+    pub(crate) current_dir: Option<String>,
+    pub(crate) state: JobState,
+    pub(crate) reason: Option<String>,
+    /// The row of its last attempt in the table `attempts`.
+    pub(crate) last_attempt: Option<u64>,
+}
+
+/// An attempt that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AttemptRow {
+    /// The row in the table `attempts`, in the order of the ends.
+    pub(crate) row: u64,
+    pub(crate) job: JobRow,
+    pub(crate) run: u32,
+    pub(crate) attempt: u32,
+    pub(crate) slot: Option<u32>,
+    pub(crate) started: f64,
+    /// `None`: it was interrupted.
+    pub(crate) elapsed_seconds: Option<f64>,
+    /// The word of [`AttemptOutcome::name`](crate::AttemptOutcome::name), or `interrupted`.
+    pub(crate) outcome: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) user_seconds: Option<f64>,
+    pub(crate) system_seconds: Option<f64>,
+    pub(crate) peak_rss_bytes: Option<u64>,
+    pub(crate) stdout_bytes: u64,
+    pub(crate) stderr_bytes: u64,
+    pub(crate) leftovers_killed: u32,
+    pub(crate) error: Option<String>,
+    pub(crate) output_path: Option<String>,
+    pub(crate) stderr_tail: Option<String>,
+}
+
+/// An attempt that was intended and has not ended: it runs now, unless its runner was killed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunningRow {
+    pub(crate) job: JobRow,
+    pub(crate) run: u32,
+    pub(crate) attempt: u32,
+    pub(crate) slot: Option<u32>,
+    pub(crate) since: f64,
+}
+
+/// The number of jobs by state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) jobs: u64,
+    pub(crate) started: u64,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) stopped: u64,
+    pub(crate) skipped: u64,
+    pub(crate) not_run: u64,
+    pub(crate) interrupted: u64,
+    pub(crate) unknown: u64,
+    pub(crate) refused: u64,
+    /// Of the started ones, those that have a process now.
+    pub(crate) running: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, state: &str, count: u64) {
+        self.jobs += count;
+        let place = match state {
+            "started" => &mut self.started,
+            "succeeded" => &mut self.succeeded,
+            "failed" => &mut self.failed,
+            "stopped" => &mut self.stopped,
+            "skipped" => &mut self.skipped,
+            "not_run" => &mut self.not_run,
+            "interrupted" => &mut self.interrupted,
+            "unknown" => &mut self.unknown,
+            "refused" => &mut self.refused,
+            _ => return,
+        };
+        *place += count;
+    }
+}
+
+/// The columns of a [`JobRow`], in its order.
+pub(super) const JOB_COLUMNS: &str = "jobs.id, jobs.identity, jobs.number, jobs.line, jobs.name, jobs.command, jobs.cwd, jobs.state, \
+     jobs.failure, jobs.reason, jobs.last_attempt";
+
+/// The number of those columns.
+const JOB_WIDTH: usize = 11;
+
+/// The columns of an [`AttemptRow`] after those of its job.
+pub(super) const ATTEMPT_COLUMNS: &str = "attempts.id, attempts.run, attempts.attempt, attempts.slot, attempts.started, \
+     attempts.elapsed_seconds, attempts.outcome, attempts.code, attempts.signal, attempts.user_seconds, \
+     attempts.system_seconds, attempts.peak_rss_bytes, attempts.stdout_bytes, attempts.stderr_bytes, \
+     attempts.leftovers_killed, attempts.error, attempts.output_path, attempts.stderr_tail";
+
+impl JobRow {
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+        let identity: [u8; 16] = row.get(1)?;
+        let (state, failure): (String, Option<String>) = (row.get(7)?, row.get(8)?);
+        let state = JobState::parse(&state, failure.as_deref());
+        Ok(JobRow {
+            row: row.get(0)?,
+            id: JobId::from_bytes(identity),
+            number: unsigned(row, 2)?.unwrap_or(0),
+            line: unsigned(row, 3)?,
+            name: text(row, 4)?,
+            command: text(row, 5)?.unwrap_or_default(),
+            current_dir: text(row, 6)?,
+            state: state.ok_or(rusqlite::Error::InvalidQuery)?,
+            reason: text(row, 9)?,
+            last_attempt: unsigned(row, 10)?,
+        })
+    }
+}
+
+impl AttemptRow {
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
+        let at = |index: usize| JOB_WIDTH + index;
+        Ok(AttemptRow {
+            job: JobRow::from_row(row)?,
+            row: unsigned(row, at(0))?.unwrap_or(0),
+            run: row.get(at(1))?,
+            attempt: row.get(at(2))?,
+            slot: row.get(at(3))?,
+            started: row.get(at(4))?,
+            elapsed_seconds: row.get(at(5))?,
+            outcome: row.get(at(6))?,
+            code: row.get(at(7))?,
+            signal: row.get(at(8))?,
+            user_seconds: row.get(at(9))?,
+            system_seconds: row.get(at(10))?,
+            peak_rss_bytes: unsigned(row, at(11))?,
+            stdout_bytes: unsigned(row, at(12))?.unwrap_or(0),
+            stderr_bytes: unsigned(row, at(13))?.unwrap_or(0),
+            leftovers_killed: row.get(at(14))?,
+            error: text(row, at(15))?,
+            output_path: text(row, at(16))?,
+            stderr_tail: text(row, at(17))?,
+        })
+    }
+}
+
+impl RunningRow {
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<RunningRow> {
+        Ok(RunningRow {
+            job: JobRow::from_row(row)?,
+            run: row.get(JOB_WIDTH)?,
+            attempt: row.get(JOB_WIDTH + 1)?,
+            slot: row.get(JOB_WIDTH + 2)?,
+            since: row.get(JOB_WIDTH + 3)?,
+        })
+    }
+}
+
+/// Returns a text, or a blob that is text but for some bytes.
+fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(index)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        _ => None,
+    })
+}
+
+pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(index)?.and_then(|number| u64::try_from(number).ok()))
+}

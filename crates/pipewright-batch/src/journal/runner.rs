@@ -1,0 +1,86 @@
+//! The runner of a log: this process, and the one that wrote the log before.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use pipewright_os::host::boot::{boot_id, host_name};
+use pipewright_os::process::start_time::start_time;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::ledger::unix_seconds;
+use super::sqlite::signed;
+
+/// A runner that has written to a log.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Runner {
+    pub(crate) run: u32,
+    pub(crate) pid: u32,
+    pid_start: Option<u64>,
+    boot_id: Option<String>,
+    pub(crate) host: Option<String>,
+    /// True if it has written its end.
+    pub(crate) has_ended: bool,
+}
+
+impl Runner {
+    /// Returns this process.
+    pub(crate) fn this(run: u32) -> Runner {
+        let pid = std::process::id();
+        let (boot_id, host) = (boot_id(), host_name());
+        Runner { run, pid, pid_start: start_time(pid), boot_id, host, has_ended: false }
+    }
+
+    /// Reads the runner that wrote last. `None`: there was none.
+    pub(crate) fn last(connection: &Connection) -> rusqlite::Result<Option<Runner>> {
+        let query = "SELECT number, pid, pid_start, boot_id, host, ended IS NOT NULL FROM runs \
+                     ORDER BY number DESC LIMIT 1";
+        let runner = |row: &rusqlite::Row<'_>| {
+            Ok(Runner {
+                run: row.get(0)?,
+                pid: row.get(1)?,
+                pid_start: row.get::<_, Option<i64>>(2)?.and_then(|start| start.try_into().ok()),
+                boot_id: row.get(3)?,
+                host: row.get(4)?,
+                has_ended: row.get(5)?,
+            })
+        };
+        connection.query_row(query, [], runner).optional()
+    }
+
+    /// Returns true if it certainly runs: it is a process of this boot of this machine, with its start time.
+    ///
+    /// The lock says it first. This finds it too if somebody has removed the file of the lock.
+    pub(crate) fn runs(&self) -> bool {
+        let this = Runner::this(self.run);
+        !self.has_ended
+            && self.pid != this.pid
+            && (self.host == this.host && self.boot_id == this.boot_id)
+            && self.pid_start.is_some()
+            && start_time(self.pid) == self.pid_start
+    }
+
+    /// Writes the beginning of its run.
+    pub(crate) fn insert(
+        &self,
+        connection: &Connection,
+        slots: u32,
+        current_dir: Option<&Path>,
+    ) -> rusqlite::Result<()> {
+        let current_dir = current_dir.map(|dir| dir.display().to_string());
+        connection.execute(
+            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                self.run,
+                unix_seconds(SystemTime::now()),
+                slots,
+                self.pid,
+                self.pid_start.map(signed),
+                self.boot_id,
+                self.host,
+                current_dir,
+            ],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! The store on a SQLite file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior, params};
+
+use super::JournalMode;
+use super::changes::{Changes, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt};
+use super::error::LogError;
+use super::store::Store;
+
+/// The time that a call waits for another program that has locked the file, before it fails.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// The pages of the write-ahead log after which its contents move to the file.
+const PAGES_BEFORE_CHECKPOINT: i64 = 4000;
+
+/// A connection that writes a log.
+#[derive(Debug)]
+pub(crate) struct SqliteStore {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// Opens an existing file for reading and writing.
+///
+/// The connection has no lock of its own: one thread uses it at a time.
+pub(crate) fn open_to_write(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Sets what every connection has.
+pub(crate) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(LOCK_WAIT)?;
+    // A log may come from elsewhere: its views and triggers may only call harmless functions.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // References are checked by tests. A check at each insert would cost a lookup.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    // Finds damage when a page is read, before it spreads.
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+/// Chooses how changes become durable, and returns the mode.
+///
+/// A write-ahead log has its index in memory that all users of the file share. Another machine does not share it.
+pub(crate) fn set_journal_mode(
+    connection: &Connection,
+    is_remote: bool,
+) -> rusqlite::Result<JournalMode> {
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // On macOS a plain fsync does not reach the disk.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", PAGES_BEFORE_CHECKPOINT)?;
+    if !is_remote && ask_for_mode(connection, "wal")? {
+        return Ok(JournalMode::WriteAhead);
+    }
+    // DELETE does not make the removal of its file durable, and a file that returns after a power cut undoes a commit.
+    ask_for_mode(connection, "truncate")?;
+    Ok(if is_remote { JournalMode::RollbackOnNetwork } else { JournalMode::Rollback })
+}
+
+fn ask_for_mode(connection: &Connection, mode: &str) -> rusqlite::Result<bool> {
+    let set = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let found = connection.pragma_update_and_check(None, "journal_mode", mode, set)?;
+    Ok(found == mode)
+}
+
+impl SqliteStore {
+    pub(crate) fn new(connection: Connection, path: &Path) -> SqliteStore {
+        SqliteStore { connection, path: path.to_owned() }
+    }
+
+    fn write(&mut self, changes: &Changes) -> rusqlite::Result<()> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        write_changes(&transaction, changes)?;
+        transaction.commit()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&mut self, changes: &Changes) -> Result<(), LogError> {
+        self.write(changes).map_err(|error| LogError::sqlite(&self.path, error))
+    }
+}
+
+/// Writes changes within a transaction. All statements give the same rows if they run twice.
+pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
+    for job in changes.jobs() {
+        insert_job(connection, job)?;
+    }
+    for (row, change) in changes.updates() {
+        update_job(connection, row, change)?;
+    }
+    for job in changes.over() {
+        connection.prepare_cached("DELETE FROM running WHERE job = ?1")?.execute([job])?;
+    }
+    for attempt in changes.running() {
+        insert_running(connection, attempt)?;
+    }
+    for attempt in changes.attempts() {
+        insert_attempt(connection, attempt)?;
+    }
+    changes.run().map_or(Ok(()), |run| end_run(connection, run))
+}
+
+fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO jobs (id, identity, number, line, name, command, cwd, state, failure, reason, last_attempt) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    let change = &job.change;
+    insert.execute(params![
+        job.row,
+        job.id.to_bytes(),
+        signed(change.number),
+        change.line.map(signed),
+        job.name,
+        Bytes(&job.command),
+        job.current_dir.as_deref().map(Bytes),
+        change.state.name(),
+        change.state.failure_name(),
+        change.reason,
+        change.last_attempt.map(signed),
+    ])?;
+    Ok(())
+}
+
+fn update_job(connection: &Connection, row: u32, change: &JobChange) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached(
+        "UPDATE jobs SET number = ?2, line = ?3, state = ?4, failure = ?5, reason = ?6, \
+         last_attempt = coalesce(?7, last_attempt) WHERE id = ?1",
+    )?;
+    update.execute(params![
+        row,
+        signed(change.number),
+        change.line.map(signed),
+        change.state.name(),
+        change.state.failure_name(),
+        change.reason,
+        change.last_attempt.map(signed),
+    ])?;
+    Ok(())
+}
+
+fn insert_running(connection: &Connection, attempt: &RunningAttempt) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO running (job, run, attempt, slot, since, once) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let RunningAttempt { job, run, attempt, slot, since, once } = attempt;
+    insert.execute(params![job, run, attempt, slot, since, once])?;
+    Ok(())
+}
+
+fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO attempts (id, job, run, attempt, slot, started, elapsed_seconds, outcome, code, signal, \
+         user_seconds, system_seconds, peak_rss_bytes, stdout_bytes, stderr_bytes, leftovers_killed, error, output_path, \
+         stderr_tail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+    )?;
+    insert.execute(params![
+        signed(attempt.row),
+        attempt.job,
+        attempt.run,
+        attempt.attempt,
+        attempt.slot,
+        attempt.started,
+        attempt.elapsed_seconds,
+        attempt.outcome,
+        attempt.code,
+        attempt.signal,
+        attempt.user_seconds,
+        attempt.system_seconds,
+        attempt.peak_rss_bytes.map(signed),
+        signed(attempt.stdout_bytes),
+        signed(attempt.stderr_bytes),
+        attempt.leftovers_killed,
+        attempt.error,
+        attempt.output_path.as_deref().map(Bytes),
+        attempt.stderr_tail,
+    ])?;
+    Ok(())
+}
+
+fn end_run(connection: &Connection, run: &RunChange) -> rusqlite::Result<()> {
+    let mut update = connection
+        .prepare_cached("UPDATE runs SET ended = ?2, exit_code = ?3, how = ?4 WHERE number = ?1")?;
+    update.execute(params![run.run, run.ended, run.exit_code, run.how])?;
+    Ok(())
+}
+
+/// Returns the number as SQLite has it: signed. No count here comes near the limit.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Bytes that are mostly text. Text that is not UTF-8 would be an error for many readers, so it is a blob.
+struct Bytes<'a>(&'a [u8]);
+
+impl ToSql for Bytes<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let is_text = std::str::from_utf8(self.0).is_ok() && !self.0.contains(&0);
+        let value = if is_text { ValueRef::Text(self.0) } else { ValueRef::Blob(self.0) };
+        Ok(ToSqlOutput::Borrowed(value))
+    }
+}

@@ -1,0 +1,265 @@
+//! Jobs and attempts as they are written and read back.
+
+use super::*;
+use crate::journal::read::JobQuery;
+use crate::scheduler::Failure;
+
+#[test]
+fn a_job_is_read_back_as_it_was_written() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let job = Job::new("convert")
+        .args(["it's.png", "out.png"])
+        .name("picture")
+        .current_dir("/tmp/pictures");
+    let logged = LoggedJob { number: 7, id: JobId::new(&job, 2), job: &job, once: false };
+    journal.intend(&Intent { job: logged, attempt: 1, slot: Some(3), durable: false });
+    let mut end = end(7, 1, AttemptOutcome::Exited(3));
+    end.user = Some(Duration::from_millis(1500));
+    end.system = Some(Duration::from_micros(250));
+    end.peak_rss_bytes = Some(1 << 33);
+    end.stdout_bytes = 12;
+    end.stderr_bytes = 1 << 40;
+    end.leftovers_killed = 2;
+    let path = Path::new("out/7");
+    journal.ended(&end, LoggedOutput { path: Some(path), stderr_tail: b"one\ntwo\n" });
+    journal.settled(&logged, JobState::Failed(Failure::ExitCode), Some("exited with 3"));
+    journal.close(Some(123), "finished").unwrap();
+
+    let log = Log::open(&folder.log()).unwrap();
+    let found = attempts(&log, &AttemptFilter::default());
+    let [attempt] = &found[..] else { panic!("{found:?}") };
+    let expected_job = JobRow {
+        row: 1,
+        id: JobId::new(&job, 2),
+        number: 7,
+        line: None,
+        name: Some("picture".into()),
+        command: r"convert 'it'\''s.png' out.png".into(),
+        current_dir: Some("/tmp/pictures".into()),
+        state: JobState::Failed(Failure::ExitCode),
+        reason: Some("exited with 3".into()),
+        last_attempt: Some(1),
+    };
+    let expected = AttemptRow {
+        row: 1,
+        job: expected_job.clone(),
+        run: 1,
+        attempt: 1,
+        slot: Some(3),
+        started: 1_700_000_000.507,
+        elapsed_seconds: Some(0.007),
+        outcome: "exited".into(),
+        code: Some(3),
+        signal: None,
+        user_seconds: Some(1.5),
+        system_seconds: Some(0.00025),
+        peak_rss_bytes: Some(1 << 33),
+        stdout_bytes: 12,
+        stderr_bytes: 1 << 40,
+        leftovers_killed: 2,
+        error: None,
+        output_path: Some("out/7".into()),
+        stderr_tail: Some("one\ntwo\n".into()),
+    };
+    assert_eq!(*attempt, expected);
+    assert_eq!(all_jobs(&log), [expected_job]);
+    check_whole(&folder.log());
+}
+
+#[test]
+fn batch_and_runs_are_read_back() {
+    let folder = Folder::new();
+    let journal = create(&folder.log());
+    let (batch_id, run) = (journal.batch_id().to_owned(), journal.run());
+    assert_eq!(run, 1);
+    journal.close(Some(0), "finished").unwrap();
+    let (journal, _) = resume(&folder.log());
+    assert_eq!((journal.batch_id(), journal.run()), (&*batch_id, 2));
+    let log = Log::open(&folder.log()).unwrap();
+    let batch = log.batch().unwrap();
+    assert_eq!((&*batch.id, batch.id.len()), (&*batch_id, 32));
+    assert_eq!((&*batch.description, &*batch.tool_version), ("true {}", "1.2.3"));
+    let runs = log.runs().unwrap();
+    let [first, second] = &runs[..] else { panic!("{runs:?}") };
+    assert_eq!((first.exit_code, first.how.as_deref()), (Some(0), Some("finished")));
+    assert!(first.ended.is_some_and(|ended| ended >= first.started && first.started > 1.7e9));
+    assert_eq!((second.ended, second.slots, second.pid), (None, 4, std::process::id()));
+    let current = std::env::current_dir().unwrap();
+    assert_eq!(second.current_dir.as_deref().map(Path::new), Some(&*current));
+}
+
+#[test]
+fn each_outcome_has_its_word_and_its_numbers() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let outcomes = [
+        AttemptOutcome::Exited(0),
+        AttemptOutcome::Signaled(11),
+        AttemptOutcome::TimedOut,
+        AttemptOutcome::IdleTimedOut,
+        AttemptOutcome::LimitExceeded,
+        AttemptOutcome::Cancelled,
+        AttemptOutcome::OutOfMemory,
+        AttemptOutcome::NotStarted("no such program".into()),
+        AttemptOutcome::Lost("the worker is gone".into()),
+    ];
+    for (number, outcome) in (1..).zip(&outcomes) {
+        journal.intend(&intent(logged(number, &job(number)), 1));
+        journal.ended(&end(number, 1, outcome.clone()), LoggedOutput::default());
+    }
+    journal.flush().unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let found = attempts(&log, &AttemptFilter::default());
+    assert_eq!(found.len(), outcomes.len());
+    for (found, outcome) in found.iter().zip(&outcomes) {
+        assert_eq!(found.outcome, outcome.name());
+        let code = if *outcome == AttemptOutcome::Exited(0) { Some(0) } else { None };
+        let signal = if outcome.name() == "signaled" { Some(11) } else { None };
+        assert_eq!((found.code, found.signal), (code, signal));
+        let (AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text)) = outcome else {
+            assert_eq!(found.error, None);
+            continue;
+        };
+        assert_eq!(found.error.as_ref(), Some(text));
+    }
+}
+
+#[test]
+fn a_success_is_final_before_its_job_is_settled() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    journal.intend(&intent(logged(1, &job(1)), 1));
+    journal.intend(&intent(logged(2, &job(2)), 1));
+    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
+    journal.flush().unwrap();
+    drop(journal);
+    let (_journal, mut past) = resume(&folder.log());
+    let state = |past: &mut Past, number| past.look_up(JobId::new(&job(number), 0)).unwrap().state;
+    assert_eq!(state(&mut past, 1), JobState::Succeeded);
+    assert_eq!(state(&mut past, 2), JobState::Started);
+    assert_eq!(past.interrupted().count(), 0);
+}
+
+#[test]
+fn attempts_of_one_job_are_kept_in_order() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    for attempt in 1..=3 {
+        journal.intend(&intent(logged(1, &job(1)), attempt));
+        if attempt == 2 {
+            journal.flush().unwrap();
+        }
+        let code = 3 - attempt as i32;
+        journal.ended(&end(1, attempt, AttemptOutcome::Exited(code)), LoggedOutput::default());
+    }
+    journal.settled(&logged(1, &job(1)), JobState::Succeeded, None);
+    journal.close(Some(0), "finished").unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let found = log.attempts_of(1).unwrap();
+    let numbers: Vec<_> = found.iter().map(|it| (it.attempt, it.code)).collect();
+    assert_eq!(numbers, [(1, Some(2)), (2, Some(1)), (3, Some(0))]);
+    assert_eq!(found[0].job.last_attempt, Some(found[2].row));
+    assert_eq!(log.counts().unwrap().running, 0);
+}
+
+#[test]
+fn an_intent_that_is_void_leaves_no_attempt() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    for is_durable_first in [true, false] {
+        let number = if is_durable_first { 1 } else { 2 };
+        journal.intend(&intent(logged(number, &job(number)), 1));
+        if is_durable_first {
+            journal.flush().unwrap();
+        }
+        journal.void(AttemptKey { job: number, attempt: 1 });
+        journal.settled(&logged(number, &job(number)), JobState::NotRun, Some("the batch ended"));
+    }
+    // Settled without a call of `void`.
+    journal.intend(&intent(logged(3, &job(3)), 1));
+    journal.flush().unwrap();
+    journal.settled(&logged(3, &job(3)), JobState::NotRun, None);
+    journal.flush().unwrap();
+    drop(journal);
+    let log = Log::open(&folder.log()).unwrap();
+    let counts = log.counts().unwrap();
+    assert_eq!((counts.jobs, counts.not_run, counts.running), (3, 3, 0));
+    assert!(attempts(&log, &AttemptFilter::default()).is_empty());
+    let (_journal, past) = resume(&folder.log());
+    assert_eq!(past.interrupted().count(), 0);
+}
+
+#[test]
+fn a_job_that_never_starts_is_noted_with_its_reason() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let states = [JobState::Skipped, JobState::NotRun, JobState::Refused];
+    for (number, state) in (1..).zip(states) {
+        journal.settled(&logged(number, &job(number)), state, Some("because\nof it"));
+    }
+    journal.close(None, "stopped").unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let jobs = all_jobs(&log);
+    assert_eq!(jobs.iter().map(|job| job.state).collect::<Vec<_>>(), states);
+    assert!(jobs.iter().all(|job| job.reason.as_deref() == Some("because\nof it")));
+}
+
+#[test]
+fn late_reports_change_nothing() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let output = LoggedOutput::default();
+    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
+    journal.void(AttemptKey { job: 1, attempt: 1 });
+    journal.intend(&intent(logged(1, &job(1)), 1));
+    journal.ended(&end(1, 2, AttemptOutcome::Exited(0)), output);
+    journal.ended(&end(1, 1, AttemptOutcome::Exited(1)), output);
+    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
+    journal.void(AttemptKey { job: 1, attempt: 1 });
+    journal.flush().unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let found = attempts(&log, &AttemptFilter::default());
+    assert_eq!(found.iter().map(|it| it.code).collect::<Vec<_>>(), [Some(1)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn any_bytes_of_a_command_are_kept() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let job = Job::new("cat").arg(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    journal.intend(&intent(logged(1, &job), 1));
+    journal.close(None, "finished").unwrap();
+    let connection = rusqlite::Connection::open(folder.log()).unwrap();
+    let command = connection.query_row("SELECT command FROM jobs", [], |row| row.get(0));
+    assert_eq!(command, Ok(b"cat '\xff\xfe'".to_vec()));
+    let log = Log::open(&folder.log()).unwrap();
+    assert_eq!(all_jobs(&log)[0].command, "cat '\u{fffd}\u{fffd}'");
+}
+
+#[test]
+fn a_job_is_found_by_digits_number_and_name() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    for number in 1..=50 {
+        let name = if number % 2 == 0 { "even" } else { "odd" };
+        journal.intend(&intent(logged(number, &job(number).name(name)), 1));
+    }
+    journal.flush().unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let find = |query: JobQuery<'_>| log.find(query, 100).unwrap();
+    let id = JobId::new(&job(7), 0).to_string();
+    let found = find(JobQuery::Identity(&id[..12]));
+    assert_eq!(found.iter().map(|job| job.number).collect::<Vec<_>>(), [7]);
+    assert_eq!(found, find(JobQuery::Number(7)));
+    assert_eq!(found, find(JobQuery::Identity(&id.to_uppercase())));
+    assert_eq!(find(JobQuery::Name("even")).len(), 25);
+    assert_eq!(log.find(JobQuery::Name("even"), 3).unwrap().len(), 3);
+    assert_eq!(find(JobQuery::Identity("")).len(), 50);
+    for query in [JobQuery::Name("neither"), JobQuery::Number(51), JobQuery::Identity("%")] {
+        assert!(find(query).is_empty(), "{query:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Tests of the log, with real files, processes and disks.
+
+mod act;
+mod crash;
+mod documented;
+mod failing;
+mod full_disk;
+mod jobs;
+mod measure;
+mod one_writer;
+mod opening;
+mod reading;
+mod resume;
+mod simulation;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use super::read::{AttemptFilter, AttemptRow, JobRow, Log};
+use super::*;
+use crate::executor::AttemptOutcome;
+use crate::job::{Job, JobId};
+
+/// A folder for a log, removed at the end of the test.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.path().join("run.db")
+    }
+}
+
+fn facts() -> RunFacts {
+    let (description, tool_version) = ("true {}".to_owned(), "1.2.3".to_owned());
+    RunFacts { description, tool_version, slots: 4 }
+}
+
+fn no_waker() -> Waker {
+    Box::new(|| {})
+}
+
+fn create(path: &Path) -> Journal {
+    Journal::create(path, &facts(), no_waker()).unwrap()
+}
+
+fn resume(path: &Path) -> (Journal, Past) {
+    Journal::resume(path, &facts(), no_waker()).unwrap()
+}
+
+fn job(number: u64) -> Job {
+    Job::new("job").arg(number.to_string())
+}
+
+fn logged(number: u64, job: &Job) -> LoggedJob<'_> {
+    LoggedJob { number, id: JobId::new(job, 0), job, once: false }
+}
+
+fn intent<'a>(job: LoggedJob<'a>, attempt: u32) -> Intent<'a> {
+    Intent { job, attempt, slot: Some(1), durable: false }
+}
+
+fn end(job: u64, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
+    let started = UNIX_EPOCH + Duration::from_millis(1_700_000_000_500 + job);
+    AttemptEnd::new(AttemptKey { job, attempt }, outcome, started, Duration::from_millis(job))
+}
+
+/// Notes a job that starts and succeeds.
+fn succeed(journal: &mut Journal, number: u64) {
+    let job = job(number);
+    journal.intend(&intent(logged(number, &job), 1));
+    journal.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.settled(&logged(number, &job), JobState::Succeeded, None);
+}
+
+fn all_jobs(log: &Log) -> Vec<JobRow> {
+    let mut all = Vec::new();
+    log.for_each_job(None, |job| {
+        all.push(job);
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    all
+}
+
+fn attempts(log: &Log, filter: &AttemptFilter) -> Vec<AttemptRow> {
+    let mut all = Vec::new();
+    log.for_each_attempt(filter, |attempt| {
+        all.push(attempt);
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    all
+}
+
+/// Checks the file, and that no row refers to one that is missing.
+fn check_whole(path: &Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let answer = connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
+    assert_eq!(answer.unwrap(), "ok");
+    let mut check = connection.prepare("PRAGMA foreign_key_check").unwrap();
+    assert!(check.query([]).unwrap().next().unwrap().is_none(), "a row refers to a missing one");
+}
+
+fn skipped(test: &str, reason: &str) {
+    println!("SKIPPED {test}: {reason}");
+}

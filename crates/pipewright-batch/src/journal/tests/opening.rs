@@ -1,0 +1,203 @@
+//! Files that are no log, or none that this version can use. None is changed.
+
+use std::fs;
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::journal::schema::{APPLICATION_ID, STEPS};
+
+/// Checks that the file is refused to a runner and to a reader, and not changed.
+fn refused(path: &Path, kind: LogErrorKind) {
+    let before = fs::read(path).ok();
+    let error = Journal::resume(path, &facts(), no_waker()).unwrap_err();
+    assert_eq!(*error.kind(), kind, "{error}");
+    let text = error.to_string();
+    assert!(!text.contains('\n') && text.len() < 300 && text.contains("run.db"), "{text}");
+    assert_eq!(*Log::open(path).unwrap_err().kind(), kind);
+    assert_eq!(fs::read(path).ok(), before);
+}
+
+/// Makes a log with some jobs.
+fn sample(path: &Path) {
+    let mut journal = create(path);
+    (1..=1000).for_each(|number| succeed(&mut journal, number));
+    journal.close(Some(0), "finished").unwrap();
+}
+
+#[test]
+fn a_log_that_exists_is_not_created_again() {
+    let folder = Folder::new();
+    sample(&folder.log());
+    let before = fs::read(folder.log()).unwrap();
+    let error = Journal::create(&folder.log(), &facts(), no_waker()).unwrap_err();
+    assert_eq!(*error.kind(), LogErrorKind::Exists);
+    assert!(error.to_string().ends_with("exists: use --resume, or another log"), "{error}");
+    assert_eq!(fs::read(folder.log()).unwrap(), before);
+}
+
+#[test]
+fn a_missing_log_is_an_error_with_its_cause() {
+    let folder = Folder::new();
+    refused(&folder.log(), LogErrorKind::Missing);
+    let inside = folder.0.path().join("no folder/run.db");
+    let error = Journal::create(&inside, &facts(), no_waker()).unwrap_err();
+    assert_eq!(*error.kind(), LogErrorKind::Missing);
+    let source = std::error::Error::source(&error).unwrap();
+    let source = source.downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_folder_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir(folder.log()).unwrap();
+    refused(&folder.log(), LogErrorKind::NotAFile);
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused() {
+    let folder = Folder::new();
+    fs::write(folder.log(), "a text that is no database\n".repeat(100)).unwrap();
+    refused(&folder.log(), LogErrorKind::NotALog);
+}
+
+#[test]
+fn a_database_of_another_application_is_refused() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.log()).unwrap();
+    other
+        .execute_batch(
+            "PRAGMA journal_mode=wal; CREATE TABLE jobs (id); INSERT INTO jobs VALUES (1)",
+        )
+        .unwrap();
+    drop(other);
+    refused(&folder.log(), LogErrorKind::NotALog);
+}
+
+#[test]
+fn a_newer_log_is_refused() {
+    let folder = Folder::new();
+    sample(&folder.log());
+    let newer = Connection::open(folder.log()).unwrap();
+    newer.pragma_update(None, "user_version", 2).unwrap();
+    drop(newer);
+    refused(&folder.log(), LogErrorKind::Newer { version: 2 });
+}
+
+#[test]
+fn a_damaged_log_is_refused() {
+    let folder = Folder::new();
+    sample(&folder.log());
+    let whole = fs::read(folder.log()).unwrap();
+    // The last page has rows of a table; the end of the file is missing, or is something else.
+    let cut = &whole[..whole.len() / 2];
+    let mut overwritten = whole.clone();
+    overwritten[4096..].fill(0xa5);
+    for damaged in [cut, &overwritten] {
+        fs::write(folder.log(), damaged).unwrap();
+        let error = Journal::resume(&folder.log(), &facts(), no_waker()).unwrap_err();
+        assert_eq!(*error.kind(), LogErrorKind::Corrupt, "{error}");
+        assert_eq!(fs::read(folder.log()).unwrap(), damaged);
+    }
+}
+
+#[test]
+fn a_log_with_other_words_is_refused() {
+    for change in
+        ["state = 'happy'", "identity = x'00'", "identity = (SELECT max(identity) FROM jobs)"]
+    {
+        let folder = Folder::new();
+        sample(&folder.log());
+        let other = Connection::open(folder.log()).unwrap();
+        other.execute(&format!("UPDATE jobs SET {change}"), []).unwrap();
+        drop(other);
+        let before = fs::read(folder.log()).unwrap();
+        let error = Journal::resume(&folder.log(), &facts(), no_waker()).unwrap_err();
+        assert_eq!(*error.kind(), LogErrorKind::Corrupt, "{change}: {error}");
+        assert_eq!(fs::read(folder.log()).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_log_whose_creation_was_interrupted_is_resumed() {
+    let folder = Folder::new();
+    fs::write(folder.log(), "").unwrap();
+    assert_eq!(*Log::open(&folder.log()).unwrap_err().kind(), LogErrorKind::NotALog);
+    let (mut journal, past) = resume(&folder.log());
+    assert_eq!((past.len(), journal.run()), (0, 1));
+    succeed(&mut journal, 1);
+    journal.close(Some(0), "finished").unwrap();
+    assert_eq!(Log::open(&folder.log()).unwrap().counts().unwrap().succeeded, 1);
+}
+
+#[test]
+fn a_log_of_version_0_is_brought_to_this_version() {
+    let folder = Folder::new();
+    let old = Connection::open(folder.log()).unwrap();
+    old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    drop(old);
+    resume(&folder.log()).0.close(Some(0), "finished").unwrap();
+    let new = Connection::open(folder.log()).unwrap();
+    let number = |name| new.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(number("user_version"), STEPS.len() as i64);
+    assert_eq!(number("application_id"), APPLICATION_ID);
+}
+
+#[test]
+fn names_with_special_characters_are_opened() {
+    let folder = Folder::new();
+    for name in ["a b?mode=ro#x%41.db", "ü.db", "-x", ":memory:", "file:a"] {
+        let path = folder.0.path().join(name);
+        if cfg!(windows) && name.contains(['?', ':']) {
+            continue;
+        }
+        create(&path).close(None, "finished").unwrap();
+        assert!(path.is_file(), "{name}");
+        let (mut journal, _) = resume(&path);
+        succeed(&mut journal, 1);
+        journal.close(None, "finished").unwrap();
+        assert_eq!(Log::open(&path).unwrap().counts().unwrap().succeeded, 1, "{name}");
+    }
+}
+
+#[test]
+fn a_closed_log_is_one_file_and_its_lock() {
+    let folder = Folder::new();
+    sample(&folder.log());
+    let mut names: Vec<_> = fs::read_dir(folder.0.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["run.db", "run.db-lock"]);
+    // Programs without a write-ahead log can identify it.
+    let header = fs::read(folder.log()).unwrap();
+    assert_eq!(&header[68..72], b"PWbl");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_without_the_right_to_write_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    sample(&folder.log());
+    let set =
+        |mode| fs::set_permissions(folder.0.path(), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o555);
+    let can_write = fs::write(folder.0.path().join("probe"), "").is_ok();
+    if can_write {
+        set(0o755);
+        return skipped(
+            "a_folder_without_the_right_to_write_is_named",
+            "root may write everywhere",
+        );
+    }
+    let counts = Log::open(&folder.log()).map(|log| log.counts().unwrap().succeeded);
+    let created = Journal::create(&folder.0.path().join("new.db"), &facts(), no_waker());
+    let resumed = Journal::resume(&folder.log(), &facts(), no_waker());
+    set(0o755);
+    assert_eq!(counts.unwrap(), 1000);
+    assert_eq!(*created.unwrap_err().kind(), LogErrorKind::ReadOnly);
+    assert!(matches!(resumed.unwrap_err().kind(), LogErrorKind::Open | LogErrorKind::ReadOnly));
+}

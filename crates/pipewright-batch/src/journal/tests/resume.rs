@@ -1,0 +1,114 @@
+//! A resumed log: the ends of all jobs, interrupted ones, and jobs that the input no longer has.
+
+use super::*;
+use crate::scheduler::{Failure, Past as PastEnd};
+
+fn id(number: u64) -> JobId {
+    JobId::new(&job(number), 0)
+}
+
+#[test]
+fn each_job_has_its_end() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    for (number, state) in (1..).zip(JobState::ALL) {
+        if state != JobState::Skipped {
+            journal.intend(&intent(logged(number, &job(number)), 1));
+            journal.ended(&end(number, 1, AttemptOutcome::TimedOut), LoggedOutput::default());
+        }
+        journal.settled(&logged(number, &job(number)), state, None);
+    }
+    journal.close(Some(123), "finished").unwrap();
+    let (_journal, mut past) = resume(&folder.log());
+    assert_eq!(past.len(), JobState::ALL.len());
+    for (number, state) in (1..).zip(JobState::ALL) {
+        let job = past.look_up(id(number)).unwrap();
+        assert_eq!((job.id, job.state), (id(number), state));
+        let end = match state {
+            JobState::Succeeded => Some(PastEnd::Succeeded),
+            JobState::Failed(failure) => Some(PastEnd::Failed(failure)),
+            JobState::Unknown => Some(PastEnd::Unknown),
+            _ => None,
+        };
+        assert_eq!(job.end(), end);
+    }
+    assert_eq!(past.look_up(id(99)), None);
+}
+
+#[test]
+fn a_started_job_without_an_end_is_interrupted_or_unknown() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    for (number, once) in [(1, false), (2, true)] {
+        let job = job(number);
+        let logged = LoggedJob { once, ..logged(number, &job) };
+        journal.intend(&Intent { job: logged, attempt: 1, slot: Some(2), durable: once });
+    }
+    succeed(&mut journal, 3);
+    journal.flush().unwrap();
+    drop(journal);
+
+    let interrupted = [JobState::Interrupted, JobState::Unknown];
+    // The next resumption finds them too, until they have run again.
+    for run in 2..4 {
+        let (journal, mut past) = resume(&folder.log());
+        assert_eq!(journal.run(), run);
+        let found = [1, 2].map(|number| past.look_up(id(number)).unwrap().state);
+        assert_eq!(found, interrupted);
+        let mut listed: Vec<_> = past.interrupted().map(|job| (job.row, job.state)).collect();
+        listed.sort_by_key(|(row, _)| *row);
+        assert_eq!(listed, [(1, JobState::Interrupted), (2, JobState::Unknown)]);
+    }
+    let log = Log::open(&folder.log()).unwrap();
+    let found = attempts(&log, &AttemptFilter::default());
+    let words: Vec<_> = found.iter().map(|it| (it.job.number, it.run, &*it.outcome)).collect();
+    assert_eq!(words, [(3, 1, "exited"), (1, 1, "interrupted"), (2, 1, "interrupted")]);
+    assert_eq!(found[1].elapsed_seconds, None);
+    let counts = log.counts().unwrap();
+    assert_eq!((counts.interrupted, counts.unknown, counts.running), (1, 1, 0));
+    assert_eq!(log.runs().unwrap()[0].how.as_deref(), Some("interrupted"));
+    check_whole(&folder.log());
+}
+
+#[test]
+fn an_interrupted_job_that_runs_again_keeps_its_row() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    succeed(&mut journal, 1);
+    journal.intend(&intent(logged(2, &job(2)), 1));
+    journal.flush().unwrap();
+    drop(journal);
+
+    // A job was added before it, so its number is another one.
+    let (mut journal, _) = resume(&folder.log());
+    let job = job(2);
+    let again = LoggedJob { number: 3, ..logged(2, &job) };
+    journal.intend(&intent(again, 1));
+    journal.ended(&end(3, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
+    journal.settled(&again, JobState::Failed(Failure::ExitCode), None);
+    succeed(&mut journal, 2000);
+    journal.close(Some(123), "finished").unwrap();
+
+    let log = Log::open(&folder.log()).unwrap();
+    let jobs: Vec<_> = all_jobs(&log).into_iter().map(|it| (it.row, it.number, it.state)).collect();
+    let failed = JobState::Failed(Failure::ExitCode);
+    assert_eq!(jobs, [(1, 1, JobState::Succeeded), (2, 3, failed), (3, 2000, JobState::Succeeded)]);
+    let runs: Vec<_> = log.attempts_of(2).unwrap().iter().map(|it| (it.run, it.attempt)).collect();
+    assert_eq!(runs, [(1, 1), (2, 1)]);
+    check_whole(&folder.log());
+}
+
+#[test]
+fn jobs_that_the_input_no_longer_has_are_listed() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    (1..=100).for_each(|number| succeed(&mut journal, number));
+    journal.close(Some(0), "finished").unwrap();
+    let (_journal, mut past) = resume(&folder.log());
+    for number in (1..=120).filter(|number| number % 10 != 0) {
+        assert_eq!(past.look_up(id(number)).is_some(), number <= 100);
+    }
+    let mut removed: Vec<_> = past.removed().map(|job| job.row).collect();
+    removed.sort_unstable();
+    assert_eq!(removed, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
+}
