@@ -20,9 +20,11 @@
 //! * 3: `cgroup.kill` of the tree's cgroup, or nothing
 //! * 4: the parent directory of the cgroup, or nothing
 //! * 5: the list of its own children, `/proc/thread-self/children`
+//! * 6: for the supervisor of a slot, the memory of the plans
 //!
 //! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), and
-//! the name of the cgroup. In a trial it supervises no process, and reports only that it could.
+//! the name of the cgroup. In a trial it supervises no process, and reports only that it could. The supervisor
+//! of a slot starts the commands itself, one after another (`slot.rs`).
 
 #![no_std]
 #![no_main]
@@ -30,7 +32,14 @@
 #![no_builtins]
 
 mod call;
+mod child;
+mod clone;
+mod message;
+mod number;
+mod request;
 mod sizes;
+mod slot;
+mod start;
 mod system;
 
 use system::{Arguments, PollSet, Reaped};
@@ -77,14 +86,10 @@ fn run(arguments: &Arguments) -> ! {
         }
         system::exit(0)
     }
-    let mut tree = WatchedTree {
-        role: if arguments.first_letter(1) == b'g' { Role::Guard } else { Role::Supervisor },
-        subject: arguments.number(2),
-        subject_has_ended: false,
-        killed: 0,
-        finishing: false,
-        end_reported: false,
-    };
+    let mut tree = WatchedTree::supervised(arguments.number(2));
+    if arguments.first_letter(1) == b'g' {
+        tree.role = Role::Guard;
+    }
     if tree.role == Role::Guard {
         if system::must_prove() {
             if !system::can_work() {
@@ -96,6 +101,9 @@ fn run(arguments: &Arguments) -> ! {
         system::leave_session();
     }
     system::leave_directory_and_block_signals();
+    if arguments.first_letter(1) == b'c' {
+        slot::serve();
+    }
     // Without a free handle number nothing can be watched, so no process may be left running.
     let exits = system::child_exit_signalfd().unwrap_or_else(|| {
         tree.finishing = true;
@@ -135,6 +143,17 @@ fn run(arguments: &Arguments) -> ! {
 }
 
 impl WatchedTree {
+    fn supervised(subject: i32) -> WatchedTree {
+        WatchedTree {
+            role: Role::Supervisor,
+            subject,
+            subject_has_ended: false,
+            killed: 0,
+            finishing: false,
+            end_reported: false,
+        }
+    }
+
     /// Reaps the children that have ended. Returns false if none is left.
     fn reap(&mut self) -> bool {
         // Kept until the next result, which shows if this child was the last.

@@ -5,68 +5,24 @@ use core::mem::MaybeUninit;
 use core::slice;
 
 use crate::call::call;
+use crate::number;
 use crate::sizes::RUSAGE_WORDS;
 
 /// A number that no handle has.
 pub const NO_FD: i32 = -1;
 
-const HOST: i32 = 0;
+pub const HOST: i32 = 0;
 const HOST_PIDFD: i32 = 1;
 const GUARD_PIDFD: i32 = 2;
 const CGROUP_KILL: i32 = 3;
 const CGROUP_PARENT: i32 = 4;
 const CHILDREN: i32 = 5;
-const FIRST_FREE: usize = 6;
+pub const PLANS: i32 = 6;
+pub const FIRST_FREE: usize = 7;
 
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
-
-#[cfg(target_arch = "x86_64")]
-mod number {
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const CLOSE: usize = 3;
-    pub const LSEEK: usize = 8;
-    pub const IOCTL: usize = 16;
-    pub const GETPID: usize = 39;
-    pub const SENDTO: usize = 44;
-    pub const WAIT4: usize = 61;
-    pub const KILL: usize = 62;
-    pub const FCNTL: usize = 72;
-    pub const CHDIR: usize = 80;
-    pub const SETSID: usize = 112;
-    pub const PRCTL: usize = 157;
-    pub const RT_SIGPROCMASK: usize = 14;
-    pub const EXIT_GROUP: usize = 231;
-    pub const WAITID: usize = 247;
-    pub const UNLINKAT: usize = 263;
-    pub const PPOLL: usize = 271;
-    pub const SIGNALFD4: usize = 289;
-}
-
-#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
-mod number {
-    pub const READ: usize = 63;
-    pub const WRITE: usize = 64;
-    pub const CLOSE: usize = 57;
-    pub const LSEEK: usize = 62;
-    pub const IOCTL: usize = 29;
-    pub const GETPID: usize = 172;
-    pub const SENDTO: usize = 206;
-    pub const WAIT4: usize = 260;
-    pub const KILL: usize = 129;
-    pub const FCNTL: usize = 25;
-    pub const CHDIR: usize = 49;
-    pub const SETSID: usize = 157;
-    pub const PRCTL: usize = 167;
-    pub const RT_SIGPROCMASK: usize = 135;
-    pub const EXIT_GROUP: usize = 94;
-    pub const WAITID: usize = 95;
-    pub const UNLINKAT: usize = 35;
-    pub const PPOLL: usize = 73;
-    pub const SIGNALFD4: usize = 74;
-}
 
 // The kernel starts a program with a pointer only to its stack: the number of arguments, then the
 // arguments.
@@ -262,11 +218,30 @@ impl PollSet {
 
     /// Waits for the end of a child, of the host or of the guard. Returns true if the tree has to end.
     pub fn wait(&mut self) -> bool {
+        let Woken { by_host, must_end } = self.wait_for_requests();
+        by_host || must_end
+    }
+
+    /// Waits for the same, or for a request of the host.
+    pub fn wait_for_requests(&mut self) -> Woken {
         poll(&mut self.0, None);
         let [exits, host, host_pidfd, guard_pidfd] = &self.0;
-        drain(exits.fd);
-        (host.revents | host_pidfd.revents | guard_pidfd.revents) != 0
+        if exits.revents != 0 {
+            drain(exits.fd);
+        }
+        Woken {
+            by_host: host.revents != 0,
+            must_end: (host_pidfd.revents | guard_pidfd.revents) != 0,
+        }
     }
+}
+
+/// The reason why [`PollSet::wait_for_requests`] has returned.
+pub struct Woken {
+    /// The host has sent something, or has closed its end.
+    pub by_host: bool,
+    /// The host or the guard has ended.
+    pub must_end: bool,
 }
 
 /// Waits for the end of a child, at most for that time.
@@ -283,6 +258,17 @@ fn drain(exits: i32) {
 
 pub fn pause(nanos: i64) {
     poll(&mut [], Some(nanos));
+}
+
+/// Returns the number of this process.
+pub fn own_pid() -> i64 {
+    call(number::GETPID, [0; 6]) as i64
+}
+
+/// Waits for the end of a child, and reaps it.
+pub fn wait_for(pid: i32) {
+    const WALL: usize = 0x4000_0000;
+    call(number::WAIT4, [pid as usize, 0, WALL, 0, 0, 0]);
 }
 
 pub fn kill(pid: i32) {

@@ -73,6 +73,20 @@ impl ChildHandle {
         }
     }
 
+    /// Takes ownership of a child whose parent is a process that uses little memory: its own peak is larger.
+    pub(crate) fn of_small_parent(pid: i32, pidfd: OwnedFd) -> ChildHandle {
+        ChildHandle {
+            pid,
+            pidfd: Some(pidfd),
+            parent_peak_rss_bytes: None,
+            ended: Mutex::new(None),
+            exit_wake: OnceLock::new(),
+            reporter: None,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
     /// Sets the reporter of a child that belongs to a supervisor.
     pub(crate) fn with_reporter(self, reporter: Box<dyn ExitReporter>) -> ChildHandle {
         ChildHandle { reporter: Some(reporter), ..self }

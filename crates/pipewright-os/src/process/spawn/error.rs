@@ -76,6 +76,12 @@ pub enum BadInput {
     BatchName,
     /// `CREATE_SUSPENDED`: the child could not be resumed.
     Suspended,
+    /// A child of a [`TreeSlot`](super::TreeSlot) cannot have the option that this setter sets.
+    NotInSlot(&'static str),
+    /// The slot still has a tree.
+    SlotInUse,
+    /// The slot belongs to the process that this one was forked from.
+    SlotOfParent,
 }
 
 impl SpawnError {
@@ -119,6 +125,15 @@ impl fmt::Display for BadInput {
             }
             BadInput::BatchArg(index) => {
                 write!(f, "argument {} is not safe for cmd.exe, which runs batch files", index + 1)
+            }
+            BadInput::NotInSlot(option) => {
+                write!(f, "`{option}` is not supported for a command in a tree slot")
+            }
+            BadInput::SlotInUse => {
+                f.write_str("the tree slot is in use: wait for its command, and drop its handle")
+            }
+            BadInput::SlotOfParent => {
+                f.write_str("the tree slot belongs to the process that this one was forked from")
             }
             BadInput::Suspended => f.write_str("CREATE_SUSPENDED: the child could not be resumed"),
             BadInput::BatchName => {

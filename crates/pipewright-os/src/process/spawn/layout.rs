@@ -95,6 +95,46 @@ impl Layout {
         self.bare(self.chroot)
     }
 
+    /// Returns the strings, each ended by NUL.
+    #[cfg(target_os = "linux")]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the number of all pointers: the arguments, the environment and the paths, each list ended by NULL.
+    #[cfg(target_os = "linux")]
+    pub(super) fn pointer_count(&self) -> usize {
+        self.pointers.len()
+    }
+
+    /// Returns the index of the first variable in the pointers.
+    #[cfg(target_os = "linux")]
+    pub(super) fn envp_index(&self) -> usize {
+        self.envp
+    }
+
+    /// Returns the index of the first path in the pointers.
+    #[cfg(target_os = "linux")]
+    pub(super) fn candidates_index(&self) -> usize {
+        self.candidates
+    }
+
+    /// Returns the offset of the working directory in the strings.
+    #[cfg(target_os = "linux")]
+    pub(super) fn current_dir_offset(&self) -> Option<usize> {
+        self.current_dir
+    }
+
+    /// Returns the pointers, for strings that begin at that address.
+    #[cfg(target_os = "linux")]
+    pub(super) fn pointers_at(&self, strings: u64) -> impl Iterator<Item = u64> {
+        let first = self.bytes.as_ptr() as usize;
+        self.pointers.iter().map(move |pointer| match *pointer as usize {
+            0 => 0,
+            place => strings + (place - first) as u64,
+        })
+    }
+
     fn bare(&self, at: Option<usize>) -> *const c_char {
         at.map_or(std::ptr::null(), |at| self.bytes[at..].as_ptr().cast())
     }
@@ -223,6 +263,7 @@ mod tests {
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
             contain: None,
+            slot: None,
             foreground: None,
             unix,
             windows: None,

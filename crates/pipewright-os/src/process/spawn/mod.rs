@@ -5,6 +5,7 @@ mod contain;
 mod error;
 mod names;
 mod plan;
+mod slot;
 mod snapshot;
 
 #[cfg(unix)]
@@ -53,6 +54,7 @@ pub use plan::{
 };
 #[cfg(unix)]
 pub use pre_exec::PreExec;
+pub use slot::TreeSlot;
 pub use snapshot::EnvSnapshot;
 
 use crate::process::child::ChildHandle;
@@ -90,7 +92,10 @@ use crate::process::child::ChildHandle;
 /// # Errors
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
-    imp::spawn(plan)
+    match plan.slot {
+        Some(slot) => slot.0.start(plan),
+        None => imp::spawn(plan),
+    }
 }
 
 /// Returns the setting for [`UnixOptions::kill_on_parent_exit`].

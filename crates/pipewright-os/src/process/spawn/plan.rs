@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Contain, EnvSnapshot};
+use super::{Contain, EnvSnapshot, TreeSlot};
 use crate::base::handle::Handle;
 use crate::process::terminal::Foreground;
 
@@ -32,6 +32,8 @@ pub struct Plan<'a> {
     pub inherit: Inherit<'a>,
     /// The containment of its tree, if any.
     pub contain: Option<Contain>,
+    /// The slot that holds its tree, instead.
+    pub slot: Option<&'a TreeSlot>,
     /// The terminal on which a child with a group of its own becomes the foreground job.
     pub foreground: Option<&'a Foreground>,
     /// Options for Unix only.

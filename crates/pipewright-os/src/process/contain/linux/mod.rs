@@ -6,9 +6,15 @@
 //! | `place.rs` | the cgroup that this process is in |
 //! | `image.rs` | the supervisor's program, in memory |
 //! | `report.rs` | the messages of a supervisor |
+//! | `job.rs` | the tree of one command of a slot |
+//! | `supervisor/message.rs` | the requests to the supervisor of a slot |
 
 pub(crate) mod cgroup;
 pub(crate) mod image;
+pub(crate) mod job;
+#[path = "../../../../supervisor/message.rs"]
+#[cfg_attr(not(test), expect(dead_code, reason = "the supervisor reads the plans"))]
+pub(crate) mod message;
 mod place;
 pub(crate) mod report;
 
@@ -26,7 +32,7 @@ use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
 /// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
-const END_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A contained tree. It has a cgroup, a supervisor, or both.

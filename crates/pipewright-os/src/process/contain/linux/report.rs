@@ -1,6 +1,6 @@
 //! Messages of a supervisor: the exit status of the command, and the number of killed processes.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketFlags,
-    SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
 };
 
+use super::message::{MOST_HANDLES, READY, Request, STARTED};
 use crate::process::child::linux::ExitReporter;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
@@ -25,8 +26,6 @@ const MESSAGE_BYTES: usize = 6 * WORD_BYTES;
 const ENDED: i64 = 1;
 const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
-/// Sent before the new process executes the supervisor's program.
-const STARTED: i64 = 3;
 const STOPPED: i64 = 4;
 const CAN_WORK: i64 = 5;
 
@@ -81,6 +80,42 @@ impl NotStarted {
     }
 }
 
+/// The supervisor of a slot, once it can start commands.
+pub(crate) struct Ready {
+    pub(crate) supervisor: u32,
+    /// The address of the plans in the supervisor.
+    pub(crate) memory: u64,
+}
+
+/// A command that a slot's supervisor has started.
+pub(crate) struct StartedJob {
+    pub(crate) pid: i32,
+    /// The pidfd of the command; `None` if this process has no room for it.
+    pub(crate) pidfd: Option<OwnedFd>,
+}
+
+/// The reason why a slot's supervisor has not started a command.
+#[derive(Debug)]
+pub(crate) enum JobNotStarted {
+    /// A step of the start failed; the number is one of `spawn/steps.rs`.
+    Failed { errno: i32, step: u32 },
+    /// The supervisor has ended before it received the request.
+    NotReceived,
+    /// The supervisor was killed during the start; the command may have run. No process is left.
+    Killed,
+    /// The request could not be sent, or the answer not received.
+    Socket(io::Error),
+}
+
+impl JobNotStarted {
+    pub(crate) fn of_errno(error: Errno) -> JobNotStarted {
+        JobNotStarted::Socket(error.into())
+    }
+}
+
+/// The text of an error if both processes are gone.
+pub(crate) const KILLED: &str = "the supervisor was killed";
+
 impl From<Errno> for NotStarted {
     fn from(error: Errno) -> NotStarted {
         NotStarted::Command(error.into())
@@ -120,6 +155,76 @@ impl Reports {
 
     /// Waits for the message with the result of the start.
     pub(crate) fn started(&self) -> Result<StartedCommand, NotStarted> {
+        let (message, pidfd) = self.receive_with_handle()?;
+        let word = |index| message.word(index);
+        if message.kind() != STARTED {
+            return Err(NotStarted::Command(io::Error::other(KILLED)));
+        }
+        match (word(3) as i32, word(4)) {
+            (0, _) => Ok(StartedCommand { pid: word(1) as i32, supervisor: word(2) as u32, pidfd }),
+            (errno, 0) => Err(NotStarted::Command(io::Error::from_raw_os_error(errno))),
+            (errno, _) => Err(NotStarted::Supervisor(io::Error::from_raw_os_error(errno))),
+        }
+    }
+
+    /// Waits until the supervisor of a slot can start commands.
+    pub(crate) fn ready(&self) -> Result<Ready, NotStarted> {
+        let (message, _) = self.receive_with_handle()?;
+        let word = |index| message.word(index);
+        match (message.kind(), word(3) as i32) {
+            (READY, _) => Ok(Ready { supervisor: word(1) as u32, memory: word(2) as u64 }),
+            (STARTED, errno) if errno != 0 => {
+                Err(NotStarted::Supervisor(io::Error::from_raw_os_error(errno)))
+            }
+            _ => Err(NotStarted::Supervisor(io::Error::other(KILLED))),
+        }
+    }
+
+    /// Sends a request to the supervisor of a slot, with handles.
+    pub(crate) fn request(
+        &self,
+        request: Request,
+        handles: &[BorrowedFd<'_>],
+    ) -> rustix::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        if !handles.is_empty() {
+            rights.push(SendAncillaryMessage::ScmRights(handles));
+        }
+        let words = request.to_words().map(i64::to_ne_bytes);
+        let parts = [IoSlice::new(words.as_flattened())];
+        rustix::io::retry_on_intr(|| {
+            rustix::net::sendmsg(&self.0, &parts, &mut rights, SendFlags::NOSIGNAL)
+        })
+        .map(drop)
+    }
+
+    /// Waits for the result of the start of that job.
+    pub(crate) fn job_started(&self, job: i64) -> Result<StartedJob, JobNotStarted> {
+        loop {
+            let (message, pidfd) = match self.receive_with_handle() {
+                // The kernel reports a request that was left unread.
+                Err(Errno::CONNRESET) => return Err(JobNotStarted::NotReceived),
+                received => received.map_err(JobNotStarted::of_errno)?,
+            };
+            let word = |index| message.word(index);
+            match message.kind() {
+                STARTED if word(2) == job => {
+                    return match word(3) as i32 {
+                        0 => Ok(StartedJob { pid: word(1) as i32, pidfd }),
+                        errno => Err(JobNotStarted::Failed { errno, step: word(5) as u32 }),
+                    };
+                }
+                // The end of all messages.
+                0 => return Err(JobNotStarted::Killed),
+                // From the guard, about processes of the slot that it had to adopt.
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the next message, and returns it with its handle. An empty message is the end.
+    fn receive_with_handle(&self) -> rustix::io::Result<(Message, Option<OwnedFd>)> {
         let mut message = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -127,28 +232,13 @@ impl Reports {
             let mut parts = [IoSliceMut::new(&mut message)];
             rustix::net::recvmsg(&self.0, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)
         })?;
-        let pidfd = rights.drain().find_map(|sent| match sent {
+        let handle = rights.drain().find_map(|sent| match sent {
             RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
             _ => None,
         });
-        let errno = word(&message, 3) as i32;
-        if received.bytes != MESSAGE_BYTES || word(&message, 0) != STARTED {
-            return Err(NotStarted::Command(io::Error::other("the supervisor was killed")));
-        }
-        if errno != 0 {
-            let error = io::Error::from_raw_os_error(errno);
-            let is_about_the_command = word(&message, 4) == 0;
-            return Err(if is_about_the_command {
-                NotStarted::Command(error)
-            } else {
-                NotStarted::Supervisor(error)
-            });
-        }
-        Ok(StartedCommand {
-            pid: word(&message, 1) as i32,
-            supervisor: word(&message, 2) as u32,
-            pidfd,
-        })
+        // An incomplete message is from an unknown sender.
+        let is_whole = received.bytes == MESSAGE_BYTES;
+        Ok((Message(if is_whole { message } else { [0; MESSAGE_BYTES] }), handle))
     }
 
     /// Returns the next message and leaves it in the socket, so that it also wakes other waiters.
@@ -174,9 +264,16 @@ impl Reports {
 
     fn receive(&self, flags: RecvFlags) -> io::Result<Option<SupervisorReport>> {
         let mut message = [0; MESSAGE_BYTES];
-        let received = rustix::io::retry_on_intr(|| {
-            rustix::net::recv(&self.0, &mut message, flags | RecvFlags::DONTWAIT)
-        });
+        let mut receive = || {
+            rustix::io::retry_on_intr(|| {
+                rustix::net::recv(&self.0, &mut message, flags | RecvFlags::DONTWAIT)
+            })
+        };
+        // The supervisor has ended and left a request unread. The kernel reports that once, before the messages.
+        let received = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
         match received {
             Ok((MESSAGE_BYTES, _)) => Ok(Some(read(message))),
             // An empty message is the end; a truncated one is from an unknown sender.
@@ -254,14 +351,31 @@ impl AsFd for Reports {
     }
 }
 
+/// The bytes of a message.
+struct Message([u8; MESSAGE_BYTES]);
+
+impl Message {
+    fn kind(&self) -> i64 {
+        self.word(0)
+    }
+
+    fn word(&self, index: usize) -> i64 {
+        let bytes = self.0.chunks_exact(WORD_BYTES).nth(index);
+        i64::from_ne_bytes(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default())
+    }
+}
+
 fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
-    let word = |index| word(&message, index);
-    match word(0) {
+    let message = Message(message);
+    let word = |index| message.word(index);
+    match message.kind() {
         kind @ (ENDED | ENDED_LAST) => {
             let usage = Usage {
                 user: micros(word(3)),
                 system: micros(word(4)),
-                counted_peak_rss_bytes: u64::try_from(word(5)).ok().map(|kib| kib * 1024),
+                counted_peak_rss_bytes: u64::try_from(word(5))
+                    .ok()
+                    .and_then(|kib| kib.checked_mul(1024)),
                 peak_rss_bytes: None,
             };
             let status = ExitStatus::from_raw(word(2) as i32);
@@ -269,17 +383,12 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
                 if kind == ENDED { SupervisorReport::Ended } else { SupervisorReport::EndedLast };
             report(word(1) as i32, Ended { status, usage: Some(usage) })
         }
-        STARTED => SupervisorReport::Started,
+        STARTED | READY => SupervisorReport::Started,
         STOPPED => SupervisorReport::CommandStopped,
         CAN_WORK => SupervisorReport::CanWork,
         TREE_ENDED => SupervisorReport::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
         _ => SupervisorReport::Nothing,
     }
-}
-
-fn word(message: &[u8; MESSAGE_BYTES], index: usize) -> i64 {
-    let bytes = message.chunks_exact(WORD_BYTES).nth(index);
-    i64::from_ne_bytes(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default())
 }
 
 fn micros(count: i64) -> Duration {

@@ -120,9 +120,16 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
 
 /// Checks that a supervisor is possible for that child.
 fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
+    // Its parent would be a process in this process's memory, which must not run closures.
+    if !plan.unix.pre_exec.is_empty() {
+        return Err(cannot_supervise(&"it has pre_exec closures"));
+    }
+    can_supervise_any()
+}
+
+/// Checks that a supervisor is possible here.
+pub(super) fn can_supervise_any() -> io::Result<()> {
     match image() {
-        // Its parent would be a process in this process's memory, which must not run closures.
-        _ if !plan.unix.pre_exec.is_empty() => Err(cannot_supervise(&"it has pre_exec closures")),
         // Signals would go by a number that the supervisor may have freed.
         _ if pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
         Ok(_) => Ok(()),
@@ -130,7 +137,7 @@ fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     }
 }
 
-fn cannot_supervise(reason: &dyn fmt::Display) -> io::Error {
+pub(super) fn cannot_supervise(reason: &dyn fmt::Display) -> io::Error {
     let message = format!("its tree cannot be supervised: {reason}");
     io::Error::new(io::ErrorKind::Unsupported, message)
 }

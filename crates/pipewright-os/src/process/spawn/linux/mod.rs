@@ -23,6 +23,7 @@ mod open_handles;
 mod raw_clone;
 mod raw_syscall;
 mod sandbox;
+mod slot;
 mod spawner_thread;
 mod stack;
 mod supervised;
@@ -33,6 +34,7 @@ use child::{ChildSetup, Move};
 pub(crate) use contained::start_contained;
 use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
+pub(super) use slot::new_slot;
 use stack::Stack;
 pub(crate) use trial::try_supervisor;
 

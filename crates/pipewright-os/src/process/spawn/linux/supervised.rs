@@ -10,6 +10,9 @@
 //! they have left them, and with system calls that do not touch `errno` (`raw_syscall.rs`), because that `errno`
 //! belongs to the host's thread that waits.
 //!
+//! A slot's supervisor starts no command in this way: it executes its program at once, which then starts the commands
+//! (`supervisor/slot.rs`).
+//!
 //! The first start in a process finds out if this machine lets the program run and work. In that start the
 //! guard executes the program first, and the supervisor starts nothing before the guard has reported that
 //! it works.
@@ -25,7 +28,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use super::child::ChildSetup;
 use super::clone::{self, CloneRequest};
 use super::stack::Stack;
-use super::supervisor_program::{CHILDREN, GUARD_PIDFD, HANDLES, NONE, PROOF, SupervisorProgram};
+use super::supervisor_program::{
+    CHILDREN, GUARD_PIDFD, HANDLES, NONE, PLANS, PROOF, SupervisorProgram,
+};
 use super::{SpawnError, Step, failure, own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
@@ -46,17 +51,20 @@ pub(super) struct SupervisedChild {
 
 /// The shared input of the guard and the supervisor. Both copy the program out of it before another process
 /// continues.
-struct StartContext<'a> {
-    setup: &'a ChildSetup<'a>,
+pub(super) struct StartContext<'a> {
+    /// The command to start; `None` for the supervisor of a slot.
+    pub(super) setup: Option<&'a ChildSetup<'a>>,
     /// The stacks of the supervisor and of the child.
-    stacks: [&'a Stack; 2],
-    program: SupervisorProgram,
+    pub(super) stacks: [&'a Stack; 2],
+    pub(super) program: SupervisorProgram,
     /// A pidfd of the guard, once it runs.
-    guard_pidfd: AtomicI32,
+    pub(super) guard_pidfd: AtomicI32,
     /// The eventfd by which the guard reports that the program works, if that is not proven yet.
-    proof: AtomicI32,
+    pub(super) proof: AtomicI32,
     /// True once the program is proven to work; nothing is started before.
-    is_proven: AtomicBool,
+    pub(super) is_proven: AtomicBool,
+    /// True if the host ignores SIGCHLD.
+    pub(super) ignores_sigchld: AtomicBool,
 }
 
 pub(super) fn start(
@@ -72,34 +80,17 @@ pub(super) fn start(
         if is_proven || is_lack_of_resources(&error) { create_error(error) } else { refuse() }
     })?;
     let context = StartContext {
-        setup,
+        setup: Some(setup),
         stacks: [&for_supervisor, &for_child],
         program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
         guard_pidfd: AtomicI32::new(NONE),
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),
+        ignores_sigchld: AtomicBool::new(false),
     };
     // Until the child exists: a handler that ran on this thread would share its `errno`.
     let _blocked = AllBlocked::new();
-    let mut guard_pidfd = NONE;
-    let request = context.clone_request(&for_guard, guard, Some(&raw mut guard_pidfd));
-    // SAFETY: nothing else uses the stack, and it is not reused before the guard has left it. The stack and
-    // the context stay here until the child exists, which is after the guard has begun and has read the context
-    // for the last time. `guard` never returns.
-    let cloned = unsafe { clone::clone_without_waiting(&request) };
-    let guard_pidfd = own_pidfd(guard_pidfd);
-    // Closed here, so that the end of the others becomes visible: now only the guard, the supervisor and,
-    // until its exec, the child hold this end.
-    drop(theirs);
-    // This makes room for the two handles that follow: if there was room at the beginning, there is room
-    // until the end.
-    drop(host_pidfd);
-    let guard = match cloned {
-        Ok(guard) => guard,
-        Err(error) if is_lack_of_resources(&error) => return Err(create_error(error)),
-        // The error is not about the command, so another kind of containment may work.
-        Err(error) => return Err(cannot_contain(error)),
-    };
+    let (guard, guard_pidfd) = create_guard(&context, &for_guard, theirs, host_pidfd)?;
     let started = reports.started();
     let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
     let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
@@ -141,10 +132,40 @@ pub(super) fn start(
     }
 }
 
+/// Creates the guard, and closes the handles that only the new processes need. Returns its number and its pidfd.
+///
+/// The caller keeps the context and the stacks until the supervisor has executed its program.
+pub(super) fn create_guard(
+    context: &StartContext<'_>,
+    stack: &Stack,
+    theirs: OwnedFd,
+    host_pidfd: OwnedFd,
+) -> Result<(i32, Option<OwnedFd>), SpawnError> {
+    let mut pidfd = NONE;
+    let request = context.clone_request(stack, guard, Some(&raw mut pidfd));
+    // SAFETY: nothing else uses the stack, and it is not reused before the guard has left it. The stack and
+    // the context stay here until the child exists, which is after the guard has begun and has read the context
+    // for the last time. `guard` never returns.
+    let cloned = unsafe { clone::clone_without_waiting(&request) };
+    let pidfd = own_pidfd(pidfd);
+    // Closed here, so that the end of the others becomes visible: now only the guard, the supervisor and,
+    // until its exec, the child hold this end.
+    drop(theirs);
+    // This makes room for the two handles that follow: if there was room at the beginning, there is room
+    // until the end.
+    drop(host_pidfd);
+    match cloned {
+        Ok(guard) => Ok((guard, pidfd)),
+        Err(error) if is_lack_of_resources(&error) => Err(SpawnError::new(Step::Create, error)),
+        // The error is not about the command, so another kind of containment may work.
+        Err(error) => Err(cannot_contain(error)),
+    }
+}
+
 /// Creates the socket for reports, the supervisor's end of it, and a pidfd of this process. With `tries`,
 /// also checks that this machine allows the calls that the host itself makes while it holds a tree: a
 /// sandbox refuses a call before the kernel looks at its arguments.
-fn open_host_handles(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
+pub(super) fn open_host_handles(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
     let (reports, theirs) = Reports::pair()?;
     let host_pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     if tries {
@@ -161,11 +182,11 @@ fn refuse() -> SpawnError {
 
 /// Returns the error for a tree that cannot be supervised. It has no number, because a number would be
 /// about a cgroup.
-fn cannot_contain(error: io::Error) -> SpawnError {
+pub(super) fn cannot_contain(error: io::Error) -> SpawnError {
     SpawnError::new(Step::Contain, io::Error::other(error))
 }
 
-fn is_lack_of_resources(error: &io::Error) -> bool {
+pub(super) fn is_lack_of_resources(error: &io::Error) -> bool {
     let rooms = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::ETOOMANYREFS];
     error.raw_os_error().is_some_and(|errno| rooms.contains(&errno))
 }
@@ -175,7 +196,7 @@ fn is_lack_of_resources(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// `EMFILE`: a number that they need may be above `RLIMIT_NOFILE`.
-fn check_handle_limit() -> io::Result<()> {
+pub(super) fn check_handle_limit() -> io::Result<()> {
     // The handles are moved above all target numbers; at worst all of them are there already.
     const NUMBERS: u64 = (HANDLES + 2 * (HANDLES + 1)) as u64;
     match getrlimit(Resource::Nofile).current {
@@ -184,7 +205,7 @@ fn check_handle_limit() -> io::Result<()> {
     }
 }
 
-fn take_stack() -> Result<Stack, SpawnError> {
+pub(super) fn take_stack() -> Result<Stack, SpawnError> {
     Stack::take().map_err(|error| SpawnError::new(Step::Create, error))
 }
 
@@ -213,7 +234,8 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     let mut program = context.program;
     raw_syscall::become_subreaper();
     // The supervisor inherits this setting; the command has to find the host's.
-    context.setup.ignores_sigchld.store(raw_syscall::reset_sigchld(), Relaxed);
+    context.ignores_sigchld.store(raw_syscall::reset_sigchld(), Relaxed);
+    program.handles[PLANS] = NONE;
     match start_supervisor(context, &mut program) {
         Ok(pid) => {
             program.execute(c"guard", pid);
@@ -259,7 +281,14 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     let context = unsafe { &*argument.cast_const().cast::<StartContext<'_>>() };
     let mut program = context.program;
     program.handles[GUARD_PIDFD] = context.guard_pidfd.load(Relaxed);
-    match start_command(context, &mut program) {
+    let started = match context.setup {
+        Some(setup) => start_command(context, setup, &mut program),
+        None => open_children_list(&mut program).map(|()| {
+            program.execute(c"commands", 0);
+            None
+        }),
+    };
+    match started {
         // From here on the context must not be used.
         Ok(Some(pid)) => {
             raw_syscall::yield_processor();
@@ -277,21 +306,20 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
 /// Starts the command. Returns its number if it runs, once the host has been informed.
 fn start_command(
     context: &StartContext<'_>,
+    setup: &ChildSetup<'_>,
     program: &mut SupervisorProgram,
 ) -> Result<Option<i32>, i32> {
-    // Before the command exists: it may lose children in its first moment, and may mount anything on
-    // `/proc`.
-    raw_syscall::become_subreaper();
-    program.handles[CHILDREN] = raw_syscall::open_children()?;
+    open_children_list(program)?;
     if !context.is_proven.load(Relaxed) {
         wait_for_proof(context)?;
     }
+    setup.ignores_sigchld.store(context.ignores_sigchld.load(Relaxed), Relaxed);
     let [_, stack] = context.stacks;
-    let (pid, pidfd) = match clone::create(context.setup, stack) {
+    let (pid, pidfd) = match clone::create(setup, stack) {
         Ok(created) => created,
         Err(error) => return program.report_start(0, None, errno_of(&error)).map(|()| None),
     };
-    let failed = context.setup.errno.load(Relaxed);
+    let failed = setup.errno.load(Relaxed);
     let reported = program.report_start(pid, pidfd.as_ref(), failed);
     // The exec closes it; closing it here would go through the C library.
     mem::forget(pidfd);
@@ -299,6 +327,14 @@ fn start_command(
         raw_syscall::kill(pid);
     }
     reported.map(|()| (failed == 0).then_some(pid))
+}
+
+/// Prepares this process to adopt and find children. Before the command exists: it may lose children in its first
+/// moment, and may mount anything on `/proc`.
+fn open_children_list(program: &mut SupervisorProgram) -> Result<(), i32> {
+    raw_syscall::become_subreaper();
+    program.handles[CHILDREN] = raw_syscall::open_children()?;
+    Ok(())
 }
 
 /// Waits until the guard has found out that the program works here.

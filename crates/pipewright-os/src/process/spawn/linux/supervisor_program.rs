@@ -9,13 +9,15 @@ use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::report::{NotStarted, StartedCommand};
 
 /// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
-pub(super) const HANDLES: usize = 6;
+pub(super) const HANDLES: usize = 7;
 pub(super) const NONE: RawFd = -1;
 const HOST: usize = 0;
 pub(super) const GUARD_PIDFD: usize = 2;
 /// The number of the proof in the guard, which has no guard above it.
 pub(super) const PROOF: usize = GUARD_PIDFD;
 pub(super) const CHILDREN: usize = 5;
+/// The number of the memory with the plans of a slot's commands.
+pub(super) const PLANS: usize = 6;
 
 /// The program, its handles, and the cgroup of the tree.
 #[derive(Clone, Copy)]
@@ -50,6 +52,7 @@ impl SupervisorProgram {
                 NONE,
                 number(cgroup.and_then(Cgroup::kill_file)),
                 number(cgroup.map(Cgroup::parent)),
+                NONE,
                 NONE,
             ],
             cgroup: name,

@@ -188,6 +188,7 @@ mod tests {
             stdio: [ChildStdio::Handle(&c), ChildStdio::Inherit, ChildStdio::Inherit],
             inherit: Inherit::List(&list),
             contain: None,
+            slot: None,
             foreground: None,
             unix: &unix,
             windows: None,

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::process::spawn::pre_exec::{self, Closure};
 use crate::process::spawn::{Credentials, Step, UnixOptions, UnsetGroups, steps};
 use rights::CredentialScope;
+pub(super) use rights::resource as resource_number;
 
 /// Everything that the child needs, made before the child exists.
 pub(in crate::process::spawn) struct ChildSetup<'a> {

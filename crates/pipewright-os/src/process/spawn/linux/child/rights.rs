@@ -64,7 +64,8 @@ pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {
     Ok(())
 }
 
-fn resource(resource: Resource) -> libc::c_uint {
+/// Returns the number of a resource.
+pub(in crate::process::spawn::linux) fn resource(resource: Resource) -> libc::c_uint {
     // They are c_uint in glibc, c_int in musl.
     let number = match resource {
         Resource::AddressSpace => libc::RLIMIT_AS,

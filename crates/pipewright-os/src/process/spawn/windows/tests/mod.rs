@@ -32,6 +32,7 @@ pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOpt
         stdio: [ChildStdio::Inherit; 3],
         inherit: Inherit::List(&[]),
         contain: None,
+        slot: None,
         foreground: None,
         unix,
         windows: None,

@@ -1,0 +1,76 @@
+//! Starts the guard and the supervisor of a slot.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+
+use super::super::supervised::{
+    StartContext, cannot_contain, check_handle_limit, create_guard, is_lack_of_resources,
+    open_host_handles, take_stack,
+};
+use super::super::supervisor_program::{NONE, PLANS, SupervisorProgram};
+use super::{SpawnError, Step};
+use crate::base::signal::AllBlocked;
+use crate::process::child::{ChildHandle, linux as exit};
+use crate::process::contain::linux::Supervisor;
+use crate::process::contain::linux::image::image;
+use crate::process::contain::linux::report::{NotStarted, Ready};
+use crate::process::member::Member;
+
+/// The supervisor of a slot, which has no command yet.
+pub(super) struct SlotSupervision {
+    pub(super) supervisor: Supervisor,
+    /// The address of the plans in the supervisor.
+    pub(super) memory: u64,
+    /// True if the commands have to ignore SIGCHLD.
+    pub(super) ignores_sigchld: bool,
+}
+
+/// Starts the guard and the supervisor of a slot. The program has to be proven.
+pub(super) fn launch(plans: BorrowedFd<'_>) -> Result<SlotSupervision, SpawnError> {
+    let create_error = |error| SpawnError::new(Step::Create, error);
+    let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    check_handle_limit().map_err(create_error)?;
+    let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
+    let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
+    let mut program = SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), None);
+    program.handles[PLANS] = plans.as_raw_fd();
+    let context = StartContext {
+        setup: None,
+        stacks: [&for_supervisor, &for_supervisor],
+        program,
+        guard_pidfd: AtomicI32::new(NONE),
+        proof: AtomicI32::new(NONE),
+        is_proven: AtomicBool::new(true),
+        ignores_sigchld: AtomicBool::new(false),
+    };
+    // Until both have left this process's memory, as above.
+    let _blocked = AllBlocked::new();
+    let (guard, guard_pidfd) = create_guard(&context, &for_guard, theirs, host_pidfd)?;
+    let ready = reports.ready();
+    let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
+    let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
+    let failed = match (ready, again) {
+        (Ok(Ready { supervisor, memory }), Ok(Some(guard_pidfd))) => {
+            let guard = Member::new(guard as u32, guard_pidfd);
+            let reports = Arc::new(reports);
+            return Ok(SlotSupervision {
+                supervisor: Supervisor { reports, supervisor, guard, guard_exit },
+                memory,
+                ignores_sigchld: context.ignores_sigchld.load(Relaxed),
+            });
+        }
+        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _)
+            if !is_lack_of_resources(&error) =>
+        {
+            cannot_contain(error)
+        }
+        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _) => create_error(error),
+        (Ok(_), Ok(None)) => create_error(std::io::ErrorKind::Unsupported.into()),
+        (Ok(_), Err(error)) => create_error(error),
+    };
+    reports.request_end();
+    // Ignored: it has been reaped elsewhere.
+    let _ = guard_exit.wait();
+    Err(failed)
+}

@@ -1,0 +1,197 @@
+//! A plan as the supervisor reads it, and the handles that go with it.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::process::contain::linux::message::{
+    CURRENT_DIR_HANDLE, MOST_HANDLES, field, flag, group,
+};
+use crate::process::spawn::layout::Layout;
+use crate::process::spawn::linux::child::resource_number;
+use crate::process::spawn::{
+    BadInput, ChildStdio, Credentials, Group, Inherit, Plan, SpawnError, Step, is_path, listed,
+};
+
+/// Refuses options that a supervisor does not support.
+pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
+    let Credentials { user, group, groups } = &plan.unix.identity;
+    // Stdio and the working directory are handles too.
+    const MOST_INHERITED: usize = MOST_HANDLES - 4;
+    let refused = [
+        ("contain", plan.contain.is_some()),
+        ("foreground", plan.foreground.is_some()),
+        ("inherit_all", matches!(plan.inherit, Inherit::AllAnd(_))),
+        ("inherit", plan.inherit.list().len() > MOST_INHERITED),
+        ("uid", user.is_some()),
+        ("gid", group.is_some()),
+        ("groups", groups.is_some()),
+        ("chroot", plan.unix.chroot.is_some()),
+        ("pre_exec", !plan.unix.pre_exec.is_empty()),
+        ("std_rules", plan.unix.std_rules),
+    ];
+    match refused.into_iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(SpawnError::bad(BadInput::NotInSlot(option))),
+        None => Ok(()),
+    }
+}
+
+/// The handles of a start. The targets of all are in the plan.
+pub(super) struct Handles<'a> {
+    fds: Vec<BorrowedFd<'a>>,
+    /// The number of each in the child.
+    targets: Vec<u64>,
+    /// This process's working directory, if the child needs it.
+    current_dir: Option<OwnedFd>,
+    /// The numbers of this process's own standard handles that are passed unchanged.
+    is_own: [bool; 3],
+}
+
+impl<'a> Handles<'a> {
+    pub(super) fn of(plan: &Plan<'a>) -> Result<Handles<'a>, SpawnError> {
+        let list = plan.inherit.list();
+        listed::check(list)?;
+        let mut handles = Handles {
+            fds: Vec::with_capacity(list.len() + 4),
+            targets: Vec::with_capacity(list.len() + 4),
+            current_dir: None,
+            is_own: plan.stdio.map(|stdio| matches!(stdio, ChildStdio::Inherit)),
+        };
+        let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+        for ((target, stdio), own) in (0..).zip(plan.stdio).zip(own) {
+            handles.fds.push(match stdio {
+                ChildStdio::Inherit => own,
+                ChildStdio::Handle(handle) => handle.as_fd(),
+            });
+            handles.targets.push(target);
+        }
+        for entry in list {
+            handles.fds.push(entry.0.as_fd());
+            handles.targets.push(listed::number(entry) as u64);
+        }
+        // A relative path starts there: the directory itself, or the program.
+        if plan.current_dir.is_none_or(|dir| !dir.is_absolute()) {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(CWD, c".", flags, Mode::empty());
+            handles.current_dir = Some(opened.map_err(|error| {
+                let step = if error == Errno::ACCESS { Step::CurrentDir } else { Step::Create };
+                SpawnError::new(step, error.into())
+            })?);
+            handles.targets.push(CURRENT_DIR_HANDLE);
+        }
+        Ok(handles)
+    }
+
+    /// Calls `send` with all handles.
+    pub(super) fn send(
+        &mut self,
+        send: impl FnOnce(&[BorrowedFd<'_>]) -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<()> {
+        let current_dir = self.current_dir.as_ref().map(|dir| dir.as_fd());
+        let all: Vec<_> = self.fds.iter().copied().chain(current_dir).collect();
+        send(&all)
+    }
+
+    /// Leaves out this process's own standard handles that are not open: the child has none either. Returns true if
+    /// there was one.
+    pub(super) fn drop_closed_stdio(&mut self) -> bool {
+        let before = self.fds.len();
+        for target in (0..self.is_own.len()).rev() {
+            let Some(place) = self.targets.iter().position(|it| *it == target as u64) else {
+                continue;
+            };
+            let is_closed = |fd: &BorrowedFd<'_>| rustix::io::fcntl_getfd(fd) == Err(Errno::BADF);
+            if self.is_own[target] && self.fds.get(place).is_some_and(is_closed) {
+                self.fds.remove(place);
+                self.targets.remove(place);
+            }
+        }
+        self.fds.len() < before
+    }
+
+    /// Returns the error of a request that could not be sent.
+    pub(super) fn error(&self, error: Errno) -> SpawnError {
+        let is_closed = |fd: &BorrowedFd<'_>| rustix::io::fcntl_getfd(fd) == Err(Errno::BADF);
+        let closed = self.fds.iter().position(is_closed).filter(|_| error == Errno::BADF);
+        let step = match closed.and_then(|place| Some((place, *self.targets.get(place)?))) {
+            Some((_, target @ 0..=2)) => Step::Stdio(target as u8),
+            Some((place, _)) => {
+                let stdio = self.targets.iter().filter(|target| **target <= 2).count();
+                Step::Inherit(place.saturating_sub(stdio))
+            }
+            None => Step::Create,
+        };
+        SpawnError::new(step, error.into())
+    }
+
+    /// Returns the flags for standard handles that the child does not have.
+    fn missing_stdio(&self) -> u64 {
+        let missing = (0..3).filter(|number| !self.targets.contains(number));
+        missing.map(|number| flag::CLOSES_STDIN << number).sum()
+    }
+}
+
+/// A plan, and what else the supervisor needs to know.
+pub(super) struct PlanWords<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) layout: &'a Layout,
+    pub(super) may_retry: bool,
+    pub(super) ignores_sigchld: bool,
+}
+
+impl PlanWords<'_> {
+    /// Returns the words of the plan, for a memory at that address. The strings of the layout follow them.
+    pub(super) fn encode(&self, handles: &Handles<'_>, base: u64) -> Vec<u64> {
+        let PlanWords { plan, layout, .. } = self;
+        let address = |words: usize| base + (words * size_of::<u64>()) as u64;
+        let pointers_at = field::COUNT;
+        let limits_at = pointers_at + layout.pointer_count();
+        let targets_at = limits_at + 3 * plan.unix.limits.len();
+        let count = targets_at + handles.targets.len();
+        let strings = address(count);
+
+        let mut words = Vec::with_capacity(count);
+        let (kind, id) = match plan.unix.group {
+            Group::Same => (group::SAME, 0),
+            Group::Own => (group::OWN, 0),
+            Group::Join(id) => (group::JOIN, i64::from(id) as u64),
+            Group::Session => (group::SESSION, 0),
+        };
+        let flags = [
+            (!is_path(plan.program), flag::SEARCHES),
+            (self.may_retry, flag::MAY_RETRY),
+            (self.ignores_sigchld, flag::IGNORES_SIGCHLD),
+            (plan.unix.umask.is_some(), flag::HAS_UMASK),
+            (plan.unix.nice.is_some(), flag::HAS_NICE),
+        ];
+        let flags: u64 =
+            flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+        for word in [
+            address(pointers_at),
+            address(pointers_at + layout.envp_index()),
+            address(pointers_at + layout.candidates_index()),
+            layout.current_dir_offset().map_or(0, |at| strings + at as u64),
+            flags | handles.missing_stdio(),
+            kind,
+            id,
+            plan.unix.umask.map_or(0, u64::from),
+            plan.unix.nice.map_or(0, |nice| i64::from(nice) as u64),
+            address(limits_at),
+            plan.unix.limits.len() as u64,
+            address(targets_at),
+            handles.targets.len() as u64,
+        ] {
+            words.push(word);
+        }
+        words.extend(layout.pointers_at(strings));
+        for limit in &plan.unix.limits {
+            const NO_LIMIT: u64 = libc::RLIM64_INFINITY;
+            words.push(u64::from(resource_number(limit.resource)));
+            words.push(limit.soft.unwrap_or(NO_LIMIT));
+            words.push(limit.hard.unwrap_or(NO_LIMIT));
+        }
+        words.extend(&handles.targets);
+        words
+    }
+}
