@@ -90,6 +90,12 @@ pub enum Halt {
     Timeout,
     /// The input cannot be read any further.
     Input,
+    /// The log cannot be written.
+    Log,
+    /// The reader of stdout is gone, as `head` is after its last line.
+    ReaderGone,
+    /// The output of jobs cannot be printed.
+    Output,
 }
 
 impl JobState {
@@ -119,6 +125,23 @@ impl JobState {
     }
 }
 
+impl Halt {
+    /// Returns the word that the log and events use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Halt::Drain => "drained",
+            Halt::Stop => "stopped",
+            Halt::Failures => "failures",
+            Halt::Timeout => "timed_out",
+            Halt::Input => "input",
+            Halt::Log => "log",
+            Halt::ReaderGone => "reader_gone",
+            Halt::Output => "output",
+        }
+    }
+}
+
 impl fmt::Display for Halt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -127,6 +150,9 @@ impl fmt::Display for Halt {
             Halt::Failures => "too many failures",
             Halt::Timeout => "timed out",
             Halt::Input => "bad input",
+            Halt::Log => "the log cannot be written",
+            Halt::ReaderGone => "the reader of the output is gone",
+            Halt::Output => "the output cannot be written",
         })
     }
 }

@@ -9,14 +9,10 @@ mod event;
 mod executor;
 mod job;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
-mod output;
-mod journal;
-#[cfg_attr(not(test), expect(dead_code, reason = "the runner will use it"))]
-mod plan;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
 mod jobserver;
+mod journal;
+mod output;
 mod plan;
-#[cfg_attr(not(test), expect(dead_code, reason = "the log and the limits of memory will use it"))]
 mod scheduler;
 mod source;
 
@@ -31,6 +27,8 @@ pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
     TemplateError, shell_quoted,
 };
+pub use journal::{LogError, LogErrorKind};
+pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };

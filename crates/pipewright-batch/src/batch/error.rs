@@ -1,40 +1,63 @@
 //! The error of a batch.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 
 use pipewright_os::base::error::OneLine;
 
-/// An error of a batch itself. Jobs that fail are no errors.
-pub struct BatchError {
-    operation: &'static str,
-    source: io::Error,
+use crate::driver::DriverError;
+use crate::journal::LogError;
+use crate::output::OutputError;
+
+/// An error of a batch itself. Jobs that fail are no errors. Prints as one line.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// No more threads or handles are available.
+    Start(io::Error),
+    /// The executor has failed. Jobs that ran are not known any more.
+    Executor(io::Error),
+    /// The log cannot be used.
+    Log(LogError),
+    /// Output of jobs cannot be stored or printed.
+    Output(OutputError),
+    /// A process of an earlier run cannot be ended.
+    Survivors(io::Error),
 }
 
-impl BatchError {
-    pub(super) fn start(source: io::Error) -> BatchError {
-        BatchError { operation: "start the batch", source }
-    }
-
-    pub(super) fn executor(source: io::Error) -> BatchError {
-        BatchError { operation: "wait for the jobs", source }
+impl From<DriverError> for BatchError {
+    fn from(error: DriverError) -> BatchError {
+        match error {
+            DriverError::Start(error) => BatchError::Start(error),
+            DriverError::Log(error) => BatchError::Log(error),
+            DriverError::Output(error) => BatchError::Output(error),
+            DriverError::Survivors(error) => BatchError::Survivors(error),
+        }
     }
 }
 
 impl fmt::Display for BatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}", self.operation, OneLine(&self.source.to_string()))
+        let (operation, source) = match self {
+            BatchError::Start(source) => ("start the batch", source),
+            BatchError::Executor(source) => ("wait for the jobs", source),
+            BatchError::Survivors(source) => ("end the processes of an earlier run", source),
+            BatchError::Log(error) => return write!(f, "{error}"),
+            BatchError::Output(error) => return write!(f, "{error}"),
+        };
+        write!(f, "cannot {operation}: {}", OneLine(&source.to_string()))
     }
 }
 
-impl fmt::Debug for BatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl std::error::Error for BatchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
+impl Error for BatchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BatchError::Start(source)
+            | BatchError::Executor(source)
+            | BatchError::Survivors(source) => Some(source),
+            BatchError::Log(error) => error.source(),
+            BatchError::Output(error) => error.source(),
+        }
     }
 }

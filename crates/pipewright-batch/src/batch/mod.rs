@@ -15,15 +15,18 @@ mod summary;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use pipewright::Signal;
 
-use crate::driver::{Config, Driver};
+use crate::driver::{Config, Driver, LogSettings};
 use crate::executor::{Containing, Executor, Local, LocalSettings};
 use crate::job::Job;
+use crate::journal::RunFacts;
+use crate::output::OutputOptions;
 pub use crate::scheduler::Failure as FailureClass;
 use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
@@ -61,6 +64,8 @@ pub struct Batch {
     failures: FailureLimit,
     stop_on_failures: bool,
     env: Vec<(OsString, OsString)>,
+    log: Option<LogSettings>,
+    output: OutputOptions,
     local: LocalSettings,
 }
 
@@ -89,6 +94,8 @@ impl Batch {
             failures: FailureLimit::Never,
             stop_on_failures: false,
             env: Vec::new(),
+            log: None,
+            output: OutputOptions::default(),
             local: LocalSettings::default(),
         }
     }
@@ -195,6 +202,78 @@ impl Batch {
         self
     }
 
+    /// Keeps a log of the batch in this file, which must not exist: see `docs/batch-log.md`.
+    ///
+    /// The log is a SQLite database. It has each attempt before it starts, and each end, so that
+    /// [`resume`](Self::resume) can continue the batch after any kind of end, also by SIGKILL or a power cut.
+    ///
+    /// ```
+    /// use pipewright_batch::{Batch, Job};
+    /// let dir = std::env::temp_dir().join(format!("batch-log-doc-{}", std::process::id()));
+    /// std::fs::create_dir(&dir)?;
+    /// let log = dir.join("run.db");
+    /// let jobs = || ["true", "false"].map(Job::new);
+    /// Batch::new().log(&log).run(jobs())?;
+    /// // Nothing runs twice. What has failed can be run again.
+    /// let again = Batch::new().log(&log).resume(true).retry_failed(true).run(jobs())?;
+    /// assert_eq!((again.succeeded_before, again.failed), (1, 1));
+    /// # std::fs::remove_dir_all(dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn log(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.log_settings().path = path.into();
+        self
+    }
+
+    /// Chooses whether to continue the batch of the log, which must exist then. Jobs that ended in an earlier run do not run
+    /// again, whatever their place in the input. Jobs that were interrupted run again, except those that run at most
+    /// [`once`](Self::once).
+    ///
+    /// Processes of an earlier run that are still alive are killed first.
+    pub fn resume(mut self, resume: bool) -> Batch {
+        self.log_settings().resume = resume;
+        self
+    }
+
+    /// Chooses whether a resumed batch runs failed jobs again.
+    pub fn retry_failed(mut self, retry: bool) -> Batch {
+        self.log_settings().retry_failed = retry;
+        self
+    }
+
+    /// Chooses whether a resumed batch runs jobs again that run at most once, and may have run.
+    pub fn rerun_unknown(mut self, rerun: bool) -> Batch {
+        self.log_settings().rerun_unknown = rerun;
+        self
+    }
+
+    /// Describes the batch in its log, for people: the input and the command.
+    pub fn describe(mut self, description: impl Into<String>) -> Batch {
+        self.log_settings().facts.description = description.into();
+        self
+    }
+
+    fn log_settings(&mut self) -> &mut LogSettings {
+        self.log.get_or_insert_with(|| LogSettings {
+            path: PathBuf::new(),
+            resume: false,
+            retry_failed: false,
+            rerun_unknown: false,
+            facts: RunFacts {
+                description: String::new(),
+                tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+                slots: 1,
+            },
+        })
+    }
+
+    /// Sets what happens with the output of jobs. The default prints it to this process's stdout and stderr, each job's as a
+    /// whole when it is over.
+    pub fn output(mut self, output: OutputOptions) -> Batch {
+        self.output = output;
+        self
+    }
+
     /// Runs all jobs on this machine, and returns the counts.
     ///
     /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
@@ -236,7 +315,7 @@ impl Batch {
         I::IntoIter: Send + 'static,
     {
         let jobs = jobs.into_iter().map(Into::into);
-        let driver = Driver::start(self.config(), executor, jobs).map_err(BatchError::start)?;
+        let driver = Driver::start(self.config(), executor, jobs)?;
         Ok(Run::new(driver))
     }
 
@@ -268,6 +347,11 @@ impl Batch {
             once: self.once,
             timeout: self.timeout,
             batch_timeout: self.batch_timeout,
+            log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
+                facts: RunFacts { slots: self.slots.get(), ..log.facts },
+                ..log
+            }),
+            output: self.output,
             env: Arc::from(self.env),
         }
     }

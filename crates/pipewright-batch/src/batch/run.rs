@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{BatchError, Summary};
 use crate::driver::{Control, Driver};
-use crate::event::Event;
+use crate::event::{Event, Halt};
 use crate::executor::{Executor, Local};
 
 /// A batch that runs: an iterator of its events.
@@ -62,7 +62,7 @@ impl<E: Executor> Run<E> {
         }
         let event = self.driver.next_event_until(until).map_err(|error| {
             self.has_failed = true;
-            BatchError::executor(error)
+            BatchError::Executor(error)
         })?;
         if let Some(event) = &event {
             self.summary.count(event);
@@ -80,11 +80,14 @@ impl<E: Executor> Run<E> {
     /// Runs the rest, and returns the counts.
     ///
     /// # Errors
-    /// The batch has lost its executor.
+    /// The batch has lost its executor, or output or the log could not be written.
     pub fn finish(mut self) -> Result<Summary, BatchError> {
         while self.next_until(None)?.is_some() {}
         let mut summary = std::mem::take(&mut self.summary);
         summary.input_error = self.driver.take_input_error();
+        let how = summary.halted.map_or("finished", Halt::name);
+        self.driver.close(summary.exit_code(), how)?;
+        summary.elapsed = self.started.elapsed();
         Ok(summary)
     }
 }

@@ -58,13 +58,15 @@ impl Summary {
     }
 
     /// Returns the exit code of a tool that ran the batch: 0 if all jobs succeeded, 123 if some did not (as xargs), 124 after
-    /// the timeout of the batch, 125 after an error of the input.
+    /// the timeout of the batch, 125 after an error of the input, the log or the output, 141 if the reader of the output is gone.
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         let Summary { failed, skipped, stopped, not_run, unknown, .. } = self;
         match self.halted {
             _ if self.input_error.is_some() => 125,
             Some(Halt::Timeout) => 124,
+            Some(Halt::Log | Halt::Output) => 125,
+            Some(Halt::ReaderGone) => 141,
             _ if failed + skipped + stopped + not_run + unknown > 0 => 123,
             _ => 0,
         }

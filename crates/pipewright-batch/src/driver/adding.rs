@@ -25,6 +25,12 @@ impl<E: Executor> Driver<E> {
                     self.input_ended = true;
                     self.report(scheduler::Event::InputEnded);
                     self.events.push_back(Event::InputEnded { jobs: self.added });
+                    let removed = self.log.removed();
+                    if removed > 0 {
+                        let note =
+                            format!("{removed} jobs of the log are not in the input any more");
+                        self.events.push_back(Event::Note(note));
+                    }
                 }
                 None => return,
             }
@@ -39,14 +45,16 @@ impl<E: Executor> Driver<E> {
         self.added += 1;
         let number = JobNumber(self.added);
         let id = self.identities.next_id(&job);
-        let spec = self.spec(&job);
-        let is_past = spec.past.is_some();
-        let live = LiveJob { job, id, running: None, failure: None, is_past };
+        let mut spec = self.spec(&job);
+        let once = spec.once;
+        let mut live = LiveJob { job, id, once, running: None, failure: None, is_past: false };
+        spec.past = self.log.past(&live);
+        live.is_past = spec.past.is_some();
         self.live.insert(number, live);
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
-            self.live.remove(number);
-            let state = JobState::Refused(with_source(&error));
-            self.events.push_back(Event::Settled { job: number.0, id, state });
+            if let Some(live) = self.live.remove(number) {
+                self.conclude(number, &live, JobState::Refused(with_source(&error)), None);
+            }
         }
     }
 

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::log::LogSettings;
+use crate::output::OutputOptions;
 use crate::scheduler;
 
 /// Settings of a driver.
@@ -17,6 +19,8 @@ pub(crate) struct Config {
     /// The timeout of a job that states none.
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch_timeout: Option<Duration>,
+    pub(crate) log: Option<LogSettings>,
+    pub(crate) output: OutputOptions,
     /// Variables that every job has.
     pub(crate) env: Arc<[(OsString, OsString)]>,
 }

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
+use super::survivors::BATCH_VARIABLE;
 use super::timers::Timer;
 use super::{Driver, Event, Executor};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
-use crate::job::shell_quoted;
+use crate::job::{Job, shell_quoted};
+use crate::output::JobInfo;
 use crate::scheduler::{self, Decision, JobNumber};
 
 impl<E: Executor> Driver<E> {
@@ -36,7 +38,9 @@ impl<E: Executor> Driver<E> {
     }
 
     fn intend(&mut self, job: JobNumber, attempt: u32, durable: bool) {
-        if durable {
+        let Some(live) = self.live.get(job) else { return };
+        let is_reported = self.log.intend(job, live, attempt, durable);
+        if durable && !is_reported {
             self.report(scheduler::Event::Intended { job, attempt });
         }
     }
@@ -55,6 +59,13 @@ impl<E: Executor> Driver<E> {
             }
         };
         let command = String::from_utf8_lossy(&shell_quoted(&argv)).into_owned();
+        let info = JobInfo {
+            id,
+            name: job.get_name().map(ToOwned::to_owned),
+            command: command.clone(),
+            tag: tag(job, &command),
+            folder: None,
+        };
         let attempt = Attempt {
             key,
             id,
@@ -64,7 +75,7 @@ impl<E: Executor> Driver<E> {
             env: self.environment(number, slot, attempt),
             stdin: job.get_stdin().clone(),
             timeout: job.get_timeout().or(self.config.timeout),
-            output: None,
+            output: self.output.as_mut().map(|output| output.begin(key, info)),
         };
         self.live.started(number, key.attempt);
         self.events.push_back(Event::Started { key, slot, command });
@@ -80,6 +91,8 @@ impl<E: Executor> Driver<E> {
     ) -> Vec<(OsString, Option<OsString>)> {
         let batch = self.config.env.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
         let mut env: Vec<_> = batch.collect();
+        let id = self.log.batch_id().map(|id| (BATCH_VARIABLE.into(), Some(id.into())));
+        env.extend(id);
         if let Some(live) = self.live.get(number) {
             let own = live.job.get_envs();
             env.extend(own.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))));
@@ -99,4 +112,10 @@ impl<E: Executor> Driver<E> {
             self.executor.stop(AttemptKey { job: job.0, attempt });
         }
     }
+}
+
+/// Returns the tag of a job's lines: its name, the values of its record, or its command.
+fn tag(job: &Job, command: &str) -> String {
+    let name = job.get_name().map(ToOwned::to_owned);
+    name.or_else(|| job.record_text()).unwrap_or_else(|| command.to_owned())
 }

@@ -1,9 +1,10 @@
 //! Ends of attempts, and of jobs.
 
+use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::event::JobState;
 use crate::executor::{AttemptEnd, AttemptOutcome};
-use crate::scheduler::{self, Failure, JobNumber, Outcome};
+use crate::scheduler::{self, Decision, Failure, JobNumber, Outcome};
 
 impl<E: Executor> Driver<E> {
     /// Records the end of an attempt, and reports it to the scheduler.
@@ -15,18 +16,36 @@ impl<E: Executor> Driver<E> {
             return;
         }
         let result = result_of(&end.outcome);
-        self.events.push_back(Event::Ended(Box::new(end)));
+        let before = self.decisions.len();
         self.report(scheduler::Event::Ended { job, attempt, result });
+        let is_retried = |decision: &Decision| match decision {
+            Decision::Retry { job: retried, .. } | Decision::Requeue { job: retried } => {
+                *retried == job
+            }
+            _ => false,
+        };
+        let keep = !self.decisions.iter().skip(before).any(is_retried);
+        if let Some(output) = &mut self.output {
+            let summary = output.finish(&end, keep);
+            let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
+            self.events.extend(lost.map(Event::Note));
+            self.log.ended(&end, &summary);
+        }
+        self.events.push_back(Event::Ended(Box::new(end)));
     }
 
     /// Records the outcome of a job.
     pub(super) fn settle(&mut self, number: JobNumber, outcome: Outcome) {
         let Some(live) = self.live.remove(number) else { return };
+        let failure = match &outcome {
+            Outcome::Failed(failure) => Some(*failure),
+            _ => None,
+        };
         let state = match outcome {
             Outcome::Succeeded if live.is_past => JobState::SucceededBefore,
             Outcome::Succeeded => JobState::Succeeded,
             Outcome::Failed(_) if live.is_past => JobState::FailedBefore,
-            Outcome::Failed(_) => JobState::Failed(live.failure.unwrap_or_default()),
+            Outcome::Failed(_) => JobState::Failed(live.failure.clone().unwrap_or_default()),
             Outcome::Stopped => JobState::Stopped,
             Outcome::Skipped { cause } => {
                 JobState::Skipped(format!("job {} did not succeed", cause.0))
@@ -35,6 +54,21 @@ impl<E: Executor> Driver<E> {
             Outcome::Unknown => JobState::Unknown,
             Outcome::Refused(refusal) => JobState::Refused(refusal.to_string()),
         };
+        self.conclude(number, &live, state, failure);
+    }
+
+    /// Notes the final state of a job everywhere.
+    pub(super) fn conclude(
+        &mut self,
+        number: JobNumber,
+        live: &LiveJob,
+        state: JobState,
+        failure: Option<Failure>,
+    ) {
+        self.log.settled(number, live, &state, failure);
+        if let Some(output) = &mut self.output {
+            output.settle(number.0);
+        }
         self.events.push_back(Event::Settled { job: number.0, id: live.id, state });
     }
 }

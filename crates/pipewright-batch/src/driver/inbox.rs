@@ -18,6 +18,8 @@ pub(super) enum Message {
     Drain,
     /// Stop everything.
     Stop,
+    /// The log or the output has something to report.
+    Look,
 }
 
 /// An entry of the input.

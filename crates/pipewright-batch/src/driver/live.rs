@@ -10,6 +10,8 @@ use crate::scheduler::JobNumber;
 pub(super) struct LiveJob {
     pub(super) job: Box<Job>,
     pub(super) id: JobId,
+    /// Runs at most once.
+    pub(super) once: bool,
     /// The number of the attempt that runs.
     pub(super) running: Option<u32>,
     /// The reason for the failure of the last attempt.

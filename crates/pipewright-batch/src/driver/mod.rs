@@ -12,15 +12,23 @@
 //! | `adding.rs` | new jobs |
 //! | `decisions.rs` | what the scheduler decides |
 //! | `ending.rs` | ends of attempts and of jobs |
+//! | `log.rs` | the log, as far as there is one |
+//! | `survivors.rs` | processes of an earlier run that are alive |
+//! | `watching.rs` | failures of the log and of the output |
+//! | `error.rs` | errors of the start and of the end |
 
 mod adding;
 mod config;
 mod decisions;
 mod ending;
+mod error;
 mod inbox;
 mod live;
+mod log;
 mod reader;
+mod survivors;
 mod timers;
+mod watching;
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,12 +38,16 @@ use std::time::Instant;
 use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
+use crate::output::Output;
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
 pub(crate) use adding::needs;
 pub(crate) use config::Config;
+pub(crate) use error::DriverError;
 use inbox::{Inbox, Message};
 use live::LiveJobs;
+use log::Log;
+pub(crate) use log::LogSettings;
 use timers::{Timer, Timers};
 
 /// A running batch.
@@ -50,6 +62,12 @@ pub(crate) struct Driver<E> {
     added: u64,
     live: LiveJobs,
     timers: Timers,
+    log: Log,
+    /// The time since which the log fails.
+    log_failed_since: Option<Instant>,
+    log_timed_out: bool,
+    /// `None` after the end.
+    output: Option<Output>,
     /// Decisions that have not been carried out.
     decisions: Vec<scheduler::Decision>,
     events: VecDeque<Event>,
@@ -79,13 +97,34 @@ impl<E: Executor> Driver<E> {
     /// Starts a batch: a thread begins to read its input.
     ///
     /// # Errors
-    /// No more threads or handles are available.
-    pub(crate) fn start<I>(config: Config, mut executor: E, jobs: I) -> io::Result<Driver<E>>
+    /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, or a process
+    /// of an earlier run cannot be ended.
+    pub(crate) fn start<I>(
+        config: Config,
+        mut executor: E,
+        jobs: I,
+    ) -> Result<Driver<E>, DriverError>
     where
         I: Iterator<Item = Result<Job, InputError>> + Send + 'static,
     {
-        let inbox = Arc::new(Inbox::new(executor.waker()?));
-        reader::spawn(Arc::clone(&inbox), jobs)?;
+        let inbox = Arc::new(Inbox::new(executor.waker().map_err(DriverError::Start)?));
+        let look = || {
+            let inbox = Arc::clone(&inbox);
+            Box::new(move || inbox.send(Message::Look))
+        };
+        let log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
+        let mut events: VecDeque<Event> = log.note().map(Event::Note).into_iter().collect();
+        if let Some(id) = log.batch_id().filter(|_| log.was_interrupted()) {
+            match survivors::end(id).map_err(DriverError::Survivors)? {
+                0 => {}
+                count => events.push_back(Event::Note(format!(
+                    "{count} processes of an earlier run were alive, and have been killed"
+                ))),
+            }
+        }
+        let output = Output::new(config.output.clone(), io::stdout(), io::stderr(), look());
+        let output = output.map_err(DriverError::Output)?;
+        reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
         let mut timers = Timers::default();
         if let Some(end) = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit))
         {
@@ -100,8 +139,12 @@ impl<E: Executor> Driver<E> {
             added: 0,
             live: LiveJobs::default(),
             timers,
+            log,
+            log_failed_since: None,
+            log_timed_out: false,
+            output: Some(output),
             decisions: Vec::new(),
-            events: VecDeque::new(),
+            events,
             input_ended: false,
             input_error: None,
             timed_out: false,
@@ -142,6 +185,20 @@ impl<E: Executor> Driver<E> {
         self.scheduler.is_finished() && self.decisions.is_empty() && self.events.is_empty()
     }
 
+    /// Prints what is left, and writes the end of the run to the log. `how` is a word for the log.
+    ///
+    /// # Errors
+    /// Output or the log could not be written.
+    pub(crate) fn close(&mut self, exit_code: i32, how: &str) -> Result<(), DriverError> {
+        let printed = self.output.take().map_or(Ok(()), Output::close);
+        let logged = self.log.close(exit_code, how);
+        logged.map_err(DriverError::Log)?;
+        match printed {
+            Err(error) if self.halt != Some(Halt::ReaderGone) => Err(DriverError::Output(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Does everything that can be done without waiting.
     fn work(&mut self) {
         while let Some(message) = self.inbox.next_message() {
@@ -153,6 +210,7 @@ impl<E: Executor> Driver<E> {
         self.add_jobs();
         self.carry_out_decisions();
         self.note_halt();
+        self.log.submit();
     }
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
@@ -169,6 +227,7 @@ impl<E: Executor> Driver<E> {
         self.inbox.leave_executor();
         match event? {
             Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
+            Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
             None => {}
         }
         Ok(())
@@ -178,6 +237,10 @@ impl<E: Executor> Driver<E> {
         match message {
             Message::Drain => self.report(scheduler::Event::Drain),
             Message::Stop => self.report(scheduler::Event::Stop),
+            Message::Look => {
+                self.look_at_log();
+                self.look_at_output();
+            }
         }
     }
 
@@ -188,6 +251,7 @@ impl<E: Executor> Driver<E> {
                 self.timed_out = self.scheduler.halted().is_none();
                 self.report(scheduler::Event::Stop);
             }
+            Timer::LogTimeout => self.give_up_log(),
         }
     }
 
@@ -202,6 +266,9 @@ impl<E: Executor> Driver<E> {
         let halt = match cause {
             _ if self.input_error.is_some() => Halt::Input,
             _ if self.timed_out => Halt::Timeout,
+            _ if self.log_timed_out => Halt::Log,
+            _ if self.is_reader_gone() => Halt::ReaderGone,
+            _ if self.has_output_failed() => Halt::Output,
             HaltCause::Drain => Halt::Drain,
             HaltCause::Stop => Halt::Stop,
             HaltCause::Failures => Halt::Failures,

@@ -13,6 +13,8 @@ pub(super) enum Timer {
     Retry(JobNumber),
     /// The time of the whole batch is over.
     BatchTimeout,
+    /// The log has failed for too long.
+    LogTimeout,
 }
 
 /// All timers, the earliest first.

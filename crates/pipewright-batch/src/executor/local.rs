@@ -3,6 +3,7 @@
 mod command;
 mod ending;
 mod settings;
+mod slots;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,6 +14,7 @@ use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
 
 use super::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink};
 pub use settings::{Containing, LocalSettings};
+use slots::Slots;
 
 /// The time after which an attempt is tried again that found no room for a process or a handle.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -21,12 +23,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Local {
     settings: LocalSettings,
+    slots: Slots,
     runner: Runner<AttemptKey>,
     attempts: HashMap<AttemptKey, Running>,
     /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
     waiting: VecDeque<AttemptKey>,
-    /// Ends that are not the end of a command.
-    ended: VecDeque<AttemptEnd>,
+    /// Notes, and ends that are not the end of a command.
+    events: VecDeque<ExecutorEvent>,
 }
 
 /// A sink that several starts of an attempt can use.
@@ -47,12 +50,13 @@ impl Local {
     #[must_use]
     pub fn new(settings: LocalSettings) -> Local {
         Local {
+            slots: Slots::new(settings.contain),
             settings,
             // The batch decides what runs, so the runner has no limit of its own.
             runner: Runner::new(usize::MAX),
             attempts: HashMap::new(),
             waiting: VecDeque::new(),
-            ended: VecDeque::new(),
+            events: VecDeque::new(),
         }
     }
 
@@ -72,15 +76,24 @@ impl Local {
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
-        let command = command::build(&self.settings, &running.attempt, running.sink.as_ref());
-        match command {
-            Ok(command) => self.runner.push(key, command),
-            Err(message) => {
-                let started = running.started;
-                self.attempts.remove(&key);
-                let outcome = AttemptOutcome::NotStarted(message);
-                self.ended.push_back(AttemptEnd::new(key, outcome, started, Duration::ZERO));
+        let place = match self.slots.place(running.attempt.slot) {
+            Ok(place) => place,
+            Err(error) => {
+                let end = self.event(key, Err(error));
+                return self.events.extend(end.map(Box::new).map(ExecutorEvent::Ended));
             }
+        };
+        self.events.extend(self.slots.take_note().map(ExecutorEvent::Note));
+        match command::build(&self.settings, &running.attempt, running.sink.as_ref(), place) {
+            Ok(command) => self.runner.push(key, command),
+            Err(message) => self.end_without_run(key, AttemptOutcome::NotStarted(message)),
+        }
+    }
+
+    fn end_without_run(&mut self, key: AttemptKey, outcome: AttemptOutcome) {
+        if let Some(running) = self.attempts.remove(&key) {
+            let end = AttemptEnd::new(key, outcome, running.started, Duration::ZERO);
+            self.events.push_back(ExecutorEvent::Ended(Box::new(end)));
         }
     }
 
@@ -110,15 +123,7 @@ impl Executor for Local {
     fn stop(&mut self, key: AttemptKey) {
         if let Some(at) = self.waiting.iter().position(|waiting| *waiting == key) {
             self.waiting.remove(at);
-            if let Some(running) = self.attempts.remove(&key) {
-                let outcome = AttemptOutcome::Cancelled;
-                self.ended.push_back(AttemptEnd::new(
-                    key,
-                    outcome,
-                    running.started,
-                    Duration::ZERO,
-                ));
-            }
+            self.end_without_run(key, AttemptOutcome::Cancelled);
             return;
         }
         self.runner.cancel(&key);
@@ -127,8 +132,8 @@ impl Executor for Local {
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
         let mut limit = until;
         loop {
-            if let Some(end) = self.ended.pop_front() {
-                return Ok(Some(ExecutorEvent::Ended(Box::new(end))));
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
             }
             if !self.waiting.is_empty() {
                 let retry = Instant::now() + PAUSE;
@@ -140,7 +145,7 @@ impl Executor for Local {
                 Next::Item((key, result)) => {
                     let end = self.event(key, result);
                     let is_end = end.is_some();
-                    self.ended.extend(end);
+                    self.events.extend(end.map(Box::new).map(ExecutorEvent::Ended));
                     if is_end {
                         self.push_waiting();
                     }

@@ -52,6 +52,8 @@ pub trait Executor: Send {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExecutorEvent {
+    /// A message for the user: one line.
+    Note(String),
     /// The end of an attempt. Nothing more is reported about it.
     Ended(Box<AttemptEnd>),
 }

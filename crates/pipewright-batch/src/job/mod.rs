@@ -172,6 +172,13 @@ impl Job {
         self.line.map(NonZeroU64::get)
     }
 
+    /// Returns the values of the record that a template was filled with, separated by spaces.
+    pub(crate) fn record_text(&self) -> Option<String> {
+        let JobCommand::Template { record, .. } = &self.command else { return None };
+        let values = record.columns().map(String::from_utf8_lossy);
+        Some(values.collect::<Vec<_>>().join(" "))
+    }
+
     fn settings(&self) -> &Settings {
         static DEFAULT: Settings = Settings::new();
         self.settings.as_deref().unwrap_or(&DEFAULT)

@@ -10,7 +10,7 @@ use pipewright_os::base::error::{OneLine, Quoted};
 use rusqlite::ErrorCode;
 
 /// An error of a log.
-pub(crate) struct LogError(Box<ErrorFacts>);
+pub struct LogError(Box<ErrorFacts>);
 
 struct ErrorFacts {
     path: PathBuf,
@@ -21,7 +21,7 @@ struct ErrorFacts {
 /// The kind of a [`LogError`], with its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub(crate) enum LogErrorKind {
+pub enum LogErrorKind {
     /// The log exists, and the batch was not to be resumed.
     Exists,
     /// There is no such log.
@@ -111,13 +111,13 @@ impl LogError {
 
     /// Returns the kind of the error, with its facts.
     #[must_use]
-    pub(crate) fn kind(&self) -> &LogErrorKind {
+    pub fn kind(&self) -> &LogErrorKind {
         &self.0.kind
     }
 
     /// Returns the path of the log.
     #[must_use]
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0.path
     }
 

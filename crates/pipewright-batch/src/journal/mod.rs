@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::executor::{AttemptEnd, AttemptKey};
-pub(crate) use error::{LogError, LogErrorKind};
+pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
 pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;

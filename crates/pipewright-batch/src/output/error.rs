@@ -11,7 +11,7 @@ use pipewright_os::base::error::{OneLine, Quoted};
 
 /// An error of stored or printed output. Prints as one line.
 #[derive(Clone)]
-pub(crate) struct OutputError(Box<ErrorFacts>);
+pub struct OutputError(Box<ErrorFacts>);
 
 #[derive(Clone)]
 struct ErrorFacts {
@@ -23,7 +23,7 @@ struct ErrorFacts {
 /// The kind of an [`OutputError`], with its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub(crate) enum OutputErrorKind {
+pub enum OutputErrorKind {
     /// The temporary file cannot be opened or written. The rest of the stream is lost.
     Spool(Source),
     /// The temporary file cannot be read back. Part of what was to be printed to the stream is lost.
@@ -43,7 +43,8 @@ impl OutputError {
     }
 
     /// Returns the kind of the error, with its facts.
-    pub(crate) fn kind(&self) -> &OutputErrorKind {
+    #[must_use]
+    pub fn kind(&self) -> &OutputErrorKind {
         &self.0.kind
     }
 

@@ -8,7 +8,8 @@ use super::spool::{OpenSpool, open_temporary_file};
 
 /// The way in which output of jobs is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum OutputMode {
+#[non_exhaustive]
+pub enum OutputMode {
     /// Whole: when a job is settled, its stdout, then its stderr, byte by byte as it wrote them. Only the last attempt is
     /// printed, as GNU parallel does: an attempt that is retried prints nothing.
     #[default]
@@ -20,7 +21,7 @@ pub(crate) enum OutputMode {
     Discard,
 }
 
-/// The options of [`Output`](super::Output).
+/// Options of the output of jobs.
 ///
 /// All of them combine:
 ///
@@ -33,17 +34,18 @@ pub(crate) enum OutputMode {
 ///
 /// The files of `dir` have the exact bytes of a stream, without tags.
 #[derive(Clone)]
-pub(crate) struct OutputOptions {
+#[non_exhaustive]
+pub struct OutputOptions {
     /// The way to print.
-    pub(crate) mode: OutputMode,
+    pub mode: OutputMode,
     /// True to print in the order of the input.
-    pub(crate) keep_order: bool,
+    pub keep_order: bool,
     /// True to print the tag of a job and a tab before each of its lines.
-    pub(crate) tag: bool,
+    pub tag: bool,
     /// The directory for a folder a job.
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
-    pub(crate) max_bytes: Option<u64>,
+    pub max_bytes: Option<u64>,
     /// The limit of the memory that holds output.
     pub(super) memory_bytes: usize,
     /// Opens the temporary file.

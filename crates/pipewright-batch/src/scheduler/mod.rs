@@ -60,9 +60,7 @@ pub(crate) use event::{Decision, Event, JobNumber, Outcome};
 pub(crate) use event::{Pressure, Refusal};
 pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
-#[cfg(test)]
-pub(crate) use job::Past;
-pub(crate) use job::Spec;
+pub(crate) use job::{Past, Spec};
 pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
 pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
 

@@ -133,6 +133,47 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
     pub(crate) contain: BatchContainKind,
 
+    /// Record every attempt in FILE, a SQLite database, so that --resume can continue the batch
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::LOG)]
+    pub(crate) log: Option<PathBuf>,
+
+    /// Continue the batch of the log: run only what has not ended
+    #[arg(long, requires = "log", help_heading = headings::LOG)]
+    pub(crate) resume: bool,
+
+    /// Run failed jobs again
+    #[arg(long, requires = "resume", help_heading = headings::LOG)]
+    pub(crate) retry_failed: bool,
+
+    /// Run interrupted jobs again that --once applies to
+    #[arg(long, requires = "resume", help_heading = headings::LOG)]
+    pub(crate) rerun_unknown: bool,
+
+    /// Print the output of jobs in the order of the input
+    #[arg(short, long, help_heading = headings::OUTPUT)]
+    pub(crate) keep_order: bool,
+
+    /// Print lines as they arrive, instead of each job's output when it ends
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) line_buffer: bool,
+
+    /// Print the line of the job and a tab before each line of its output
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) tag: bool,
+
+    /// Write the output of each job to files in its own folder in DIR
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::OUTPUT)]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Keep only the first BYTES of each stream of a job
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+          help_heading = headings::OUTPUT)]
+    pub(crate) max_output: Option<usize>,
+
+    /// Print no output of jobs
+    #[arg(long, conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::OUTPUT)]
+    pub(crate) no_output: bool,
+
     /// Suppress everything except errors and the output of jobs
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,

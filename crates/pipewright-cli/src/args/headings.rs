@@ -14,3 +14,5 @@ pub(super) const REPORTING: &str = "Reporting";
 pub(super) const INPUT: &str = "Input";
 /// The number of jobs at once, and their attempts.
 pub(super) const RUNNING: &str = "Running";
+/// The log of a batch.
+pub(super) const LOG: &str = "Log";

@@ -1,6 +1,6 @@
 //! The settings of the batch that the options describe.
 
-use pipewright_batch::Batch;
+use pipewright_batch::{Batch, OutputMode, OutputOptions, shell_quoted};
 
 use crate::Failure;
 use crate::args::{BatchOptions, FailureCount};
@@ -14,6 +14,15 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         .once(options.once)
         .stop_with(options.stop_signal, options.kill_grace.duration)
         .contain(options.contain.to_containing());
+    batch = batch.output(output(options));
+    if let Some(log) = &options.log {
+        batch = batch
+            .log(log)
+            .resume(options.resume)
+            .retry_failed(options.retry_failed)
+            .rerun_unknown(options.rerun_unknown)
+            .describe(description(options));
+    }
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
     }
@@ -45,4 +54,27 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         Some(FailureCount::Percent(percent)) => batch.max_failures_percent(percent, false),
         None => batch,
     })
+}
+
+fn output(options: &BatchOptions) -> OutputOptions {
+    let mut output = OutputOptions::default();
+    output.mode = match (options.no_output, options.line_buffer) {
+        (true, _) => OutputMode::Discard,
+        (false, true) => OutputMode::LineBuffer,
+        (false, false) => OutputMode::Group,
+    };
+    output.keep_order = options.keep_order;
+    output.tag = options.tag;
+    output.dir = options.output_dir.clone();
+    output.max_bytes = options.max_output.map(|bytes| bytes as u64);
+    output
+}
+
+/// Returns the input and the command, for people who read the log.
+fn description(options: &BatchOptions) -> String {
+    let command = String::from_utf8_lossy(&shell_quoted(&options.words)).into_owned();
+    match &options.from {
+        Some(path) => format!("{command} < {}", path.display()),
+        None => command,
+    }
 }

@@ -1,19 +1,20 @@
 //! The command of an attempt.
 
-use pipewright::{Command, Contain, Limit, Scope, Stdio};
+use std::sync::{Arc, PoisonError};
 
-use super::{Containing, LocalSettings, SharedSink};
+use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
+
+use super::slots::Place;
+use super::{LocalSettings, SharedSink};
 use crate::executor::Attempt;
 use crate::job::JobStdin;
-
-/// The bytes of a stream that are kept for messages.
-const TAIL_BYTES: usize = 2048;
 
 /// Builds the command, or returns the reason why it cannot be started.
 pub(super) fn build(
     settings: &LocalSettings,
     attempt: &Attempt,
-    _sink: Option<&SharedSink>,
+    sink: Option<&SharedSink>,
+    place: Place,
 ) -> Result<Command, String> {
     let Some((program, args)) = attempt.argv.split_first() else {
         return Err("the command is empty".to_owned());
@@ -41,19 +42,35 @@ pub(super) fn build(
         command.idle_timeout(timeout);
     }
     command.stop_signal(settings.stop_signal).kill_grace(settings.kill_grace);
-    command.limit(match settings.limit_bytes {
-        Some(bytes) => Limit::fail(bytes),
-        None => Limit::keep_tail(TAIL_BYTES),
-    });
+    match sink {
+        Some(sink) => {
+            command.stdout(tee(sink, Source::Stdout)).stderr(tee(sink, Source::Stderr));
+            // The sink has the bytes, so nothing is kept here.
+            command
+                .limit(settings.limit_bytes.map_or(Limit::keep_head(0), Limit::fail).count_only());
+        }
+        None => {
+            command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+        }
+    }
     // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end.
     command.own_group();
-    match settings.contain {
-        Containing::Tree => {
-            command.contain(Contain::Tree).kill_on_parent_exit(Scope::Tree);
+    match place {
+        Place::Tree(slot) => {
+            command.contain_in(&slot);
         }
-        Containing::Group => {
+        Place::Group => {
             command.contain(Contain::Group).kill_on_parent_exit(Scope::Child);
         }
     }
     Ok(command)
+}
+
+/// Returns a stream that hands all bytes to the sink.
+fn tee(sink: &SharedSink, source: Source) -> Stdio {
+    let sink = Arc::clone(sink);
+    Stdio::tee_with(move |bytes| {
+        // A sink is consistent between calls.
+        sink.lock().unwrap_or_else(PoisonError::into_inner).write(source, bytes);
+    })
 }

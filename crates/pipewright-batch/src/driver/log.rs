@@ -1,0 +1,159 @@
+//! The log of a batch, as far as there is one.
+
+use std::path::PathBuf;
+
+use super::live::LiveJob;
+use crate::event::JobState;
+use crate::executor::{AttemptEnd, AttemptKey};
+use crate::journal::{
+    self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,
+};
+use crate::output::OutputSummary;
+use crate::scheduler::{self, Failure, JobNumber};
+
+/// Settings of a log.
+#[derive(Debug, Clone)]
+pub(crate) struct LogSettings {
+    pub(crate) path: PathBuf,
+    /// Continue the batch of the log. Otherwise the log must not exist.
+    pub(crate) resume: bool,
+    /// Run jobs again that failed in an earlier run.
+    pub(crate) retry_failed: bool,
+    /// Run jobs again that run at most once, and may have run.
+    pub(crate) rerun_unknown: bool,
+    pub(crate) facts: RunFacts,
+}
+
+/// The log, or nothing.
+#[derive(Debug)]
+pub(super) struct Log {
+    journal: Option<Journal>,
+    past: Option<Past>,
+    retry_failed: bool,
+    rerun_unknown: bool,
+}
+
+impl Log {
+    /// Opens the log, if there is to be one.
+    pub(super) fn open(
+        settings: Option<&LogSettings>,
+        waker: journal::Waker,
+    ) -> Result<Log, LogError> {
+        let Some(settings) = settings else {
+            return Ok(Log {
+                journal: None,
+                past: None,
+                retry_failed: false,
+                rerun_unknown: false,
+            });
+        };
+        let LogSettings { path, resume, retry_failed, rerun_unknown, facts } = settings;
+        let (journal, past) = match resume {
+            true => {
+                Journal::resume(path, facts, waker).map(|(journal, past)| (journal, Some(past)))?
+            }
+            false => (Journal::create(path, facts, waker)?, None),
+        };
+        let (retry_failed, rerun_unknown) = (*retry_failed, *rerun_unknown);
+        Ok(Log { journal: Some(journal), past, retry_failed, rerun_unknown })
+    }
+
+    /// Returns the identity of the batch, which all its runs share.
+    pub(super) fn batch_id(&self) -> Option<&str> {
+        self.journal.as_ref().map(Journal::batch_id)
+    }
+
+    /// Returns true if an earlier run has left jobs that may be alive.
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.past.as_ref().is_some_and(|past| past.interrupted().next().is_some())
+    }
+
+    /// Returns a message if the log is slower or weaker than usual.
+    pub(super) fn note(&self) -> Option<String> {
+        let journal = self.journal.as_ref()?;
+        journal.mode().notice().map(|notice| format!("log {}: {notice}", journal.path().display()))
+    }
+
+    /// Returns the end that a job had in an earlier run, if it counts in this one.
+    pub(super) fn past(&mut self, job: &LiveJob) -> Option<scheduler::Past> {
+        let end = self.past.as_mut()?.look_up(job.id)?.end()?;
+        match end {
+            scheduler::Past::Failed(_) if self.retry_failed => None,
+            scheduler::Past::Unknown if self.rerun_unknown => None,
+            end => Some(end),
+        }
+    }
+
+    /// Returns the number of jobs of the log that this run's input does not have.
+    pub(super) fn removed(&self) -> usize {
+        self.past.as_ref().map_or(0, |past| past.removed().count())
+    }
+
+    /// Notes an attempt that is about to start. Returns true if a report follows once it is durable.
+    pub(super) fn intend(
+        &mut self,
+        number: JobNumber,
+        job: &LiveJob,
+        attempt: u32,
+        durable: bool,
+    ) -> bool {
+        if let Some(journal) = &mut self.journal {
+            journal.intend(&Intent { job: logged(number, job), attempt, slot: None, durable });
+        }
+        durable && self.journal.is_some()
+    }
+
+    pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary) {
+        if let Some(journal) = &mut self.journal {
+            let (path, stderr_tail) = (output.path.as_deref(), output.tail.as_bytes());
+            journal.ended(end, LoggedOutput { path, stderr_tail });
+        }
+    }
+
+    pub(super) fn settled(
+        &mut self,
+        number: JobNumber,
+        job: &LiveJob,
+        state: &JobState,
+        failure: Option<Failure>,
+    ) {
+        let Some(journal) = &mut self.journal else { return };
+        let logged_state = match state {
+            JobState::Succeeded => journal::JobState::Succeeded,
+            JobState::Failed(_) => journal::JobState::Failed(failure.unwrap_or(Failure::Lost)),
+            JobState::Skipped(_) => journal::JobState::Skipped,
+            JobState::Stopped => journal::JobState::Stopped,
+            JobState::NotRun => journal::JobState::NotRun,
+            JobState::Unknown => journal::JobState::Unknown,
+            JobState::Refused(_) => journal::JobState::Refused,
+            // The log has it.
+            JobState::SucceededBefore | JobState::FailedBefore => return,
+        };
+        journal.settled(&logged(number, job), logged_state, state.reason());
+    }
+
+    /// Hands what was noted to the thread that writes.
+    pub(super) fn submit(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.submit();
+        }
+    }
+
+    pub(super) fn next_report(&mut self) -> Option<Report> {
+        self.journal.as_mut()?.next_report()
+    }
+
+    /// Writes the end of the run, and closes the log.
+    pub(super) fn close(&mut self, exit_code: i32, how: &str) -> Result<(), LogError> {
+        self.journal.take().map_or(Ok(()), |journal| journal.close(Some(exit_code), how))
+    }
+}
+
+/// Returns the key of the scheduler's words.
+pub(super) fn attempt_of(key: AttemptKey) -> (JobNumber, u32) {
+    (JobNumber(key.job), key.attempt)
+}
+
+fn logged(number: JobNumber, job: &LiveJob) -> LoggedJob<'_> {
+    LoggedJob { number: number.0, id: job.id, job: &job.job, once: job.once }
+}

@@ -1,0 +1,54 @@
+//! Processes of an earlier run that are still alive.
+//!
+//! The trees of a killed runner end with it. This makes sure: two copies of a job must never run at the same time.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright::{ErrorKind, ProcessHandle};
+use pipewright_os::process::environ::{has_variable, processes_with_variable};
+
+/// The variable that every process of a job inherits. Its value is the identity of the batch.
+pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
+
+/// The time that a killed process may take to end. One that takes longer is stuck in the kernel.
+const END_WAIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were killed.
+///
+/// # Errors
+/// A process cannot be killed, or does not end.
+pub(super) fn end(batch_id: &str) -> io::Result<u32> {
+    let mut killed = 0;
+    let until = Instant::now() + END_WAIT;
+    loop {
+        let pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
+            // This system does not show environments. Its trees have ended with their runner.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(killed),
+            pids => pids?,
+        };
+        let Some(pid) = pids.first().copied() else { return Ok(killed) };
+        if Instant::now() >= until {
+            return Err(io::Error::other(format!("process {pid} of an earlier run does not end")));
+        }
+        for pid in pids {
+            killed += u32::from(kill(pid, batch_id)?);
+        }
+        thread::park_timeout(PAUSE);
+    }
+}
+
+fn kill(pid: u32, batch_id: &str) -> io::Result<bool> {
+    let opened = match ProcessHandle::open(pid) {
+        Ok(opened) => opened,
+        Err(error) if matches!(error.kind(), ErrorKind::NoSuchProcess) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    // Another process may have got the number before it was opened.
+    if !has_variable(pid, BATCH_VARIABLE, batch_id) {
+        return Ok(false);
+    }
+    Ok(opened.kill()?)
+}

@@ -1,0 +1,59 @@
+//! The holders of process trees, one for each slot of the batch.
+
+use std::collections::HashMap;
+
+use pipewright::{Error, ErrorKind, TreeSlot};
+
+use super::Containing;
+
+/// The holders. They are made when they are needed, and used by one job after the other.
+#[derive(Debug)]
+pub(super) struct Slots {
+    contain: Containing,
+    trees: HashMap<u32, TreeSlot>,
+    note: Option<String>,
+}
+
+/// The containment of a command.
+pub(super) enum Place {
+    Tree(TreeSlot),
+    Group,
+}
+
+impl Slots {
+    pub(super) fn new(contain: Containing) -> Slots {
+        Slots { contain, trees: HashMap::new(), note: None }
+    }
+
+    /// Returns the containment of the next command in that slot.
+    ///
+    /// # Errors
+    /// There is no room for another process or handle.
+    pub(super) fn place(&mut self, slot: u32) -> Result<Place, Error> {
+        if self.contain == Containing::Group {
+            return Ok(Place::Group);
+        }
+        if let Some(tree) = self.trees.get(&slot) {
+            return Ok(Place::Tree(tree.clone()));
+        }
+        match TreeSlot::new() {
+            Ok(tree) => {
+                self.trees.insert(slot, tree.clone());
+                Ok(Place::Tree(tree))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
+                self.contain = Containing::Group;
+                self.note = Some(format!(
+                    "jobs have process groups only, so processes can outlive them: {error}"
+                ));
+                Ok(Place::Group)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the reason for a weaker containment, once.
+    pub(super) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+}
