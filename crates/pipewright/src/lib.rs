@@ -167,6 +167,7 @@ mod runtime;
 mod signal_guard;
 mod text;
 mod trace;
+mod tree_slot;
 
 pub use cancel::CancelToken;
 pub use child::Child;
@@ -190,6 +191,7 @@ pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};
 pub use signal_guard::SignalGuard;
+pub use tree_slot::TreeSlot;
 
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};

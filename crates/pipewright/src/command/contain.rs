@@ -3,7 +3,9 @@
 use pipewright_os::process::spawn::{Group, parent_exit};
 
 use super::Command;
+use crate::error::Error;
 use crate::run::on_demand;
+use crate::tree_slot::TreeSlot;
 
 /// The processes that a stop of a child reaches, for [`Command::contain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -76,6 +78,51 @@ impl Command {
         self.update_hold_tree()
     }
 
+    /// Holds the child's tree in the slot, as [`Contain::Tree`] and [`Scope::Tree`] do, at a fraction of the cost: see
+    /// [`TreeSlot`]. Processes that outlive the child are killed and counted.
+    ///
+    /// # Platform
+    /// Linux: a command in a slot cannot have [`contain`](Self::contain), [`detached`](Self::detached),
+    /// [`foreground`](Self::foreground), [`inherit_all`](Self::inherit_all), [`uid`](Self::uid), [`gid`](Self::gid),
+    /// [`groups`](Self::groups) or [`chroot`](Self::chroot). On other systems, only `contain`, `detached` and
+    /// `foreground` are refused.
+    ///
+    /// # Errors
+    /// The start fails with [`SlotInUse`](crate::ErrorKind::SlotInUse) if the slot has another command, and with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a setting that the slot does not support.
+    ///
+    /// ```
+    /// use pipewright::{Command, ErrorKind, TreeSlot};
+    /// # if cfg!(not(target_os = "macos")) {
+    /// let slot = TreeSlot::new()?;
+    /// let child = Command::new("sleep").arg("600").contain_in(&slot).spawn()?;
+    /// let error = Command::new("true").contain_in(&slot).status().unwrap_err();
+    /// assert_eq!(error.kind(), &ErrorKind::SlotInUse);
+    /// drop(child);
+    /// assert!(Command::new("true").contain_in(&slot).status()?.success());
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn contain_in(&mut self, slot: &TreeSlot) -> &mut Command {
+        self.slot = Some(slot.clone());
+        self
+    }
+
+    /// Refuses settings that contradict a slot.
+    pub(super) fn check_slot(&self) -> Result<(), Error> {
+        let refused = [
+            ("contain", self.contain != Contain::None),
+            ("foreground", self.lifetime.foreground.is_some()),
+            ("detached", self.lifetime.detached),
+        ];
+        match refused.iter().find(|(_, is_set)| *is_set && self.slot.is_some()) {
+            Some((setter, _)) => {
+                Err(self.misuse(&format!("`contain_in` and `{setter}` contradict each other")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Kills the child when this process ends, however it ends. [`Scope::Tree`] also kills everything that the
     /// child started, and contains the tree as [`Contain::Tree`] does.
     ///
@@ -111,7 +158,7 @@ impl Command {
 
     /// Returns true if the process tree is held.
     pub(super) fn holds_tree(&self) -> bool {
-        self.hold_tree.is_some()
+        self.hold_tree.is_some() || self.slot.is_some()
     }
 
     fn update_hold_tree(&mut self) -> &mut Command {

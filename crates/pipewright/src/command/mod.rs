@@ -42,6 +42,7 @@ pub(crate) use verbs::{CAPTURED, INHERITED, STDERR_TEED};
 
 use crate::run::RunSettings;
 use crate::run::on_demand::HoldTree;
+use crate::tree_slot::TreeSlot;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
@@ -148,6 +149,8 @@ pub struct Command {
     kill_tree_on_parent_exit: bool,
     /// Holds the tree, if asked to. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
     hold_tree: Option<HoldTree>,
+    /// The slot that holds the tree, instead.
+    slot: Option<TreeSlot>,
     lifetime: Lifetime,
     options: RunSettings,
 }
@@ -180,6 +183,7 @@ impl Command {
             contain: Contain::None,
             kill_tree_on_parent_exit: false,
             hold_tree: None,
+            slot: None,
             lifetime: Lifetime::default(),
             options: RunSettings::default(),
         }

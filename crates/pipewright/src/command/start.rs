@@ -27,6 +27,7 @@ use crate::run::{
     ActiveRun, Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Started, TeeTarget, on_demand,
 };
 use crate::trace::{self, Trace};
+use crate::tree_slot::TreeSlot;
 
 /// The default for a stream that the command does not set.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +91,7 @@ impl Command {
 
     fn try_to_start(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
+        self.check_slot()?;
         let defaults = match self.lifetime.detached {
             true => self.detached_defaults(defaults)?,
             false => defaults,
@@ -154,7 +156,11 @@ impl Command {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
             },
-            contain: self.hold_tree.map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
+            contain: self
+                .hold_tree
+                .filter(|_| self.slot.is_none())
+                .map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
+            slot: self.slot.as_ref().map(TreeSlot::as_os),
             foreground: None,
             unix: &self.unix,
             windows: self.windows.as_deref(),

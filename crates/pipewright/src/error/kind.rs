@@ -36,6 +36,8 @@ pub enum ErrorKind {
     },
     /// The program's file is open for writing (`ETXTBSY`), and stayed open during all retries.
     Busy,
+    /// The [`TreeSlot`](crate::TreeSlot) is in use by another command.
+    SlotInUse,
     /// `cmd.exe`, which runs batch files, could misinterpret an argument or the file's name.
     BatArgs,
     /// An option is invalid, for example a NUL byte, a handle that is listed twice, or a reader that an earlier run has
@@ -102,6 +104,7 @@ impl ErrorKind {
             ErrorKind::PermissionDenied => "permission_denied",
             ErrorKind::NotExecutable { .. } => "not_executable",
             ErrorKind::Busy => "busy",
+            ErrorKind::SlotInUse => "slot_in_use",
             ErrorKind::BatArgs => "bat_args",
             ErrorKind::InvalidInput => "invalid_input",
             ErrorKind::Limit { .. } => "limit",
@@ -168,6 +171,7 @@ impl ErrorKind {
                 f.write_str("other code in this program reaped it, and its exit status is lost")
             }
             ErrorKind::BatArgs
+            | ErrorKind::SlotInUse
             | ErrorKind::InvalidInput
             | ErrorKind::Unsupported
             | ErrorKind::Io => match source {
@@ -196,7 +200,8 @@ impl PartialEq<io::ErrorKind> for ErrorKind {
             ErrorKind::BatArgs | ErrorKind::InvalidInput => *other == Io::InvalidInput,
             ErrorKind::Unsupported => *other == Io::Unsupported,
             ErrorKind::InvalidUtf8 { .. } => *other == Io::InvalidData,
-            ErrorKind::Limit { .. }
+            ErrorKind::SlotInUse
+            | ErrorKind::Limit { .. }
             | ErrorKind::Failed { .. }
             | ErrorKind::StatusLost
             | ErrorKind::Cancelled

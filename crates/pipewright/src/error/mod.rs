@@ -11,7 +11,7 @@ use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
 
 pub use kind::{ErrorKind, NotExecutable};
-pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
+pub(crate) use start::{could_not_create_slot, could_not_open, could_not_prepare, could_not_start};
 
 /// An error of a command, a child or a process: it could not be started or waited for, or it failed (only from
 /// [`run`](crate::Command::run), [`read`](crate::Command::read) and [`check`](crate::Captured::check)).
@@ -45,6 +45,8 @@ pub(crate) enum FailedOperation {
     Start,
     /// The start of a pipeline, which has no program of its own.
     StartPipeline,
+    /// The creation of a tree slot, which belongs to no program.
+    CreateSlot,
     /// The last step of a start: the system refused to execute the program.
     Execute,
     /// A `pre_exec` closure.
@@ -137,6 +139,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot start {program}: ")?
             }
             FailedOperation::StartPipeline => f.write_str("cannot start the pipeline: ")?,
+            FailedOperation::CreateSlot => f.write_str("cannot create a tree slot: ")?,
             FailedOperation::PreExec => {
                 write!(f, "cannot start {program}: pre_exec closure failed: ")?
             }

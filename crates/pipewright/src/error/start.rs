@@ -42,6 +42,17 @@ fn needs_step(step: Step, kind: &ErrorKind) -> bool {
     }
 }
 
+/// Returns the error of a tree slot that could not be created.
+pub(crate) fn could_not_create_slot(failed: SpawnError) -> Error {
+    let SpawnError { source, .. } = failed;
+    let kind = match ErrorKind::limit_of(&source) {
+        Some(limit) => limit,
+        None if source.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        None => ErrorKind::Io,
+    };
+    Error::new(OsStr::new(""), FailedOperation::CreateSlot, kind, Some(source))
+}
+
 /// Returns the error of a file that could not be opened as one of the child's standard handles.
 pub(crate) fn could_not_open(
     program: &OsStr,
@@ -65,6 +76,7 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     let denied = os_error_kind(&failed.source) == Some(OsErrorKind::Denied);
     match failed.step {
         Step::Check(BadInput::BatchArg(_) | BadInput::BatchName) => ErrorKind::BatArgs,
+        Step::Check(BadInput::SlotInUse) => ErrorKind::SlotInUse,
         Step::Check(_) => ErrorKind::InvalidInput,
         Step::CurrentDir if !denied => ErrorKind::CurrentDirMissing {
             dir: plan.current_dir.map(Path::to_owned).unwrap_or_default(),

@@ -1,0 +1,76 @@
+//! A slot that holds the tree of one command after another.
+
+use pipewright_os::process::child::Containment;
+use pipewright_os::process::spawn;
+
+use crate::error::{Error, could_not_create_slot};
+use crate::reaper;
+
+/// A holder of process trees, for many commands one after another: see
+/// [`Command::contain_in`](crate::Command::contain_in).
+///
+/// [`Contain::Tree`](crate::Contain::Tree) makes what holds the tree for every command; on Linux that costs more than
+/// a short command. A slot makes it once. A batch that runs 8 commands at a time needs 8 slots.
+///
+/// The trees end with this process, as with [`Scope::Tree`](crate::Scope::Tree): however it ends, no process of a tree
+/// is left. Nothing of one command is left when the next one starts.
+///
+/// A slot is in use until the verb that ran the command has returned. For a [`Child`](crate::Child) or a
+/// [`ProcessHandle`](crate::ProcessHandle), it is in use until that is dropped. A clone is the same slot.
+///
+/// # Platform
+/// Linux: a supervisor and a second process that takes over if the first is killed, of a few pages each. They run as
+/// long as the slot. The supervisor starts the commands, at this process's request, and is their parent. So the
+/// commands get this process's environment, working directory and handles as they are at their start, but the file
+/// mode mask, the limits, the priority, the affinity, the groups, the namespaces, the cgroup, the session and the ignored signals as
+/// they were when the slot was made, and a sandbox of the thread that made it. If this process's user or group has
+/// changed since, the next start makes new processes for the slot. If one of the two processes is killed, the running
+/// command's tree is killed, and the next start makes new ones.
+///
+/// macOS: `Unsupported`.
+///
+/// Windows: a job object, which the commands are in from their start.
+///
+/// # Drop
+/// Ends the processes that hold the trees, and waits for them for at most 1 s. If a command runs in the slot, that
+/// happens when the command's handle is dropped. A fork of this process that has not called exec cannot use the slot,
+/// and its drop of the slot ends nothing.
+///
+/// ```
+/// use pipewright::{Command, TreeSlot};
+/// # if cfg!(not(target_os = "macos")) {
+/// let slot = TreeSlot::new()?;
+/// for _ in 0..3 {
+///     let capture = Command::new("sh")
+///         .args(["-c", "setsid sleep 600 > /dev/null 2>&1 & echo started"])
+///         .contain_in(&slot)
+///         .capture()?;
+///     assert_eq!((capture.stdout.as_str(), capture.leftovers_killed), ("started\n", 1));
+/// }
+/// # }
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TreeSlot(spawn::TreeSlot);
+
+impl TreeSlot {
+    /// Makes a slot.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported): this machine cannot end a tree with this process, as for
+    /// [`Scope::Tree`](crate::Scope::Tree). [`Limit`](crate::ErrorKind::Limit): there is no room for another process or
+    /// handle.
+    pub fn new() -> Result<TreeSlot, Error> {
+        spawn::TreeSlot::new(reaper::reap).map(TreeSlot).map_err(could_not_create_slot)
+    }
+
+    /// Returns the mechanism that contains the commands.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.0.containment()
+    }
+
+    pub(crate) fn as_os(&self) -> &spawn::TreeSlot {
+        &self.0
+    }
+}
