@@ -7,10 +7,11 @@ use pipewright_test_macros::watched_test;
 #[cfg(unix)]
 use pipewright_tests::count;
 
-use super::{cannot_supervise, puppet};
+use super::puppet;
+use super::tree_slot::has_no_slots;
 
 fn slot() -> Option<TreeSlot> {
-    (!cannot_supervise()).then(|| TreeSlot::new().unwrap())
+    (!has_no_slots()).then(|| TreeSlot::new().unwrap())
 }
 
 #[watched_test]
