@@ -109,7 +109,7 @@ fn run(arguments: &Arguments) -> ! {
         tree.finishing = true;
         system::NO_FD
     });
-    let mut poll_set = PollSet::new(exits);
+    let mut poll_set = PollSet::new(exits, system::AT_END);
     let mut waits_left = GUARD_WAITS;
     while tree.reap() {
         if !tree.finishing {

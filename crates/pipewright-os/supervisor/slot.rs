@@ -19,7 +19,7 @@ pub fn serve() -> ! {
     let Some(exits) = system::child_exit_signalfd() else { system::exit(1) };
     let Some(starter) = Starter::new() else { system::exit(1) };
     system::send(&[READY, system::own_pid(), starter.memory() as i64, 0, 0, 0]);
-    let mut poll_set = PollSet::new(exits);
+    let mut poll_set = PollSet::new(exits, system::READABLE | system::AT_END);
     let mut slot = Slot { tree: WatchedTree::supervised(NONE), job: 0, is_last: false };
     loop {
         let has_children = slot.tree.reap();

@@ -187,7 +187,9 @@ struct PollFd {
 }
 
 /// The poll(2) event of a handle that is readable or at its end.
-const READABLE: i16 = 1;
+pub const READABLE: i16 = 1;
+/// The poll(2) event of a socket whose other end sends nothing any more.
+pub const AT_END: i16 = 0x2000;
 
 fn poll(polled: &mut [PollFd], nanos: Option<i64>) -> bool {
     let time = [0, nanos.unwrap_or(0)];
@@ -199,13 +201,15 @@ fn poll(polled: &mut [PollFd], nanos: Option<i64>) -> bool {
 pub struct PollSet([PollFd; 4]);
 
 impl PollSet {
-    pub fn new(exits: i32) -> PollSet {
+    /// Waits for these events of the host's socket. A guard that waited for requests would take each for the end.
+    pub fn new(exits: i32, host_events: i16) -> PollSet {
         const NOT_OPEN: i16 = 0x20;
         let mut polled = [exits, HOST, HOST_PIDFD, GUARD_PIDFD].map(|fd| PollFd {
             fd,
             events: READABLE,
             revents: 0,
         });
+        polled[1].events = host_events;
         poll(&mut polled, Some(0));
         for polled in &mut polled {
             if polled.revents & NOT_OPEN != 0 {

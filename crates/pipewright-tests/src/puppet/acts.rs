@@ -40,6 +40,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "spawn-and-reap" => spawn_and_reap(value),
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value),
+        "slots" => slots(value),
         "detach" => detach(value),
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
@@ -199,6 +200,21 @@ fn host(acts: &str) -> io::Result<()> {
     let child = command.spawn()?;
     write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
     child.wait()?;
+    Ok(())
+}
+
+/// Starts a child with these acts in each of three slots, which have run another one before.
+fn slots(acts: &str) -> io::Result<()> {
+    let mut children = Vec::new();
+    for _ in 0..3 {
+        let slot = pipewright::TreeSlot::new()?;
+        let command = || pipewright::Command::new(std::env::current_exe().unwrap_or_default());
+        command().arg("exit=0").contain_in(&slot).run()?;
+        children.push(command().args(acts.split(';')).contain_in(&slot).spawn()?);
+    }
+    for child in children {
+        child.wait()?;
+    }
     Ok(())
 }
 

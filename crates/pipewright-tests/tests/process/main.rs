@@ -82,6 +82,8 @@ mod text;
 mod threads;
 mod timeouts;
 mod traced;
+mod tree_slot;
+mod tree_slot_errors;
 mod trees;
 #[cfg(target_os = "linux")]
 mod trees_deprived;

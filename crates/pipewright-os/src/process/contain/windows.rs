@@ -6,7 +6,7 @@ use std::mem::{self, offset_of};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,19 @@ impl Job {
             )
         };
         if set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
+    }
+
+    /// Kills its processes, and waits a moment for their end. Returns true if none is left.
+    pub(crate) fn empty(&self) -> bool {
+        let until = Instant::now() + END_WAIT;
+        loop {
+            match self.active() {
+                Ok(0) => return true,
+                _ if Instant::now() >= until => return false,
+                _ => self.kill(),
+            }
+            thread::park_timeout(PAUSE);
+        }
     }
 
     /// Returns the number of its processes that have not ended.
@@ -177,7 +190,8 @@ fn is_console_host_or_gone(pid: u32) -> bool {
 /// A contained tree.
 #[derive(Debug)]
 pub(crate) struct JobTree {
-    job: Job,
+    /// Shared with the slot that the tree is in, if it is in one.
+    job: Arc<Job>,
     /// The process at the root of the tree. Its handle stays open as long as the tree exists.
     command: u32,
     /// The number of killed processes, not counting the command.
@@ -185,7 +199,7 @@ pub(crate) struct JobTree {
 }
 
 impl JobTree {
-    pub(crate) fn new(job: Job, command: u32) -> JobTree {
+    pub(crate) fn new(job: Arc<Job>, command: u32) -> JobTree {
         JobTree { job, command, killed: AtomicU32::new(0) }
     }
 

@@ -115,11 +115,13 @@ impl Job {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // Ignored: a signal has cut the wait short.
-            let _ = self.wait_for_report(Some(left));
+            let _ = self.wait_for_report(left);
             if self.take_reports() {
                 return true;
             }
             if left.is_zero() {
+                // The supervisor may be stopped: now the guard continues or replaces it. The next start makes another.
+                self.supervisor.reports().request_end();
                 return false;
             }
         }
@@ -187,11 +189,8 @@ impl Job {
         }
     }
 
-    fn wait_for_report(&self, limit: Option<Duration>) -> rustix::io::Result<()> {
-        if self.lock().killed.is_some() {
-            return Ok(());
-        }
-        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    fn wait_for_report(&self, limit: Duration) -> rustix::io::Result<()> {
+        let limit = Timespec::try_from(limit).ok();
         let mut polled = [PollFd::new(self.supervisor.reports(), PollFlags::IN)];
         rustix::event::poll(&mut polled, limit.as_ref()).map(drop)
     }
@@ -224,7 +223,9 @@ impl ExitReporter for JobReporter {
     }
 
     fn wait_for_more(&self) -> io::Result<()> {
-        rustix::io::retry_on_intr(|| self.0.wait_for_report(None))?;
+        if self.0.lock().killed.is_none() {
+            self.0.supervisor.reports().wait()?;
+        }
         Ok(())
     }
 

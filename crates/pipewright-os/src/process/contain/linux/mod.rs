@@ -6,6 +6,7 @@
 //! | `place.rs` | the cgroup that this process is in |
 //! | `image.rs` | the supervisor's program, in memory |
 //! | `report.rs` | the messages of a supervisor |
+//! | `reporter.rs` | the exit status of a command, from those messages |
 //! | `job.rs` | the tree of one command of a slot |
 //! | `supervisor/message.rs` | the requests to the supervisor of a slot |
 
@@ -17,6 +18,7 @@ pub(crate) mod job;
 pub(crate) mod message;
 mod place;
 pub(crate) mod report;
+pub(crate) mod reporter;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

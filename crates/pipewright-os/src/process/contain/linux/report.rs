@@ -3,11 +3,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -15,7 +12,6 @@ use rustix::net::{
 };
 
 use super::message::{MOST_HANDLES, READY, Request, STARTED};
-use crate::process::child::linux::ExitReporter;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
@@ -251,6 +247,18 @@ impl Reports {
         self.receive(RecvFlags::empty())
     }
 
+    /// Waits until there is a message, or their end, and leaves it in the socket.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        let mut first = [0; WORD_BYTES];
+        let waited =
+            rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut first, RecvFlags::PEEK));
+        match waited {
+            // As for `receive`.
+            Ok(_) | Err(Errno::CONNRESET) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Asks the supervisor to end the tree. It may have done so already.
     pub(crate) fn request_end(&self) {
         // Ignored: no process is left to receive the request.
@@ -281,67 +289,6 @@ impl Reports {
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// The exit reports of one command, for the handle on its end.
-#[derive(Debug)]
-pub(crate) struct CommandReporter {
-    pub(crate) reports: Arc<Reports>,
-    pub(crate) command: i32,
-    pub(crate) has_stopped: AtomicBool,
-}
-
-impl CommandReporter {
-    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> CommandReporter {
-        CommandReporter { reports, command, has_stopped: AtomicBool::new(false) }
-    }
-}
-
-impl ExitReporter for CommandReporter {
-    fn end(&self) -> io::Result<Option<Ended>> {
-        loop {
-            match self.reports.peek()? {
-                None => return Ok(None),
-                Some(
-                    SupervisorReport::Ended(pid, ended) | SupervisorReport::EndedLast(pid, ended),
-                ) if pid == self.command => {
-                    return Ok(Some(ended));
-                }
-                Some(SupervisorReport::CommandStopped) => {
-                    self.has_stopped.store(true, Ordering::Relaxed);
-                    self.reports.take().map(drop)?;
-                }
-                // The end of another process of the tree, whose supervisor was killed. Or a message that
-                // never comes at this point.
-                Some(
-                    SupervisorReport::Ended(..)
-                    | SupervisorReport::EndedLast(..)
-                    | SupervisorReport::Started
-                    | SupervisorReport::CanWork,
-                ) => {
-                    self.reports.take().map(drop)?;
-                }
-                // Both processes that could have reported have been killed, and the command with them.
-                Some(SupervisorReport::TreeEnded(_) | SupervisorReport::Nothing) => {
-                    return Err(io::Error::from_raw_os_error(libc::ECHILD));
-                }
-            }
-        }
-    }
-
-    fn wait_for_more(&self) -> io::Result<()> {
-        let mut polled = [PollFd::new(&*self.reports, PollFlags::IN)];
-        rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
-        Ok(())
-    }
-
-    fn take_stop(&self) -> bool {
-        self.has_stopped.swap(false, Ordering::Relaxed)
-    }
-
-    fn pollable(&self) -> BorrowedFd<'_> {
-        self.reports.as_fd()
     }
 }
 

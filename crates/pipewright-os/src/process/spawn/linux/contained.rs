@@ -14,7 +14,7 @@ use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::LinuxTree;
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::image;
-use crate::process::contain::linux::report::CommandReporter;
+use crate::process::contain::linux::reporter::CommandReporter;
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
 use crate::process::spawn::layout::Layout;

@@ -19,7 +19,7 @@ use std::ffi::CStr;
 use std::io;
 
 use super::layout::Layout;
-use super::{Credentials, Group, ParentExit, Plan, SpawnError, Step, UnixOptions};
+use super::{Credentials, Group, ParentExit, Plan, SpawnError, Step, TreeSlot, UnixOptions};
 use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
@@ -65,6 +65,13 @@ pub(crate) fn start_contained(
         requested => requested.map(for_child),
     };
     start(&Plan { unix: &options, ..*plan }, guard_start)
+}
+
+/// Fails: nothing here holds one tree after another. A guard belongs to one group.
+pub(super) fn new_slot(_: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
+    let message = "macOS has nothing that holds one tree after another";
+    let error = io::Error::new(io::ErrorKind::Unsupported, message);
+    Err(SpawnError::new(Step::Contain, error))
 }
 
 /// The guard that a child gets. By a pointer, so that programs which never use it do not contain it.

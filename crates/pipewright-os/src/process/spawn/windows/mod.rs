@@ -8,6 +8,7 @@
 //! | `options.rs` | flags, and the options that Windows lacks |
 //! | `stdio.rs` | copies of the standard handles, for one child |
 //! | `inherit.rs` | other handles, inheritable only during one start |
+//! | `slot.rs` | a job that holds one tree after another |
 //! | `attributes.rs` | the inherited handles and the job of a new child |
 
 use std::convert::Infallible;
@@ -17,6 +18,7 @@ use std::os::windows::io::{
     AsHandle as _, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle,
 };
 use std::ptr;
+use std::sync::Arc;
 
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_DIRECTORY, ERROR_FILE_NOT_FOUND,
@@ -40,6 +42,7 @@ mod directories;
 mod inherit;
 mod options;
 mod program;
+mod slot;
 mod stdio;
 mod text;
 
@@ -51,6 +54,7 @@ use inherit::{InheritList, InheritLock};
 use options::StartFlags;
 use program::ProgramAndLine;
 pub(super) use program::{is_path, search_dirs};
+pub(super) use slot::new_slot;
 use stdio::ChildStdioHandles;
 pub(super) use text::compare_names;
 
@@ -77,7 +81,7 @@ pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, S
     let job =
         Job::for_tree(allow_breakaway).map_err(|error| SpawnError::new(Step::Contain, error))?;
     let exit = start(plan, Some(job.as_handle()))?;
-    let tree = JobTree::new(job, exit.pid());
+    let tree = JobTree::new(Arc::new(job), exit.pid());
     Ok(ChildHandle(exit.with_tree(Box::new(tree))))
 }
 

@@ -88,7 +88,7 @@ impl Slot for LinuxSlot {
         }
         request::check_options(plan)?;
         let layout = Layout::new(plan)?;
-        let mut handles = Handles::of(plan)?;
+        let handles = Handles::of(plan)?;
         let mut state = self.lock();
         state.end_last_job()?;
         let mut stops = 0;
@@ -103,10 +103,9 @@ impl Slot for LinuxSlot {
                 may_retry: stops < MOST_STOPS,
                 ignores_sigchld: holder.ignores_sigchld,
             };
-            match holder.start(number, &words, &mut handles) {
+            match holder.start(number, &words, &handles) {
                 Ok((job, pidfd)) => return state.child(job, pidfd),
                 Err(Failed::Start(error)) => return Err(error),
-                Err(Failed::ClosedStdio) => {}
                 Err(Failed::StopPending) => stops += 1,
                 Err(Failed::NotReceived) if may_renew => {
                     state.holder = None;
@@ -166,8 +165,6 @@ impl LinuxSlot {
 enum Failed {
     /// The start itself failed.
     Start(SpawnError),
-    /// A standard handle of this process is not open. The next attempt leaves it out.
-    ClosedStdio,
     /// A signal that stops is pending. The next attempt comes after the stop.
     StopPending,
     /// The supervisor had ended before. The command has not begun, so another attempt does not run it twice.
@@ -182,7 +179,7 @@ impl Holder {
         &mut self,
         number: i64,
         words: &PlanWords<'_>,
-        handles: &mut Handles<'_>,
+        handles: &Handles<'_>,
     ) -> Result<(Arc<Job>, Option<OwnedFd>), Failed> {
         let bytes = self.plans.write(words, handles).map_err(Failed::Start)?;
         let request = Request::Start { job: number, bytes };
@@ -190,7 +187,6 @@ impl Holder {
         match handles.send(|fds| reports.request(request, fds)) {
             Ok(()) => {}
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(Failed::NotReceived),
-            Err(Errno::BADF) if handles.drop_closed_stdio() => return Err(Failed::ClosedStdio),
             Err(error) => return Err(Failed::Start(handles.error(error))),
         }
         let started = job::started(&self.supervisor, number);

@@ -21,6 +21,8 @@ pub(super) struct Plans {
     base: u64,
     /// The bytes of the last plan.
     written: usize,
+    /// The words of the last plan, kept for their memory.
+    words: Vec<u8>,
 }
 
 impl Plans {
@@ -35,7 +37,7 @@ impl Plans {
         }?;
         // Other code of this process could otherwise truncate it, and the supervisor would be killed (SIGBUS).
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK)?;
-        Ok(Plans { memory, base: 0, written: 0 })
+        Ok(Plans { memory, base: 0, written: 0, words: Vec::new() })
     }
 
     /// Sets the address of the memory in the supervisor.
@@ -53,15 +55,15 @@ impl Plans {
         plan: &PlanWords<'_>,
         handles: &Handles<'_>,
     ) -> Result<usize, SpawnError> {
-        let words = plan.encode(handles, self.base);
-        let words: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.words.clear();
+        plan.encode(handles, self.base, &mut self.words);
         let strings = plan.layout.bytes();
-        let length = words.len() + strings.len();
+        let length = self.words.len() + strings.len();
         if length > PLAN_BYTES {
             // More than the kernel accepts.
             return Err(SpawnError::new(Step::Exec, Errno::TOOBIG.into()));
         }
-        let parts = [IoSlice::new(&words), IoSlice::new(strings)];
+        let parts = [IoSlice::new(&self.words), IoSlice::new(strings)];
         let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.memory, &parts, 0));
         match written {
             Ok(count) if count == length => {
@@ -81,6 +83,7 @@ impl Plans {
             // Ignored: the memory is used for the next plan.
             let _ = rustix::fs::fallocate(&self.memory, flags, 0, self.written as u64);
             self.written = 0;
+            self.words = Vec::new();
         }
     }
 }

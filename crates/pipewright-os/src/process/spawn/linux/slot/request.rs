@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::base::handle::is_close_on_exec;
 use crate::process::contain::linux::message::{
     CURRENT_DIR_HANDLE, MOST_HANDLES, field, flag, group,
 };
@@ -44,8 +45,6 @@ pub(super) struct Handles<'a> {
     targets: Vec<u64>,
     /// This process's working directory, if the child needs it.
     current_dir: Option<OwnedFd>,
-    /// The numbers of this process's own standard handles that are passed unchanged.
-    is_own: [bool; 3],
 }
 
 impl<'a> Handles<'a> {
@@ -56,15 +55,17 @@ impl<'a> Handles<'a> {
             fds: Vec::with_capacity(list.len() + 4),
             targets: Vec::with_capacity(list.len() + 4),
             current_dir: None,
-            is_own: plan.stdio.map(|stdio| matches!(stdio, ChildStdio::Inherit)),
         };
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         for ((target, stdio), own) in (0..).zip(plan.stdio).zip(own) {
-            handles.fds.push(match stdio {
+            let fd = match stdio {
+                // If one of them was closed, another handle of this process may have its number, which an exec closes.
+                ChildStdio::Inherit if is_close_on_exec(target).unwrap_or(true) => continue,
                 ChildStdio::Inherit => own,
                 ChildStdio::Handle(handle) => handle.as_fd(),
-            });
-            handles.targets.push(target);
+            };
+            handles.fds.push(fd);
+            handles.targets.push(target as u64);
         }
         for entry in list {
             handles.fds.push(entry.0.as_fd());
@@ -85,29 +86,12 @@ impl<'a> Handles<'a> {
 
     /// Calls `send` with all handles.
     pub(super) fn send(
-        &mut self,
+        &self,
         send: impl FnOnce(&[BorrowedFd<'_>]) -> rustix::io::Result<()>,
     ) -> rustix::io::Result<()> {
         let current_dir = self.current_dir.as_ref().map(|dir| dir.as_fd());
         let all: Vec<_> = self.fds.iter().copied().chain(current_dir).collect();
         send(&all)
-    }
-
-    /// Leaves out this process's own standard handles that are not open: the child has none either. Returns true if
-    /// there was one.
-    pub(super) fn drop_closed_stdio(&mut self) -> bool {
-        let before = self.fds.len();
-        for target in (0..self.is_own.len()).rev() {
-            let Some(place) = self.targets.iter().position(|it| *it == target as u64) else {
-                continue;
-            };
-            let is_closed = |fd: &BorrowedFd<'_>| rustix::io::fcntl_getfd(fd) == Err(Errno::BADF);
-            if self.is_own[target] && self.fds.get(place).is_some_and(is_closed) {
-                self.fds.remove(place);
-                self.targets.remove(place);
-            }
-        }
-        self.fds.len() < before
     }
 
     /// Returns the error of a request that could not be sent.
@@ -141,8 +125,8 @@ pub(super) struct PlanWords<'a> {
 }
 
 impl PlanWords<'_> {
-    /// Returns the words of the plan, for a memory at that address. The strings of the layout follow them.
-    pub(super) fn encode(&self, handles: &Handles<'_>, base: u64) -> Vec<u64> {
+    /// Adds the words of the plan, for a memory at that address. The strings of the layout follow them.
+    pub(super) fn encode(&self, handles: &Handles<'_>, base: u64, bytes: &mut Vec<u8>) {
         let PlanWords { plan, layout, .. } = self;
         let address = |words: usize| base + (words * size_of::<u64>()) as u64;
         let pointers_at = field::COUNT;
@@ -151,7 +135,8 @@ impl PlanWords<'_> {
         let count = targets_at + handles.targets.len();
         let strings = address(count);
 
-        let mut words = Vec::with_capacity(count);
+        bytes.reserve(count * size_of::<u64>());
+        let mut push = |word: u64| bytes.extend_from_slice(&word.to_ne_bytes());
         let (kind, id) = match plan.unix.group {
             Group::Same => (group::SAME, 0),
             Group::Own => (group::OWN, 0),
@@ -182,16 +167,15 @@ impl PlanWords<'_> {
             address(targets_at),
             handles.targets.len() as u64,
         ] {
-            words.push(word);
+            push(word);
         }
-        words.extend(layout.pointers_at(strings));
+        layout.pointers_at(strings).for_each(&mut push);
         for limit in &plan.unix.limits {
             const NO_LIMIT: u64 = libc::RLIM64_INFINITY;
-            words.push(u64::from(resource_number(limit.resource)));
-            words.push(limit.soft.unwrap_or(NO_LIMIT));
-            words.push(limit.hard.unwrap_or(NO_LIMIT));
+            push(u64::from(resource_number(limit.resource)));
+            push(limit.soft.unwrap_or(NO_LIMIT));
+            push(limit.hard.unwrap_or(NO_LIMIT));
         }
-        words.extend(&handles.targets);
-        words
+        handles.targets.iter().copied().for_each(push);
     }
 }
