@@ -12,10 +12,13 @@ use crate::journal::queue::{Flushed, Queue};
 use crate::journal::store::Store;
 use crate::journal::writer;
 
-fn waker() -> (Waker, mpsc::Receiver<()>) {
+pub(super) fn waker() -> (Waker, mpsc::Receiver<()>) {
     let (wake, woken) = mpsc::channel();
-    // Ignored: the test has ended.
-    (Box::new(move || drop(wake.send(()))), woken)
+    let waker = Box::new(move || {
+        // Ignored: the test has ended.
+        let _ = wake.send(());
+    });
+    (waker, woken)
 }
 
 /// Waits for the next report.

@@ -1,18 +1,17 @@
 //! A full disk: the log fails, keeps everything, and goes on when there is room.
 
 use std::fs;
-use std::sync::mpsc;
 
 use super::*;
 use crate::journal::tests::act::{self, say, wait_for_test};
+use crate::journal::tests::failing::waker;
 
 /// Fills the disk through the log, makes room, and closes the log.
 pub(super) fn fill(log: &Path) {
     let filler = log.with_file_name("filler");
     fs::write(&filler, vec![1; 400 << 10]).unwrap();
-    let (wake, woken) = mpsc::channel();
-    let mut journal =
-        Journal::create(log, &facts(), Box::new(move || drop(wake.send(())))).unwrap();
+    let (waker, woken) = waker();
+    let mut journal = Journal::create(log, &facts(), waker).unwrap();
     let mut number = 0;
     let failure = loop {
         number += 1;

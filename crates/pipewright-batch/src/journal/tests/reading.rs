@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::journal::read::{Counts, RunningRow};
 use crate::scheduler::Failure;
 
 #[test]
@@ -77,7 +78,7 @@ fn jobs_are_counted_by_state() {
     let folder = Folder::new();
     let _journal = sample(&folder);
     let counts = Log::open(&folder.log()).unwrap().counts().unwrap();
-    let expected = crate::journal::read::Counts {
+    let expected = Counts {
         jobs: 6,
         started: 1,
         running: 1,
@@ -138,7 +139,7 @@ fn running_attempts_are_listed() {
     let folder = Folder::new();
     let _journal = sample(&folder);
     let log = Log::open(&folder.log()).unwrap();
-    let running = log.running().unwrap();
+    let running: Vec<RunningRow> = log.running().unwrap();
     let [only] = &running[..] else { panic!("{running:?}") };
     assert_eq!((only.job.number, only.run, only.attempt, only.slot), (5, 1, 1, Some(2)));
     assert!(only.since > 1.7e9);
