@@ -116,10 +116,31 @@ fn measure_durable_intents(jobs: u64) {
     println!("{jobs} durable intents, one at a time: {:.1} us each", micros(began.elapsed(), jobs));
 }
 
+/// Groups of that many jobs, each durable before the next: the load when jobs end more slowly than the disk commits.
+fn measure_groups(jobs: u64, size: u64) {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let began = Instant::now();
+    for number in 1..=jobs {
+        succeed(&mut journal, number);
+        if number % size == 0 {
+            journal.flush().unwrap();
+        }
+    }
+    let writer = thread_time("pipewright-log").map_or(f64::NAN, |time| micros(time, jobs));
+    println!(
+        "{jobs} jobs in groups of {size}: {:.1} us a job, writer {writer:.1} us of CPU a job",
+        micros(began.elapsed(), jobs),
+    );
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn measure() {
     measure_durable_intents(2000);
+    for size in [1, 4, 16, 64, 256] {
+        measure_groups(2000 * size.min(32), size);
+    }
     measure_log(20_000);
     measure_log(100_000);
     measure_log(1_000_000);
