@@ -115,12 +115,6 @@ impl LogError {
         &self.0.kind
     }
 
-    /// Returns the path of the log.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0.path
-    }
-
     fn io_kind(&self) -> io::ErrorKind {
         match self.0.kind {
             LogErrorKind::Exists => io::ErrorKind::AlreadyExists,

@@ -42,7 +42,7 @@ mod store;
 mod tests;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -114,11 +114,6 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Returns the path of the log.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns the random identity of the batch, 32 hexadecimal digits, which all its runs share.
     pub(crate) fn batch_id(&self) -> &str {
         &self.batch_id

@@ -97,6 +97,13 @@ impl Queue {
         state.failing && state.pending.bytes() >= MOST_BYTES
     }
 
+    /// Returns true if the next [`put`](Queue::put) waits.
+    #[cfg(test)]
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.lock();
+        !state.failing && state.pending.bytes() >= MOST_BYTES
+    }
+
     /// Tells the writer to end.
     pub(super) fn close(&self) {
         self.lock().closing = true;

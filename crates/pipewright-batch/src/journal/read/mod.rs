@@ -43,11 +43,6 @@ impl Log {
             Err(error) => Err(LogError::sqlite(path, error)),
         }
     }
-
-    /// Returns the path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// Opens a file for reading.

@@ -1,5 +1,73 @@
-//! A full disk.
+//! A full disk: the log fails, keeps everything, and goes on when there is room.
+
+use std::fs;
 
 use super::*;
+use crate::journal::tests::act::{self, say, wait_for_test};
+use crate::journal::tests::failing::waker;
 
-pub(super) fn fill(_log: &Path) {}
+/// Fills the disk through the log, makes room, and closes the log.
+pub(super) fn fill(log: &Path) {
+    let filler = log.with_file_name("filler");
+    fs::write(&filler, vec![1; 400 << 10]).unwrap();
+    let (waker, woken) = waker();
+    let mut journal = Journal::create(log, &facts(), waker).unwrap();
+    let mut number = 0;
+    let failure = loop {
+        number += 1;
+        succeed(&mut journal, number);
+        if journal.flush().is_err() {
+            break loop {
+                match journal.next_report() {
+                    Some(Report::Failed(error)) => break error,
+                    Some(other) => panic!("{other:?}"),
+                    None => woken.recv().unwrap(),
+                }
+            };
+        }
+    };
+    say(format_args!("failed {:?}", failure.kind()));
+    // The ends of the jobs that run, after the failure.
+    for _ in 0..50 {
+        number += 1;
+        succeed(&mut journal, number);
+        journal.submit();
+    }
+    fs::remove_file(&filler).unwrap();
+    while !matches!(journal.next_report(), Some(Report::Works)) {
+        woken.recv().unwrap();
+    }
+    journal.flush().unwrap();
+    journal.close(Some(0), "finished").unwrap();
+    check_whole(log);
+    let log = Log::open(log).unwrap();
+    let numbers: Vec<_> =
+        attempts(&log, &AttemptFilter::default()).iter().map(|it| it.job.number).collect();
+    assert_eq!(numbers, (1..=number).collect::<Vec<_>>());
+    assert_eq!(log.counts().unwrap().succeeded, number);
+    say(format_args!("kept {number}"));
+    wait_for_test();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_lost_on_a_full_disk() {
+    const TEST: &str = "nothing_is_lost_on_a_full_disk";
+    let folder = Folder::new();
+    // A small disk of its own, which goes with the process.
+    let script = format!(
+        "mount -t tmpfs -o size=1m none '{0}' || exit 77; exec \"$0\" \"$@\"",
+        folder.0.path().display()
+    );
+    let words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script];
+    let mut actor = match std::process::Command::new("unshare").arg("--version").output() {
+        Ok(_) => act::start(&words, "fill", &folder.log()),
+        Err(error) => return skipped(TEST, &format!("no unshare(1) here: {error}")),
+    };
+    let Some(failed) = actor.line() else {
+        return skipped(TEST, "no filesystem can be mounted in a user namespace");
+    };
+    assert_eq!(failed, "failed Full");
+    let kept = actor.line().expect("the log was not whole");
+    assert!(kept.starts_with("kept "), "{kept}");
+}

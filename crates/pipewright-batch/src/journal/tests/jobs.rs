@@ -1,7 +1,7 @@
 //! Jobs and attempts as they are written and read back.
 
 use super::*;
-use crate::journal::read::JobQuery;
+use crate::journal::read::{BatchRow, JobQuery, RunRow};
 use crate::scheduler::Failure;
 
 #[test]
@@ -77,10 +77,10 @@ fn batch_and_runs_are_read_back() {
     let (journal, _) = resume(&folder.log());
     assert_eq!((journal.batch_id(), journal.run()), (&*batch_id, 2));
     let log = Log::open(&folder.log()).unwrap();
-    let batch = log.batch().unwrap();
+    let batch: BatchRow = log.batch().unwrap();
     assert_eq!((&*batch.id, batch.id.len()), (&*batch_id, 32));
     assert_eq!((&*batch.description, &*batch.tool_version), ("true {}", "1.2.3"));
-    let runs = log.runs().unwrap();
+    let runs: Vec<RunRow> = log.runs().unwrap();
     let [first, second] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!((first.exit_code, first.how.as_deref()), (Some(0), Some("finished")));
     assert!(first.ended.is_some_and(|ended| ended >= first.started && first.started > 1.7e9));

@@ -11,6 +11,7 @@ mod one_writer;
 mod opening;
 mod reading;
 mod resume;
+mod rollback;
 mod simulation;
 
 use std::path::{Path, PathBuf};

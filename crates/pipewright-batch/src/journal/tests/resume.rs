@@ -55,9 +55,10 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
         assert_eq!(journal.run(), run);
         let found = [1, 2].map(|number| past.look_up(id(number)).unwrap().state);
         assert_eq!(found, interrupted);
-        let mut listed: Vec<_> = past.interrupted().map(|job| (job.row, job.state)).collect();
-        listed.sort_by_key(|(row, _)| *row);
-        assert_eq!(listed, [(1, JobState::Interrupted), (2, JobState::Unknown)]);
+        let mut listed: Vec<PastJob> = past.interrupted().collect();
+        listed.sort_by_key(|job| job.row);
+        let expected = [(1, interrupted[0]), (2, interrupted[1])];
+        assert_eq!(listed, expected.map(|(row, state)| PastJob { id: id(row.into()), row, state }));
     }
     let log = Log::open(&folder.log()).unwrap();
     let found = attempts(&log, &AttemptFilter::default());
