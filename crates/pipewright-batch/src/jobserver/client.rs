@@ -19,7 +19,8 @@ pub(crate) struct Client(Tokens);
 impl Client {
     /// Connects to the jobserver that `MAKEFLAGS` names, or else `CARGO_MAKEFLAGS`. `None`: neither names one.
     ///
-    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that one.
+    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that
+    /// one.
     ///
     /// # Errors
     /// A jobserver is named and cannot be used: see [`JobserverError::is_warning`].
@@ -77,8 +78,9 @@ impl Client {
         self.0.try_acquire()
     }
 
-    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as soon as
-    /// there is a token. Another program may take it first.
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
+    /// soon as there is a token. Another program may take it first. Set it before the first call. Set it once, before
+    /// the first call.
     pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
         self.0.notify_when_available(waker);
     }
