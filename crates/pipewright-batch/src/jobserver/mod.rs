@@ -26,8 +26,8 @@
 //! before 4.4 they end with an error at the path of a FIFO. cargo knows both. `make -jN` in a job, with a number,
 //! starts a jobserver of its own and does not take part; plain `make` does.
 //!
-//! A batch below `make -jN` should be a client and pass `MAKEFLAGS` on as it is, so that its jobs share the slots of
-//! that make.
+//! A batch below `make -jN` should be a client, and pass `MAKEFLAGS` and [`Client::inherited`] on, so that its jobs share
+//! the slots of that make.
 //!
 //! # Platform
 //! Unix. On Windows make shares a semaphore instead: both sides fail with [`JobserverErrorKind::Unsupported`].
