@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 
+use pipewright::Handle;
 use pipewright_os::base::token_pipe::TokenPipe;
 
 use super::makeflags::{self, Auth};
@@ -14,12 +15,17 @@ use super::{JobserverError, JobserverErrorKind};
 /// # Drop
 /// Tokens stay valid; each is put back when it is dropped, also during a panic that unwinds.
 #[derive(Debug)]
-pub(crate) struct Client(Tokens);
+pub(crate) struct Client {
+    tokens: Tokens,
+    /// The handles that `MAKEFLAGS` names, with their numbers there.
+    handles: Vec<(Handle, i32)>,
+}
 
 impl Client {
     /// Connects to the jobserver that `MAKEFLAGS` names, or else `CARGO_MAKEFLAGS`. `None`: neither names one.
     ///
-    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that one.
+    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that
+    /// one.
     ///
     /// # Errors
     /// A jobserver is named and cannot be used: see [`JobserverError::is_warning`].
@@ -40,10 +46,13 @@ impl Client {
     pub(crate) fn from_makeflags(flags: &OsStr) -> Result<Option<Client>, JobserverError> {
         let Some((option, auth)) = makeflags::find(flags) else { return Ok(None) };
         let opened = match &auth {
-            Auth::Fifo(path) => TokenPipe::open(path),
+            Auth::Fifo(path) => TokenPipe::open(path).map(|pipe| (pipe, Vec::new())),
             // The standard streams carry data, even if they are pipes.
             Auth::Pipe { read, write } if *read > 2 && *write > 2 => {
-                TokenPipe::from_numbers(*read, *write)
+                TokenPipe::from_numbers(*read, *write).and_then(|pipe| {
+                    let [reader, writer] = [read, write].map(|end| Handle::copy_of_number(*end));
+                    Ok((pipe, vec![(reader?, *read), (writer?, *write)]))
+                })
             }
             Auth::Pipe { .. } => {
                 let kind = JobserverErrorKind::NotPassedOn { option };
@@ -55,7 +64,7 @@ impl Client {
             }
         };
         match opened {
-            Ok(pipe) => Ok(Some(Client(Tokens::new(pipe)))),
+            Ok((pipe, handles)) => Ok(Some(Client { tokens: Tokens::new(pipe), handles })),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 Err(JobserverError::new(JobserverErrorKind::Unsupported, Some(error)))
             }
@@ -74,18 +83,28 @@ impl Client {
     /// # Errors
     /// The jobserver cannot be read, or the thread for the notification cannot be started.
     pub(crate) fn try_acquire(&self) -> io::Result<Option<Token>> {
-        self.0.try_acquire()
+        self.tokens.try_acquire()
     }
 
-    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as soon as
-    /// there is a token. Another program may take it first.
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
+    /// soon as there is a token. Another program may take it first. Set it before the first call. Set it once, before
+    /// the first call.
     pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        self.0.notify_when_available(waker);
+        self.tokens.notify_when_available(waker);
+    }
+
+    /// Returns copies of the handles that a child must inherit, each with the number that it must have there, so that the
+    /// child can take part as well: for [`pipewright::Command::inherit_fd_as`]. Its `MAKEFLAGS` stays as it is.
+    ///
+    /// # Errors
+    /// No more handles are available.
+    pub(crate) fn inherited(&self) -> io::Result<Vec<(Handle, i32)>> {
+        self.handles.iter().map(|(end, number)| Ok((end.try_clone()?, *number))).collect()
     }
 
     /// Puts all tokens back at once; no more can be acquired. For the end of a program that runs no destructors: before
     /// `std::process::exit`, and in the panic hook of a program that aborts.
     pub(crate) fn return_all(&self) {
-        self.0.return_all();
+        self.tokens.return_all();
     }
 }

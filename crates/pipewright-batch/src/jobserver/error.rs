@@ -56,8 +56,8 @@ impl JobserverError {
         &self.0.kind
     }
 
-    /// Returns true if a jobserver was named and cannot be used, as after a recipe without `+`. A program can warn and go on
-    /// without it; make and cargo do.
+    /// Returns true if a jobserver was named and cannot be used, as after a recipe without `+`. A program can warn and
+    /// go on without it; make and cargo do.
     pub(crate) fn is_warning(&self) -> bool {
         use JobserverErrorKind::{Malformed, NotPassedOn, OpenFifo, Unsupported};
         matches!(self.kind(), Malformed { .. } | NotPassedOn { .. } | OpenFifo { .. } | Unsupported)

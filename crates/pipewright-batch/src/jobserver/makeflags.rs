@@ -1,7 +1,7 @@
 //! The jobserver options in `MAKEFLAGS`: read from a make above, and written for the makes below.
 //!
-//! `MAKEFLAGS` is a list of words, separated by blanks; a backslash makes the next character part of the word. The first word
-//! may be a group of letters without a dash. Variables follow the word `--`.
+//! `MAKEFLAGS` is a list of words, separated by blanks; a backslash makes the next character part of the word. The
+//! first word may be a group of letters without a dash. Variables follow the word `--`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -102,14 +102,15 @@ impl Server {
         self.tokens.try_acquire()
     }
 
-    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as soon as a
-    /// program puts a token back. Another program may take it first.
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
+    /// soon as a program puts a token back. Another program may take it first. Set it before the first call. Set it
+    /// once, before the first call.
     pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
         self.tokens.notify_when_available(waker);
     }
 
-    /// Makes the number of tokens right again, if no job runs: call it when the last running job has ended, with everything
-    /// that it had started. While a [`Token`] is in use nothing is corrected.
+    /// Makes the number of tokens right again, if no job runs: call it when the last running job has ended, with
+    /// everything that it had started. While a [`Token`] is in use nothing is corrected.
     ///
     /// # Errors
     /// The pipe cannot be read or written.
@@ -130,8 +131,8 @@ impl Server {
         refilled.unwrap_or_else(|| Ok(Correction::default()))
     }
 
-    /// Returns `MAKEFLAGS` for a child, from the value that it would inherit: its flags and variables stay, its number of
-    /// jobs and its jobserver do not.
+    /// Returns `MAKEFLAGS` for a child, from the value that it would inherit: its flags and variables stay, its number
+    /// of jobs and its jobserver do not.
     pub(crate) fn makeflags(&self, existing: Option<&OsStr>) -> OsString {
         makeflags::with_options(existing, &self.options())
     }
@@ -189,8 +190,8 @@ fn create(style: Style) -> io::Result<(TokenPipe, Pool)> {
     let pipe = TokenPipe::open(fifo.path())?;
     let pool = match style {
         Style::Fifo => Pool::Fifo(fifo),
-        // A FIFO here too: we take tokens through an open file of our own. make changes the blocking mode of the one that
-        // children inherit. Its name is gone as soon as the ends are open.
+        // A FIFO here too: we take tokens through an open file of our own. make changes the blocking mode of the one
+        // that children inherit. Its name is gone as soon as the ends are open.
         Style::Pipe => {
             let (reader, writer) = fifo.ends()?;
             Pool::Pipe { reader, writer }
@@ -199,8 +200,8 @@ fn create(style: Style) -> io::Result<(TokenPipe, Pool)> {
     Ok((pipe, pool))
 }
 
-/// Returns the folder for temporary files, if every program can read its name in `MAKEFLAGS`: they split at blanks, and not
-/// all know how make escapes these.
+/// Returns the folder for temporary files, if every program can read its name in `MAKEFLAGS`: they split at blanks, and
+/// not all know how make escapes these.
 fn folder() -> PathBuf {
     let folder = std::env::temp_dir();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(byte);

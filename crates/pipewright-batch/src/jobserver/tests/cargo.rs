@@ -36,7 +36,9 @@ fn workspace(folder: &Path, log: &Path, barrier: u32) {
     file(folder, "Cargo.toml", "[workspace]\nresolver = \"2\"\nmembers = [\"p*\"]\n");
     let job = logged_job(log, barrier);
     let script = format!(
-        "fn main() {{ assert!(std::process::Command::new(\"sh\").arg(\"-c\").arg({job:?}).status().unwrap().success()); }}"
+        "fn main() {{\n\
+         let status = std::process::Command::new(\"sh\").arg(\"-c\").arg({job:?}).status();\n\
+         assert!(status.unwrap().success());\n}}\n"
     );
     for number in 0..PACKAGES {
         let package =

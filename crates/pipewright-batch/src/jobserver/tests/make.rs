@@ -50,6 +50,31 @@ fn two_makes_below_us_share_the_slots() {
 }
 
 #[test]
+fn a_make_below_a_client_takes_part_in_the_jobserver_above() {
+    if version_of("make").is_none() {
+        return;
+    }
+    const SLOTS: u32 = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    makefile(folder.path(), &log, SLOTS);
+    // Stands for the make above.
+    let above = Server::new(slots(SLOTS), Style::Pipe).unwrap();
+    let flags = above.makeflags(None);
+    let client = Client::from_makeflags(&flags).unwrap().unwrap();
+    let token = client.try_acquire().unwrap();
+    let mut make = Command::new("make");
+    make.arg("-C").arg(folder.path()).env("MAKEFLAGS", &flags);
+    for (handle, number) in client.inherited().unwrap() {
+        make.inherit_fd_as(handle, number);
+    }
+    assert_eq!(make.capture().unwrap().check().unwrap().stderr, "");
+    assert_eq!(read_log(&log), (RECIPES, SLOTS));
+    drop(token);
+    assert_eq!(above.refill().unwrap(), Default::default());
+}
+
+#[test]
 fn the_log_of_a_make_without_our_server_shows_more_jobs_than_slots() {
     // The test above could not fail if the log did not show this.
     if version_of("make").is_none() {

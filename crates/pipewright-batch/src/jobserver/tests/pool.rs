@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::token_pipe::TokenPipe;
 
-use super::super::Correction;
+use super::super::{Correction, Token};
 use super::*;
 
 const STYLES: [Style; 2] = [Style::Fifo, Style::Pipe];
@@ -23,7 +23,7 @@ fn jobs_and_the_programs_below_them_share_the_slots() {
         let job = server.try_acquire().unwrap().unwrap();
         let client = client_of(&server);
         // The first one of the client is the job's own slot.
-        let below: Vec<_> = std::iter::from_fn(|| client.try_acquire().unwrap()).collect();
+        let below: Vec<Token> = std::iter::from_fn(|| client.try_acquire().unwrap()).collect();
         assert_eq!(below.len(), 3);
         assert!(server.try_acquire().unwrap().is_none());
         drop(below);

@@ -46,9 +46,9 @@ impl TokenPipe {
     /// Duplicates the ends of a pipe that this process has under these numbers: handles that a parent passed on.
     ///
     /// # Platform
-    /// Linux: a take is a read as [`PipeReader::try_read_spare`](crate::base::pipe::PipeReader::try_read_spare) makes it,
-    /// which leaves the blocking mode of the shared open file alone. macOS: such a read follows a `poll`, and blocks if
-    /// another process takes the last token in between.
+    /// Linux: a take is a read as [`PipeReader::try_read_spare`](crate::base::pipe::PipeReader::try_read_spare) makes
+    /// it, which leaves the blocking mode of the shared open file alone. macOS: such a read follows a `poll`, and
+    /// blocks if another process takes the last token in between.
     ///
     /// # Errors
     /// A number is not open (`EBADF`), not the right end of a pipe, or (Linux) the two are not ends of the same pipe
@@ -104,8 +104,8 @@ impl fmt::Debug for TokenPipe {
 /// Unix: `mkdir` (0700), `mkfifo` (0600), and a lock on the folder (`flock`).
 ///
 /// # Drop
-/// Removes the FIFO and the folder. If this process is killed, they stay until the next [`create`](Self::create) with the
-/// same folder and prefix: that removes each folder of this user which no living process has locked.
+/// Removes the FIFO and the folder. If this process is killed, they stay until the next [`create`](Self::create) with
+/// the same folder and prefix: that removes each folder of this user which no living process has locked.
 ///
 /// ```
 /// # use pipewright_os::base::token_pipe::{NamedFifo, TokenPipe};
