@@ -10,6 +10,8 @@ mod plan;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
 mod scheduler;
 mod source;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
+mod watch;
 
 pub use executor::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink,
