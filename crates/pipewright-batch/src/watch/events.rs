@@ -18,7 +18,8 @@ const MOST_TEXT_BYTES: usize = 4096;
 
 /// A writer of events, one JSON object a line. docs/json.md describes them.
 ///
-/// Lines are never written in parts by choice: a full disk can cut one, and its rest is the first that is written later.
+/// Lines are never written in parts by choice: a full disk can cut one, and its rest is the first that is written
+/// later.
 #[derive(Debug)]
 pub(crate) struct EventWriter<W> {
     lines: Pieces<W>,
@@ -196,6 +197,18 @@ mod tests {
             let settled = lines.iter().find(|line| line["event"] == "settled").unwrap();
             assert_eq!(settled["state"], "failed");
         });
+    }
+
+    #[test]
+    fn a_reader_sees_whole_events_after_a_flush() {
+        let mut events = EventWriter::new(Vec::new());
+        for job in 1..=3 {
+            events.update(&Update::Retried { job }, at(0.0));
+            events.flush();
+            let text = events.lines.writer();
+            assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), job as usize);
+            assert!(text.ends_with(b"}\n"));
+        }
     }
 
     #[test]

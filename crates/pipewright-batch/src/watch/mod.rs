@@ -1,8 +1,9 @@
 //! Reports of a running batch: progress on a terminal, events, a trace, a page, and tables of jobs.
 //!
-//! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants. Reports
-//! have no thread and no clock: the driver passes the time too. Their memory is bounded by the running jobs, except where
-//! a bound is named. They never fail the batch: a report that cannot be written keeps its error until the end.
+//! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants.
+//! Reports have no thread and no clock: the driver passes the time too. Their memory is bounded by the running jobs,
+//! except where a bound is named. They never fail the batch: a report that cannot be written keeps its error until the
+//! end.
 //!
 //! Texts of jobs are not trusted. They are cut, and escaped for the place where they are shown.
 //!
@@ -23,6 +24,8 @@ mod progress;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod trace;
 mod update;

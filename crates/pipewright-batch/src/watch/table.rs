@@ -108,8 +108,8 @@ pub(crate) fn write_json<W: Write>(rows: &[JobRow], writer: &mut W) -> io::Resul
     Ok(())
 }
 
-/// Writes the jobs as a table of that width, `None`: as wide as the commands are. Call it with `heading` for the first rows
-/// and without for the next ones.
+/// Writes the jobs as a table of that width, `None`: as wide as the commands are. Call it with `heading` for the first
+/// rows and without for the next ones.
 ///
 /// # Errors
 /// Those of the writer.
@@ -203,7 +203,7 @@ mod tests {
             table(&[row(1, 0.25), failed, waiting], None),
             "\
 state          job  tries        time  exit        command
-succeeded        1      1       0.2 s  exit 0      ./convert 1
+succeeded        1      1      250 ms  exit 0      ./convert 1
 failed           2      3  1 min 15 s  timed out   [b] ./convert 2  (gave up)
 not run          3      1                          ./convert 3
 "

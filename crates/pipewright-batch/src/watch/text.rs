@@ -9,8 +9,8 @@ use crate::executor::AttemptOutcome;
 
 /// Returns the number of columns that a terminal uses for a character, or more: an unknown one counts as wide.
 ///
-/// Characters that have a width of their own in no terminal (combining ones) count too, so a text is never wider than its
-/// count.
+/// Characters that have a width of their own in no terminal (combining ones) count too, so a text is never wider than
+/// its count.
 pub(super) fn columns_of(character: char) -> usize {
     match character {
         // Ours: the bar, the mark of a cut, the separator.
@@ -48,7 +48,7 @@ pub(super) fn line(text: &str, most: usize) -> String {
         } else {
             piece.push(character);
         }
-        if used + 1 <= most {
+        if used < most {
             fits = shown.len();
         }
         used += columns(&piece);
@@ -73,11 +73,14 @@ pub(super) fn cut(text: &str, most_bytes: usize) -> String {
     format!("{}…", text.get(..end).unwrap_or(""))
 }
 
-/// Formats a duration with two or three digits: `0.012 s`, `3.2 s`, `47 s`, `4 min 10 s`, `2 h 05 min`, `3 d 4 h`.
+/// Formats a duration with two or three digits: `1.2 ms`, `12 ms`, `3.2 s`, `47 s`, `4 min 10 s`, `2 h 05 min`, `3 d 4
+/// h`.
 pub(super) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
-        s if s < 0.0995 => format!("{s:.3} s"),
+        0.0 => "0 s".to_owned(),
+        s if s < 0.00995 => format!("{:.1} ms", s * 1e3),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
         s if s < 9.95 => format!("{s:.1} s"),
         _ => whole_duration(time),
     }
@@ -144,8 +147,10 @@ mod tests {
     #[test]
     fn durations_and_rates_have_few_digits() {
         let shown = |seconds: f64| duration(Duration::from_secs_f64(seconds));
-        assert_eq!(shown(0.0), "0.000 s");
-        assert_eq!(shown(0.0123), "0.012 s");
+        assert_eq!(shown(0.0), "0 s");
+        assert_eq!(shown(0.0012), "1.2 ms");
+        assert_eq!(shown(0.0123), "12 ms");
+        assert_eq!(shown(0.9996), "1.0 s");
         assert_eq!(shown(3.21), "3.2 s");
         assert_eq!(shown(9.96), "10 s");
         assert_eq!(shown(59.6), "1 min 00 s");
@@ -168,7 +173,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_is_never_wider_than_asked_and_has_no_controls(text in "\\PC{0,40}|.{0,40}|[\u{0}-\u{1f}a日]{0,40}", most in 0_usize..50) {
+        fn a_line_is_never_wider_than_asked_and_has_no_controls(
+            text in "\\PC{0,40}|.{0,40}|[\u{0}-\u{1f}a日]{0,40}",
+            most in 0_usize..50,
+        ) {
             let shown = line(&text, most);
             prop_assert!(columns(&shown) <= most, "{shown:?}");
             prop_assert!(!shown.chars().any(is_control), "{shown:?}");

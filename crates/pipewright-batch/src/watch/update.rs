@@ -18,7 +18,8 @@ pub(crate) struct BatchFacts {
     pub(crate) log: Option<String>,
 }
 
-/// Something that happened in a batch.
+/// Something that happened in a batch. Bytes of a text that are not Unicode were replaced; otherwise it is as the job
+/// has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Update<'a> {
     /// The batch begins. The first update.

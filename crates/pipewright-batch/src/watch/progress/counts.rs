@@ -1,6 +1,6 @@
 //! The counts of a batch that progress shows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use super::rate::Rate;
@@ -103,7 +103,6 @@ impl Counts {
     /// Returns the states that people should see, with their numbers.
     pub(super) fn problems(&self) -> impl Iterator<Item = (JobState, u64)> {
         let counts = JobState::ALL.map(|state| (state, self.states.of(state)));
-        let counts: BTreeSet<_> = counts.into_iter().collect();
         counts.into_iter().filter(|(state, count)| *state != JobState::Succeeded && *count > 0)
     }
 }

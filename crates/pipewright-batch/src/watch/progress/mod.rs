@@ -2,8 +2,7 @@
 //!
 //! Nothing is drawn between two calls of the driver: [`Progress::tick`] draws, and returns the time of its next call.
 //!
-//! The bar is not indicatif's, as in `pipewright bench`: that draws by a thread or at each change, wraps long messages where
-//! they have wide characters, and links libm, which the tool would load at every start.
+//! The bar is our own, as in `pipewright bench`: indicatif links libm, which the tool would load at every start.
 //!
 //! | file | contents |
 //! |---|---|
@@ -128,8 +127,8 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Draws, if that is due. Returns the time at which the driver should call it again, whatever happens; call it after
-    /// updates too.
+    /// Draws, if that is due. Returns the time at which the driver should call it again, whatever happens; call it
+    /// after updates too.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<Instant> {
         match self.kind {
             ProgressKind::None => None,
@@ -169,7 +168,8 @@ impl<W: Write> Progress<W> {
         self.drawn.and_then(|drawn| drawn.checked_add(LINE_PAUSE))
     }
 
-    /// Erases the bar, before something else is written to the same terminal. The next [`tick`](Self::tick) draws it again.
+    /// Erases the bar, before something else is written to the same terminal. The next [`tick`](Self::tick) draws it
+    /// again.
     pub(crate) fn hide(&mut self) {
         if self.lines.erase(&mut self.writer, (self.screen.columns)(), self.screen.is_ansi) {
             self.drawn = None;
