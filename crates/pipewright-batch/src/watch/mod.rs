@@ -1,0 +1,38 @@
+//! Reports of a running batch: progress on a terminal, events, a trace, a page, and tables of jobs.
+//!
+//! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants.
+//! Reports have no thread and no clock: the driver passes the time too. Their memory is bounded by the running jobs,
+//! except where a bound is named. They never fail the batch: a report that cannot be written keeps its error until the
+//! end.
+//!
+//! Texts of jobs are not trusted. They are cut, and escaped for the place where they are shown.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `update.rs` | updates, and the states of jobs |
+//! | `text.rs` | text that is safe and short; durations; ends of attempts in words |
+//! | `progress/` | the bar on a terminal, and lines for logs |
+//! | `events.rs`, `lines.rs` | JSON lines, and the buffer that keeps them whole |
+//! | `trace.rs` | trace events for Perfetto and Chrome |
+//! | `page/` | one HTML page about the whole batch |
+//! | `table.rs` | jobs as a table or as JSON lines |
+
+mod events;
+mod lines;
+mod page;
+mod progress;
+mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trace;
+mod update;
+
+pub(crate) use events::EventWriter;
+pub(crate) use page::PageModel;
+pub(crate) use progress::{Progress, ProgressKind, Screen};
+pub(crate) use table::{JobRow, slowest, write_json, write_table};
+pub(crate) use trace::TraceWriter;
+pub(crate) use update::{BatchFacts, JobState, Update};

@@ -1,0 +1,148 @@
+//! The page: correct, bounded and inert.
+
+use super::*;
+use crate::executor::AttemptOutcome;
+use crate::watch::testing::{at, end, every_update, facts, key};
+use crate::watch::{BatchFacts, JobState, Update};
+
+/// Runs one attempt of a job to its end.
+fn run(
+    model: &mut PageModel,
+    job: u64,
+    outcome: AttemptOutcome,
+    times: (f64, f64),
+    texts: (&str, &str),
+) {
+    let (start, seconds) = times;
+    let state = if outcome.is_success() { JobState::Succeeded } else { JobState::Failed };
+    let slot = u32::try_from(job % u64::from(facts().slots)).unwrap() + 1;
+    model.update(&Update::Started { key: key(job), slot, text: texts.0 }, at(start));
+    let end = end(job, outcome, start, seconds);
+    let done = at(start + seconds);
+    model.update(&Update::Ended { end: &end, text: texts.0, last_lines: texts.1 }, done);
+    model.update(&Update::Settled { job, state, reason: None }, done);
+}
+
+fn data(page: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn failures_come_first_with_their_last_lines() {
+    let mut model = PageModel::new(facts());
+    run(&mut model, 1, AttemptOutcome::Exited(0), (0.0, 1.0), ("./convert a", "fine"));
+    run(
+        &mut model,
+        2,
+        AttemptOutcome::Exited(7),
+        (0.5, 2.0),
+        ("./convert b", "reading\nno such file"),
+    );
+    let page = model.html();
+    assert!(page.contains("<h1>1 ok, 1 failed in 2.5 s</h1>"), "{page}");
+    assert!(page.contains("<pre>reading\nno such file</pre>"));
+    assert!(!page.contains("fine"), "the output of a job that succeeded");
+    let place = |text: &str| page.find(text).unwrap();
+    assert!(place("no such file") < place("Slots over time"));
+    assert!(place("id=\"a2-1\"") < place("id=\"a1-1\""), "failed attempts are the first rows");
+}
+
+#[test]
+fn a_job_that_succeeds_at_last_is_no_failure() {
+    let mut model = PageModel::new(facts());
+    let failed = end(1, AttemptOutcome::TimedOut, 0.0, 1.0);
+    model.update(&Update::Ended { end: &failed, text: "x", last_lines: "slow" }, at(1.0));
+    assert!(model.html().contains("slow"));
+    model.update(&Update::Retried { job: 1 }, at(1.0));
+    model.update(&Update::Settled { job: 1, state: JobState::Succeeded, reason: None }, at(2.0));
+    let page = model.html();
+    assert!(!page.contains("slow") && page.contains("1 ok, 0 failed"));
+}
+
+#[test]
+fn the_page_needs_no_network_and_no_other_file() {
+    every_update(|updates| {
+        let mut model = PageModel::new(facts());
+        updates.iter().for_each(|update| model.update(update, at(3.0)));
+        let page = model.html();
+        let page = page.replace("http-equiv", "");
+        for word in ["http", "//", "src=", "url(", "@import", "fetch"] {
+            assert!(!page.contains(word), "{word}");
+        }
+        let data = data(&page);
+        assert_eq!(data["states"]["failed"], 1);
+        assert_eq!(data["attempts"][0]["end"], "exit 7");
+        assert_eq!(data["notes"][0], "the log is on a network filesystem");
+        assert!(page.contains("ended early: drain"));
+        assert!(page.contains("2027-01-15 08:00 UTC"));
+    });
+}
+
+#[test]
+fn hostile_texts_are_inert_and_cut() {
+    let hostile = [
+        "</script><script>alert(1)</script><!--".to_owned(),
+        "\"onmouseover=alert(1) x=' <img src=x onerror=alert(1)> &amp; </title></pre></code>"
+            .to_owned(),
+        "\0\u{1}\x1b]0;x\u{7}\u{202e}\u{2028}\u{fffd}\r\n".repeat(100),
+        "<marquee>".repeat(1 << 20),
+    ];
+    let facts = BatchFacts { command: hostile.concat(), log: Some(hostile.concat()), ..facts() };
+    let mut model = PageModel::new(facts);
+    for (job, text) in (1..).zip(&hostile) {
+        run(&mut model, job, AttemptOutcome::NotStarted(text.clone()), (1.0, 1.0), (text, text));
+        model.update(&Update::Note(text), at(1.0));
+        model.update(&Update::Halted { cause: text }, at(1.0));
+        let state = JobState::Refused;
+        model.update(&Update::Settled { job: 100 + job, state, reason: Some(text) }, at(1.0));
+    }
+    let page = model.html();
+    assert!(page.len() < 100_000, "{} bytes", page.len());
+    let allowed = |character: char| character == '\n' || !character.is_control();
+    assert!(page.chars().all(allowed), "a control character");
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("</script").count(), 2);
+    // In the data a quote follows a backslash.
+    let (markup, _) = page.split_once("id=\"data\"").unwrap();
+    for text in ["<img", "<marquee", "<!--", "\"onmouseover", "x='"] {
+        assert!(!markup.contains(text), "{text}");
+    }
+    // All that is left of markup is ours.
+    assert_eq!(page.matches("</title>").count(), page.matches("<title>").count());
+    let data = data(&page);
+    assert!(data["attempts"][0]["command"].as_str().unwrap().starts_with("</script><script>"));
+}
+
+#[test]
+fn a_page_about_many_jobs_is_bounded_and_says_what_it_leaves_out() {
+    let mut model = PageModel::new(facts());
+    for job in 1..=20_000_u64 {
+        let outcome = AttemptOutcome::Exited(i32::from(job % 50 == 0));
+        let seconds = (job % 97) as f64 / 100.0;
+        run(&mut model, job, outcome, (job as f64 / 10.0, seconds), ("./convert", "bad\n"));
+    }
+    let page = model.html();
+    assert_eq!(page.matches("<rect").count(), MOST_ATTEMPTS);
+    assert_eq!(page.matches("<tr id").count(), MOST_ATTEMPTS);
+    assert_eq!(page.matches("class=\"failure\"").count(), MOST_FAILURES);
+    assert!(page.contains("The lanes show 2000 of 20000 attempts"));
+    assert!(page.contains("The table has 2000 of 20000 attempts"));
+    assert!(page.contains("200 of 400: the page has at most 200."));
+    let data = data(&page);
+    assert_eq!(data["other_attempts"], 18_000);
+    let failed = |it: &&serde_json::Value| it["is_success"] == false;
+    assert_eq!(
+        data["attempts"].as_array().unwrap().iter().filter(failed).count(),
+        400,
+        "all failed ones are kept"
+    );
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+}
+
+#[test]
+fn a_batch_without_attempts_has_a_page() {
+    let page = PageModel::new(facts()).html();
+    assert!(page.contains("<h1>0 ok, 0 failed in 0 s</h1>"));
+    assert!(!page.contains("<svg"));
+}

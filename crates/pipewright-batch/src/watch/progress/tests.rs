@@ -1,0 +1,235 @@
+//! The bar and the lines, at the times of a clock that the test sets.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::executor::{AttemptKey, AttemptOutcome};
+use crate::watch::JobState;
+use crate::watch::testing::{end, key};
+use crate::watch::text::columns;
+
+const WIDE: Screen = Screen { columns: || 100, is_ansi: true, colors: false };
+
+fn after(start: Instant, seconds: f64) -> Instant {
+    start + Duration::from_secs_f64(seconds)
+}
+
+/// Starts jobs and settles them at the same time.
+fn settle(
+    progress: &mut Progress<Vec<u8>>,
+    jobs: std::ops::Range<u64>,
+    state: JobState,
+    now: Instant,
+) {
+    for job in jobs {
+        progress.update(&Update::Started { key: key(job), slot: 1, text: "true" }, now);
+        let end = end(job, AttemptOutcome::Exited(0), 0.0, 0.0);
+        progress.update(&Update::Ended { end: &end, text: "true", last_lines: "" }, now);
+        progress.update(&Update::Settled { job, state, reason: None }, now);
+    }
+}
+
+/// Returns what was written since the last call.
+fn written(progress: &mut Progress<Vec<u8>>) -> String {
+    String::from_utf8(std::mem::take(&mut progress.writer)).unwrap()
+}
+
+#[test]
+fn the_bar_shows_counts_rate_time_left_and_the_longest_jobs() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    progress.update(&Update::Added { jobs: 200, total: Some(200) }, start);
+    settle(&mut progress, 0..48, JobState::Succeeded, start);
+    settle(&mut progress, 48..50, JobState::Failed, after(start, 5.0));
+    for (job, at) in [(100, 1.0), (101, 2.0), (102, 3.0), (103, 4.0)] {
+        let text = format!("./convert {job}\n");
+        let key = AttemptKey { job, attempt: u32::from(job == 101) + 1 };
+        progress.update(&Update::Started { key, slot: 1, text: &text }, after(start, at));
+    }
+    progress.tick(after(start, 5.0));
+    assert_eq!(
+        written(&mut progress),
+        "50/200  ━━━━━━──────────────────   25 %  2 failed  4 running  10/s  15 s left\n\
+         \x20          4 s  job 100  ./convert 100\n\
+         \x20          3 s  job 101, attempt 2  ./convert 101\n\
+         \x20          2 s  job 102  ./convert 102"
+    );
+    progress.hide();
+    assert_eq!(written(&mut progress), "\r\x1b[3A\x1b[J");
+    progress.hide();
+    assert_eq!(written(&mut progress), "", "nothing is there to erase");
+}
+
+#[test]
+fn the_time_left_is_unknown_while_the_total_is() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    progress.update(&Update::Added { jobs: 64, total: None }, start);
+    settle(&mut progress, 0..10, JobState::Succeeded, after(start, 1.0));
+    progress.tick(after(start, 2.0));
+    assert_eq!(written(&mut progress), "10/64+  0 running  5.0/s");
+    progress.update(&Update::InputEnded { total: 30 }, after(start, 2.0));
+    progress.tick(after(start, 3.0));
+    assert_eq!(
+        written(&mut progress),
+        "\r\x1b[J10/30  ━━━━━━━─────────────────   33 %  0 running  3.3/s  6 s left"
+    );
+}
+
+#[test]
+fn the_time_left_follows_the_recent_rate() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
+    progress.update(&Update::Added { jobs: 1000, total: Some(1000) }, start);
+    // 100 in the first second, then one a second for two minutes.
+    settle(&mut progress, 0..100, JobState::Succeeded, after(start, 1.0));
+    for second in 2..=120_u64 {
+        settle(
+            &mut progress,
+            98 + second..99 + second,
+            JobState::Succeeded,
+            after(start, second as f64),
+        );
+    }
+    let counts = &progress.counts;
+    assert_eq!(counts.done(), 219);
+    let rate = counts.per_second(after(start, 120.0)).unwrap();
+    assert!((0.9..1.2).contains(&rate), "{rate}");
+}
+
+#[test]
+fn jobs_of_an_earlier_run_are_done_but_no_part_of_the_rate() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    progress.update(&Update::Resumed { jobs: 90 }, start);
+    progress.update(&Update::Added { jobs: 100, total: Some(100) }, start);
+    settle(&mut progress, 90..95, JobState::Succeeded, after(start, 1.0));
+    progress.tick(after(start, 1.0));
+    assert!(written(&mut progress).ends_with("95 %  0 running  5.0/s  1 s left"));
+}
+
+#[test]
+fn the_bar_is_drawn_at_most_ten_times_a_second() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    let mut drawings = 0;
+    for millis in 0..1000 {
+        let now = after(start, f64::from(millis) / 1e3);
+        settle(&mut progress, 0..1, JobState::Succeeded, now);
+        let next = progress.tick(now).unwrap();
+        assert!(next > now && next <= now + IDLE_REDRAW);
+        drawings += u32::from(!written(&mut progress).is_empty());
+    }
+    assert_eq!(drawings, 10);
+    // Unchanged, it is drawn for its times once a second.
+    let now = after(start, 1.5);
+    progress.tick(now);
+    assert_eq!(progress.tick(now), Some(now + IDLE_REDRAW));
+}
+
+#[test]
+fn messages_are_above_the_bar_and_escaped() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    progress.tick(start);
+    written(&mut progress);
+    progress.update(&Update::Note("a\x1b[2Jb"), start);
+    assert_eq!(written(&mut progress), "\r\x1b[Jpipewright: a\\u{1b}[2Jb\n");
+    progress.tick(start);
+    assert_eq!(written(&mut progress), "0/0+  0 running");
+    progress.update(&Update::Halted { cause: "interrupted" }, start);
+    assert!(written(&mut progress).contains("pipewright: no more jobs start: interrupted\n"));
+}
+
+#[test]
+fn a_terminal_without_movements_has_one_line() {
+    let start = Instant::now();
+    let screen = Screen { columns: || 40, is_ansi: false, colors: false };
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, screen, start);
+    progress.update(&Update::Started { key: key(1), slot: 1, text: "sleep" }, start);
+    progress.tick(start);
+    assert_eq!(written(&mut progress), "\r0/0+  1 running");
+    progress.hide();
+    assert_eq!(written(&mut progress), format!("\r{}\r", " ".repeat(15)));
+}
+
+#[test]
+fn failures_are_red_only_with_colors() {
+    let start = Instant::now();
+    for colors in [false, true] {
+        let screen = Screen { colors, ..WIDE };
+        let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, screen, start);
+        settle(&mut progress, 0..1, JobState::Failed, start);
+        progress.tick(start);
+        assert_eq!(written(&mut progress).contains("\x1b[31m1 failed\x1b[0m"), colors);
+    }
+}
+
+#[test]
+fn a_log_has_a_line_at_each_tenth_and_after_ten_seconds() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
+    progress.update(&Update::Added { jobs: 1000, total: Some(1000) }, start);
+    let mut lines = Vec::new();
+    for job in 0..1000_u64 {
+        let now = after(start, job as f64 / 1e3);
+        settle(&mut progress, job..job + 1, JobState::Succeeded, now);
+        progress.tick(now);
+        lines.extend(written(&mut progress).lines().map(str::to_owned));
+    }
+    assert_eq!(lines.len(), 10, "{lines:?}");
+    assert_eq!(lines[9], "pipewright: 1000/1000 (100 %), 0 running, 1001/s, 0 s left");
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
+    for second in 0..=25 {
+        settle(&mut progress, second..second + 1, JobState::Failed, after(start, second as f64));
+        progress.tick(after(start, second as f64));
+    }
+    let text = written(&mut progress);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.starts_with("pipewright: 11/11+, 11 failed, 0 running, 1.1/s\n"), "{text}");
+}
+
+#[test]
+fn no_progress_is_only_messages() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::None, WIDE, start);
+    settle(&mut progress, 0..10, JobState::Failed, start);
+    assert_eq!(progress.tick(after(start, 60.0)), None);
+    assert_eq!(written(&mut progress), "");
+    progress.message("out of disk");
+    assert_eq!(written(&mut progress), "pipewright: out of disk\n");
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_as_wide_as_the_terminal(
+        text in ".{0,120}|[\u{0}-\u{1f}\u{200b}-\u{202e}日本]{0,60}",
+        width in 0_usize..160,
+        counts in prop::array::uniform4(0_u64..2_000_000_000),
+        seconds in 0_u64..10_000_000,
+        colors in any::<bool>(),
+    ) {
+        let start = Instant::now();
+        let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, Screen { colors, ..WIDE }, start);
+        let [resumed, added, total, job] = counts;
+        progress.update(&Update::Resumed { jobs: resumed }, start);
+        progress.update(&Update::Added { jobs: added, total: (total % 2 == 0).then_some(total) }, start);
+        settle(&mut progress, 0..job % 5, JobState::Failed, start);
+        progress.update(&Update::Started { key: key(job), slot: 1, text: &text }, start);
+        let now = start + Duration::from_secs(seconds);
+        for line in bar::lines(&progress.counts, now, progress.screen, width) {
+            let plain = strip_colors(&line.painted);
+            prop_assert!(!plain.chars().any(char::is_control), "{plain:?}");
+            prop_assert_eq!(columns(&plain), line.columns);
+            prop_assert!(line.columns < width.max(1), "{plain:?} in {width}");
+        }
+    }
+}
+
+fn strip_colors(text: &str) -> String {
+    ["\x1b[31m", "\x1b[34m", "\x1b[2m", "\x1b[0m"]
+        .iter()
+        .fold(text.to_owned(), |text, code| text.replace(code, ""))
+}

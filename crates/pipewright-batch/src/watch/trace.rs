@@ -1,0 +1,232 @@
+//! A trace of the slots, as trace events for Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Update;
+use super::lines::Pieces;
+use super::text::{cut, outcome};
+use crate::executor::{AttemptEnd, AttemptKey};
+
+/// Bytes of a command that an event has.
+const MOST_TEXT_BYTES: usize = 1024;
+
+/// The end of a file that is complete.
+const CLOSING: &[u8] = b"\n]\n";
+
+/// A writer of a trace: a JSON array with one complete event for each attempt, on the track of its slot.
+///
+/// After each flush the file is a whole array, also if the batch is killed later: the next event overwrites the closing
+/// bracket. A file that cannot seek (a pipe) gets the bracket at the end only; viewers do without it.
+#[derive(Debug)]
+pub(crate) struct TraceWriter<W> {
+    pieces: Pieces<W>,
+    started: Option<SystemTime>,
+    running: BTreeMap<AttemptKey, u32>,
+    named: BTreeSet<u32>,
+    is_begun: bool,
+    /// The place of the closing bracket, if the file has one.
+    closed_at: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    name: &'a str,
+    cat: &'static str,
+    ph: &'static str,
+    /// Microseconds, as the format has them.
+    ts: f64,
+    dur: f64,
+    pid: u32,
+    tid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cname: Option<&'static str>,
+    args: Value,
+}
+
+impl<W: Write + Seek> TraceWriter<W> {
+    /// Returns a writer of a trace to that file, which is empty.
+    pub(crate) fn new(writer: W) -> TraceWriter<W> {
+        TraceWriter {
+            pieces: Pieces::new(writer),
+            started: None,
+            running: BTreeMap::new(),
+            named: BTreeSet::new(),
+            is_begun: false,
+            closed_at: None,
+        }
+    }
+
+    /// Adds the event of an update, if it has one.
+    pub(crate) fn update(&mut self, update: &Update<'_>) {
+        match *update {
+            Update::Began(facts) => {
+                self.started = Some(facts.started);
+                let args = json!({ "name": cut(&facts.command, MOST_TEXT_BYTES) });
+                self.add(&json!({ "name": "process_name", "ph": "M", "pid": 1, "args": args }));
+            }
+            Update::Started { key, slot, .. } => {
+                self.running.insert(key, slot);
+                if self.named.insert(slot) {
+                    let args = json!({ "name": format!("slot {slot}") });
+                    self.add(&json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": slot, "args": args }));
+                }
+            }
+            Update::Ended { end, text, .. } => self.ended(end, text),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, end: &AttemptEnd, text: &str) {
+        let slot = self.running.remove(&end.key).unwrap_or(0);
+        // A clock that was set back gives no negative time.
+        let since = self.started.and_then(|started| end.started.duration_since(started).ok());
+        let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
+        let args = json!({
+            "job": end.key.job,
+            "attempt": end.key.attempt,
+            "end": outcome(&end.outcome),
+            "user_seconds": seconds(end.user),
+            "system_seconds": seconds(end.system),
+            "peak_rss_bytes": end.peak_rss_bytes,
+            "stdout_bytes": end.stdout_bytes,
+            "stderr_bytes": end.stderr_bytes,
+        });
+        let event = Event {
+            name: &cut(text, MOST_TEXT_BYTES),
+            cat: end.outcome.name(),
+            ph: "X",
+            ts: micros(since.unwrap_or_default()),
+            dur: micros(end.elapsed),
+            pid: 1,
+            tid: slot,
+            cname: (!end.outcome.is_success()).then_some("terrible"),
+            args,
+        };
+        self.add(&event);
+    }
+
+    fn add(&mut self, event: &impl Serialize) {
+        let mut piece = if self.is_begun { b",\n".to_vec() } else { b"[\n".to_vec() };
+        if let Err(error) = serde_json::to_writer(&mut piece, event) {
+            self.pieces.keep(error.into());
+            return;
+        }
+        self.is_begun = true;
+        self.reopen();
+        self.pieces.add(&piece);
+    }
+
+    /// Goes back to before the closing bracket.
+    fn reopen(&mut self) {
+        let Some(end) = self.closed_at.take() else { return };
+        if let Err(error) = self.pieces.writer().seek(SeekFrom::Start(end)) {
+            self.pieces.keep(error);
+        }
+    }
+
+    /// Writes all events so far, and closes the array. The driver calls it about once a second.
+    pub(crate) fn flush(&mut self) {
+        if self.pieces.is_empty() {
+            return;
+        }
+        self.pieces.flush();
+        // A disk that is full has an open end, where the next event goes on.
+        let end = self.pieces.writer().stream_position().ok();
+        if let (true, Some(end)) = (self.pieces.is_empty(), end) {
+            self.closed_at = Some(end);
+            if self.close().is_err() {
+                self.reopen();
+            }
+        }
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let start: &[u8] = if self.is_begun { b"" } else { b"[" };
+        let writer = self.pieces.writer();
+        writer.write_all(start)?;
+        writer.write_all(CLOSING)?;
+        writer.flush()
+    }
+
+    /// Writes the last events.
+    ///
+    /// # Errors
+    /// Events are missing: the first error of a write.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.pieces.finish()?;
+        if self.closed_at.is_none() { self.close() } else { Ok(()) }
+    }
+}
+
+fn micros(time: std::time::Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::super::testing::{at, end, every_update, facts, key};
+    use super::*;
+    use crate::executor::AttemptOutcome;
+
+    fn parsed(trace: &mut TraceWriter<Cursor<Vec<u8>>>) -> Vec<Value> {
+        serde_json::from_slice(trace.pieces.writer().get_ref()).unwrap()
+    }
+
+    #[test]
+    fn an_attempt_is_a_complete_event_on_the_track_of_its_slot() {
+        every_update(|updates| {
+            let mut trace = TraceWriter::new(Cursor::default());
+            updates.iter().for_each(|update| trace.update(update));
+            trace.flush();
+            let events = parsed(&mut trace);
+            let event = events.last().unwrap();
+            assert_eq!((&event["ph"], &event["tid"]), (&json!("X"), &json!(1)));
+            assert_eq!((&event["ts"], &event["dur"]), (&json!(500_000.0), &json!(2_000_000.0)));
+            assert_eq!(
+                (&event["args"]["end"], &event["cname"]),
+                (&json!("exit 7"), &json!("terrible"))
+            );
+            assert_eq!(events[1]["args"]["name"], "slot 1");
+        });
+    }
+
+    #[test]
+    fn the_file_is_valid_json_after_every_flush_and_at_the_end() {
+        let facts = facts();
+        let mut trace = TraceWriter::new(Cursor::default());
+        trace.update(&Update::Began(&facts));
+        for job in 1..=5_u64 {
+            let text = format!("job {job} </script>\n\"{}", "x".repeat(5_000));
+            trace.update(&Update::Started { key: key(job), slot: 1, text: &text });
+            let end = end(job, AttemptOutcome::Exited(0), 1.0, 0.5);
+            trace.update(&Update::Ended { end: &end, text: &text, last_lines: "" });
+            trace.flush();
+            trace.flush();
+            assert_eq!(parsed(&mut trace).len() as u64, 2 + job);
+        }
+        let mut file = Cursor::new(Vec::new());
+        TraceWriter::new(&mut file).finish().unwrap();
+        assert_eq!(
+            serde_json::from_slice::<Vec<Value>>(file.get_ref()).unwrap(),
+            Vec::<Value>::new()
+        );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_gives_no_negative_time() {
+        let facts = crate::watch::BatchFacts { started: at(100.0), ..facts() };
+        let mut trace = TraceWriter::new(Cursor::default());
+        trace.update(&Update::Began(&facts));
+        let end = end(1, AttemptOutcome::TimedOut, 1.0, 0.5);
+        trace.update(&Update::Ended { end: &end, text: "x", last_lines: "" });
+        trace.flush();
+        assert_eq!(parsed(&mut trace)[1]["ts"], 0.0);
+    }
+}
