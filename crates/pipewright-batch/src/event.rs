@@ -21,7 +21,15 @@ pub enum Event {
         command: String,
     },
     /// An attempt has ended.
-    Ended(Box<AttemptEnd>),
+    #[non_exhaustive]
+    Ended {
+        /// The end.
+        end: Box<AttemptEnd>,
+        /// The command, as in [`Event::Started`].
+        command: String,
+        /// The last lines of stderr, or of stdout if stderr is empty: at most 2 KiB.
+        last_lines: String,
+    },
     /// The job will be tried again after this delay.
     #[non_exhaustive]
     Retrying {

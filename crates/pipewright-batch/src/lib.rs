@@ -15,10 +15,9 @@ mod output;
 mod plan;
 mod scheduler;
 mod source;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
 mod watch;
 
-pub use batch::{Batch, BatchError, CheckError, FailureClass, Run, Summary};
+pub use batch::{Batch, BatchError, CheckError, FailureClass, ProgressKind, Run, Summary};
 pub use driver::Control;
 pub use event::{Event, Halt, JobState};
 pub use executor::{

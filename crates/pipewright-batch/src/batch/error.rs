@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
-use pipewright_os::base::error::OneLine;
+use pipewright_os::base::error::{OneLine, Quoted};
 
 use crate::driver::DriverError;
 use crate::journal::LogError;
@@ -24,6 +25,14 @@ pub enum BatchError {
     Output(OutputError),
     /// A process of an earlier run cannot be ended.
     Survivors(io::Error),
+    /// A report cannot be written.
+    #[non_exhaustive]
+    Report {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 impl From<DriverError> for BatchError {
@@ -43,6 +52,10 @@ impl fmt::Display for BatchError {
             BatchError::Start(source) => ("start the batch", source),
             BatchError::Executor(source) => ("wait for the jobs", source),
             BatchError::Survivors(source) => ("end the processes of an earlier run", source),
+            BatchError::Report { path, source } => {
+                let (path, source) = (Quoted(path.as_os_str()), source.to_string());
+                return write!(f, "cannot write {path}: {}", OneLine(&source));
+            }
             BatchError::Log(error) => return write!(f, "{error}"),
             BatchError::Output(error) => return write!(f, "{error}"),
         };
@@ -55,7 +68,8 @@ impl Error for BatchError {
         match self {
             BatchError::Start(source)
             | BatchError::Executor(source)
-            | BatchError::Survivors(source) => Some(source),
+            | BatchError::Survivors(source)
+            | BatchError::Report { source, .. } => Some(source),
             BatchError::Log(error) => error.source(),
             BatchError::Output(error) => error.source(),
         }

@@ -14,11 +14,12 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pipewright::Signal;
 
@@ -32,6 +33,8 @@ use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
 };
 use crate::source::InputError;
+pub use crate::watch::ProgressKind;
+use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
 pub use error::BatchError;
 pub use run::Run;
@@ -66,6 +69,7 @@ pub struct Batch {
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
+    watch: WatchSettings,
     local: LocalSettings,
 }
 
@@ -96,6 +100,7 @@ impl Batch {
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
+            watch: WatchSettings::default(),
             local: LocalSettings::default(),
         }
     }
@@ -274,6 +279,30 @@ impl Batch {
         self
     }
 
+    /// Shows progress on stderr, and messages about jobs that fail. The default is none.
+    pub fn progress(mut self, kind: ProgressKind) -> Batch {
+        self.watch.progress = Some(kind);
+        self
+    }
+
+    /// Writes every event to this file, one JSON object a line: see `docs/json.md`. The file is replaced.
+    pub fn events_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.watch.events = Some(path.into());
+        self
+    }
+
+    /// Writes trace events to this file, for Perfetto and the browser's `about:tracing`. The file is replaced.
+    pub fn trace_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.watch.trace = Some(path.into());
+        self
+    }
+
+    /// Writes a page about the batch to this file when it is over: HTML with everything in it. The file is replaced.
+    pub fn page_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.watch.page = Some(path.into());
+        self
+    }
+
     /// Runs all jobs on this machine, and returns the counts.
     ///
     /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
@@ -315,8 +344,23 @@ impl Batch {
         I::IntoIter: Send + 'static,
     {
         let jobs = jobs.into_iter().map(Into::into);
-        let driver = Driver::start(self.config(), executor, jobs)?;
-        Ok(Run::new(driver))
+        let facts = self.facts();
+        let watchers = Watchers::open(&self.watch, facts)
+            .map_err(|(path, source)| BatchError::Report { path, source })?;
+        let streams = [watchers.beside(io::stdout()), watchers.beside(io::stderr())];
+        let driver = Driver::start(self.config(), executor, jobs, streams)?;
+        Ok(Run::new(driver, watchers))
+    }
+
+    fn facts(&self) -> BatchFacts {
+        let description = self.log.as_ref().map(|log| log.facts.description.clone());
+        let path = self.log.as_ref().map(|log| log.path.display().to_string());
+        BatchFacts {
+            command: description.unwrap_or_default(),
+            slots: self.slots.get(),
+            started: SystemTime::now(),
+            log: path.filter(|path| !path.is_empty()),
+        }
     }
 
     fn limits(&self) -> Limits {

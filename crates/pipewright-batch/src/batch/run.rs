@@ -1,11 +1,13 @@
 //! A batch that runs.
 
+use std::io;
 use std::time::Instant;
 
 use super::{BatchError, Summary};
 use crate::driver::{Control, Driver};
 use crate::event::{Event, Halt};
 use crate::executor::{Executor, Local};
+use crate::watch::Watchers;
 
 /// A batch that runs: an iterator of its events.
 ///
@@ -30,14 +32,21 @@ use crate::executor::{Executor, Local};
 #[must_use = "a run does nothing until its events are taken"]
 pub struct Run<E = Local> {
     driver: Driver<E>,
+    watchers: Watchers,
     summary: Summary,
     started: Instant,
     has_failed: bool,
 }
 
 impl<E: Executor> Run<E> {
-    pub(super) fn new(driver: Driver<E>) -> Run<E> {
-        Run { driver, summary: Summary::default(), started: Instant::now(), has_failed: false }
+    pub(super) fn new(driver: Driver<E>, watchers: Watchers) -> Run<E> {
+        Run {
+            driver,
+            watchers,
+            summary: Summary::default(),
+            started: Instant::now(),
+            has_failed: false,
+        }
     }
 
     /// Returns a control, which drains or stops this run from another thread.
@@ -60,15 +69,34 @@ impl<E: Executor> Run<E> {
         if self.has_failed {
             return Ok(None);
         }
-        let event = self.driver.next_event_until(until).map_err(|error| {
+        let event = self.wait(until).map_err(|error| {
             self.has_failed = true;
             BatchError::Executor(error)
         })?;
         if let Some(event) = &event {
             self.summary.count(event);
+            self.watchers.event(event);
         }
         self.summary.elapsed = self.started.elapsed();
         Ok(event)
+    }
+
+    /// Waits as [`Self::next_until`] does, and draws the progress meanwhile.
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<Option<Event>> {
+        if let Some(event) = self.driver.next_ready_event() {
+            return Ok(Some(event));
+        }
+        self.watchers.flush();
+        loop {
+            let (added, total) = self.driver.added();
+            let tick = self.watchers.tick(added, total);
+            let wake = until.into_iter().chain(tick).min();
+            let event = self.driver.next_event_until(wake)?;
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if event.is_some() || is_late || self.driver.is_finished() {
+                return Ok(event);
+            }
+        }
     }
 
     /// Returns true if there are no more events.
@@ -87,6 +115,7 @@ impl<E: Executor> Run<E> {
         summary.input_error = self.driver.take_input_error();
         let how = summary.halted.map_or("finished", Halt::name);
         self.driver.close(summary.exit_code(), how)?;
+        self.watchers.finish().map_err(|(path, source)| BatchError::Report { path, source })?;
         summary.elapsed = self.started.elapsed();
         Ok(summary)
     }

@@ -47,7 +47,15 @@ impl<E: Executor> Driver<E> {
         let id = self.identities.next_id(&job);
         let mut spec = self.spec(&job);
         let once = spec.once;
-        let mut live = LiveJob { job, id, once, running: None, failure: None, is_past: false };
+        let mut live = LiveJob {
+            job,
+            id,
+            once,
+            running: None,
+            command: String::new(),
+            failure: None,
+            is_past: false,
+        };
         spec.past = self.log.past(&live);
         live.is_past = spec.past.is_some();
         self.live.insert(number, live);

@@ -77,6 +77,9 @@ impl<E: Executor> Driver<E> {
             timeout: job.get_timeout().or(self.config.timeout),
             output: self.output.as_mut().map(|output| output.begin(key, info)),
         };
+        if let Some(live) = self.live.get_mut(number) {
+            live.command.clone_from(&command);
+        }
         self.live.started(number, key.attempt);
         self.events.push_back(Event::Started { key, slot, command });
         self.executor.start(attempt);

@@ -16,6 +16,7 @@ impl<E: Executor> Driver<E> {
             return;
         }
         let result = result_of(&end.outcome);
+        let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
         let before = self.decisions.len();
         self.report(scheduler::Event::Ended { job, attempt, result });
         let is_retried = |decision: &Decision| match decision {
@@ -25,13 +26,15 @@ impl<E: Executor> Driver<E> {
             _ => false,
         };
         let keep = !self.decisions.iter().skip(before).any(is_retried);
+        let mut last_lines = String::new();
         if let Some(output) = &mut self.output {
             let summary = output.finish(&end, keep);
             let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
             self.events.extend(lost.map(Event::Note));
             self.log.ended(&end, &summary);
+            last_lines = summary.tail;
         }
-        self.events.push_back(Event::Ended(Box::new(end)));
+        self.events.push_back(Event::Ended { end: Box::new(end), command, last_lines });
     }
 
     /// Records the outcome of a job.

@@ -14,6 +14,8 @@ pub(super) struct LiveJob {
     pub(super) once: bool,
     /// The number of the attempt that runs.
     pub(super) running: Option<u32>,
+    /// The command of the attempt that runs or ran last, quoted for a shell.
+    pub(super) command: String,
     /// The reason for the failure of the last attempt.
     pub(super) failure: Option<String>,
     /// It ended in an earlier run.
@@ -34,6 +36,10 @@ impl LiveJobs {
 
     pub(super) fn get(&self, number: JobNumber) -> Option<&LiveJob> {
         self.jobs.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: JobNumber) -> Option<&mut LiveJob> {
+        self.jobs.get_mut(&number)
     }
 
     pub(super) fn remove(&mut self, number: JobNumber) -> Option<LiveJob> {

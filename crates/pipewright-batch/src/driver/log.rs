@@ -71,7 +71,7 @@ impl Log {
     /// Returns a message if the log is slower or weaker than usual.
     pub(super) fn note(&self) -> Option<String> {
         let journal = self.journal.as_ref()?;
-        journal.mode().notice().map(|notice| format!("log {}: {notice}", journal.path().display()))
+        journal.mode().notice().map(ToOwned::to_owned)
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.

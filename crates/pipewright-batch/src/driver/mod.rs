@@ -31,7 +31,7 @@ mod timers;
 mod watching;
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -94,7 +94,7 @@ impl Control {
 }
 
 impl<E: Executor> Driver<E> {
-    /// Starts a batch: a thread begins to read its input.
+    /// Starts a batch: a thread begins to read its input. `streams` are stdout and stderr, for the output of jobs.
     ///
     /// # Errors
     /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, or a process
@@ -103,10 +103,12 @@ impl<E: Executor> Driver<E> {
         config: Config,
         mut executor: E,
         jobs: I,
+        streams: [Box<dyn Write + Send>; 2],
     ) -> Result<Driver<E>, DriverError>
     where
         I: Iterator<Item = Result<Job, InputError>> + Send + 'static,
     {
+        let [stdout, stderr] = streams;
         let inbox = Arc::new(Inbox::new(executor.waker().map_err(DriverError::Start)?));
         let look = || {
             let inbox = Arc::clone(&inbox);
@@ -122,7 +124,7 @@ impl<E: Executor> Driver<E> {
                 ))),
             }
         }
-        let output = Output::new(config.output.clone(), io::stdout(), io::stderr(), look());
+        let output = Output::new(config.output.clone(), stdout, stderr, look());
         let output = output.map_err(DriverError::Output)?;
         reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
         let mut timers = Timers::default();
@@ -157,9 +159,19 @@ impl<E: Executor> Driver<E> {
         Control(Arc::clone(&self.inbox))
     }
 
+    /// Returns the number of jobs that were read, and the number of all jobs once it is known.
+    pub(crate) fn added(&self) -> (u64, Option<u64>) {
+        (self.added, (self.input_ended && self.input_error.is_none()).then_some(self.added))
+    }
+
     /// Returns the error of the input, if it ended the batch.
     pub(crate) fn take_input_error(&mut self) -> Option<InputError> {
         self.input_error.take()
+    }
+
+    /// Returns the next event that needs no wait and no work.
+    pub(crate) fn next_ready_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
     /// Waits for the next event, but no longer than `until`. Returns `None` after that time and after the last event:

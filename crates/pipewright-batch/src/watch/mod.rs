@@ -15,6 +15,7 @@
 //! | `events.rs`, `lines.rs` | JSON lines, and the buffer that keeps them whole |
 //! | `trace.rs` | trace events for Perfetto and Chrome |
 //! | `page/` | one HTML page about the whole batch |
+//! | `watchers.rs` | all reports of a batch, fed with its events |
 //! | `table.rs` | jobs as a table or as JSON lines |
 
 mod events;
@@ -29,10 +30,13 @@ mod tests;
 mod text;
 mod trace;
 mod update;
+mod watchers;
 
 pub(crate) use events::EventWriter;
 pub(crate) use page::PageModel;
-pub(crate) use progress::{Progress, ProgressKind, Screen};
+pub use progress::ProgressKind;
+pub(crate) use progress::{Progress, Screen};
 pub(crate) use table::{JobRow, slowest, write_json, write_table};
 pub(crate) use trace::TraceWriter;
 pub(crate) use update::{BatchFacts, JobState, Update};
+pub(crate) use watchers::{WatchSettings, Watchers};

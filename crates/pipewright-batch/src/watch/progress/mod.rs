@@ -45,7 +45,8 @@ const USUAL_COLUMNS: usize = 80;
 
 /// The kind of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProgressKind {
+#[non_exhaustive]
+pub enum ProgressKind {
     /// A bar, drawn again and again.
     Bar,
     /// A line at most every 10 seconds, and at each tenth.
@@ -96,7 +97,8 @@ pub(crate) struct Progress<W> {
 
 impl ProgressKind {
     /// Returns the kind for stderr: a bar on a terminal, else lines.
-    pub(crate) fn for_stderr() -> ProgressKind {
+    #[must_use]
+    pub fn for_stderr() -> ProgressKind {
         if io::stderr().is_terminal() { ProgressKind::Bar } else { ProgressKind::Plain }
     }
 }
