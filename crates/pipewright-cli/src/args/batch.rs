@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, FailureClass};
+use pipewright_batch::{Containing, FailureClass, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
 use super::duration::Span;
@@ -174,6 +174,22 @@ pub(crate) struct BatchOptions {
     #[arg(long, conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::OUTPUT)]
     pub(crate) no_output: bool,
 
+    /// Progress on stderr; by default a bar on a terminal, and lines elsewhere
+    #[arg(long, value_name = "HOW", help_heading = headings::REPORTING)]
+    pub(crate) progress: Option<BatchProgressKind>,
+
+    /// Write each event to FILE as a line of JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) events: Option<PathBuf>,
+
+    /// Write a page about the batch to FILE when it is over
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write trace events to FILE, for Perfetto and about:tracing
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) trace: Option<PathBuf>,
+
     /// Suppress everything except errors and the output of jobs
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,
@@ -181,6 +197,27 @@ pub(crate) struct BatchOptions {
     /// Command with placeholders; lists of values after :::
     #[arg(trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) words: Vec<OsString>,
+}
+
+/// `--progress`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BatchProgressKind {
+    /// A bar that is drawn again and again
+    Bar,
+    /// A line every 10 seconds, and at each tenth
+    Plain,
+    /// No progress, only messages
+    None,
+}
+
+impl BatchProgressKind {
+    pub(crate) fn to_kind(self) -> ProgressKind {
+        match self {
+            BatchProgressKind::Bar => ProgressKind::Bar,
+            BatchProgressKind::Plain => ProgressKind::Plain,
+            BatchProgressKind::None => ProgressKind::None,
+        }
+    }
 }
 
 /// `--retry-on`.

@@ -12,7 +12,7 @@ mod settings;
 
 use std::io::{self, Write as _};
 
-use pipewright_batch::{Event, JobState, Run, Summary, shell_quoted};
+use pipewright_batch::{Summary, shell_quoted};
 
 use crate::args::BatchOptions;
 use crate::print::is_reader_gone;
@@ -29,27 +29,9 @@ pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
     input::check_file(&options, &batch)?;
     let mut run = batch.start(jobs).map_err(Failure::from_error)?;
     let interrupt = Interrupt::catch(run.control()).map_err(Failure::cannot("catch signals"))?;
-    follow(&mut run, &options)?;
+    while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
     let summary = run.finish().map_err(Failure::from_error)?;
     Ok(interrupt.end(conclude(&summary, &options)))
-}
-
-/// Reports what happens until the batch is over.
-fn follow(run: &mut Run, options: &BatchOptions) -> Result<(), Failure> {
-    for event in run {
-        match event.map_err(Failure::from_error)? {
-            Event::Settled { job, state, .. } if !options.quiet => match &state {
-                JobState::Failed(_) | JobState::Refused(_) | JobState::Unknown => {
-                    let reason = state.reason().unwrap_or(state.name());
-                    print_error(&format!("job {job} failed: {reason}"));
-                }
-                _ => {}
-            },
-            Event::Note(message) if !options.quiet => print_error(&message),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Prints the summary, and returns the exit code.

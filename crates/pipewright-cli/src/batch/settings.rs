@@ -1,9 +1,9 @@
 //! The settings of the batch that the options describe.
 
-use pipewright_batch::{Batch, OutputMode, OutputOptions, shell_quoted};
+use pipewright_batch::{Batch, OutputMode, OutputOptions, ProgressKind, shell_quoted};
 
 use crate::Failure;
-use crate::args::{BatchOptions, FailureCount};
+use crate::args::{BatchOptions, BatchProgressKind, FailureCount};
 
 /// Returns the batch.
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
@@ -14,14 +14,26 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         .once(options.once)
         .stop_with(options.stop_signal, options.kill_grace.duration)
         .contain(options.contain.to_containing());
-    batch = batch.output(output(options));
+    batch = batch.output(output(options)).describe(description(options));
+    if !options.quiet {
+        let kind = options.progress.map(BatchProgressKind::to_kind);
+        batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
+    }
+    if let Some(path) = &options.events {
+        batch = batch.events_to(path);
+    }
+    if let Some(path) = &options.trace {
+        batch = batch.trace_to(path);
+    }
+    if let Some(path) = &options.html {
+        batch = batch.page_to(path);
+    }
     if let Some(log) = &options.log {
         batch = batch
             .log(log)
             .resume(options.resume)
             .retry_failed(options.retry_failed)
-            .rerun_unknown(options.rerun_unknown)
-            .describe(description(options));
+            .rerun_unknown(options.rerun_unknown);
     }
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
