@@ -76,6 +76,7 @@ mod stopping;
 mod taken_stdin;
 #[cfg(unix)]
 mod tee;
+mod tee_with;
 mod text;
 #[cfg(target_os = "linux")]
 mod threads;

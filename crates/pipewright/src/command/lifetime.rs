@@ -206,6 +206,7 @@ impl Stdio {
             Choice::Piped(_)
                 | Choice::Tee(_)
                 | Choice::TeeTarget(..)
+                | Choice::TeeWith(_)
                 | Choice::Bytes(_)
                 | Choice::Reader(_)
         )

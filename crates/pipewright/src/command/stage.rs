@@ -46,10 +46,15 @@ impl Command {
         if !position.is_last && is_set(self.stdout.as_ref()) {
             return Err(self.misuse("its stdout goes to the next stage and cannot be set"));
         }
-        if matches!(&self.stderr, Some(Stdio(Choice::TeeTarget(..)))) {
-            return Err(
-                self.misuse("`tee_to` cannot be used for stderr: all stages share one stderr pipe")
-            );
+        let unfit = match &self.stderr {
+            Some(Stdio(Choice::TeeTarget(..))) => Some("tee_to"),
+            Some(Stdio(Choice::TeeWith(_))) => Some("tee_with"),
+            _ => None,
+        };
+        if let Some(name) = unfit {
+            return Err(self.misuse(&format!(
+                "`{name}` cannot be used for stderr: all stages share one stderr pipe"
+            )));
         }
         match self.run_setting() {
             Some(name) => {

@@ -187,7 +187,11 @@ impl Command {
                 return Ok((child_end, ParentEnds { feed, ..no_ends() }));
             }
             Some(
-                Choice::Create(_) | Choice::Append(_) | Choice::Tee(_) | Choice::TeeTarget(..),
+                Choice::Create(_)
+                | Choice::Append(_)
+                | Choice::Tee(_)
+                | Choice::TeeTarget(..)
+                | Choice::TeeWith(_),
             ) => {
                 return Err(self.misuse(
                     "its stdin needs a source to read from, not a file or tee to write to",
@@ -240,6 +244,9 @@ impl Command {
             Some(Choice::Tee(open)) => return captured(Some(TeeTarget::SameStream(*open))),
             Some(Choice::TeeTarget(find, target)) => {
                 return captured(Some(find(self, stream, target)?));
+            }
+            Some(Choice::TeeWith(open)) => {
+                return captured(Some(TeeTarget::Closure(Arc::clone(open))));
             }
             Some(Choice::Handle(handle)) => ChildEnd::Borrowed(handle),
             Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,

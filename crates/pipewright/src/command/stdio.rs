@@ -13,7 +13,7 @@ use pipewright_os::process::std_process::{
 
 use super::Command;
 use crate::error::Error;
-use crate::run::{OpenTee, TeeTarget, on_demand};
+use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_with};
 
 /// A choice for a child's stdin, stdout or stderr.
 ///
@@ -41,6 +41,8 @@ pub(super) enum Choice {
     Piped(Mode),
     Tee(OpenTee),
     TeeTarget(OpenTeeTarget, Box<Stdio>),
+    /// All runs of the command share the closure.
+    TeeWith(OpenTeeWith),
     Handle(Handle),
     /// This process's stdout or stderr, for any stream of the child.
     Parent(ParentStream),
@@ -129,6 +131,42 @@ impl Stdio {
     #[must_use]
     pub fn tee_to(target: impl Into<Stdio>) -> Stdio {
         Stdio(Choice::TeeTarget(Command::open_tee_target, Box::new(target.into())))
+    }
+
+    /// Captures stdout or stderr, and also calls a closure with each chunk of it as it arrives, in order.
+    ///
+    /// The verb that waits calls the closure on its own thread, or in the poll of its task: no thread is added, and a
+    /// closure that blocks delays timeouts, kills and all other runs of that thread. Chunks have any length but 0, and
+    /// can end in the middle of a line or of a character. The closure gets every byte that is read, also those that a
+    /// [`limit`](crate::Command::limit) drops. So with [`Limit::keep_tail`](crate::Limit::keep_tail) it sees the whole
+    /// stream, while the capture keeps only the last bytes.
+    ///
+    /// All runs of the command share the closure, also runs at the same time, which call it one at a time. After
+    /// [`spawn`](crate::Command::spawn), the verbs of the child that read its output call it; a stream that the caller
+    /// takes out of the child does not reach it. In a pipeline it works for the stdout of the last stage; it does not
+    /// work for stderr, because all stages share one stderr pipe.
+    ///
+    /// # Panics
+    /// A panic of the closure continues in the verb, after the chunk has been handled. If it is caught, lines, events and
+    /// a [`Runner`](crate::Runner) can continue with nothing lost. A verb that it ends has dropped the run: the child's
+    /// streams are closed. The child is killed if a task waited for it, or with
+    /// [`kill_on_drop`](crate::Command::kill_on_drop).
+    ///
+    /// ```
+    /// use pipewright::{Command, Limit, Stdio};
+    /// use std::sync::{Arc, Mutex};
+    /// let seen = Arc::new(Mutex::new(Vec::new()));
+    /// let to = Arc::clone(&seen);
+    /// let mut command = Command::new("seq");
+    /// command.arg("100").stdout(Stdio::tee_with(move |chunk| to.lock().unwrap().extend_from_slice(chunk)));
+    /// let done = command.limit(Limit::keep_tail(7)).capture()?;
+    /// assert_eq!(done.stdout, "99\n100\n");
+    /// assert_eq!(seen.lock().unwrap().len(), 292);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tee_with(closure: impl FnMut(&[u8]) + Send + 'static) -> Stdio {
+        Stdio(Choice::TeeWith(open_tee_with(closure)))
     }
 
     /// Reads from the file at `path`, which must exist. It is opened when the command runs.
@@ -223,6 +261,7 @@ impl fmt::Debug for Stdio {
             Choice::Append(path) => return f.debug_tuple("Stdio::append").field(path).finish(),
             Choice::Bytes(bytes) => return write!(f, "Stdio::bytes({} bytes)", bytes.len()),
             Choice::Reader(_) => "Reader",
+            Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),
         };
         write!(f, "Stdio({name})")
     }

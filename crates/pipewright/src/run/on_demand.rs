@@ -16,7 +16,7 @@
 //! | [`KILL_ON_DROP`] | `kill_on_drop` | 1.0 |
 //!
 //! A trait object does the same for input that is fed in the background (`FedInput`): about 2.8 kB, by difference, not
-//! measured alone. In `pipewright-os` a pointer does it for the thread that starts children which end with this process
+//! measured alone; and for the closure of `Stdio::tee_with`. In `pipewright-os` a pointer does it for the thread that starts children which end with this process
 //! (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter names as well.
 
 use pipewright_os::base::pipe::PipeReader;

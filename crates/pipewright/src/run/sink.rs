@@ -7,6 +7,7 @@ use pipewright_os::base::pipe::PipeWriter;
 use pipewright_os::base::wait::FIRST_READ_BYTES;
 
 use super::tee::Tee;
+use super::tee_with::PanicPayload;
 use crate::output::TeeFailed;
 use crate::rules::{Limit, OnExceed};
 
@@ -129,6 +130,11 @@ impl Sink {
         if let Some(tee) = &mut self.tee {
             tee.note_written(writer, result);
         }
+    }
+
+    /// Takes the panic of the tee.
+    pub(super) fn take_panic(&mut self) -> Option<PanicPayload> {
+        self.tee.as_mut().and_then(|tee| tee.take_panic())
     }
 
     /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept.

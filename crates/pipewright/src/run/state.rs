@@ -3,6 +3,7 @@
 mod act;
 mod enforce;
 mod finish;
+mod panics;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -134,8 +135,9 @@ impl RunState {
     ) -> Result<bool, OperationError> {
         let Some(mut wait) = self.before(children, rules)? else { return Ok(false) };
         let waited = wait::any(&mut wait.slots, earlier(wait.until, until)).map(drop);
-        self.after(&mut wait.slots, waited, children, rules)?;
-        Ok(true)
+        let handled = self.after(&mut wait.slots, waited, children, rules);
+        self.resume_panic();
+        handled.map(|()| true)
     }
 
     /// Returns the events to wait for and the time limit, or `None` if there is nothing left to wait for.
@@ -150,6 +152,7 @@ impl RunState {
     }
 
     /// Takes back the slots that [`before`](Self::before) lent, and handles the results of the wait.
+    /// [`resume_panic`](Self::resume_panic) comes after it.
     pub(crate) fn after(
         &mut self,
         slots: &mut [Slot<'_>],

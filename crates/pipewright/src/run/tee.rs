@@ -14,6 +14,7 @@ use pipewright_os::base::pipe::PipeWriter;
 use pipewright_os::base::stdio;
 use pipewright_os::base::wait::Slot;
 
+use super::tee_with::{OpenTeeWith, PanicPayload};
 use crate::outcome::Source;
 use crate::output::TeeFailed;
 
@@ -36,6 +37,11 @@ pub(crate) trait Tee: fmt::Debug + Send {
 
     /// Returns the error of a write, if one failed.
     fn failed(&self) -> Option<TeeFailed>;
+
+    /// Takes the panic of a call of the caller's code. The run continues it when its state is consistent.
+    fn take_panic(&mut self) -> Option<PanicPayload> {
+        None
+    }
 }
 
 /// Opens the tee to the same stream of this process.
@@ -45,10 +51,10 @@ pub(crate) type OpenTee = fn(Source) -> Box<dyn Tee>;
 pub(crate) type OpenTeeTo = fn(Source, Handle) -> Box<dyn Tee>;
 
 /// The target of a stream's copy, before the start.
-#[derive(Debug)]
 pub(crate) enum TeeTarget {
     SameStream(OpenTee),
     Handle(OpenTeeTo, Handle),
+    Closure(OpenTeeWith),
 }
 
 impl TeeTarget {
@@ -56,6 +62,17 @@ impl TeeTarget {
         match self {
             TeeTarget::SameStream(open) => open(stream),
             TeeTarget::Handle(open, target) => open(stream, target),
+            TeeTarget::Closure(open) => open(),
+        }
+    }
+}
+
+impl fmt::Debug for TeeTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TeeTarget::SameStream(_) => f.write_str("SameStream"),
+            TeeTarget::Handle(_, handle) => f.debug_tuple("Handle").field(handle).finish(),
+            TeeTarget::Closure(_) => f.write_str("Closure"),
         }
     }
 }

@@ -97,11 +97,21 @@ impl RunSet {
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.resume(run);
         }
+        // A panic that came with results, which were returned first.
+        self.resume_panics();
         let ends = self.step_all(cancel, wake, limit);
+        if ends.is_empty() {
+            self.resume_panics();
+        }
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             member.suspend(run);
         }
         ends
+    }
+
+    /// Continues the panic of a tee's closure. The runs continue if the caller catches it.
+    fn resume_panics(&mut self) {
+        self.runs.iter_mut().flatten().for_each(|run| run.resume_panic());
     }
 
     fn step_all(

@@ -6,6 +6,7 @@ mod waker;
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -86,6 +87,8 @@ pub(super) struct RunningCommands {
     task: Arc<TaskWaker>,
     /// The number of bursts of starts so far.
     bursts: usize,
+    /// The results of the poll that is under way. The panic of another member does not lose them.
+    ends: Vec<CommandEnd>,
 }
 
 #[derive(Debug)]
@@ -237,7 +240,6 @@ impl RunningCommands {
         if self.task.set_waker(cx) {
             self.members.iter().for_each(|member| member.due.set());
         }
-        let mut ends = Vec::new();
         // From the end: the member that replaces a removed one has already been polled.
         for at in (0..self.members.len()).rev() {
             let Some(member) = self.members.get_mut(at) else { continue };
@@ -246,10 +248,10 @@ impl RunningCommands {
             }
             if let Some(Poll::Ready(output)) = member.poll() {
                 let member = self.members.swap_remove(at);
-                ends.push((member.index, member.decode(output)));
+                self.ends.push((member.index, member.decode(output)));
             }
         }
-        ends
+        mem::take(&mut self.ends)
     }
 
     /// Returns the result if no runtime drives the call: the first of the running commands cannot be waited for. It

@@ -1,6 +1,7 @@
 //! Steps for tasks.
 
 use std::future::poll_fn;
+use std::panic;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -25,6 +26,11 @@ impl RunState {
         match watch.poll_wait(cx, &mut wait.slots, earlier(wait.until, until)) {
             Poll::Ready(waited) => {
                 let done = self.after(&mut wait.slots, waited.map(drop), children, rules);
+                if let Some(payload) = self.take_panic() {
+                    // A caller that catches the panic may poll again: nothing is registered.
+                    cx.waker().wake_by_ref();
+                    panic::resume_unwind(payload);
+                }
                 Poll::Ready(done.map(|()| true))
             }
             Poll::Pending => {
