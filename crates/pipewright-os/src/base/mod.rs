@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 #[cfg(target_os = "linux")]
 pub(crate) mod fallback;
+pub mod file_at;
 #[cfg(all(pipewright_force_async, feature = "tokio"))]
 pub mod force_async;
 pub mod generation;
