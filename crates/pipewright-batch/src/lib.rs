@@ -5,6 +5,8 @@
 
 mod executor;
 mod job;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
+mod output;
 #[cfg_attr(not(test), expect(dead_code, reason = "the runner will use it"))]
 mod plan;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]

@@ -1,0 +1,132 @@
+//! The stored output of a stream: the first part in the temporary file, the rest in memory.
+
+use std::io;
+use std::mem;
+use std::sync::Arc;
+
+use super::memory::{Buffer, Memory};
+use super::spool::{Extent, Extents, Spool};
+
+/// The most bytes of a stream that are kept in memory.
+///
+/// Measured: outputs of 8 kB are printed 1.5 times as fast from memory as through the file, and larger ones no faster, because
+/// chunks of 64 KiB go to the file at the speed of a copy. So 4 KiB is too little, and 64 KiB takes memory for nothing.
+pub(super) const IN_MEMORY_BYTES: usize = 16 << 10;
+
+/// Stored output of a stream.
+#[derive(Debug)]
+pub(super) struct Content {
+    extents: Extents,
+    /// The rest of the last block of the extents. It may be empty.
+    room: Extent,
+    memory: Buffer,
+    spool: Arc<Spool>,
+}
+
+impl Content {
+    pub(super) fn new(memory: &Arc<Memory>, spool: &Arc<Spool>) -> Content {
+        Content {
+            extents: Extents::new(Arc::clone(spool)),
+            room: Extent::default(),
+            memory: Buffer::new(memory),
+            spool: Arc::clone(spool),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.extents.is_empty() && self.memory.is_empty()
+    }
+
+    /// Adds bytes.
+    ///
+    /// # Errors
+    /// The temporary file cannot take them. What was added before stays.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.memory.try_extend(bytes, IN_MEMORY_BYTES) {
+            return Ok(());
+        }
+        self.spill()?;
+        // Small pieces are collected, so that each write to the file is large.
+        if self.memory.try_extend(bytes, IN_MEMORY_BYTES) {
+            return Ok(());
+        }
+        self.spool.append(bytes, &mut self.room, &mut self.extents)
+    }
+
+    /// Adds everything of `other`, and leaves that empty.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub(super) fn append(&mut self, other: &mut Content) -> io::Result<()> {
+        if !other.extents.is_empty() {
+            self.spill()?;
+            self.spool.release(mem::take(&mut self.room));
+            self.room = mem::take(&mut other.room);
+            self.extents.append(other.take_extents());
+        }
+        self.push(other.memory.bytes())?;
+        other.memory.clear();
+        Ok(())
+    }
+
+    /// Ends the last line, also if nothing more can be stored.
+    pub(super) fn end_line(&mut self) {
+        self.memory.end_line();
+    }
+
+    /// Writes what is in memory to the file.
+    fn spill(&mut self) -> io::Result<()> {
+        self.spool.append(self.memory.bytes(), &mut self.room, &mut self.extents)?;
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// Makes the content as small as it can be, when nothing more is added and it may wait for long. If
+    /// memory is not plentiful, it goes to the file.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push). The content stays complete: it occupies memory.
+    pub(super) fn finish(&mut self, plentiful: bool) -> io::Result<()> {
+        let spilled = match self.memory.bytes() {
+            _ if plentiful => Ok(()),
+            [] => Ok(()),
+            bytes if self.room.bytes >= bytes.len() as u64 => self.spill(),
+            bytes => self.spool.append_shared(bytes).map(|extents| {
+                self.extents.append(extents);
+                self.memory.clear();
+            }),
+        };
+        self.spool.release(mem::take(&mut self.room));
+        self.memory.shrink();
+        spilled
+    }
+
+    /// Gives away the only part in the file, if that is everything. The caller has to give it free.
+    pub(super) fn into_extent(mut self) -> Result<Extent, Content> {
+        if !self.memory.is_empty() || self.room.bytes > 0 {
+            return Err(self);
+        }
+        let extents = self.take_extents();
+        extents.into_one().map_err(|extents| {
+            self.extents = extents;
+            self
+        })
+    }
+
+    fn take_extents(&mut self) -> Extents {
+        mem::replace(&mut self.extents, Extents::new(Arc::clone(&self.spool)))
+    }
+
+    /// Returns the part in the file and the part in memory, which comes after it.
+    pub(super) fn into_parts(mut self) -> (Extents, Buffer) {
+        (self.take_extents(), self.memory.take())
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if self.room.bytes > 0 {
+            self.spool.release(self.room);
+        }
+    }
+}

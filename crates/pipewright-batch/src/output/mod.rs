@@ -1,0 +1,271 @@
+//! The output of jobs: grouped or line by line, ordered, tagged, limited, and in a folder a job.
+//!
+//! The driver calls [`Output::begin`] before each attempt and gives the sink to the executor, [`Output::finish`] after the
+//! attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close`] prints what is left.
+//!
+//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has not printed yet is in memory, up to 24 MiB for all outputs
+//! together, and beyond that in one temporary file without a name, in blocks that are used again; it is in `TMPDIR`, and keeps its largest size until the end. So memory and the number of
+//! descriptors are bounded, whatever the number of jobs: the file has one descriptor, and a running attempt with a folder has
+//! two. A waiting job takes about 70 bytes beside that.
+//!
+//! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost, and the
+//! [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr cannot be written,
+//! everything later for it is discarded: [`Output::is_reader_gone`] and [`Output::failure`] tell.
+//!
+//! **Order.** The bytes of a stream keep their order. Stdout and stderr are printed in the order in which they are passed on,
+//! which is that of the calls.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs`, `error.rs` | options and how they combine; errors |
+//! | `attempt.rs`, `stream.rs`, `tagger.rs`, `tail.rs` | the output of an attempt; one stream; tags; the last lines |
+//! | `content.rs`, `memory.rs`, `spool.rs` | stored output; counted memory; the temporary file |
+//! | `order.rs` | outputs that wait for their turn |
+//! | `queue.rs`, `writer.rs` | the queue of the thread that prints; that thread |
+//! | `folder.rs`, `facts.rs` | the folder of a job; the facts in `job.json` |
+//! | `shared.rs` | the parts that all attempts share |
+
+mod attempt;
+mod content;
+mod error;
+mod facts;
+mod folder;
+mod memory;
+mod options;
+mod order;
+mod queue;
+mod shared;
+mod spool;
+mod stream;
+mod tagger;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pipewright::Source;
+
+use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
+use crate::job::JobId;
+use attempt::AttemptOutput;
+pub(crate) use error::{OutputError, OutputErrorKind};
+use facts::Facts;
+use folder::Folder;
+use memory::Memory;
+pub(crate) use options::{OutputMode, OutputOptions};
+use order::{Turns, Waiting};
+use queue::Queue;
+use shared::Shared;
+use spool::Spool;
+pub(crate) use writer::Waker;
+
+/// The facts about a job that its output needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobInfo {
+    /// The identity.
+    pub(crate) id: JobId,
+    /// The user's name of the job.
+    pub(crate) name: Option<String>,
+    /// The command as a line of text.
+    pub(crate) command: String,
+    /// The tag of its lines: the argument line, or a filled template. Only read with [`OutputOptions::tag`].
+    pub(crate) tag: String,
+    /// The folder that an earlier run of the log gave it. `None`: a new one, named by number and identity.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// The output of an attempt that has ended, in numbers.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub(crate) struct OutputSummary {
+    /// The number of bytes written to stdout, kept or not.
+    pub(crate) stdout_bytes: u64,
+    /// The number of bytes written to stderr, kept or not.
+    pub(crate) stderr_bytes: u64,
+    /// The last lines of stderr, or of stdout if stderr is empty: at most 2 KiB.
+    pub(crate) tail: String,
+    /// The folder of the job.
+    pub(crate) path: Option<PathBuf>,
+    /// True if not all bytes were kept, because of [`OutputOptions::max_bytes`] or of an error.
+    pub(crate) truncated: bool,
+    /// The first error that cost output of this attempt.
+    pub(crate) error: Option<OutputError>,
+}
+
+/// The output of a batch.
+///
+/// # Drop
+/// Discards what is not printed. Use [`close`](Self::close) to print it.
+#[derive(Debug)]
+pub(crate) struct Output {
+    options: OutputOptions,
+    shared: Shared,
+    /// The running attempts, by job: a job has one at a time.
+    running: BTreeMap<u64, (JobInfo, AttemptOutput)>,
+    waiting: Waiting,
+    turns: Turns,
+}
+
+impl Output {
+    /// Starts the thread that prints, and makes the output directory. `waker` is called on that thread when
+    /// [`is_reader_gone`](Self::is_reader_gone) or [`failure`](Self::failure) has changed.
+    ///
+    /// # Errors
+    /// [`OutputErrorKind::Thread`], [`OutputErrorKind::Folder`].
+    pub(crate) fn new(
+        options: OutputOptions,
+        stdout: impl Write + Send + 'static,
+        stderr: impl Write + Send + 'static,
+        waker: Waker,
+    ) -> Result<Output, OutputError> {
+        if let Some(dir) = &options.dir {
+            fs::create_dir_all(dir)
+                .map_err(|error| OutputError::new(OutputErrorKind::Folder(dir.clone()), error))?;
+        }
+        let memory = Memory::new(options.memory_bytes);
+        let spool = Spool::new(options.open_spool.clone());
+        // A reader that is slow must not take the memory that running attempts need.
+        let queue = Queue::new(&memory, &spool, options.memory_bytes / 3);
+        writer::start(queue.clone(), stdout, stderr, waker)?;
+        Ok(Output {
+            options,
+            waiting: Waiting::new(&spool),
+            shared: Shared { memory, spool, queue },
+            running: BTreeMap::new(),
+            turns: Turns::new(),
+        })
+    }
+
+    /// Begins an attempt. An earlier one of the job that is not printed yet is discarded, also one that was not finished.
+    ///
+    /// An error of the folder is reported by [`finish`](Self::finish).
+    pub(crate) fn begin(&mut self, key: AttemptKey, job: JobInfo) -> Box<dyn OutputSink> {
+        self.waiting.remove(key.job);
+        let folder = self.options.dir.as_ref().map(|dir| {
+            let new = || dir.join(folder::name(key.job, job.id));
+            Folder::begin(job.folder.clone().unwrap_or_else(new))
+        });
+        let attempt = AttemptOutput::new(&self.shared, &self.options, &job.tag, folder);
+        if !self.options.keep_order || key.job == self.turns.next() {
+            attempt.go_live();
+        }
+        let sink = attempt.sink();
+        if let Some((_, earlier)) = self.running.insert(key.job, (job, attempt)) {
+            drop(earlier.finish());
+        }
+        sink
+    }
+
+    /// Ends an attempt. `keep` is false if the job is run again: then output that is not printed yet is discarded, and
+    /// `job.json` is not written. An attempt that was not begun has an empty summary.
+    pub(crate) fn finish(&mut self, end: &AttemptEnd, keep: bool) -> OutputSummary {
+        let Some((job, attempt)) = self.running.remove(&end.key.job) else {
+            return OutputSummary {
+                stdout_bytes: 0,
+                stderr_bytes: 0,
+                tail: String::new(),
+                path: None,
+                truncated: false,
+                error: None,
+            };
+        };
+        let mut output = attempt.finish();
+        let path = output.folder.take().map(|folder| {
+            if !keep {
+                return folder.into_path();
+            }
+            folder.finish(&Facts::new(&job, end, &output)).unwrap_or_else(|(path, error)| {
+                output.error.get_or_insert(error);
+                path
+            })
+        });
+        if keep {
+            self.waiting.add(end.key.job, output.stored);
+        }
+        OutputSummary {
+            stdout_bytes: output.stdout_bytes,
+            stderr_bytes: output.stderr_bytes,
+            tail: output.tail,
+            path,
+            truncated: output.is_truncated,
+            error: output.error,
+        }
+    }
+
+    /// Settles a job: it is over, or will not run, and its kept output is printed when its turn comes.
+    pub(crate) fn settle(&mut self, job: u64) {
+        if !self.options.keep_order {
+            return self.waiting.print(job, &self.shared.queue);
+        }
+        let before = self.turns.next();
+        self.turns.settle(job);
+        let next = self.turns.next();
+        if next != before {
+            self.waiting.print_before(next, &self.shared.queue);
+            if let Some((_, attempt)) = self.running.get(&next) {
+                attempt.go_live();
+            }
+        }
+    }
+
+    /// Returns true if the reader of this process's stdout or stderr is gone, as `head` is after its last line. Everything
+    /// later for that stream is discarded.
+    pub(crate) fn is_reader_gone(&self, stream: Source) -> bool {
+        self.shared.queue.is_reader_gone(stream)
+    }
+
+    /// Returns the first failure to print, except that a reader is gone.
+    pub(crate) fn failure(&self) -> Option<OutputError> {
+        self.shared.queue.failure()
+    }
+
+    /// Returns the largest number of bytes that outputs occupied in memory so far.
+    pub(crate) fn peak_memory_bytes(&self) -> usize {
+        self.shared.memory.peak()
+    }
+
+    /// Prints everything that is left, also the output of attempts that were not finished and of jobs that were not settled, in
+    /// the order of the jobs. Waits until the readers have taken all of it.
+    ///
+    /// # Errors
+    /// The first [`failure`](Self::failure).
+    pub(crate) fn close(self) -> Result<(), OutputError> {
+        self.close_by(None).map(drop)
+    }
+
+    /// Closes the output as [`close`](Self::close) does, but waits no longer than `limit`. Returns false if a reader has not
+    /// taken everything by then: the rest is discarded.
+    ///
+    /// # Errors
+    /// As for [`close`](Self::close).
+    pub(crate) fn close_within(self, limit: Duration) -> Result<bool, OutputError> {
+        self.close_by(Instant::now().checked_add(limit))
+    }
+
+    fn close_by(mut self, until: Option<Instant>) -> Result<bool, OutputError> {
+        while let Some((job, (_, attempt))) = self.running.pop_first() {
+            self.waiting.add(job, attempt.finish().stored);
+        }
+        let queue = &self.shared.queue;
+        self.waiting.print_before(u64::MAX, queue);
+        queue.close();
+        let printed_all = queue.wait_for_end(until);
+        match queue.failure() {
+            Some(failure) => Err(failure),
+            None => Ok(printed_all),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.shared.queue.discard_rest();
+        self.shared.queue.close();
+    }
+}

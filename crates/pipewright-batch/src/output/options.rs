@@ -1,0 +1,81 @@
+//! The options of output, and how they combine.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::spool::{OpenSpool, open_temporary_file};
+
+/// The way in which output of jobs is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum OutputMode {
+    /// Whole: when a job is settled, its stdout, then its stderr, byte by byte as it wrote them. Only the last attempt is
+    /// printed, as GNU parallel does: an attempt that is retried prints nothing.
+    #[default]
+    Group,
+    /// Line by line, as the lines arrive. A line of one job never contains bytes of another, and a last line without an end
+    /// gets one. What was printed stays, also if the attempt is retried.
+    LineBuffer,
+    /// Not at all.
+    Discard,
+}
+
+/// The options of [`Output`](super::Output).
+///
+/// All of them combine:
+///
+/// | option | with `Group` | with `LineBuffer` | with `Discard` |
+/// |---|---|---|---|
+/// | `keep_order` | jobs are printed in the order of the input | the first unfinished job prints as it runs; the lines of the others wait for their turn | no effect |
+/// | `tag` | each line has a tag, and a last line without an end gets one | each line has a tag | no effect |
+/// | `dir` | files and printing | files and printing | only files |
+/// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |
+///
+/// The files of `dir` have the exact bytes of a stream, without tags.
+#[derive(Clone)]
+pub(crate) struct OutputOptions {
+    /// The way to print.
+    pub(crate) mode: OutputMode,
+    /// True to print in the order of the input.
+    pub(crate) keep_order: bool,
+    /// True to print the tag of a job and a tab before each of its lines.
+    pub(crate) tag: bool,
+    /// The directory for a folder a job.
+    pub(crate) dir: Option<PathBuf>,
+    /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
+    pub(crate) max_bytes: Option<u64>,
+    /// The limit of the memory that holds output.
+    pub(super) memory_bytes: usize,
+    /// Opens the temporary file.
+    pub(super) open_spool: OpenSpool,
+}
+
+/// The default limit of the memory that holds output. Beyond it are the tails of running attempts, at most 3 KiB each, and the
+/// block that the printing thread copies.
+pub(super) const MEMORY_BYTES: usize = 24 << 20;
+
+impl Default for OutputOptions {
+    fn default() -> OutputOptions {
+        OutputOptions {
+            mode: OutputMode::default(),
+            keep_order: false,
+            tag: false,
+            dir: None,
+            max_bytes: None,
+            memory_bytes: MEMORY_BYTES,
+            open_spool: Arc::new(open_temporary_file),
+        }
+    }
+}
+
+impl fmt::Debug for OutputOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputOptions")
+            .field("mode", &self.mode)
+            .field("keep_order", &self.keep_order)
+            .field("tag", &self.tag)
+            .field("dir", &self.dir)
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,321 @@
+//! The queue between the driver and the thread that prints: bounded in memory, and in the temporary file beyond that.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pipewright::Source;
+
+use super::content::Content;
+use super::error::{OutputError, OutputErrorKind};
+use super::memory::{Buffer, Memory};
+use super::spool::{BLOCK_BYTES, Extents, Spool};
+
+/// The most bytes of a single write from memory.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes to print to one stream.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) to: Source,
+    pub(super) data: Data,
+}
+
+#[derive(Debug)]
+pub(super) enum Data {
+    Memory(Buffer),
+    Spooled(Extents),
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Raised for the thread that prints.
+    filled: Condvar,
+    /// Raised when that thread has ended.
+    ended: Condvar,
+    memory: Arc<Memory>,
+    spool: Arc<Spool>,
+    /// The most bytes of memory that the queue occupies.
+    most_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: VecDeque<Item>,
+    memory_bytes: usize,
+    /// True if nothing more is pushed.
+    closed: bool,
+    /// True once the thread has ended.
+    ended: bool,
+    /// The streams that nothing more is printed to, stdout first.
+    discards: [bool; 2],
+    reader_gone: [bool; 2],
+    failure: Option<OutputError>,
+}
+
+impl State {
+    fn discards(&self, to: Source) -> bool {
+        self.ended || self.discards[to as usize]
+    }
+
+    /// Returns the last buffer, if it is for this stream.
+    fn last_buffer(&mut self, to: Source) -> Option<&mut Buffer> {
+        match self.items.back_mut() {
+            Some(Item { to: last, data: Data::Memory(buffer) }) if *last == to => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Adds to the last buffer. Returns false if that is not possible.
+    fn extend_last(&mut self, to: Source, bytes: &[u8], most: usize) -> bool {
+        if self.memory_bytes + PIECE_BYTES > most {
+            return false;
+        }
+        let Some(buffer) = self.last_buffer(to) else { return false };
+        let before = buffer.counted();
+        if !buffer.try_extend(bytes, PIECE_BYTES) {
+            return false;
+        }
+        let grown = buffer.counted() - before;
+        self.memory_bytes += grown;
+        true
+    }
+
+    fn push_buffer(&mut self, to: Source, buffer: Buffer) {
+        self.memory_bytes += buffer.counted();
+        self.items.push_back(Item { to, data: Data::Memory(buffer) });
+    }
+
+    fn push_extents(&mut self, to: Source, extents: Extents) {
+        match self.items.back_mut() {
+            _ if extents.is_empty() => {}
+            Some(Item { to: last, data: Data::Spooled(list) }) if *last == to => {
+                list.append(extents);
+            }
+            _ => self.items.push_back(Item { to, data: Data::Spooled(extents) }),
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(memory: &Arc<Memory>, spool: &Arc<Spool>, most_bytes: usize) -> Arc<Queue> {
+        Arc::new(Queue {
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            ended: Condvar::new(),
+            memory: Arc::clone(memory),
+            spool: Arc::clone(spool),
+            most_bytes,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is complete before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds stored output. It never fails: what the temporary file does not take stays in the memory that it has.
+    pub(super) fn push(&self, to: Source, content: Content) {
+        let mut state = self.lock();
+        if state.discards(to) {
+            return;
+        }
+        self.push_content(&mut state, to, content);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Adds output that is in the temporary file.
+    pub(super) fn push_extents(&self, to: Source, extents: Extents) {
+        let mut state = self.lock();
+        if state.discards(to) {
+            return;
+        }
+        state.push_extents(to, extents);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    fn push_content(&self, state: &mut State, to: Source, content: Content) {
+        let (extents, buffer) = content.into_parts();
+        state.push_extents(to, extents);
+        if buffer.is_empty() || state.extend_last(to, buffer.bytes(), self.most_bytes) {
+            return;
+        }
+        if state.memory_bytes + buffer.counted() > self.most_bytes {
+            // An error is ignored: the bytes stay in memory, where they are counted.
+            if let Ok(extents) = self.spool.append_shared(buffer.bytes()) {
+                return state.push_extents(to, extents);
+            }
+        }
+        state.push_buffer(to, buffer);
+    }
+
+    /// Adds lines: stored output, and the bytes that come directly after it, which end with a line end.
+    ///
+    /// # Errors
+    /// The temporary file cannot take the rest. The part that was added ends with a line end.
+    pub(super) fn push_lines(
+        &self,
+        to: Source,
+        content: Option<Content>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.discards(to) {
+            return Ok(());
+        }
+        let mut is_cut = content.is_some();
+        if let Some(content) = content {
+            self.push_content(&mut state, to, content);
+        }
+        let mut pushed = Ok(());
+        for piece in bytes.chunks(PIECE_BYTES) {
+            pushed = self.push_piece(&mut state, to, piece);
+            if pushed.is_err() {
+                break;
+            }
+            is_cut = !piece.ends_with(b"\n");
+        }
+        if pushed.is_err() && is_cut {
+            let mut end = Buffer::new(&self.memory);
+            end.end_line();
+            state.push_buffer(to, end);
+        }
+        drop(state);
+        self.filled.notify_one();
+        pushed
+    }
+
+    fn push_piece(&self, state: &mut State, to: Source, piece: &[u8]) -> io::Result<()> {
+        if state.extend_last(to, piece, self.most_bytes) {
+            return Ok(());
+        }
+        let mut buffer = Buffer::new(&self.memory);
+        let fits = state.memory_bytes + PIECE_BYTES <= self.most_bytes;
+        if fits && buffer.try_extend(piece, PIECE_BYTES) {
+            state.push_buffer(to, buffer);
+            return Ok(());
+        }
+        let extents = self.spool.append_shared(piece)?;
+        state.push_extents(to, extents);
+        Ok(())
+    }
+
+    /// Waits for the next item, and removes it. Returns `None` if there will be none. Calls `idle` before it waits.
+    pub(super) fn next(&self, mut idle: impl FnMut()) -> Option<Item> {
+        let mut state = self.lock();
+        let mut was_idle = false;
+        loop {
+            if let Some(item) = state.items.pop_front() {
+                if let Data::Memory(buffer) = &item.data {
+                    state.memory_bytes -= buffer.counted();
+                }
+                return Some(item);
+            }
+            if !mem::replace(&mut was_idle, true) {
+                drop(state);
+                idle();
+                state = self.lock();
+                continue;
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            was_idle = false;
+        }
+    }
+
+    /// Returns true if nothing more is printed to the stream.
+    pub(super) fn discards(&self, to: Source) -> bool {
+        self.lock().discards(to)
+    }
+
+    /// Records the failure of a write, after which the stream is discarded.
+    pub(super) fn note_failed_write(&self, to: Source, error: io::Error) {
+        let mut state = self.lock();
+        state.discards[to as usize] = true;
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            state.reader_gone[to as usize] = true;
+        } else {
+            let error = OutputError::new(OutputErrorKind::Print(to), error);
+            state.failure.get_or_insert(error);
+        }
+    }
+
+    /// Records that part of the output cannot be read back.
+    pub(super) fn note_failed_read(&self, to: Source, error: io::Error) {
+        let error = OutputError::new(OutputErrorKind::ReadBack(to), error);
+        self.lock().failure.get_or_insert(error);
+    }
+
+    /// Records the end of the thread. The rest is dropped.
+    pub(super) fn note_end(&self, panicked: bool) {
+        let mut state = self.lock();
+        state.ended = true;
+        if panicked {
+            let panic = io::Error::other("the writer panicked");
+            state.failure.get_or_insert(OutputError::new(OutputErrorKind::Thread, panic));
+        }
+        let rest = mem::take(&mut state.items);
+        drop(state);
+        drop(rest);
+        self.ended.notify_all();
+    }
+
+    /// Returns the number of bytes of memory that the queue occupies.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.lock().memory_bytes
+    }
+
+    pub(super) fn is_reader_gone(&self, stream: Source) -> bool {
+        self.lock().reader_gone[stream as usize]
+    }
+
+    pub(super) fn failure(&self) -> Option<OutputError> {
+        self.lock().failure.clone()
+    }
+
+    /// Ends the queue: the thread ends when it has printed the rest.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Drops everything that has not been printed.
+    pub(super) fn discard_rest(&self) {
+        let mut state = self.lock();
+        state.discards = [true; 2];
+        state.memory_bytes = 0;
+        let rest = mem::take(&mut state.items);
+        drop(state);
+        drop(rest);
+    }
+
+    /// Waits until the thread has ended, but no longer than `until`. Returns true if it has.
+    pub(super) fn wait_for_end(&self, until: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        while !state.ended {
+            let Some(until) = until else {
+                state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return false;
+            }
+            let waited = self.ended.wait_timeout(state, rest);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+// A piece has to fit into a block.
+const _: () = assert!(PIECE_BYTES as u64 <= BLOCK_BYTES);

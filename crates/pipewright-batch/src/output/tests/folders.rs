@@ -1,0 +1,197 @@
+//! The output directory: a folder a job, which a later run uses again.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::OutputErrorKind;
+use super::*;
+
+fn batch(dir: &Path, mode: OutputMode) -> Batch {
+    Batch::new(OutputOptions { dir: Some(dir.join("out")), ..options(mode) })
+}
+
+fn facts(folder: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(folder.join("job.json")).unwrap()).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_job_has_a_folder_with_its_streams_and_its_facts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Group);
+    let job = JobInfo { name: Some("fetch".to_owned()), ..info(7) };
+    batch.begin_as(key(7, 2), job.clone());
+    batch.out(7, flood(100_000));
+    batch.err(7, "err\n");
+    let summary = batch.end(7);
+    let folder = summary.path.unwrap();
+    assert_eq!(folder, dir.path().join("out").join(format!("000007-{}", job.id)));
+    assert_eq!(names(&folder), ["job.json", "stderr", "stdout"]);
+    assert!(fs::read(folder.join("stdout")).unwrap() == flood(100_000));
+    assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"err\n");
+    let expected = serde_json::json!({
+        "schema": "pipewright.job/1",
+        "number": 7,
+        "id": job.id.to_string(),
+        "name": "fetch",
+        "command": "job 7",
+        "attempt": 2,
+        "outcome": "exited",
+        "exit_code": 3,
+        "signal": null,
+        "error": null,
+        "started_unix_seconds": 1.5,
+        "elapsed_seconds": 0.25,
+        "user_seconds": null,
+        "system_seconds": null,
+        "peak_rss_bytes": null,
+        "stdout_bytes": 100_000,
+        "stderr_bytes": 4,
+        "truncated": false,
+        "leftovers_killed": 0,
+    });
+    assert_eq!(facts(&folder), expected);
+    assert!(batch.close().0 == flood(100_000), "it is printed as well");
+}
+
+#[test]
+fn files_without_tags_and_within_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = OutputOptions {
+        dir: Some(dir.path().to_owned()),
+        tag: true,
+        max_bytes: Some(5),
+        ..options(OutputMode::Discard)
+    };
+    let mut batch = Batch::new(limited);
+    let summary = batch.run(1, "0123456789");
+    assert!(summary.truncated && summary.error.is_none());
+    let folder = summary.path.unwrap();
+    assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"01234");
+    assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"");
+    assert_eq!(facts(&folder)["truncated"], true);
+    assert_eq!(facts(&folder)["stdout_bytes"], 10);
+    assert_eq!(batch.close().0, b"");
+}
+
+#[test]
+fn output_is_in_the_files_while_the_job_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Discard);
+    batch.begin(1);
+    batch.out(1, "running");
+    let name = format!("000001-{}", info(1).id);
+    let folder = dir.path().join("out").join(name);
+    assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"running");
+    assert!(!folder.join("job.json").exists(), "facts come with the end");
+    batch.end(1);
+    assert!(folder.join("job.json").exists());
+}
+
+#[test]
+fn a_later_run_uses_the_folder_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = batch(dir.path(), OutputMode::Discard);
+    let done = first.run(1, "done").path.unwrap();
+    first.begin(2);
+    first.out(2, "interrupted, with a long text");
+    first.err(2, "interrupted");
+    drop(first);
+    let mut second = batch(dir.path(), OutputMode::Discard);
+    second.begin(2);
+    let folder = dir.path().join("out").join(format!("000002-{}", info(2).id));
+    assert_eq!(names(&folder), [""; 0], "nothing of the earlier attempt is left");
+    second.out(2, "again");
+    assert_eq!(second.end(2).path.unwrap(), folder);
+    assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"again");
+    assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"");
+    assert_eq!(fs::read(done.join("stdout")).unwrap(), b"done", "others are not touched");
+    // The log knows a folder that has another number.
+    second.begin_as(key(9, 1), JobInfo { folder: Some(folder.clone()), ..info(2) });
+    assert_eq!(names(&folder), [""; 0], "facts never stand beside the output of another attempt");
+    second.out(9, "moved");
+    assert_eq!(second.end(9).path.unwrap(), folder);
+    assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"moved");
+    assert_eq!(names(&dir.path().join("out")).len(), 2);
+}
+
+#[test]
+fn the_folder_has_the_last_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Group);
+    batch.begin(1);
+    batch.out(1, "the first attempt");
+    let folder = batch.finish(1, false).path.unwrap();
+    assert_eq!(names(&folder), ["stdout"], "no facts: it is run again");
+    batch.begin_as(key(1, 2), info(1));
+    batch.err(1, "the second");
+    batch.end(1);
+    assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"");
+    assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"the second");
+    assert_eq!(facts(&folder)["attempt"], 2);
+}
+
+#[test]
+fn the_ends_of_attempts_are_in_the_facts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Discard);
+    let mut facts_of = |job, outcome| {
+        drop(batch.output.begin(key(job, 1), info(job)));
+        let end = AttemptEnd { outcome, ..end_of(key(job, 1)) };
+        facts(&batch.output.finish(&end, true).path.unwrap())
+    };
+    let killed = facts_of(1, AttemptOutcome::Signaled(9));
+    assert_eq!((&killed["outcome"], &killed["signal"]), (&"signaled".into(), &"SIGKILL".into()));
+    assert_eq!(killed["exit_code"], serde_json::Value::Null);
+    let missing = facts_of(2, AttemptOutcome::NotStarted("no such program".to_owned()));
+    assert_eq!(missing["error"], "no such program");
+    assert_eq!(facts_of(3, AttemptOutcome::TimedOut)["outcome"], "timed_out");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_reported_and_the_output_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Group);
+    let path = dir.path().join("out").join(format!("000001-{}", info(1).id));
+    fs::write(&path, "a file").unwrap();
+    let summary = batch.run(1, "printed\n");
+    let error = summary.error.unwrap();
+    assert!(matches!(error.kind(), OutputErrorKind::Folder(_)), "{error}");
+    assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    assert!(summary.truncated && summary.path.is_none());
+    // The next job has its folder.
+    assert!(batch.run(2, "").error.is_none());
+    assert_eq!(batch.close().0, b"printed\n");
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let options = OutputOptions { dir: Some(file.join("x")), ..options(OutputMode::Group) };
+    let refused = Output::new(options, io::sink(), io::sink(), no_waker()).unwrap_err();
+    assert!(matches!(refused.kind(), OutputErrorKind::Folder(_)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_written_is_reported_and_its_rest_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut batch = batch(dir.path(), OutputMode::Group);
+    batch.begin(1);
+    let folder = dir.path().join("out").join(format!("000001-{}", info(1).id));
+    std::os::unix::fs::symlink("/dev/full", folder.join("stdout")).unwrap();
+    batch.out(1, "printed ");
+    batch.out(1, "all the same\n");
+    batch.err(1, "err\n");
+    let summary = batch.end(1);
+    let error = summary.error.unwrap();
+    assert_eq!(error.kind(), &OutputErrorKind::Folder(folder.join("stdout")));
+    assert!(summary.truncated);
+    assert_eq!(facts(&folder)["truncated"], true);
+    assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"err\n");
+    assert_eq!(batch.close().0, b"printed all the same\n");
+}
