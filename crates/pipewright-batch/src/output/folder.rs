@@ -53,6 +53,8 @@ impl Folder {
                     .into_iter()
                     .try_for_each(|name| remove_file(&path.join(name)))
             }
+            // The directory was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&path),
             made => made,
         };
         match begun {

@@ -37,9 +37,9 @@ impl Memory {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns true if at most half of the limit is in use.
+    /// Returns true if outputs that only wait may occupy memory: at most a quarter of the limit is in use.
     pub(super) fn is_plentiful(&self) -> bool {
-        self.held.load(Ordering::Relaxed) <= self.limit / 2
+        self.held.load(Ordering::Relaxed) <= self.limit / 4
     }
 
     /// Returns the number of bytes in use.

@@ -3,10 +3,10 @@
 //! The driver calls [`Output::begin`] before each attempt and gives the sink to the executor, [`Output::finish`] after the
 //! attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close`] prints what is left.
 //!
-//! **No call waits for a reader.** A thread prints. What it has not printed yet is in memory, up to 24 MiB for all outputs
-//! together, and beyond that in one temporary file without a name, in blocks that are used again. So memory and the number of
+//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has not printed yet is in memory, up to 24 MiB for all outputs
+//! together, and beyond that in one temporary file without a name, in blocks that are used again; it is in `TMPDIR`, and keeps its largest size until the end. So memory and the number of
 //! descriptors are bounded, whatever the number of jobs: the file has one descriptor, and a running attempt with a folder has
-//! two. A waiting job takes about 50 bytes beside that.
+//! two. A waiting job takes about 70 bytes beside that.
 //!
 //! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost, and the
 //! [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr cannot be written,

@@ -19,7 +19,7 @@ pub(super) struct Waiting {
 /// The output of a job.
 #[derive(Debug)]
 enum Stored {
-    /// The usual kind if many jobs wait, which has no allocation of its own.
+    /// The usual kind if many jobs wait: it has no allocation of its own.
     Spooled(Source, Extent),
     Contents(Box<[(Source, Content)]>),
 }

@@ -72,11 +72,12 @@ impl State {
 
     /// Adds to the last buffer. Returns false if that is not possible.
     fn extend_last(&mut self, to: Source, bytes: &[u8], most: usize) -> bool {
-        let room = most.saturating_sub(self.memory_bytes);
+        if self.memory_bytes + PIECE_BYTES > most {
+            return false;
+        }
         let Some(buffer) = self.last_buffer(to) else { return false };
         let before = buffer.counted();
-        // The capacity at most doubles, or becomes what is needed.
-        if before.max(bytes.len()) > room || !buffer.try_extend(bytes, PIECE_BYTES) {
+        if !buffer.try_extend(bytes, PIECE_BYTES) {
             return false;
         }
         let grown = buffer.counted() - before;
@@ -195,8 +196,7 @@ impl Queue {
             return Ok(());
         }
         let mut buffer = Buffer::new(&self.memory);
-        // Filled up by the next pieces, while the thread is busy.
-        let fits = state.memory_bytes + 2 * piece.len() <= self.most_bytes;
+        let fits = state.memory_bytes + PIECE_BYTES <= self.most_bytes;
         if fits && buffer.try_extend(piece, PIECE_BYTES) {
             state.push_buffer(to, buffer);
             return Ok(());

@@ -65,8 +65,8 @@ impl Stream {
         self.tagger = tagger;
         self.is_in_line = !bytes.ends_with(b"\n");
         if written.is_err() {
-            // Later lines of others must not follow the part of a line.
-            self.is_in_line = true;
+            // The line of another job must not follow the part of a line. The queue ends a line that it cuts.
+            self.is_in_line = !self.is_live || !self.line.is_empty();
             self.end();
         }
         written

@@ -1,6 +1,7 @@
 //! The thread that prints. It alone writes to stdout and stderr, so that a slow reader delays nothing else.
 
 use std::io::{self, Write};
+use std::mem;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -64,12 +65,13 @@ fn print_all(queue: &Queue, mut streams: Streams<impl Write, impl Write>, waker:
     loop {
         let next = queue.next(|| {
             for to in [Source::Stdout, Source::Stderr] {
-                if std::mem::take(&mut unflushed[to as usize]) {
-                    note(streams.stream(to).flush(), queue, to, waker);
-                }
+                flush(&mut streams, &mut unflushed, to, queue, waker);
             }
         });
         let Some(Item { to, data }) = next else { return };
+        // Both may be one terminal: the order is that of the calls.
+        let other = if to == Source::Stdout { Source::Stderr } else { Source::Stdout };
+        flush(&mut streams, &mut unflushed, other, queue, waker);
         unflushed[to as usize] = true;
         match data {
             _ if queue.discards(to) => {}
@@ -101,6 +103,19 @@ fn print_all(queue: &Queue, mut streams: Streams<impl Write, impl Write>, waker:
                 });
             }
         }
+    }
+}
+
+/// Flushes a stream, if its writer may hold bytes back.
+fn flush(
+    streams: &mut Streams<impl Write, impl Write>,
+    unflushed: &mut [bool; 2],
+    to: Source,
+    queue: &Queue,
+    waker: &Waker,
+) {
+    if mem::take(&mut unflushed[to as usize]) && !queue.discards(to) {
+        note(streams.stream(to).flush(), queue, to, waker);
     }
 }
 

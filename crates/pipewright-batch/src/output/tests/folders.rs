@@ -115,6 +115,7 @@ fn a_later_run_uses_the_folder_again() {
     assert_eq!(fs::read(done.join("stdout")).unwrap(), b"done", "others are not touched");
     // The log knows a folder that has another number.
     second.begin_as(key(9, 1), JobInfo { folder: Some(folder.clone()), ..info(2) });
+    assert_eq!(names(&folder), [""; 0], "facts never stand beside the output of another attempt");
     second.out(9, "moved");
     assert_eq!(second.end(9).path.unwrap(), folder);
     assert_eq!(fs::read(folder.join("stdout")).unwrap(), b"moved");

@@ -143,8 +143,28 @@ fn lines_for_a_slow_reader_are_cut_at_a_line_end() {
     assert!(errors > 500, "{errors}");
     gate.open();
     let (out, _) = batch.close();
-    assert!(out.ends_with(b"\n"));
+    assert!(out.ends_with(b"\n") && !out.windows(2).any(|two| two == b"\n\n"));
     for part in out.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n') {
         assert!(part.len() <= 9_999 && part.iter().all(|byte| *byte == b'x'));
+    }
+}
+
+#[test]
+fn a_long_line_for_a_slow_reader_ends_where_it_is_cut() {
+    for first in [0, 10, 70_000] {
+        let (options, left) = with_disk(100_000 + first as i64, options(OutputMode::LineBuffer));
+        let gate = Gate::default();
+        let mut batch = Batch::behind(&gate, OutputOptions { memory_bytes: 0, ..options });
+        batch.begin(1);
+        batch.out(1, vec![b'1'; first]);
+        batch.out(1, [vec![b'1'; 300_000], b"\n".to_vec()].concat());
+        is_full(batch.end(1).error, Source::Stdout);
+        left.store(1000, Ordering::Relaxed);
+        assert!(batch.run(2, "two\n").error.is_none());
+        gate.open();
+        let (out, _) = batch.close_to_text();
+        let (cut, rest) = out.split_once('\n').unwrap();
+        assert!(cut.len() > 60_000 && cut.bytes().all(|byte| byte == b'1'), "{}", cut.len());
+        assert_eq!(rest, "two\n");
     }
 }

@@ -58,3 +58,27 @@ fn measure_100000_jobs_of_100_bytes() {
         println!("{each} ns a job, peak {peak} bytes");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "a measurement"]
+fn measure_a_million_waiting_jobs() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned()
+    };
+    let options = OutputOptions { keep_order: true, ..options(OutputMode::Group) };
+    let output = Output::new(options, io::sink(), io::sink(), no_waker()).unwrap();
+    let (stdout, stderr) = (Printed::default(), Printed::default());
+    let mut batch = Batch { output, stdout, stderr, sinks: BTreeMap::new() };
+    println!("before: {}", resident());
+    batch.begin(1);
+    let line = [b'x'; 100];
+    for job in 2..=1_000_000 {
+        batch.run(job, line);
+    }
+    println!("a million jobs wait: {}", resident());
+    batch.end(1);
+    batch.close();
+    println!("after: {}", resident());
+}

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a job does.
+/// The attempts of a job, with what each writes.
 #[derive(Debug, Clone)]
 struct Script {
     attempts: Vec<Vec<(Source, Vec<u8>)>>,
@@ -271,6 +271,19 @@ fn an_attempt_that_is_retried_is_not_printed() {
     batch.out(1, "second");
     batch.end(1);
     assert_eq!(batch.close_to_text().0, "second");
+}
+
+#[test]
+fn a_kept_attempt_is_not_printed_if_the_job_runs_again() {
+    let mut batch = Batch::new(options(OutputMode::Group));
+    batch.begin(1);
+    batch.out(1, "kept, then lost");
+    batch.finish(1, true);
+    batch.begin_as(key(1, 2), info(1));
+    batch.out(1, "cancelled");
+    batch.finish(1, false);
+    batch.output.settle(1);
+    assert_eq!(batch.close_to_text().0, "");
 }
 
 #[test]

@@ -35,7 +35,9 @@ fn failing(left: usize, kind: io::ErrorKind) -> (Batch, Arc<AtomicUsize>) {
         options(OutputMode::Group),
         Failing { left, kind, to: stdout.clone() },
         stderr.clone(),
-        Box::new(move || drop(count.fetch_add(1, Ordering::Relaxed))),
+        Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }),
     );
     let batch = Batch { output: output.unwrap(), stdout, stderr, sinks: BTreeMap::new() };
     (batch, woken)
@@ -153,6 +155,31 @@ fn a_writer_that_would_block_or_is_interrupted_is_tried_again() {
     let mut batch = Batch { output, stdout, stderr: Printed::default(), sinks: BTreeMap::new() };
     batch.run(1, "0123456789");
     assert_eq!(batch.close_to_text().0, "0123456789");
+}
+
+#[test]
+fn the_streams_are_written_in_the_order_of_the_calls() {
+    // Both are one terminal, and stdout is buffered.
+    let screen = Printed::default();
+    let stdout = io::BufWriter::with_capacity(1 << 20, screen.clone());
+    let gate = Gate::default();
+    let output = Output::new(
+        options(OutputMode::LineBuffer),
+        gate.before(stdout),
+        screen.clone(),
+        no_waker(),
+    );
+    let (stdout, stderr) = (screen.clone(), Printed::default());
+    let mut batch = Batch { output: output.unwrap(), stdout, stderr, sinks: BTreeMap::new() };
+    batch.begin(1);
+    for line in 0..20 {
+        batch.out(1, format!("out {line}\n"));
+        batch.err(1, format!("err {line}\n"));
+    }
+    batch.end(1);
+    gate.open();
+    let expected: String = (0..20).map(|line| format!("out {line}\nerr {line}\n")).collect();
+    assert_eq!(batch.close_to_text().0, expected);
 }
 
 #[test]
