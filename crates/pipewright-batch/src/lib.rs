@@ -15,6 +15,7 @@ mod output;
 mod plan;
 mod scheduler;
 mod source;
+mod view;
 mod watch;
 
 pub use batch::{Batch, BatchError, CheckError, FailureClass, ProgressKind, Run, Summary};
@@ -33,3 +34,4 @@ pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };
+pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};

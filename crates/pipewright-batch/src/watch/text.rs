@@ -109,7 +109,7 @@ pub(super) fn rate(per_second: f64) -> String {
 }
 
 /// Returns the name of a signal, `SIGKILL`, or its number.
-pub(super) fn signal_name(number: i32) -> String {
+pub(crate) fn signal_name(number: i32) -> String {
     let name = Signal::from_number(number).and_then(Signal::name);
     name.map_or_else(|| number.to_string(), str::to_owned)
 }

@@ -43,6 +43,11 @@ impl Log {
             Err(error) => Err(LogError::sqlite(path, error)),
         }
     }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Opens a file for reading.
