@@ -8,7 +8,11 @@ mod driver;
 mod event;
 mod executor;
 mod job;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the runner will use it"))]
+// Most of its tests need pipes that are shared.
+#[cfg_attr(
+    any(not(test), windows),
+    expect(dead_code, unused_imports, reason = "the runner will use it")
+)]
 mod jobserver;
 mod journal;
 mod output;
