@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 /// The steps of a decade.
-const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
+const STEPS: [u64; 3] = [1, 2, 5];
 
 /// The decades, from one millisecond on.
-const DECADES: i32 = 9;
+const DECADES: u32 = 9;
 
 /// The numbers of attempts by their duration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,7 +40,9 @@ impl Default for Histogram {
 
 /// Returns the start of each interval.
 fn edges() -> impl Iterator<Item = f64> {
-    let decades = (0..DECADES).flat_map(|decade| STEPS.map(|step| step * 10_f64.powi(decade - 3)));
+    // In whole milliseconds: powers of 10.0 differ by a bit between systems.
+    let millis = (0..DECADES).flat_map(|decade| STEPS.map(|step| step * 10_u64.pow(decade)));
+    let decades = millis.map(|millis| millis as f64 / 1e3);
     std::iter::once(0.0).chain(decades)
 }
 
