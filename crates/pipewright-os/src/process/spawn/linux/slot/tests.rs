@@ -7,6 +7,7 @@ use super::request::{Handles, PlanWords};
 use crate::base::generation::tests::in_a_fork;
 use crate::process::contain::linux::message::{self, CURRENT_DIR_HANDLE, field, flag, group, step};
 use crate::process::spawn::layout::Layout;
+use crate::process::spawn::linux::child::resource_number;
 use crate::process::spawn::{
     ChildStdio, Env, Group, Inherit, Plan, Resource, ResourceLimit, Search, Step, TreeSlot,
     UnixOptions, spawn, steps,
@@ -79,7 +80,7 @@ fn the_supervisor_reads_the_plan_that_was_written() {
     assert!(!read.has(flag::IGNORES_SIGCHLD));
     assert_eq!((read.word(field::GROUP), read.word(field::GROUP_ID)), (group::JOIN, 77));
     assert_eq!((read.word(field::UMASK), read.word(field::NICE) as i64), (0o27, -3));
-    let number = u64::from(libc::RLIMIT_NOFILE as u32);
+    let number = u64::from(resource_number(Resource::OpenFiles));
     assert_eq!(read.limit(0), Some([number, 9, libc::RLIM64_INFINITY]));
     assert_eq!(read.limit(1), None);
     let targets: Vec<_> = (0..).map_while(|index| read.target(index)).collect();
