@@ -10,7 +10,9 @@ use std::io::{BufRead as _, BufReader};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::{Child, Command, Contain, Containment, Outcome, ProcessHandle, Scope, Stdio};
+use pipewright::{
+    Child, Command, Contain, Containment, Outcome, ProcessHandle, Scope, Stdio, TreeSlot,
+};
 use pipewright_bench::interleaved;
 use pipewright_bench::stats::{Summary, quantile};
 
@@ -27,12 +29,14 @@ enum Variant {
     Uncontained,
     Tree,
     ParentExit,
+    Slot,
 }
 
-const VARIANTS: [(&str, Variant); 3] = [
+const VARIANTS: [(&str, Variant); 4] = [
     ("not contained", Variant::Uncontained),
     ("contain(Tree)", Variant::Tree),
     ("kill_on_parent_exit(Tree)", Variant::ParentExit),
+    ("contain_in(TreeSlot)", Variant::Slot),
 ];
 
 fn main() -> Result<()> {
@@ -41,7 +45,7 @@ fn main() -> Result<()> {
     if tool.as_deref() == Some("first") {
         return first_start(&child);
     }
-    let containment = start(&child, Variant::Tree)?.containment();
+    let containment = start(&child, Variant::Tree, None)?.containment();
     println!("\n## {containment}\n");
     starts(&child)?;
     kills()?;
@@ -56,7 +60,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn start(child: &str, variant: Variant) -> Result<Child> {
+fn start(child: &str, variant: Variant, slot: Option<&TreeSlot>) -> Result<Child> {
     let mut command = Command::new(child);
     match variant {
         Variant::Uncontained => {}
@@ -66,15 +70,19 @@ fn start(child: &str, variant: Variant) -> Result<Child> {
         Variant::ParentExit => {
             command.kill_on_parent_exit(Scope::Tree);
         }
+        Variant::Slot => {
+            command.contain_in(slot.ok_or("no slot")?);
+        }
     }
     Ok(command.spawn()?)
 }
 
 fn starts(child: &str) -> Result<()> {
     // The time until the start has returned, and until the child is dropped.
+    let slot = TreeSlot::new()?;
     let rounds = interleaved(ROUNDS, &VARIANTS, |_, (_, variant)| -> Result<[f64; 2]> {
         let began = Instant::now();
-        let running = start(child, *variant)?;
+        let running = start(child, *variant, Some(&slot))?;
         let started = began.elapsed();
         running.wait()?;
         drop(running);
@@ -83,21 +91,22 @@ fn starts(child: &str) -> Result<()> {
     let times = |variant: usize, which: usize| -> Vec<f64> {
         rounds.iter().map(|round| round[variant][which]).collect()
     };
-    println!("| variant | start µs (p10..p90) | added | start, wait and drop µs | added |");
-    println!("|---|--:|--:|--:|--:|");
+    println!("| variant | start µs (p10..p90) | added | start, wait and drop µs | added | ratio |");
+    println!("|---|--:|--:|--:|--:|--:|");
     let alone = [summary(&times(0, 0))?.median, summary(&times(0, 1))?.median];
     for (index, (name, _)) in VARIANTS.into_iter().enumerate() {
         let (start, all) = (times(index, 0), summary(&times(index, 1))?.median);
         let part = |share: f64| quantile(&start, share).ok_or("nothing was measured");
         let median = summary(&start)?.median;
         println!(
-            "| {name} | {:.0} ({:.0}..{:.0}) | {:.0} | {:.0} | {:.0} |",
+            "| {name} | {:.0} ({:.0}..{:.0}) | {:.0} | {:.0} | {:.0} | {:.2} |",
             median,
             part(0.1)?,
             part(0.9)?,
             median - alone[0],
             all,
-            all - alone[1]
+            all - alone[1],
+            all / alone[1]
         );
     }
     let mut firsts = Vec::new();
@@ -114,13 +123,13 @@ fn starts(child: &str) -> Result<()> {
 
 /// Prints how much longer the first contained start takes than an uncontained one. Runs in a separate process.
 fn first_start(child: &str) -> Result<()> {
-    start(child, Variant::Uncontained)?.wait()?;
+    start(child, Variant::Uncontained, None)?.wait()?;
     let began = Instant::now();
-    let uncontained = start(child, Variant::Uncontained)?;
+    let uncontained = start(child, Variant::Uncontained, None)?;
     let plain = began.elapsed();
     uncontained.wait()?;
     let began = Instant::now();
-    let contained = start(child, Variant::ParentExit)?;
+    let contained = start(child, Variant::ParentExit, None)?;
     let first = began.elapsed();
     contained.wait()?;
     println!("{}", first.saturating_sub(plain).as_nanos());

@@ -16,6 +16,8 @@ pub(crate) mod job;
 #[path = "../../../../supervisor/message.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the supervisor reads the plans"))]
 pub(crate) mod message;
+#[cfg(test)]
+mod message_tests;
 mod place;
 pub(crate) mod report;
 pub(crate) mod reporter;

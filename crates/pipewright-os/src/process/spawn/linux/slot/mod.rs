@@ -10,6 +10,8 @@
 mod launch;
 mod plans;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
