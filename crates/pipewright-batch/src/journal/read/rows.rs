@@ -99,7 +99,7 @@ pub(crate) struct Counts {
     pub(crate) interrupted: u64,
     pub(crate) unknown: u64,
     pub(crate) refused: u64,
-    /// Of the started ones, those that have a process now.
+    /// Started jobs that have a process now.
     pub(crate) running: u64,
 }
 

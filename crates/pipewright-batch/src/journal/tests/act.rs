@@ -85,6 +85,7 @@ fn act() {
         }
         "crash" => super::crash::run_until_killed(&log),
         "fill" => super::full_disk::fill(&log),
+        "read-only" => super::opening::use_read_only_folder(&log),
         other => panic!("unknown act {other}"),
     }
 }

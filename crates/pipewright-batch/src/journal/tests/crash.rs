@@ -135,7 +135,7 @@ fn by_others(log: &Path) -> Vec<String> {
         let Ok(output) = output else {
             skipped(
                 "whatever_was_reported_durable_survives_sigkill",
-                &format!("no {:?}", words[0]),
+                &format!("there is no {} here", words[0].to_string_lossy()),
             );
             return None;
         };

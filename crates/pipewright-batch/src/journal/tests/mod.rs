@@ -62,7 +62,7 @@ fn logged(number: u64, job: &Job) -> LoggedJob<'_> {
     LoggedJob { number, id: JobId::new(job, 0), job, once: false }
 }
 
-fn intent<'a>(job: LoggedJob<'a>, attempt: u32) -> Intent<'a> {
+fn intent(job: LoggedJob<'_>, attempt: u32) -> Intent<'_> {
     Intent { job, attempt, slot: Some(1), durable: false }
 }
 

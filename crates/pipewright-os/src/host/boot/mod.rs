@@ -20,7 +20,7 @@ use windows as imp;
 /// `kern.bootsessionuuid`. Windows: always `None`; start times of processes are unique across boots there.
 ///
 /// ```
-/// use pipewright_os::host::boot::boot_id;
+/// # use pipewright_os::host::boot::boot_id;
 /// assert_eq!(boot_id(), boot_id());
 /// ```
 #[must_use]
@@ -34,7 +34,7 @@ pub fn boot_id() -> Option<String> {
 /// Linux: `/proc/sys/kernel/hostname`. macOS: the sysctl `kern.hostname`. Windows: the variable `COMPUTERNAME`.
 ///
 /// ```
-/// use pipewright_os::host::boot::host_name;
+/// # use pipewright_os::host::boot::host_name;
 /// assert!(host_name().is_none_or(|name| !name.is_empty()));
 /// ```
 #[must_use]

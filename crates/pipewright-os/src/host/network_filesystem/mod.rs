@@ -29,7 +29,7 @@ use std::path::Path;
 /// The path does not exist, or the system refuses to tell.
 ///
 /// ```
-/// use pipewright_os::host::network_filesystem::is_network_filesystem;
+/// # use pipewright_os::host::network_filesystem::is_network_filesystem;
 /// assert!(is_network_filesystem("no such folder".as_ref()).is_err());
 /// ```
 #[doc(alias = "statfs")]

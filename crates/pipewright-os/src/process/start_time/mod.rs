@@ -24,7 +24,7 @@ use windows as imp;
 /// own processes only. Windows: `GetProcessTimes`.
 ///
 /// ```
-/// use pipewright_os::process::start_time::start_time;
+/// # use pipewright_os::process::start_time::start_time;
 /// let own = std::process::id();
 /// assert_eq!(start_time(own), start_time(own));
 /// ```
