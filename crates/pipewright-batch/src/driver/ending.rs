@@ -8,7 +8,7 @@ use crate::scheduler::{self, Decision, Failure, JobNumber, Outcome};
 
 impl<E: Executor> Driver<E> {
     /// Records the end of an attempt, and reports it to the scheduler.
-    pub(super) fn attempt_ended(&mut self, end: AttemptEnd) {
+    pub(super) fn attempt_ended(&mut self, mut end: AttemptEnd) {
         let (job, attempt) = (JobNumber(end.key.job), end.key.attempt);
         let failure = (!end.outcome.is_success()).then(|| end.outcome.to_string());
         // A late end, of an attempt that was given up, counts for nothing.
@@ -31,6 +31,8 @@ impl<E: Executor> Driver<E> {
             let summary = output.finish(&end, keep);
             let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
             self.events.extend(lost.map(Event::Note));
+            (end.stdout_bytes, end.stderr_bytes) = (summary.stdout_bytes, summary.stderr_bytes);
+            end.output_truncated = summary.truncated;
             self.log.ended(&end, &summary);
             last_lines = summary.tail;
         }

@@ -68,10 +68,13 @@ impl Log {
         self.past.as_ref().is_some_and(|past| past.interrupted().next().is_some())
     }
 
-    /// Returns a message if the log is slower or weaker than usual.
-    pub(super) fn note(&self) -> Option<String> {
-        let journal = self.journal.as_ref()?;
-        journal.mode().notice().map(ToOwned::to_owned)
+    /// Returns messages about the log: it is resumed, or slower than usual.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Some(journal) = &self.journal else { return Vec::new() };
+        let resumed = self.past.as_ref().map(|past| {
+            format!("run {} of this batch; the log has {} jobs", journal.run(), past.len())
+        });
+        resumed.into_iter().chain(journal.mode().notice().map(ToOwned::to_owned)).collect()
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.

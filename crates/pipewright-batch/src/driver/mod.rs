@@ -33,7 +33,7 @@ mod watching;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
@@ -49,6 +49,9 @@ use live::LiveJobs;
 use log::Log;
 pub(crate) use log::LogSettings;
 use timers::{Timer, Timers};
+
+/// The time that a slow reader has to take the output of a batch that was stopped.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running batch.
 #[derive(Debug)]
@@ -115,7 +118,7 @@ impl<E: Executor> Driver<E> {
             Box::new(move || inbox.send(Message::Look))
         };
         let log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
-        let mut events: VecDeque<Event> = log.note().map(Event::Note).into_iter().collect();
+        let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         if let Some(id) = log.batch_id().filter(|_| log.was_interrupted()) {
             match survivors::end(id).map_err(DriverError::Survivors)? {
                 0 => {}
@@ -202,7 +205,12 @@ impl<E: Executor> Driver<E> {
     /// # Errors
     /// Output or the log could not be written.
     pub(crate) fn close(&mut self, exit_code: i32, how: &str) -> Result<(), DriverError> {
-        let printed = self.output.take().map_or(Ok(()), Output::close);
+        // A user who stops a batch does not wait for a reader that has stopped reading.
+        let is_stopped = matches!(self.halt, Some(Halt::Stop | Halt::Timeout | Halt::ReaderGone));
+        let printed = self.output.take().map_or(Ok(()), |output| match is_stopped {
+            true => output.close_within(READER_PATIENCE).map(drop),
+            false => output.close(),
+        });
         let logged = self.log.close(exit_code, how);
         logged.map_err(DriverError::Log)?;
         match printed {

@@ -30,6 +30,8 @@ pub struct AttemptEnd {
     pub stdout_bytes: u64,
     /// The number of bytes written to stderr.
     pub stderr_bytes: u64,
+    /// True if part of the output was dropped, because of a limit or of an error.
+    pub output_truncated: bool,
     /// The number of processes that it left running, and that were killed.
     pub leftovers_killed: u32,
 }
@@ -59,6 +61,7 @@ impl AttemptEnd {
             peak_rss_bytes: None,
             stdout_bytes: 0,
             stderr_bytes: 0,
+            output_truncated: false,
             leftovers_killed: 0,
         }
     }

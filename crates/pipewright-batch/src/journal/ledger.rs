@@ -109,6 +109,7 @@ impl Ledger {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn void(&mut self, key: AttemptKey) {
         if let Some((row, ..)) = self.take_attempt(key) {
             self.changes.stop(row);

@@ -49,12 +49,16 @@ use std::thread::JoinHandle;
 use crate::executor::{AttemptEnd, AttemptKey};
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
-pub(crate) use past::{Past, PastJob};
+pub(crate) use past::Past;
+#[cfg(test)]
+pub(crate) use past::PastJob;
 pub(crate) use state::JobState;
 
 use ledger::Ledger;
 use lock::Lock;
-use queue::{Flushed, Queue};
+#[cfg(test)]
+use queue::Flushed;
+use queue::Queue;
 
 /// The changes that are collected before they are handed to the writer without a call of `submit`.
 const MOST_COLLECTED_BYTES: usize = 64 << 10;
@@ -138,6 +142,7 @@ impl Journal {
     /// Notes that an intended attempt does not start after all. Others are ignored.
     ///
     /// [`settled`](Journal::settled) does the same for the attempt of its job.
+    #[cfg(test)]
     pub(crate) fn void(&mut self, key: AttemptKey) {
         self.ledger.void(key);
     }
@@ -173,6 +178,7 @@ impl Journal {
     ///
     /// # Errors
     /// The log fails at the moment. The changes are kept, and will be written when it works again. The error itself is a report.
+    #[cfg(test)]
     pub(crate) fn flush(&mut self) -> Result<(), LogError> {
         self.submit();
         match self.queue.flush() {

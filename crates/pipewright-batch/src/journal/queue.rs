@@ -41,6 +41,7 @@ impl fmt::Debug for Queue {
 }
 
 /// The result of a wait for the disk.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flushed {
     Durable,
@@ -70,6 +71,7 @@ impl Queue {
     }
 
     /// Waits until everything is durable, or the log fails.
+    #[cfg(test)]
     pub(super) fn flush(&self) -> Flushed {
         let mut state = self.lock();
         let until = state.put;

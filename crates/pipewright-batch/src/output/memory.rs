@@ -49,6 +49,7 @@ impl Memory {
     }
 
     /// Returns the largest number of bytes in use so far.
+    #[cfg(test)]
     pub(super) fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }

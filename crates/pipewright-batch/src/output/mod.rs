@@ -226,6 +226,7 @@ impl Output {
     }
 
     /// Returns the largest number of bytes that outputs occupied in memory so far.
+    #[cfg(test)]
     pub(crate) fn peak_memory_bytes(&self) -> usize {
         self.shared.memory.peak()
     }

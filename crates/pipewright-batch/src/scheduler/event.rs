@@ -28,8 +28,10 @@ pub(crate) enum Event {
     /// The log can be written again, and holds what it owed.
     LogWorks,
     /// Memory that all jobs together may use from now on, as far as they state their needs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     MemoryAvailable { bytes: u64 },
     /// The memory of the machine as it is, no matter what jobs state.
+    #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     Pressure(Pressure),
     /// Start nothing new, and let the running jobs end.
     Drain,
@@ -38,6 +40,7 @@ pub(crate) enum Event {
 }
 
 /// Pressure on the memory of the machine.
+#[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
     /// Memory is free: start jobs.

@@ -18,10 +18,12 @@ pub(crate) struct RetryPolicy {
 /// Random parts of a delay, so that jobs that failed together are not retried together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jitter {
+    #[cfg(test)]
     None,
     /// From half of the delay to all of it.
     Equal,
     /// From nothing to all of the delay.
+    #[cfg(test)]
     Full,
 }
 
@@ -58,8 +60,10 @@ impl RetryPolicy {
             u64::try_from(below).unwrap_or(of)
         };
         Duration::from_nanos(match self.jitter {
+            #[cfg(test)]
             Jitter::None => nanos,
             Jitter::Equal => nanos - nanos / 2 + part(nanos / 2),
+            #[cfg(test)]
             Jitter::Full => part(nanos),
         })
     }

@@ -1,9 +1,9 @@
 //! Attempts and jobs of the log as rows of a table.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::journal::read::{self, AttemptFilter, AttemptRow, Log};
+use crate::journal::read::{self, AttemptFilter, AttemptRow, Log, RunningRow};
 use crate::journal::{JobState, LogError};
 use crate::watch::{JobRow, signal_name};
 
@@ -30,6 +30,15 @@ fn of_job(job: &read::JobRow) -> JobRow {
     }
 }
 
+fn of_running(running: &RunningRow) -> JobRow {
+    let mut row = of_job(&running.job);
+    row.state = "running".to_owned();
+    row.attempts = running.attempt;
+    let since = UNIX_EPOCH + Duration::try_from_secs_f64(running.since).unwrap_or_default();
+    row.elapsed = SystemTime::now().duration_since(since).ok();
+    row
+}
+
 fn exit_words(attempt: &AttemptRow) -> String {
     match (attempt.code, attempt.signal) {
         (Some(code), _) => format!("exit {code}"),
@@ -38,7 +47,7 @@ fn exit_words(attempt: &AttemptRow) -> String {
     }
 }
 
-/// Calls the function for the row of each job: with its last attempt, in the order of the log, then those that have none.
+/// Calls the function for the row of each job: those that run, those that have ended in the order of their ends, and the others.
 pub(super) fn for_each_job(
     log: &Log,
     state: Option<JobState>,
@@ -50,10 +59,18 @@ pub(super) fn for_each_job(
         is_over |= flow.is_break();
         flow
     };
+    if state.is_none_or(|state| state == JobState::Started) {
+        for running in log.running()? {
+            if call(of_running(&running)).is_break() {
+                return Ok(());
+            }
+        }
+    }
     let filter = AttemptFilter::default();
     log.for_each_attempt(&filter, |attempt| {
         let is_last = attempt.job.last_attempt == Some(attempt.row);
-        if is_last && has_state(&attempt.job, state) {
+        let is_over = attempt.job.state != JobState::Started;
+        if is_last && is_over && has_state(&attempt.job, state) {
             call(of_attempt(&attempt))
         } else {
             ControlFlow::Continue(())
@@ -64,6 +81,7 @@ pub(super) fn for_each_job(
     }
     log.for_each_job(state, |job| match job.last_attempt {
         Some(_) => ControlFlow::Continue(()),
+        None if job.state == JobState::Started => ControlFlow::Continue(()),
         None => each(of_job(&job)),
     })
 }

@@ -1,7 +1,5 @@
 //! Jobs as a table for a terminal, or as JSON lines: `pipewright.jobs/1`.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -44,49 +42,6 @@ fn seconds<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(serializer)
-}
-
-/// Returns the jobs that took longest, the slowest first. Keeps only that many while it looks at all.
-///
-/// # Errors
-/// The first error of the rows.
-pub(crate) fn slowest<E>(
-    rows: impl IntoIterator<Item = Result<JobRow, E>>,
-    most: usize,
-) -> Result<Vec<JobRow>, E> {
-    struct Slow(JobRow);
-    impl Slow {
-        fn rank(&self) -> (Option<Duration>, Reverse<u64>) {
-            (self.0.elapsed, Reverse(self.0.job))
-        }
-    }
-    impl PartialEq for Slow {
-        fn eq(&self, other: &Slow) -> bool {
-            self.rank() == other.rank()
-        }
-    }
-    impl Eq for Slow {}
-    impl PartialOrd for Slow {
-        fn partial_cmp(&self, other: &Slow) -> Option<std::cmp::Ordering> {
-            Some(self.cmp(other))
-        }
-    }
-    impl Ord for Slow {
-        fn cmp(&self, other: &Slow) -> std::cmp::Ordering {
-            self.rank().cmp(&other.rank())
-        }
-    }
-    let mut kept = BinaryHeap::new();
-    for row in rows {
-        let row = row?;
-        if row.elapsed.is_some() {
-            kept.push(Reverse(Slow(row)));
-        }
-        if kept.len() > most {
-            kept.pop();
-        }
-    }
-    Ok(kept.into_sorted_vec().into_iter().map(|Reverse(Slow(row))| row).collect())
 }
 
 /// Writes the jobs as JSON lines.
@@ -163,8 +118,6 @@ fn write_row<W: Write>(
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -208,20 +161,6 @@ failed           2      3  1 min 15 s  timed out   [b] ./convert 2  (gave up)
 not run          3      1                          ./convert 3
 "
         );
-    }
-
-    #[test]
-    fn the_slowest_jobs_come_first_and_others_are_not_kept() {
-        let rows = [
-            row(1, 2.0),
-            row(2, 5.0),
-            row(3, 5.0),
-            row(4, 1.0),
-            JobRow { elapsed: None, ..row(5, 0.0) },
-        ];
-        let slow = slowest(rows.map(Ok::<_, Infallible>), 3).unwrap();
-        assert_eq!(slow.iter().map(|row| row.job).collect::<Vec<_>>(), [2, 3, 1]);
-        assert_eq!(slowest([Err::<JobRow, _>("bad")], 3), Err("bad"));
     }
 
     #[test]

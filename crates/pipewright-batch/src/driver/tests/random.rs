@@ -65,8 +65,7 @@ proptest! {
         let mut run = batch.start_on(Fake::new(), jobs).unwrap();
         let control = run.control();
         let mut settled = BTreeMap::new();
-        let mut number = 0;
-        while let Some(event) = run.next() {
+        for (number, event) in run.by_ref().enumerate() {
             match early {
                 EarlyEnd::Drain(at) if at == number => control.drain(),
                 EarlyEnd::Stop(at) if at == number => control.stop(),
@@ -76,7 +75,6 @@ proptest! {
                 }
                 _ => {}
             }
-            number += 1;
             if let Event::Settled { job, state, .. } = event.unwrap() {
                 prop_assert!(settled.insert(job, state).is_none(), "job {} is settled twice", job);
             }

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 pub(crate) use queries::{AttemptFilter, JobQuery};
-pub(crate) use rows::{AttemptRow, BatchRow, Counts, JobRow, RunRow, RunningRow};
+pub(crate) use rows::{AttemptRow, Counts, JobRow, RunningRow};
+#[cfg(test)]
+pub(crate) use rows::{BatchRow, RunRow};
 
 use super::error::{LogError, LogErrorKind};
 use super::open::{absolute, check_file, open_error, open_immutable};

@@ -186,6 +186,7 @@ impl<W: Write> Progress<W> {
     }
 
     /// Erases the bar for good.
+    #[cfg(test)]
     pub(crate) fn finish(mut self) {
         self.hide();
         let _ = self.writer.flush();
