@@ -37,7 +37,6 @@ impl Journal {
         if path.try_exists().map_err(|error| LogError::io(path, error))? {
             return Err(LogError::new(path, LogErrorKind::Exists));
         }
-        probe_folder(path)?;
         let lock = take_lock(path)?;
         // Fails if another runner has created it meanwhile, or has ended in between.
         OpenOptions::new()
@@ -149,20 +148,23 @@ pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> LogError {
     }
 }
 
-/// Finds out if a file can be created in the folder, because the system says why not and SQLite does not.
-fn probe_folder(path: &Path) -> Result<(), LogError> {
-    let probed = OpenOptions::new().append(true).create(true).open(lock_path(path));
-    probed.map(drop).map_err(|error| match error.kind() {
+/// Takes the lock of a runner, which also finds out if the folder can be written.
+fn take_lock(path: &Path) -> Result<Lock, LogError> {
+    match Lock::take(path) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(in_use(path)),
+        Err(error) if *error.kind() == LogErrorKind::Open => Err(lock_error(path).unwrap_or(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the system's reason why the file of the lock cannot be opened, which SQLite does not tell.
+fn lock_error(path: &Path) -> Option<LogError> {
+    let error = OpenOptions::new().append(true).create(true).open(lock_path(path)).err()?;
+    Some(match error.kind() {
         io::ErrorKind::PermissionDenied => LogError::read_only(path, error),
         _ => LogError::io(path, error),
     })
-}
-
-fn take_lock(path: &Path) -> Result<Lock, LogError> {
-    match Lock::take(path)? {
-        Some(lock) => Ok(lock),
-        None => Err(in_use(path)),
-    }
 }
 
 /// Returns the error that names the runner of the log.
