@@ -341,3 +341,60 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
 fn micros(count: i64) -> Duration {
     Duration::from_micros(u64::try_from(count).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_message_of_a_supervisor_is_read(words: [i64; 6], kind in 0_i64..9, job in 0_i64..3) {
+            let (reports, theirs) = Reports::pair().unwrap();
+            for words in [words, [kind, words[1], job, words[3], words[4], words[5]]] {
+                let bytes = words.map(i64::to_ne_bytes);
+                read(*bytes.as_flattened().first_chunk().unwrap());
+                rustix::net::send(&theirs, bytes.as_flattened(), SendFlags::empty()).unwrap();
+            }
+            // Too short.
+            rustix::net::send(&theirs, &[1; 7], SendFlags::empty()).unwrap();
+            prop_assert!(reports.peek().unwrap().is_some());
+            // Returns at the latest at the message that is too short.
+            match reports.job_started(1) {
+                Ok(started) => prop_assert!(started.pidfd.is_none()),
+                Err(error) => {
+                    let is_known = matches!(error, JobNotStarted::Failed { .. } | JobNotStarted::Killed);
+                    prop_assert!(is_known);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_left_unread_is_told_apart_from_one_that_was_read() {
+        let request = Request::Start { job: 1, bytes: 0 };
+        let (reports, theirs) = Reports::pair().unwrap();
+        reports.request(request, &[]).unwrap();
+        drop(theirs);
+        assert!(matches!(reports.job_started(1), Err(JobNotStarted::NotReceived)));
+        let (reports, theirs) = Reports::pair().unwrap();
+        reports.request(request, &[]).unwrap();
+        let mut bytes = [0; 64];
+        assert_eq!(rustix::net::recv(&theirs, &mut bytes, RecvFlags::empty()).unwrap().1, 24);
+        drop(theirs);
+        assert!(matches!(reports.job_started(1), Err(JobNotStarted::Killed)));
+        assert_eq!(reports.request(request, &[]), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_report_after_an_unread_request_is_not_lost() {
+        let (reports, theirs) = Reports::pair().unwrap();
+        reports.request(Request::EndTree { job: 1 }, &[]).unwrap();
+        let report = [TREE_ENDED, 3, 0, 0, 0, 0].map(i64::to_ne_bytes);
+        rustix::net::send(&theirs, report.as_flattened(), SendFlags::empty()).unwrap();
+        drop(theirs);
+        assert_eq!(reports.take().unwrap(), Some(SupervisorReport::TreeEnded(3)));
+        assert_eq!(reports.take().unwrap(), Some(SupervisorReport::Nothing));
+    }
+}

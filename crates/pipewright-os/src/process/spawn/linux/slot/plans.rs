@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::request::{Handles, PlanWords};
 use super::{SpawnError, Step};
@@ -63,6 +64,10 @@ impl Plans {
             // More than the kernel accepts.
             return Err(SpawnError::new(Step::Exec, Errno::TOOBIG.into()));
         }
+        // A write beyond the limit would end this process (SIGXFSZ).
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < length as u64) {
+            return Err(SpawnError::new(Step::Create, Errno::FBIG.into()));
+        }
         let parts = [IoSlice::new(&self.words), IoSlice::new(strings)];
         let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.memory, &parts, 0));
         match written {
@@ -70,8 +75,8 @@ impl Plans {
                 self.written = length;
                 Ok(length)
             }
-            // `RLIMIT_FSIZE`: another attempt would end this process (SIGXFSZ).
-            Ok(_) => Err(SpawnError::new(Step::Create, Errno::FBIG.into())),
+            // There was no memory for the rest.
+            Ok(_) => Err(SpawnError::new(Step::Create, Errno::NOMEM.into())),
             Err(error) => Err(SpawnError::new(Step::Create, error.into())),
         }
     }
