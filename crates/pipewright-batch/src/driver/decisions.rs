@@ -38,9 +38,12 @@ impl<E: Executor> Driver<E> {
     }
 
     fn intend(&mut self, job: JobNumber, attempt: u32, durable: bool) {
+        // The start follows at once, and its slot belongs in the log too.
+        if !durable {
+            return;
+        }
         let Some(live) = self.live.get(job) else { return };
-        let is_reported = self.log.intend(job, live, attempt, durable);
-        if durable && !is_reported {
+        if !self.log.intend(job, live, attempt, None) {
             self.report(scheduler::Event::Intended { job, attempt });
         }
     }
@@ -48,6 +51,9 @@ impl<E: Executor> Driver<E> {
     fn start_attempt(&mut self, number: JobNumber, slot: u32, attempt: u32) {
         let Some(live) = self.live.get(number) else { return };
         let key = AttemptKey { job: number.0, attempt };
+        if !live.once {
+            self.log.intend(number, live, attempt, Some(slot));
+        }
         let (job, id) = (&live.job, live.id);
         let argv = match job.argv(slot) {
             Ok(argv) => argv,

@@ -92,18 +92,19 @@ impl Log {
         self.past.as_ref().map_or(0, |past| past.removed().count())
     }
 
-    /// Notes an attempt that is about to start. Returns true if a report follows once it is durable.
+    /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true if a
+    /// report of that follows.
     pub(super) fn intend(
         &mut self,
         number: JobNumber,
         job: &LiveJob,
         attempt: u32,
-        durable: bool,
+        slot: Option<u32>,
     ) -> bool {
-        if let Some(journal) = &mut self.journal {
-            journal.intend(&Intent { job: logged(number, job), attempt, slot: None, durable });
-        }
-        durable && self.journal.is_some()
+        let Some(journal) = &mut self.journal else { return false };
+        let durable = slot.is_none();
+        journal.intend(&Intent { job: logged(number, job), attempt, slot, durable });
+        durable
     }
 
     pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary) {

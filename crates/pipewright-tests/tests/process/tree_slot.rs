@@ -135,7 +135,7 @@ fn a_runner_keeps_several_slots_busy() {
     let mut started = 0;
     let mut free: Vec<usize> = (0..slots.len()).collect();
     while seen.len() < rounds {
-        while let Some(index) = free.pop_if(|_| started < rounds) {
+        while let Some(index) = (started < rounds).then(|| free.pop()).flatten() {
             let acts = ["daemon=600".to_owned(), format!("out={started}")];
             runner.push(index, held(&slots[index], "runner", acts));
             started += 1;
