@@ -1,7 +1,7 @@
 //! Captures never deadlock, for any sizes and order of both streams and stdin.
 
 use pipewright::{Outcome, Stdio};
-use pipewright_test_macros::watched_test;
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::pace;
 
 use super::{alternating, flood, puppet};
@@ -9,7 +9,8 @@ use super::{alternating, flood, puppet};
 /// Sizes around the capacity of a pipe, and far beyond.
 const SIZES: [usize; 9] = [0, 1, 4095, 4096, 65_535, 65_536, 65_537, 1 << 20, 16 << 20];
 
-#[watched_test]
+// A fork of another test would hold the streams open.
+#[isolated_test]
 fn never_deadlocks_with_one_stream_after_the_other() {
     for size in SIZES {
         for [first, second] in [["out-bytes", "err-bytes"], ["err-bytes", "out-bytes"]] {
