@@ -16,3 +16,5 @@ pub(super) const INPUT: &str = "Input";
 pub(super) const RUNNING: &str = "Running";
 /// The log of a batch.
 pub(super) const LOG: &str = "Log";
+/// The jobs that `jobs` lists.
+pub(super) const LISTING: &str = "Listing";

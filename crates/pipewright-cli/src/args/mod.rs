@@ -9,6 +9,7 @@ mod deferred;
 mod disk;
 mod duration;
 mod headings;
+mod jobs;
 mod pipe;
 mod run;
 mod signal;
@@ -23,6 +24,7 @@ pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
+pub(crate) use jobs::JobsOptions;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use run::{ContainKind, RunOptions};
 
@@ -57,6 +59,8 @@ pub(crate) enum ToolCommand {
     Pipe(Deferred<PipelineOptions>),
     /// Run many commands, some at the same time, with a log that can be resumed
     Batch(Deferred<BatchOptions>),
+    /// List the jobs of a batch, from its log
+    Jobs(Deferred<JobsOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
     /// Test whether file I/O is asynchronous, and explain why it is not

@@ -173,7 +173,8 @@ impl State {
     }
 }
 
-fn sleep(time: Duration) {
+/// Waits for that long.
+pub(crate) fn sleep(time: Duration) {
     // Ignored: a wait without a source cannot fail.
     let _ = wait::any(&mut [], Some(Instant::now() + time));
 }
