@@ -29,16 +29,19 @@ fn a_slot_holds_one_command_at_a_time() {
     assert!(puppet(["exit=0"]).contain_in(&slot).status().unwrap().success());
 }
 
+/// The name of a setter, and a call of it.
+type Setting = (&'static str, fn(&mut Command));
+
 #[watched_test]
 fn settings_that_contradict_a_slot_are_refused_by_name() {
     let Some(slot) = slot() else { return };
-    let refused: [(&str, fn(&mut Command)); 3] = [
+    let refused: [Setting; 3] = [
         ("contain", |command| _ = command.contain(Contain::Tree)),
         ("detached", |command| _ = command.detached()),
         ("foreground", |command| _ = command.own_group().foreground()),
     ];
     #[cfg(unix)]
-    let unix: [(&str, fn(&mut Command)); 5] = [
+    let unix: [Setting; 5] = [
         ("uid", |command| _ = command.uid(1)),
         ("gid", |command| _ = command.gid(1)),
         ("groups", |command| _ = command.groups(&[1])),
@@ -46,7 +49,7 @@ fn settings_that_contradict_a_slot_are_refused_by_name() {
         ("inherit_all", |command| _ = command.inherit_all()),
     ];
     #[cfg(not(unix))]
-    let unix: [(&str, fn(&mut Command)); 0] = [];
+    let unix: [Setting; 0] = [];
     for (name, set) in refused.into_iter().chain(unix) {
         let mut command = puppet(["exit=0"]);
         set(command.contain_in(&slot));
