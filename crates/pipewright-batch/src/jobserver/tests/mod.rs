@@ -62,7 +62,7 @@ fn below(server: &Server, mut command: Command) -> Command {
 fn version_of(program: &str) -> Option<String> {
     let text = Command::new(program).arg("--version").read();
     if text.is_err() {
-        skipped(&format!("{program} is not installed"));
+        skipped(&format!("there is no {program} here"));
     }
     text.ok()?.lines().next().map(str::to_owned)
 }
@@ -70,7 +70,7 @@ fn version_of(program: &str) -> Option<String> {
 fn skipped(reason: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     // The harness captures what `eprintln!` prints.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
+    let _ = std::io::stderr().write_all(format!("SKIPPED {name}: {reason}\n").as_bytes());
 }
 
 /// Writes a file into a folder, and returns its path.
