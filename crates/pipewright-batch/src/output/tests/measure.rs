@@ -30,7 +30,6 @@ fn run(jobs: u64, bytes: usize, stdout: impl Write + Send + 'static) -> (f64, us
     (jobs as f64 * bytes as f64 / 1e6 / seconds, peak)
 }
 
-#[cfg(unix)]
 #[test]
 #[ignore = "a measurement"]
 fn measure_1000_jobs_of_a_mebibyte() {
@@ -46,7 +45,6 @@ fn measure_1000_jobs_of_a_mebibyte() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 #[ignore = "a measurement"]
 fn measure_100000_jobs_of_100_bytes() {

@@ -1,5 +1,6 @@
 //! Memory and descriptors stay bounded, whatever the number of jobs.
 
+#[cfg(target_os = "linux")]
 use std::sync::Arc;
 
 use super::super::options::MEMORY_BYTES;

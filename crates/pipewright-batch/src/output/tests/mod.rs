@@ -3,6 +3,7 @@
 mod folders;
 mod full_disk;
 mod lines;
+#[cfg(unix)]
 mod measure;
 mod memory;
 mod order;
