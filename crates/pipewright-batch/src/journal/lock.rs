@@ -8,6 +8,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error::LogError;
 
+/// The time for runners that start at once to agree on one: each holds the lock in part for a moment.
+const CONTENTION: Duration = Duration::from_millis(250);
+
 /// The lock of a runner: SQLite's own lock of an empty file beside the log.
 ///
 /// The log itself is locked only while it is written, so that it can be read. Locks of SQLite belong to the process, so a
@@ -39,7 +42,7 @@ fn lock(path: &Path) -> rusqlite::Result<Connection> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(Duration::ZERO)?;
+    connection.busy_timeout(CONTENTION)?;
     connection.execute_batch("BEGIN EXCLUSIVE")?;
     Ok(connection)
 }

@@ -47,7 +47,7 @@ impl Folder {
     /// Makes the folder for an attempt, or empties that of an earlier one.
     pub(super) fn begin(path: PathBuf) -> Result<Folder, OutputError> {
         let begun = match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
                 // The facts go first: they never stand beside the output of another attempt.
                 [FACTS, NEW_FACTS, "stdout", "stderr"]
                     .into_iter()

@@ -1,8 +1,10 @@
 //! One runner writes a log at a time.
 
+#[cfg(unix)]
 use std::fs;
 
 use super::*;
+#[cfg(unix)]
 use crate::journal::lock::lock_path;
 
 fn error(path: &Path) -> LogError {
@@ -38,6 +40,8 @@ fn two_runners_in_one_process_are_refused_too() {
     resume(&folder.log());
 }
 
+// An open file cannot be removed on Windows.
+#[cfg(unix)]
 #[test]
 fn a_runner_is_found_though_its_lock_was_removed() {
     let folder = Folder::new();
@@ -49,6 +53,7 @@ fn a_runner_is_found_though_its_lock_was_removed() {
     resume(&folder.log());
 }
 
+#[cfg(unix)]
 #[test]
 fn another_process_with_the_runners_number_does_not_block() {
     for change in ["boot_id = 'another boot'", "host = 'elsewhere'", "pid_start = pid_start + 1"] {

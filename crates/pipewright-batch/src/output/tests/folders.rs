@@ -165,7 +165,7 @@ fn a_folder_that_cannot_be_made_is_reported_and_the_output_is_printed() {
     let error = summary.error.unwrap();
     assert!(matches!(error.kind(), OutputErrorKind::Folder(_)), "{error}");
     assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
-    assert!(summary.truncated && summary.path.is_none());
+    assert_eq!((summary.truncated, summary.path), (true, None));
     // The next job has its folder.
     assert!(batch.run(2, "").error.is_none());
     assert_eq!(batch.close().0, b"printed\n");
