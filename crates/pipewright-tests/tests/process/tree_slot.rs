@@ -69,8 +69,11 @@ fn a_thousand_commands_run_one_after_another_and_leave_nothing() {
         };
         let usage = usage.unwrap();
         assert!(usage.user + usage.system > Duration::ZERO || cfg!(windows), "{usage:?}");
-        let peak = usage.peak_rss_bytes.unwrap();
-        assert!((100 << 10..100 << 20).contains(&peak), "{peak}");
+        match usage.peak_rss_bytes {
+            Some(peak) => assert!((100 << 10..100 << 20).contains(&peak), "{peak}"),
+            // Wine does not know it of every process that has ended.
+            None => assert!(cfg!(windows)),
+        }
     };
     (0..3).for_each(run);
     let (handles, children) = (count::handles_at_rest(), count::children());
