@@ -1,6 +1,8 @@
-//! Jobs for batches of up to millions of commands: templates, lazy sources, and identities.
+//! Batches: many commands, some of them at the same time, with a log that can be resumed.
 //!
-//! What runs them is under construction: the scheduler and the check of whole inputs are here, and nothing uses them yet.
+//! Start at [`Batch`], which runs jobs. [`Job`] is a command with its settings, [`Source`] reads jobs from lines, JSON lines
+//! or CSV, and [`Template`] has the placeholders. [`LogView`] reads the log of a batch, also while it runs. docs/batch.md is
+//! the tutorial of the tool.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -1,7 +1,7 @@
 //! The driver: connects the input, the scheduler, the log, the executor and the output.
 //!
-//! One thread calls [`Driver::next_event`], which does all the work. It waits in the executor while something runs, and in the
-//! inbox otherwise.
+//! One thread calls [`Driver::next_event_until`], which does all the work. It waits in the executor while something runs, and
+//! in the inbox otherwise.
 //!
 //! | file | contents |
 //! |---|---|
