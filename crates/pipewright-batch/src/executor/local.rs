@@ -5,7 +5,7 @@ mod ending;
 mod settings;
 mod slots;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -64,8 +64,11 @@ impl Local {
     fn event(&mut self, key: AttemptKey, result: Result<Capture, Error>) -> Option<AttemptEnd> {
         let running = self.attempts.get_mut(&key)?;
         if let Err(error) = &result {
-            if is_out_of_room(error) && running.may_wait(self.settings.room_timeout) {
+            // Another one that runs leaves its room some time.
+            let is_alone = self.runner.is_empty();
+            if is_out_of_room(error) && running.may_wait(is_alone, self.settings.room_timeout) {
                 self.waiting.push_back(key);
+                self.release_idle_slots();
                 return None;
             }
         }
@@ -97,16 +100,29 @@ impl Local {
         }
     }
 
+    /// Gives up the trees of slots that run nothing: they could have the room that every attempt waits for.
+    fn release_idle_slots(&mut self) {
+        let waiting: HashSet<_> = self.waiting.iter().collect();
+        let busy = self.attempts.iter().filter(|(key, _)| !waiting.contains(key));
+        let busy = busy.map(|(_, running)| running.attempt.slot).collect();
+        self.slots.retain(&busy);
+    }
+
+    /// Starts one attempt that waits for room. Together, their slots would take the room, and none of them could start.
     fn push_waiting(&mut self) {
-        for key in std::mem::take(&mut self.waiting) {
+        if let Some(key) = self.waiting.pop_front() {
             self.push(key);
         }
     }
 }
 
 impl Running {
-    /// Returns true if the attempt may wait for room, and no longer.
-    fn may_wait(&mut self, limit: Duration) -> bool {
+    /// Returns true if the attempt may wait for room: while others run, and then up to a limit.
+    fn may_wait(&mut self, is_alone: bool, limit: Duration) -> bool {
+        if !is_alone {
+            self.without_room_since = None;
+            return true;
+        }
         self.without_room_since.get_or_insert_with(Instant::now).elapsed() < limit
     }
 }

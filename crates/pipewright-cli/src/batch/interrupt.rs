@@ -3,42 +3,56 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use pipewright::{CaughtSignals, Signal};
 use pipewright_batch::Control;
 
+use crate::run::interrupt::sleep;
 use crate::{exit_code, print_error};
+
+/// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// Caught signals, handled by a thread.
 #[derive(Debug)]
 pub(super) struct Interrupt {
-    signal: Arc<OnceLock<Signal>>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The first signal.
+    signal: OnceLock<Signal>,
+    /// The control of the batch, once it has been started.
+    control: OnceLock<Control>,
 }
 
 impl Interrupt {
-    /// Catches signals for this batch.
-    pub(super) fn catch(control: Control) -> io::Result<Interrupt> {
+    /// Catches signals. Call it before other threads start: the kernel would give a signal to one that does not block it, and
+    /// it would kill this process. A signal before [`Self::control`] ends this process, as no job runs.
+    pub(super) fn catch() -> io::Result<Interrupt> {
         let caught = CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])?;
-        let signal = Arc::new(OnceLock::new());
-        let first = Arc::clone(&signal);
+        let state = Arc::new(State::default());
+        let handler = Arc::clone(&state);
         let handle = move || {
             while let Ok(arrived) = caught.wait_for_arrival() {
-                let is_first = first.set(arrived.signal).is_ok();
-                if is_first && arrived.signal == Signal::INT {
-                    print_error("no more jobs are started; Ctrl-C again stops the running ones");
-                    control.drain();
-                } else {
-                    control.stop();
-                }
+                handler.handle(arrived.signal);
             }
         };
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(handle)?;
-        Ok(Interrupt { signal })
+        Ok(Interrupt { state })
+    }
+
+    /// Sets the control of the batch, which signals use from now on.
+    pub(super) fn control(&self, control: Control) {
+        // Ignored: a process runs one batch.
+        let _ = self.state.control.set(control);
     }
 
     /// Returns the exit code. Kills this process by SIGINT after a Ctrl-C, so that a shell ends its loop.
     pub(super) fn end(&self, code: i32) -> i32 {
-        match self.signal.get() {
+        match self.state.signal.get() {
             Some(_) if code == exit_code::OWN_FAILURE => code,
             Some(&Signal::INT) => {
                 Signal::INT.raise();
@@ -46,6 +60,24 @@ impl Interrupt {
             }
             Some(signal) => exit_code::of_signal(signal.number()),
             None => code,
+        }
+    }
+}
+
+impl State {
+    fn handle(&self, signal: Signal) {
+        if self.control.get().is_none() {
+            sleep(STUCK_AFTER);
+        }
+        let Some(control) = self.control.get() else {
+            std::process::exit(exit_code::of_signal(signal.number()));
+        };
+        let is_first = self.signal.set(signal).is_ok();
+        if is_first && signal == Signal::INT {
+            print_error("no more jobs are started; Ctrl-C again stops the running ones");
+            control.drain();
+        } else {
+            control.stop();
         }
     }
 }

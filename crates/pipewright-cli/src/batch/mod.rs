@@ -27,8 +27,9 @@ pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
         return dry_run(jobs);
     }
     input::check_file(&options, &batch)?;
+    let interrupt = Interrupt::catch().map_err(Failure::cannot("catch signals"))?;
     let mut run = batch.start(jobs).map_err(Failure::from_error)?;
-    let interrupt = Interrupt::catch(run.control()).map_err(Failure::cannot("catch signals"))?;
+    interrupt.control(run.control());
     while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
     let summary = run.finish().map_err(Failure::from_error)?;
     Ok(interrupt.end(conclude(&summary, &options)))

@@ -1,6 +1,6 @@
 //! The holders of process trees, one for each slot of the batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pipewright::{Error, ErrorKind, TreeSlot};
 
@@ -50,6 +50,11 @@ impl Slots {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives up the holders of all slots but these, and their handles.
+    pub(super) fn retain(&mut self, busy: &HashSet<u32>) {
+        self.trees.retain(|slot, _| busy.contains(slot));
     }
 
     /// Returns the reason for a weaker containment, once.
