@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::Batch;
-use crate::driver::needs;
+use crate::driver::{needs, unknown_token};
 use crate::job::Job;
 use crate::plan::{Check, PlanError, Planned};
 use crate::scheduler::JobNumber;
@@ -65,7 +65,15 @@ impl Batch {
                 after: &after,
                 needs: &needs(job.get_resources(), &limits),
             };
-            check.add(planned).map_err(|error| CheckError::of(&error, has_lines))?;
+            check.add(planned).map_err(|error| {
+                let mut error = CheckError::of(&error, has_lines);
+                if let (CheckError::Job { message, .. }, Some(token)) =
+                    (&mut error, unknown_token(job.get_resources(), &limits))
+                {
+                    *message = format!("job {} {token}", job.get_line().unwrap_or(count));
+                }
+                error
+            })?;
         }
         check.finish().map_err(|error| CheckError::of(&error, has_lines))?;
         Ok(count)

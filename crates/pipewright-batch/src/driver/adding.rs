@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use pipewright_os::base::error::OneLine;
+
 use super::inbox::Input;
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
@@ -61,7 +63,9 @@ impl<E: Executor> Driver<E> {
         self.live.insert(number, live);
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
             if let Some(live) = self.live.remove(number) {
-                self.conclude(number, &live, JobState::Refused(with_source(&error)), None);
+                let reason = unknown_token(live.job.get_resources(), &self.config.scheduler.limits)
+                    .unwrap_or_else(|| with_source(&error));
+                self.conclude(number, &live, JobState::Refused(reason), None);
             }
         }
     }
@@ -91,6 +95,13 @@ pub(crate) fn needs(resources: &Resources, limits: &Limits) -> Needs {
         memory_bytes: resources.mem_bytes,
         tokens: tokens.map(|(name, count)| TokenNeed { kind: kind(name), count: *count }).collect(),
     }
+}
+
+/// Returns the reason why a job is refused, if the batch does not have a kind of token that it needs.
+pub(crate) fn unknown_token(resources: &Resources, limits: &Limits) -> Option<String> {
+    let is_known = |name: &String| limits.tokens.iter().any(|kind| *kind.name == **name);
+    let name = resources.tokens.keys().find(|name| !is_known(name))?;
+    Some(format!("needs tokens {}, and the batch has none of that name", OneLine(name)))
 }
 
 /// Returns an error and its causes on one line.

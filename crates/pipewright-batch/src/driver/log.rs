@@ -72,7 +72,8 @@ impl Log {
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(journal) = &self.journal else { return Vec::new() };
         let resumed = self.past.as_ref().map(|past| {
-            format!("run {} of this batch; the log has {} jobs", journal.run(), past.len())
+            let jobs = if past.len() == 1 { "job" } else { "jobs" };
+            format!("run {} of this batch; the log has {} {jobs}", journal.run(), past.len())
         });
         resumed.into_iter().chain(journal.mode().notice().map(ToOwned::to_owned)).collect()
     }

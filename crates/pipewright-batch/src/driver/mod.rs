@@ -41,7 +41,7 @@ use crate::job::{Identities, Job};
 use crate::output::Output;
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
-pub(crate) use adding::needs;
+pub(crate) use adding::{needs, unknown_token};
 pub(crate) use config::Config;
 pub(crate) use error::DriverError;
 use inbox::{Inbox, Message};

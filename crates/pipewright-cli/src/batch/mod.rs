@@ -41,7 +41,9 @@ fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
         print_error(&error.to_string());
     }
     if !options.quiet {
-        print_error(&summary.to_string());
+        let log = options.log.as_ref().filter(|_| summary.failed > 0);
+        let hint = log.map(|log| format!("; pipewright jobs {}", log.display()));
+        print_error(&format!("{summary}{}", hint.unwrap_or_default()));
     }
     summary.exit_code()
 }
