@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::Batch;
-use crate::driver::needs;
+use crate::driver::{needs, unknown_token};
 use crate::job::Job;
 use crate::plan::{Check, PlanError, Planned};
 use crate::scheduler::JobNumber;
@@ -65,7 +65,15 @@ impl Batch {
                 after: &after,
                 needs: &needs(job.get_resources(), &limits),
             };
-            check.add(planned).map_err(|error| CheckError::of(&error, has_lines))?;
+            check.add(planned).map_err(|error| {
+                match unknown_token(job.get_resources(), &limits) {
+                    Some(unknown) if matches!(error, PlanError::Needs { .. }) => CheckError::Job {
+                        line: job.get_line(),
+                        message: format!("{error}: {unknown}"),
+                    },
+                    _ => CheckError::of(&error, has_lines),
+                }
+            })?;
         }
         check.finish().map_err(|error| CheckError::of(&error, has_lines))?;
         Ok(count)
