@@ -66,13 +66,13 @@ impl Batch {
                 needs: &needs(job.get_resources(), &limits),
             };
             check.add(planned).map_err(|error| {
-                let mut error = CheckError::of(&error, has_lines);
-                if let (CheckError::Job { message, .. }, Some(token)) =
-                    (&mut error, unknown_token(job.get_resources(), &limits))
-                {
-                    *message = format!("job {} {token}", job.get_line().unwrap_or(count));
+                match unknown_token(job.get_resources(), &limits) {
+                    Some(unknown) if matches!(error, PlanError::Needs { .. }) => CheckError::Job {
+                        line: job.get_line(),
+                        message: format!("{error}: {unknown}"),
+                    },
+                    _ => CheckError::of(&error, has_lines),
                 }
-                error
             })?;
         }
         check.finish().map_err(|error| CheckError::of(&error, has_lines))?;

@@ -2,13 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use pipewright_os::base::error::OneLine;
-
 use super::inbox::Input;
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::event::JobState;
 use crate::job::{Job, Resources};
+use crate::scheduler::text::Shown;
 use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
 
 impl<E: Executor> Driver<E> {
@@ -29,8 +28,8 @@ impl<E: Executor> Driver<E> {
                     self.events.push_back(Event::InputEnded { jobs: self.added });
                     let removed = self.log.removed();
                     if removed > 0 {
-                        let note =
-                            format!("{removed} jobs of the log are not in the input any more");
+                        let jobs = if removed == 1 { "job" } else { "jobs" };
+                        let note = format!("{removed} {jobs} of the log not in the input any more");
                         self.events.push_back(Event::Note(note));
                     }
                 }
@@ -63,8 +62,9 @@ impl<E: Executor> Driver<E> {
         self.live.insert(number, live);
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
             if let Some(live) = self.live.remove(number) {
-                let reason = unknown_token(live.job.get_resources(), &self.config.scheduler.limits)
-                    .unwrap_or_else(|| with_source(&error));
+                let unknown =
+                    unknown_token(live.job.get_resources(), &self.config.scheduler.limits);
+                let reason = unknown.unwrap_or_else(|| with_source(&error));
                 self.conclude(number, &live, JobState::Refused(reason), None);
             }
         }
@@ -97,11 +97,11 @@ pub(crate) fn needs(resources: &Resources, limits: &Limits) -> Needs {
     }
 }
 
-/// Returns the reason why a job is refused, if the batch does not have a kind of token that it needs.
+/// Returns the refusal of a job that needs tokens of a kind that the batch does not have. The scheduler knows no names.
 pub(crate) fn unknown_token(resources: &Resources, limits: &Limits) -> Option<String> {
-    let is_known = |name: &String| limits.tokens.iter().any(|kind| *kind.name == **name);
-    let name = resources.tokens.keys().find(|name| !is_known(name))?;
-    Some(format!("needs tokens {}, and the batch has none of that name", OneLine(name)))
+    let is_known = |name: &str| limits.tokens.iter().any(|kind| *kind.name == *name);
+    let (name, _) = resources.tokens.iter().find(|(name, count)| **count > 0 && !is_known(name))?;
+    Some(format!("needs tokens {}, and the batch has no such kind", Shown(name)))
 }
 
 /// Returns an error and its causes on one line.

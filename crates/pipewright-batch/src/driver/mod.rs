@@ -78,6 +78,8 @@ pub(crate) struct Driver<E> {
     input_error: Option<InputError>,
     timed_out: bool,
     halt: Option<Halt>,
+    /// A user has asked for a stop, possibly after a drain.
+    stop_requested: bool,
 }
 
 /// Controls a running batch from any thread.
@@ -154,6 +156,7 @@ impl<E: Executor> Driver<E> {
             input_error: None,
             timed_out: false,
             halt: None,
+            stop_requested: false,
         })
     }
 
@@ -206,7 +209,8 @@ impl<E: Executor> Driver<E> {
     /// Output or the log could not be written.
     pub(crate) fn close(&mut self, exit_code: i32, how: &str) -> Result<(), DriverError> {
         // A user who stops a batch does not wait for a reader that has stopped reading.
-        let is_stopped = matches!(self.halt, Some(Halt::Stop | Halt::Timeout | Halt::ReaderGone));
+        let is_stopped = self.stop_requested
+            || matches!(self.halt, Some(Halt::Stop | Halt::Timeout | Halt::ReaderGone));
         let printed = self.output.take().map_or(Ok(()), |output| match is_stopped {
             true => output.close_within(READER_PATIENCE).map(drop),
             false => output.close(),
@@ -256,7 +260,10 @@ impl<E: Executor> Driver<E> {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Drain => self.report(scheduler::Event::Drain),
-            Message::Stop => self.report(scheduler::Event::Stop),
+            Message::Stop => {
+                self.stop_requested = true;
+                self.report(scheduler::Event::Stop);
+            }
             Message::Look => {
                 self.look_at_log();
                 self.look_at_output();
@@ -280,8 +287,12 @@ impl<E: Executor> Driver<E> {
         self.scheduler.handle(event, &mut self.decisions);
     }
 
-    /// Tells of the early end of the batch, once.
+    /// Tells of the early end of the batch: once, and again if it was drained and is then stopped.
     fn note_halt(&mut self) {
+        if self.stop_requested && self.halt == Some(Halt::Drain) {
+            self.halt = Some(Halt::Stop);
+            self.events.push_back(Event::Halted(Halt::Stop));
+        }
         let Some(cause) = self.scheduler.halted().filter(|_| self.halt.is_none()) else { return };
         let halt = match cause {
             _ if self.input_error.is_some() => Halt::Input,

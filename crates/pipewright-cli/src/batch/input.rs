@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use pipewright_batch::{Batch, InputError, Job, ListWords, Source, Template, product, split_lists};
+use pipewright_batch::{
+    Batch, CheckError, InputError, Job, ListWords, Source, Template, product, split_lists,
+};
 
 use crate::Failure;
 use crate::args::BatchOptions;
@@ -47,10 +49,13 @@ pub(super) fn jobs(options: &BatchOptions) -> Result<AllJobs, Failure> {
 /// Checks all jobs of a file before anything starts. A stream cannot be read twice: it is refused at the bad line.
 pub(super) fn check_file(options: &BatchOptions, batch: &Batch) -> Result<(), Failure> {
     let is_structured = options.jsonl || options.csv;
-    if is_structured && options.from.as_deref().is_some_and(Path::is_file) {
-        batch.check(jobs(options)?).map_err(Failure::from_error)?;
+    let file = options.from.as_deref().filter(|path| is_structured && path.is_file());
+    let Some(path) = file else { return Ok(()) };
+    match batch.check(jobs(options)?) {
+        // The other kind names the file itself.
+        Err(error @ CheckError::Job { .. }) => Err(Failure(format!("{path:?}: {error}"))),
+        checked => checked.map(|_| ()).map_err(Failure::from_error),
     }
-    Ok(())
 }
 
 fn combinations(

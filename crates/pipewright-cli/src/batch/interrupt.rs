@@ -1,6 +1,7 @@
 //! Signals: the first Ctrl-C lets running jobs end, the second one stops them. SIGTERM and SIGHUP stop them at once.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -26,6 +27,8 @@ struct State {
     signal: OnceLock<Signal>,
     /// The control of the batch, once it has been started.
     control: OnceLock<Control>,
+    /// No job runs any more: output is printed, and reports are written.
+    is_closing: AtomicBool,
 }
 
 impl Interrupt {
@@ -48,6 +51,11 @@ impl Interrupt {
     pub(super) fn control(&self, control: Control) {
         // Ignored: a process runs one batch.
         let _ = self.state.control.set(control);
+    }
+
+    /// Records that no job runs any more. A signal then ends this process: what reads its output may have stopped to read.
+    pub(super) fn closing(&self) {
+        self.state.is_closing.store(true, Ordering::SeqCst);
     }
 
     /// Returns the exit code. Kills this process by SIGINT after a Ctrl-C, so that a shell ends its loop.
@@ -78,6 +86,10 @@ impl State {
             control.drain();
         } else {
             control.stop();
+        }
+        if self.is_closing.load(Ordering::SeqCst) {
+            sleep(STUCK_AFTER);
+            std::process::exit(exit_code::of_signal(signal.number()));
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
     let mut run = batch.start(jobs).map_err(Failure::from_error)?;
     interrupt.control(run.control());
     while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
+    interrupt.closing();
     let summary = run.finish().map_err(Failure::from_error)?;
     Ok(interrupt.end(conclude(&summary, &options)))
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
+#[cfg(unix)]
+mod batch;
 mod bench;
 #[cfg(target_os = "linux")]
 mod bench_pinned;

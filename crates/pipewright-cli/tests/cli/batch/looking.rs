@@ -1,0 +1,155 @@
+//! `jobs`, the reports, and the bar.
+
+use serde_json::Value;
+
+use super::super::terminal::Shell;
+use super::{Place, err, out, refused};
+
+/// Returns a place with the log of two jobs, of which one has failed.
+fn with_log() -> Place {
+    let place = Place::new();
+    let script = "echo out{}; echo err{} >&2; exit {}";
+    let args = [
+        "-j1",
+        "--log",
+        "run.db",
+        "--output-dir",
+        "all",
+        "--",
+        "sh",
+        "-c",
+        script,
+        ":::",
+        "0",
+        "7",
+    ];
+    assert_eq!(place.batch(&args).status.code(), Some(123));
+    place
+}
+
+fn jobs(place: &Place, options: &[&str]) -> std::process::Output {
+    place.tool(&[&["jobs", "run.db"], options].concat()).output().unwrap()
+}
+
+#[test]
+fn jobs_lists_what_its_options_ask_for() {
+    let place = with_log();
+    let all = jobs(&place, &[]);
+    assert_eq!((all.status.code(), err(&all)), (Some(0), ""));
+    for words in ["exit 0'", "exit 7'", "2 jobs: 1 succeeded, 1 failed", "run 1: finished"] {
+        assert!(out(&all).contains(words), "{words}: {}", out(&all));
+    }
+    for options in [&["--failed"][..], &["--state", "failed"]] {
+        let failed = jobs(&place, options);
+        assert!(
+            out(&failed).contains("exit 7'") && !out(&failed).contains("exit 0'"),
+            "{}",
+            out(&failed)
+        );
+    }
+    let json = jobs(&place, &["--json"]);
+    let objects: Vec<Value> =
+        out(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects.len(), 2);
+    assert!(
+        objects
+            .iter()
+            .any(|job| job["job"] == 2 && job["state"] == "failed" && job["exit"] == "exit 7")
+    );
+    let slowest = jobs(&place, &["--slowest", "1", "--json"]);
+    assert_eq!(out(&slowest).lines().count(), 1);
+    let summary = jobs(&place, &["--summary"]);
+    assert!(
+        out(&summary).starts_with("2 jobs: ") && !out(&summary).contains("echo"),
+        "{}",
+        out(&summary)
+    );
+    let output = jobs(&place, &["--output", "2"]);
+    assert_eq!((out(&output), err(&output)), ("out7\n", "err7\n"));
+    assert_eq!(jobs(&place, &["--follow"]).status.code(), Some(0));
+    let page = jobs(&place, &["--html", "page.html"]);
+    assert_eq!(page.status.code(), Some(0), "{}", err(&page));
+    assert!(place.read("page.html").contains("exit 7"));
+}
+
+#[test]
+fn jobs_refuses_what_is_no_log_or_no_job() {
+    let place = with_log();
+    refused(&jobs(&place, &["--output", "9"]), &["\"9\""]);
+    refused(&jobs(&place, &["--state", "nonsense"]), &["nonsense", "failed"]);
+    refused(&jobs(&place, &["--html", "no/such/page"]), &["no/such/page"]);
+    refused(&place.tool(&["jobs", "none.db"]).output().unwrap(), &["none.db", "does not exist"]);
+    place.write("text", "not a database, and long enough to be looked at as one\n");
+    refused(
+        &place.tool(&["jobs", "text"]).output().unwrap(),
+        &["text", "is not the log of a batch"],
+    );
+    assert!(!place.path("none.db").exists());
+}
+
+#[test]
+fn every_event_is_a_line_of_json() {
+    let place = Place::new();
+    let script = "printf '\"\\n\\377'; printf '\\033[1m' >&2; exit {}";
+    let args = [
+        "--events", "events", "--trace", "trace", "--", "sh", "-c", script, ":::", "0", "7",
+        "\"\n\t",
+    ];
+    assert_eq!(place.batch(&args).status.code(), Some(123));
+    let events = place.read("events");
+    let events: Vec<Value> =
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
+    assert_eq!(["began", "started", "ended", "settled"].map(count), [1, 3, 3, 3]);
+    let code = |code: i32| {
+        events.iter().any(|event| event["event"] == "ended" && event["exit_code"] == code)
+    };
+    assert!(code(0) && code(7), "{events:?}");
+    let trace: Value = serde_json::from_str(&place.read("trace")).unwrap();
+    assert!(trace.to_string().contains("exit"), "{trace}");
+}
+
+#[test]
+fn a_page_has_no_markup_of_a_command_or_its_output() {
+    let place = Place::new();
+    let evil = "</script><script>evil</script><img src=x onerror=evil>";
+    let script = format!("echo '{evil}' >&2; echo '{evil}'; exit 1");
+    let args = ["--log", "run.db", "--html", "page", "--", "sh", "-c", &script, ":::", evil];
+    assert_eq!(place.batch(&args).status.code(), Some(123));
+    assert_eq!(jobs(&place, &["--html", "page-of-log"]).status.code(), Some(0));
+    for name in ["page", "page-of-log"] {
+        let page = place.read(name);
+        assert!(page.contains("evil"), "{name} does not show the command");
+        for part in ["<script>evil", "</script><script>", "<img src"] {
+            assert!(!page.contains(part), "{name}: {part}");
+        }
+    }
+}
+
+#[test]
+fn the_bar_is_erased_before_output_and_at_the_end() {
+    let place = Place::new();
+    let Some(mut shell) = Shell::start_with(&["bash", "--norc", "--noprofile", "-i"], "xterm")
+    else {
+        return;
+    };
+    // The job ends once the bar has been seen.
+    let wait = "until [ -e end ]; do sleep 0.01; done; echo line{}";
+    shell.types(&format!(
+        "cd {}; $PW batch -j1 -- sh -c '{wait}' ::: 1 2; echo co''de=$?\n",
+        place.path("").display()
+    ));
+    shell.shows("0/2");
+    place.write("end", "");
+    let text = shell.shows("code=0");
+    for line in ["line1", "line2"] {
+        // What a terminal shows of a line is what comes after the last erasure of it.
+        let before = text.split(line).next().unwrap();
+        let start = before.rfind(['\n', '\r', 'K', 'J']).map_or(0, |at| at + 1);
+        assert_eq!(&before[start..], "", "{line} is mixed with the bar: {text:?}");
+        assert!(text.contains(&format!("{line}\r\n")), "{text:?}");
+    }
+    let summary = text.split("2 ok").next().unwrap();
+    let start = summary.rfind(['\n', '\r', 'K', 'J']).map_or(0, |at| at + 1);
+    assert_eq!(&summary[start..], "pipewright: ", "{text:?}");
+}

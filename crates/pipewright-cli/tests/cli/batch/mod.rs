@@ -1,0 +1,116 @@
+//! `pipewright batch` and `pipewright jobs`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `input.rs` | the jobs of every kind of input, and bad input |
+//! | `codes.rs` | exit codes, retries, and streams that are closed or full |
+//! | `output.rs` | the output of jobs |
+//! | `log.rs` | logs, and batches that are resumed |
+//! | `crash.rs` | runners that are killed |
+//! | `stops.rs` | signals to a batch |
+//! | `looking.rs` | `jobs`, the reports, and the bar |
+
+mod codes;
+mod crash;
+mod input;
+mod log;
+mod looking;
+mod output;
+mod stops;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use super::{err, out, pace, pipewright};
+
+/// A directory that jobs run in.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Returns the text of a file, or nothing if there is none.
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Returns the lines of a file, sorted.
+    fn lines(&self, name: &str) -> Vec<String> {
+        sorted(&self.read(name))
+    }
+
+    /// Returns the tool in this directory, not yet started.
+    fn tool(&self, args: &[&str]) -> Command {
+        let mut command = pipewright(args);
+        command.current_dir(self.0.path());
+        command
+    }
+
+    /// Runs `batch` without progress.
+    fn batch(&self, args: &[&str]) -> Output {
+        self.tool(&[&["batch", "--progress", "none"], args].concat()).output().unwrap()
+    }
+
+    /// Runs `batch` without messages, and with this input.
+    fn batch_of(&self, input: &str, args: &[&str]) -> Output {
+        let mut command = self.tool(&[&["batch", "--quiet"], args].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Ignored: a batch that refuses its options does not read.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs a shell script with the tool as `$PW`.
+    fn sh(&self, script: &str) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
+        command.current_dir(self.0.path()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query it.
+    fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
+        let python = "import sqlite3, sys\n\
+            for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):\n\
+            \x20print('|'.join('' if it is None else str(it) for it in row))";
+        for program in [&["sqlite3"][..], &["python3", "-c", python]] {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).arg(self.path(log)).arg(query);
+            let Ok(output) = command.output() else { continue };
+            assert!(output.status.success(), "{program:?}: {}", err(&output));
+            return Some(out(&output).lines().map(ToOwned::to_owned).collect());
+        }
+        pace::skipped("neither sqlite3 nor python3 is here");
+        None
+    }
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Checks an exit code and a message of one line.
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let text = err(output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("pipewright: "), "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text}");
+    }
+}

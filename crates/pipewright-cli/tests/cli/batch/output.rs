@@ -1,0 +1,89 @@
+//! The output of jobs.
+
+use super::{Place, err, out, sorted};
+
+/// Prints three lines slowly enough that jobs would mix them.
+const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
+
+#[test]
+fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
+    let place = Place::new();
+    let output = place.batch(&["-j3", "--", "sh", "-c", SCRIPT, ":::", "a", "b", "c"]);
+    let lines: Vec<&str> = out(&output).lines().collect();
+    for group in lines.chunks(3) {
+        let name = &group[0][..1];
+        assert_eq!(group, ["1", "2", "3"].map(|i| format!("{name}{i}")), "{lines:?}");
+    }
+    assert_eq!(lines.len(), 9);
+    // The first job ends last.
+    let script =
+        "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; else touch end; fi; echo {}";
+    let output = place.batch(&["-j2", "--keep-order", "--", "sh", "-c", script, ":::", "1", "2"]);
+    assert_eq!(out(&output), "1\n2\n");
+    std::fs::remove_file(place.path("end")).unwrap();
+    let output = place.batch(&["-j2", "--", "sh", "-c", script, ":::", "1", "2"]);
+    assert_eq!(out(&output), "2\n1\n");
+}
+
+#[test]
+fn tags_name_the_job_of_each_line() {
+    let place = Place::new();
+    let words = ["--", "sh", "-c", "echo x; echo {}y; echo e >&2", ":::", "a", "b c"];
+    for mode in [&["--tag"][..], &["--tag", "--line-buffer"], &["--tag", "--keep-order"]] {
+        let output = place.batch(&[mode, &["--quiet"], &words[..]].concat());
+        assert_eq!(sorted(out(&output)), ["a\tay", "a\tx", "b c\tb cy", "b c\tx"], "{mode:?}");
+        assert_eq!(sorted(err(&output)), ["a\te", "b c\te"], "{mode:?}");
+    }
+}
+
+#[test]
+fn lines_are_printed_as_they_arrive_if_asked() {
+    let place = Place::new();
+    // Each job waits for a line that the other prints meanwhile: only both together can end.
+    let script = "echo {}1; touch {}; until [ -e a ] && [ -e b ]; do sleep 0.01; done; echo {}2";
+    let output = place.batch(&["-j2", "--line-buffer", "--", "sh", "-c", script, ":::", "a", "b"]);
+    let lines: Vec<&str> = out(&output).lines().collect();
+    assert_eq!(sorted(out(&output)), ["a1", "a2", "b1", "b2"]);
+    assert!(lines[..2].iter().all(|line| line.ends_with('1')), "{lines:?}");
+}
+
+#[test]
+fn each_job_has_a_folder_in_the_output_directory() {
+    let place = Place::new();
+    let script = "echo out{}; echo err{} >&2; exit {}";
+    let args = ["--output-dir", "all/out", "--", "sh", "-c", script, ":::", "0", "7"];
+    assert_eq!(place.batch(&args).status.code(), Some(123));
+    let folders = std::fs::read_dir(place.path("all/out")).unwrap();
+    let mut folders: Vec<_> = folders.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    for (folder, code) in folders.iter().zip(["0", "7"]) {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(read("stdout"), format!("out{code}\n"));
+        assert_eq!(read("stderr"), format!("err{code}\n"));
+        let facts: serde_json::Value = serde_json::from_str(&read("job.json")).unwrap();
+        assert_eq!(facts["exit_code"].to_string(), code);
+        assert_eq!(facts["outcome"], "exited");
+    }
+}
+
+#[test]
+fn output_beyond_the_cap_is_left_out_and_does_not_stop_the_job() {
+    let place = Place::new();
+    let script = "seq 100000; seq 100000 >&2; touch ended";
+    let output =
+        place.batch(&["--quiet", "--max-output", "10", "--", "sh", "-c", script, ":::", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!((out(&output), err(&output)), ("1\n2\n3\n4\n5\n", "1\n2\n3\n4\n5\n"));
+    assert!(place.path("ended").exists());
+}
+
+#[test]
+fn the_output_before_a_kill_is_printed_and_bytes_are_not_changed() {
+    let place = Place::new();
+    let script = r"printf 'a\377\376b'; kill -9 $$";
+    let output = place.batch(&["--", "sh", "-c", script, ":::", "1"]);
+    assert_eq!(output.stdout, b"a\xff\xfeb");
+    let silent = place.batch(&["--no-output", "--", "echo", ":::", "1"]);
+    assert_eq!((out(&silent), silent.status.code()), ("", Some(0)));
+}
