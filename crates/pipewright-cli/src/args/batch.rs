@@ -70,7 +70,7 @@ pub(crate) struct BatchOptions {
     #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
-    /// Allow N tokens NAME in use at once (repeatable); --jsonl jobs state their "tokens"
+    /// Let jobs that need tokens NAME use N at once (repeatable)
     #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) tokens: Vec<TokenCount>,
 
@@ -133,7 +133,9 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
     pub(crate) contain: BatchContainKind,
 
-    /// Record every attempt in FILE, a SQLite database, so that --resume can continue the batch
+    /// Record every attempt in FILE, a SQLite database
+    ///
+    /// --resume continues the batch of a log, after any kind of end.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::LOG)]
     pub(crate) log: Option<PathBuf>,
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
 
 use pipewright_batch::{
     Batch, CheckError, InputError, Job, ListWords, Source, Template, product, split_lists,
