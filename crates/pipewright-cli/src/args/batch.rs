@@ -70,7 +70,7 @@ pub(crate) struct BatchOptions {
     #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
-    /// Let jobs that need tokens NAME use N at once (repeatable)
+    /// Allow N tokens NAME in use at once (repeatable)
     #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) tokens: Vec<TokenCount>,
 

@@ -44,7 +44,9 @@ pub(crate) struct JobsOptions {
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) json: bool,
 
-    /// Print the output of a job, by its number, its name or the first digits of its identity
+    /// Print the output of a job
+    ///
+    /// JOB is its number, its name, or the first digits of its identity.
     #[arg(long, value_name = "JOB", value_hint = ValueHint::Other, help_heading = headings::REPORTING,
           conflicts_with_all = ["failed", "state", "slowest", "json", "follow", "summary"])]
     pub(crate) output: Option<String>,
