@@ -79,8 +79,7 @@ impl Handles {
         };
         let place = &raw mut message as usize;
         let socket = system::HOST as usize;
-        let received =
-            call(number::RECVMSG, [socket, place, MSG_DONTWAIT_CMSG_CLOEXEC, 0, 0, 0]);
+        let received = call(number::RECVMSG, [socket, place, MSG_DONTWAIT_CMSG_CLOEXEC, 0, 0, 0]);
         self.count = 0;
         if received == -EAGAIN {
             return Received::Nothing;

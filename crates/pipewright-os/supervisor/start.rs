@@ -92,7 +92,8 @@ impl Starter {
         }
         let pid = pid as i32;
         let failed = command.errno.get();
-        let started = failed == 0 && send_with_handle(&[STARTED, i64::from(pid), job, 0, 0, 0], pidfd);
+        let started =
+            failed == 0 && send_with_handle(&[STARTED, i64::from(pid), job, 0, 0, 0], pidfd);
         call(number::CLOSE, [pidfd as usize, 0, 0, 0, 0, 0]);
         if started {
             return Some(pid);
