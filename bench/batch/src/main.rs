@@ -23,6 +23,9 @@ use pipewright_bench::stats::Summary;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+/// Measures a case, and prints its part of the report.
+type Case = fn(&Setup) -> Result<()>;
+
 /// The programs, and a folder for inputs and logs.
 struct Setup {
     tool: PathBuf,
@@ -51,7 +54,7 @@ fn main() -> Result<()> {
         std::env::temp_dir().join(format!("pipewright-bench-batch-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     let setup = Setup { tool, child, folder, rounds };
-    let all: [(&str, fn(&Setup) -> Result<()>); 6] = [
+    let all: [(&str, Case); 6] = [
         ("rate", cases::rate),
         ("log", cases::log),
         ("graph", cases::graph),

@@ -95,14 +95,19 @@ impl Peer {
 
     /// Writes the input of that peer, unless it exists.
     fn input(self, setup: &Setup, jobs: usize) -> Result<PathBuf> {
-        let (suffix, text): (&str, fn(&Setup, usize) -> Result<String>) = match self {
-            Peer::Make => ("mk", makefile),
-            Peer::Ninja => ("ninja", ninja_file),
-            _ => ("txt", |_, jobs| Ok((1..=jobs).map(|number| format!("{number}\n")).collect())),
+        let suffix = match self {
+            Peer::Make => "mk",
+            Peer::Ninja => "ninja",
+            _ => "txt",
         };
         let path = setup.folder.join(format!("{jobs}.{suffix}"));
         if !path.exists() {
-            fs::write(&path, text(setup, jobs)?)?;
+            let text = match self {
+                Peer::Make => makefile(setup, jobs)?,
+                Peer::Ninja => ninja_file(setup, jobs)?,
+                _ => (1..=jobs).map(|number| format!("{number}\n")).collect(),
+            };
+            fs::write(&path, text)?;
         }
         Ok(path)
     }

@@ -190,13 +190,7 @@ fn add_nice(add: i32) -> Result<(), Failed> {
     // The call returns 20 minus the niceness, so that no result looks like an error (getpriority(2)).
     let raw = call(number::GETPRIORITY, [0; 6]) as i32;
     let nice = (20 - raw).saturating_add(add);
-    let nice = if nice < -20 {
-        -20
-    } else if nice > 19 {
-        19
-    } else {
-        nice
-    };
+    // The kernel limits it to -20..19.
     check(call(number::SETPRIORITY, [0, 0, nice as isize as usize, 0, 0, 0]), step::NICE)
 }
 

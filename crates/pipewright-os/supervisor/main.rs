@@ -34,6 +34,7 @@
 mod call;
 mod child;
 mod clone;
+#[expect(dead_code, reason = "the host uses the rest")]
 mod message;
 mod number;
 mod request;
