@@ -7,6 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
+. ci/vm/kernels.sh
+. ci/musl-compiler.sh
 
 name=pipewright-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release-archives
@@ -22,6 +24,7 @@ build_linux() {
     [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || ! command -v rustup > /dev/null || rustup target add "$1" || true
     [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || skip "needs the library of $1: rustup target add $1"
     local linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$1")_LINKER
+    musl_compiler "$1"
     env "$linker=rust-lld" cargo build --release --locked --target "$1" -p pipewright-cli 2>&1 | tee "$work/log"
     ! grep -q "supervisor of process trees is left out" "$work/log" || fail "the tool for $1 has no supervisor"
     tool=${CARGO_TARGET_DIR:-target}/$1/release/pipewright
