@@ -174,9 +174,8 @@ struct BesideProgress<W> {
 
 impl<W: Write> Write for BesideProgress<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut progress = lock(&self.progress);
-        progress.hide();
-        // The lock is held: a bar drawn in the middle of a line would stay.
+        // Not locked during the write: a reader that does not read would hold up the thread that draws, and so the batch.
+        lock(&self.progress).hide();
         self.writer.write(bytes)
     }
 

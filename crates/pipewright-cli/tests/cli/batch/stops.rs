@@ -112,3 +112,50 @@ fn a_stop_signal_before_the_start_ends_the_tool() {
         assert!(!place.path("started").exists());
     }
 }
+
+#[test]
+fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
+    // More than a pipe holds. The second job, if there is one, runs until it is stopped.
+    let long = "head -c 1000000 /dev/zero; touch wrote{}; [ {} = 1 ] || exec sleep 600";
+    for (jobs, signals, code) in [
+        (&["1"][..], &["TERM"][..], 143),
+        (&["1", "2"], &["TERM"], 143),
+        (&["1", "2"], &["INT", "INT"], 130),
+    ] {
+        let place = Place::new();
+        let mut command = with_default_stop_signals();
+        command.args([
+            "batch",
+            "--progress",
+            "none",
+            "-j2",
+            "--log",
+            "run.db",
+            "--",
+            "sh",
+            "-c",
+            long,
+            ":::",
+        ]);
+        command.args(jobs).env(MARK, mark("batch-reader")).current_dir(place.path(""));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+        let mut lines = std::io::BufRead::lines(stderr);
+        until("the jobs have written", || {
+            jobs.iter().all(|job| place.path(&format!("wrote{job}")).exists())
+        });
+        for signal in signals {
+            send_signal(&child, signal);
+            if *signal == "INT" && signals.len() == 2 {
+                // Two signals at once would be one.
+                lines.next().expect("it says that it drains").unwrap();
+            }
+        }
+        until("it has ended", || child.try_wait().unwrap().is_some());
+        let status = child.wait().unwrap();
+        let is_killed_by_int = code == 130 && status.signal() == Some(2);
+        assert!(is_killed_by_int || status.code() == Some(code), "{signals:?}: {status}");
+        assert_eq!(marked("batch-reader"), [0; 0]);
+    }
+}
