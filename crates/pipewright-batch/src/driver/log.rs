@@ -63,9 +63,9 @@ impl Log {
         self.journal.as_ref().map(Journal::batch_id)
     }
 
-    /// Returns true if an earlier run has left jobs that may be alive.
-    pub(super) fn was_interrupted(&self) -> bool {
-        self.past.as_ref().is_some_and(|past| past.interrupted().next().is_some())
+    /// Returns true if this run continues an earlier one.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.past.is_some()
     }
 
     /// Returns messages about the log: it is resumed, or slower than usual.

@@ -121,7 +121,8 @@ impl<E: Executor> Driver<E> {
         };
         let log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
-        if let Some(id) = log.batch_id().filter(|_| log.was_interrupted()) {
+        // A job that had just been started when its runner was killed may be missing in the log.
+        if let Some(id) = log.batch_id().filter(|_| log.is_resumed()) {
             match survivors::end(id).map_err(DriverError::Survivors)? {
                 0 => {}
                 count => events.push_back(Event::Note(format!(

@@ -108,6 +108,7 @@ impl Past {
     }
 
     /// Returns the jobs that were interrupted, among them the `once` jobs that are unknown now.
+    #[cfg(test)]
     pub(crate) fn interrupted(&self) -> impl Iterator<Item = PastJob> {
         let jobs = self.entries.0.iter().map(past_job);
         jobs.filter(|job| matches!(job.state, JobState::Interrupted | JobState::Unknown))
