@@ -8,7 +8,7 @@ use crate::process::child::{ChildHandle, Containment};
 
 /// A holder of process trees, one at a time.
 ///
-/// What holds a tree is made once, and a start in the slot costs little more than one that is not contained. Nothing
+/// The holder of the trees is made once, and a start in the slot costs little more than one that is not contained. Nothing
 /// of one tree is left when the next child starts, and each tree ends with this process, however that ends.
 ///
 /// # Platform
