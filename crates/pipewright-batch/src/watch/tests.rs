@@ -1,7 +1,7 @@
 //! One driver that feeds all reports.
 
 use std::io::Cursor;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::testing::{at, every_update, facts};
 use super::*;
@@ -16,12 +16,14 @@ fn every_report_takes_every_update() {
         let (mut events, mut trace) =
             (EventWriter::new(Vec::new()), TraceWriter::new(Cursor::new(Vec::new())));
         let mut page = PageModel::new(facts());
+        let mut now = start;
         for update in updates {
-            progress.update(update, start);
+            now += Duration::from_secs(1);
+            progress.update(update, now);
             events.update(update, at(1.0));
             trace.update(update);
             page.update(update, at(1.0));
-            progress.tick(start);
+            progress.tick(now);
         }
         progress.finish();
         events.finish().unwrap();

@@ -1,7 +1,7 @@
 //! All reports of a batch, fed with its events.
 
 use std::fs::File;
-use std::io::{self, Stderr, Write};
+use std::io::{self, IsTerminal, Stderr, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -67,9 +67,16 @@ impl Watchers {
     }
 
     /// Returns a writer that erases the bar first.
-    pub(crate) fn beside<W: Write + Send + 'static>(&self, writer: W) -> Box<dyn Write + Send> {
+    pub(crate) fn beside<W>(&self, writer: W) -> Box<dyn Write + Send>
+    where
+        W: Write + IsTerminal + Send + 'static,
+    {
         match &self.progress {
-            Some(progress) => Box::new(BesideProgress { writer, progress: Arc::clone(progress) }),
+            Some(progress) => Box::new(BesideProgress {
+                is_terminal: writer.is_terminal(),
+                writer,
+                progress: Arc::clone(progress),
+            }),
             None => Box::new(writer),
         }
     }
@@ -151,7 +158,7 @@ impl Watchers {
     /// Erases the bar, and writes the ends of all reports. Returns the first that could not be written.
     pub(crate) fn finish(self) -> Result<(), ReportFailed> {
         if let Some(progress) = &self.progress {
-            lock(progress).hide();
+            lock(progress).finish();
         }
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -166,21 +173,42 @@ impl Watchers {
     }
 }
 
-/// A stream that may be the terminal of the bar.
+/// A stream that may be the terminal of the bar, or end there: in `batch | tee log`, say.
 struct BesideProgress<W> {
     writer: W,
+    is_terminal: bool,
     progress: SharedProgress,
+}
+
+impl<W> BesideProgress<W> {
+    /// Writes without the bar. The progress is not locked meanwhile: a reader that does not read would hold up the
+    /// thread that draws, and so the batch.
+    fn without_bar<T>(
+        &mut self,
+        bytes: &[u8],
+        write: impl FnOnce(&mut W) -> io::Result<T>,
+        count: impl FnOnce(&T) -> usize,
+    ) -> io::Result<T> {
+        if !self.is_terminal {
+            lock(&self.progress).hide();
+            return write(&mut self.writer);
+        }
+        lock(&self.progress).output_begins();
+        let result = write(&mut self.writer);
+        let written = result.as_ref().map_or(0, count);
+        let written = bytes.get(..written).unwrap_or(bytes);
+        lock(&self.progress).output_ended(written, Instant::now());
+        result
+    }
 }
 
 impl<W: Write> Write for BesideProgress<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Not locked during the write: a reader that does not read would hold up the thread that draws, and so the batch.
-        lock(&self.progress).hide();
-        self.writer.write(bytes)
+        self.without_bar(bytes, |writer| writer.write(bytes), |count| *count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.without_bar(&[], W::flush, |()| 0)
     }
 }
 

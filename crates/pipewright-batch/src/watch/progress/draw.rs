@@ -41,15 +41,10 @@ impl Lines {
         let _ = writer.flush();
     }
 
-    /// Erases the lines. `false`: there are none.
-    pub(super) fn erase<W: Write>(
-        &mut self,
-        writer: &mut W,
-        columns: usize,
-        is_ansi: bool,
-    ) -> bool {
+    /// Erases the lines.
+    pub(super) fn erase<W: Write>(&mut self, writer: &mut W, columns: usize, is_ansi: bool) {
         if self.widths.is_empty() {
-            return false;
+            return;
         }
         let text = if is_ansi {
             self.erasure(columns)
@@ -60,7 +55,6 @@ impl Lines {
         self.widths.clear();
         let _ = writer.write_all(text.as_bytes());
         let _ = writer.flush();
-        true
     }
 
     /// Returns the movements to the start of the first line, and the erasure of everything from there.

@@ -10,10 +10,12 @@
 //! | `rate.rs` | the rate, and the time that is left |
 //! | `bar.rs` | the lines of the bar, as text |
 //! | `draw.rs` | drawing and erasing lines on a terminal |
+//! | `output.rs` | output of jobs on the same terminal |
 
 mod bar;
 mod counts;
 mod draw;
+mod output;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use pipewright_os::process::terminal;
 
 use self::counts::Counts;
 use self::draw::Lines;
+use self::output::Output;
 use super::Update;
 use super::text::line;
 
@@ -89,6 +92,7 @@ pub(crate) struct Progress<W> {
     screen: Screen,
     counts: Counts,
     lines: Lines,
+    output: Output,
     is_changed: bool,
     drawn: Option<Instant>,
     /// The step of the last line in a log.
@@ -112,6 +116,7 @@ impl<W: Write> Progress<W> {
             screen,
             counts: Counts::new(now),
             lines: Lines::default(),
+            output: Output::default(),
             is_changed: true,
             drawn: None,
             step: 0,
@@ -140,11 +145,15 @@ impl<W: Write> Progress<W> {
     }
 
     fn tick_bar(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(free) = self.output.busy_until(now) {
+            return Some(free);
+        }
         let pause = if self.is_changed { REDRAW } else { IDLE_REDRAW };
         match self.drawn {
             Some(drawn) if now.duration_since(drawn) < pause => {}
             _ => {
                 let columns = (self.screen.columns)();
+                self.start_line();
                 let lines = bar::lines(&self.counts, now, self.screen, columns);
                 self.lines.draw(&mut self.writer, &lines, columns, self.screen.is_ansi);
                 self.drawn = Some(now);
@@ -170,25 +179,41 @@ impl<W: Write> Progress<W> {
         self.drawn.and_then(|drawn| drawn.checked_add(LINE_PAUSE))
     }
 
-    /// Erases the bar, before something else is written to the same terminal. The next [`tick`](Self::tick) draws it
-    /// again.
+    /// Erases the bar, before something else is written to the same terminal. [`tick`](Self::tick) draws it again.
     pub(crate) fn hide(&mut self) {
-        if self.lines.erase(&mut self.writer, (self.screen.columns)(), self.screen.is_ansi) {
-            self.drawn = None;
-        }
+        self.lines.erase(&mut self.writer, (self.screen.columns)(), self.screen.is_ansi);
+    }
+
+    /// Erases the bar, and draws none until [`output_ended`](Self::output_ended) has been called as often as this.
+    pub(crate) fn output_begins(&mut self) {
+        self.hide();
+        self.output.begin();
+    }
+
+    /// Allows the bar again. `written` are the bytes that another writer wrote to the terminal.
+    pub(crate) fn output_ended(&mut self, written: &[u8], now: Instant) {
+        self.output.end(written, now);
     }
 
     /// Writes a line for people, above the bar.
     pub(crate) fn message(&mut self, text: &str) {
         const MOST_COLUMNS: usize = 1000;
         self.hide();
+        self.start_line();
         let _ = writeln!(self.writer, "pipewright: {}", line(text, MOST_COLUMNS));
     }
 
-    /// Erases the bar for good.
-    #[cfg(test)]
-    pub(crate) fn finish(mut self) {
+    /// Ends a line of output that has no newline.
+    fn start_line(&mut self) {
+        if self.output.take_unfinished_line() {
+            let _ = self.writer.write_all(b"\n");
+        }
+    }
+
+    /// Erases the bar, and leaves the cursor at the start of a line.
+    pub(crate) fn finish(&mut self) {
         self.hide();
+        self.start_line();
         let _ = self.writer.flush();
     }
 }

@@ -137,10 +137,49 @@ fn messages_are_above_the_bar_and_escaped() {
     written(&mut progress);
     progress.update(&Update::Note("a\x1b[2Jb"), start);
     assert_eq!(written(&mut progress), "\r\x1b[Jpipewright: a\\u{1b}[2Jb\n");
-    progress.tick(start);
+    progress.tick(after(start, 0.1));
     assert_eq!(written(&mut progress), "0/0+  0 running");
     progress.update(&Update::Halted { cause: "interrupted" }, start);
     assert!(written(&mut progress).contains("pipewright: no more jobs start: interrupted\n"));
+}
+
+#[test]
+fn no_bar_is_drawn_while_output_is_written() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    progress.tick(start);
+    written(&mut progress);
+    progress.output_begins();
+    assert_eq!(written(&mut progress), "\r\x1b[J");
+    let now = after(start, 5.0);
+    assert!(progress.tick(now).unwrap() > now);
+    assert_eq!(written(&mut progress), "");
+    progress.output_ended(b"text\n", now);
+    progress.tick(now);
+    assert_eq!(written(&mut progress), "0/0+  0 running");
+}
+
+#[test]
+fn the_bar_and_messages_start_on_a_line_of_their_own() {
+    let start = Instant::now();
+    let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
+    let write = |progress: &mut Progress<Vec<u8>>, text: &[u8], now| {
+        progress.output_begins();
+        progress.output_ended(text, now);
+    };
+    // The rest of the line may come.
+    write(&mut progress, b"no newline", start);
+    let end = progress.tick(start).unwrap();
+    assert_eq!((written(&mut progress).as_str(), end), ("", after(start, 1.0)));
+    progress.tick(end);
+    assert_eq!(written(&mut progress), "\n0/0+  0 running");
+    progress.hide();
+    write(&mut progress, b"no newline", end);
+    written(&mut progress);
+    progress.message("text");
+    assert_eq!(written(&mut progress), "\npipewright: text\n");
+    progress.message("text");
+    assert_eq!(written(&mut progress), "pipewright: text\n");
 }
 
 #[test]

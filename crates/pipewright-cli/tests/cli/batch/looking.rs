@@ -153,3 +153,18 @@ fn the_bar_is_erased_before_output_and_at_the_end() {
     let start = summary.rfind(['\n', '\r', 'K', 'J']).map_or(0, |at| at + 1);
     assert_eq!(&summary[start..], "pipewright: ", "{text:?}");
 }
+
+#[test]
+fn what_follows_output_without_a_newline_is_on_the_next_line() {
+    let place = Place::new();
+    let Some(mut shell) = Shell::start_with(&["bash", "--norc", "--noprofile", "-i"], "xterm")
+    else {
+        return;
+    };
+    shell.types(&format!(
+        "cd {}; $PW batch -j1 -- printf part%s ::: 1; echo co''de=$?\n",
+        place.path("").display()
+    ));
+    let text = shell.shows("code=0");
+    assert!(text.contains("part1\r\npipewright: 1 ok"), "{text:?}");
+}
