@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # Runs the checks that are too long for the gate: the suites without each single facility of the kernel, on all kernels and
 # processors of ci/kernels.sh, and under a newer Wine; all published crates of ci/ported.sh; and the archives of a release.
-# Takes about two hours on 2 cores. docs/platforms.md has the day of its last complete run.
+# Takes about two hours on 2 cores. docs/platforms.md has the day of its last complete run. With an argument, only the cells
+# whose name contains it run.
+#
+# As in .ci/run, no signal is ignored.
+[ -n "${PIPEWRIGHT_GATE:-}" ] || PIPEWRIGHT_GATE=started exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
 set -euo pipefail
 set -m
 cd "$(dirname "$0")/.."
@@ -13,9 +17,11 @@ stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
 
 # Runs a cell of the matrix. If it fails, the others still run.
 failed=()
+only=${1:-}
 cell() {
     local name=$1
     shift
+    [[ $name == *"$only"* ]] || return 0
     stage "$name"
     "$@" || failed+=("$name")
 }
