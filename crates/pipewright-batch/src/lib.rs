@@ -10,11 +10,6 @@ mod driver;
 mod event;
 mod executor;
 mod job;
-// Most of its tests need pipes that are shared.
-#[cfg_attr(
-    any(not(test), windows),
-    expect(dead_code, unused_imports, reason = "the runner will use it")
-)]
 mod jobserver;
 mod journal;
 mod output;
@@ -35,6 +30,7 @@ pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
     TemplateError, shell_quoted,
 };
+pub use jobserver::JobserverMode;
 pub use journal::{LogError, LogErrorKind};
 pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 pub use source::{

@@ -28,6 +28,7 @@ use pipewright::Signal;
 use crate::driver::{Config, Driver, LogSettings};
 use crate::executor::{Containing, Executor, Local, LocalSettings};
 use crate::job::Job;
+use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
 pub use crate::scheduler::Failure as FailureClass;
@@ -71,6 +72,7 @@ pub struct Batch {
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
+    jobserver: JobserverMode,
     watch: WatchSettings,
     local: LocalSettings,
 }
@@ -102,6 +104,7 @@ impl Batch {
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
+            jobserver: JobserverMode::default(),
             watch: WatchSettings::default(),
             local: LocalSettings::default(),
         }
@@ -111,6 +114,12 @@ impl Batch {
     #[doc(alias = "concurrency")]
     pub fn jobs(mut self, count: u32) -> Batch {
         self.slots = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        self
+    }
+
+    /// Sets the part that the batch takes in GNU make's jobserver. Jobs that state [`cpus`](Job::cpus) take so many tokens.
+    pub fn jobserver(mut self, mode: JobserverMode) -> Batch {
+        self.jobserver = mode;
         self
     }
 
@@ -309,6 +318,7 @@ impl Batch {
                 ..log
             }),
             output: self.output,
+            jobserver: self.jobserver,
             env: Arc::from(self.env),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::log::LogSettings;
+use crate::jobserver::JobserverMode;
 use crate::output::OutputOptions;
 use crate::scheduler;
 
@@ -21,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) batch_timeout: Option<Duration>,
     pub(crate) log: Option<LogSettings>,
     pub(crate) output: OutputOptions,
+    pub(crate) jobserver: JobserverMode,
     /// Variables that every job has.
     pub(crate) env: Arc<[(OsString, OsString)]>,
 }

@@ -79,6 +79,7 @@ impl<E: Executor> Driver<E> {
             argv,
             current_dir: job.get_current_dir().map(Into::into),
             env: self.environment(number, slot, attempt),
+            handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),
             timeout: job.get_timeout().or(self.config.timeout),
             output: self.output.as_mut().map(|output| output.begin(key, info)),
@@ -112,6 +113,15 @@ impl<E: Executor> Driver<E> {
                 ("PIPEWRIGHT_ATTEMPT", attempt.to_string()),
             ];
             env.extend(facts.map(|(name, value)| (name.into(), Some(value.into()))));
+        }
+        if self.permits.part().can_refill() {
+            let own = env.iter().rfind(|(name, _)| name == "MAKEFLAGS");
+            let makeflags = match own {
+                Some((_, value)) => value.clone(),
+                None => std::env::var_os("MAKEFLAGS"),
+            };
+            let variables = self.permits.part().variables(makeflags.as_deref());
+            env.extend(variables.into_iter().map(|(name, value)| (name.into(), Some(value))));
         }
         env
     }

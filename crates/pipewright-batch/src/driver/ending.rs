@@ -17,6 +17,7 @@ impl<E: Executor> Driver<E> {
         }
         let result = result_of(&end.outcome);
         let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
+        self.pause_after_last_job();
         let before = self.decisions.len();
         self.report(scheduler::Event::Ended { job, attempt, result });
         let is_retried = |decision: &Decision| match decision {

@@ -18,7 +18,7 @@ pub(super) enum Message {
     Drain,
     /// Stop everything.
     Stop,
-    /// The log or the output has something to report.
+    /// The log, the output or the jobserver has something to report.
     Look,
 }
 

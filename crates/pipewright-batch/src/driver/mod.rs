@@ -10,6 +10,7 @@
 //! | `timers.rs` | delays of retries, and the end of the whole batch |
 //! | `live.rs` | jobs that are not settled |
 //! | `adding.rs` | new jobs |
+//! | `permits.rs` | tokens of a jobserver |
 //! | `decisions.rs` | what the scheduler decides |
 //! | `ending.rs` | ends of attempts and of jobs |
 //! | `log.rs` | the log, as far as there is one |
@@ -25,6 +26,7 @@ mod error;
 mod inbox;
 mod live;
 mod log;
+mod permits;
 mod reader;
 mod survivors;
 mod timers;
@@ -38,6 +40,7 @@ use std::time::{Duration, Instant};
 use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
+use crate::jobserver::Part;
 use crate::output::Output;
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
@@ -48,6 +51,7 @@ use inbox::{Inbox, Message};
 use live::LiveJobs;
 use log::Log;
 pub(crate) use log::LogSettings;
+use permits::Permits;
 use timers::{Timer, Timers};
 
 /// The time that a slow reader has to take the output of a batch that was stopped.
@@ -65,6 +69,7 @@ pub(crate) struct Driver<E> {
     added: u64,
     live: LiveJobs,
     timers: Timers,
+    permits: Permits,
     log: Log,
     /// The time since which the log fails.
     log_failed_since: Option<Instant>,
@@ -102,8 +107,8 @@ impl<E: Executor> Driver<E> {
     /// Starts a batch: a thread begins to read its input. `streams` are stdout and stderr, for the output of jobs.
     ///
     /// # Errors
-    /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, or a process
-    /// of an earlier run cannot be ended.
+    /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, a process of
+    /// an earlier run cannot be ended, or a jobserver cannot be created.
     pub(crate) fn start<I>(
         config: Config,
         mut executor: E,
@@ -130,6 +135,11 @@ impl<E: Executor> Driver<E> {
                 ))),
             }
         }
+        let mut part = Part::take(config.jobserver, config.scheduler.limits.slots)
+            .map_err(|error| DriverError::Start(error.into()))?;
+        events.extend(part.take_note().map(Event::Note));
+        part.notify_when_available(look());
+        let permits = Permits::new(part).map_err(DriverError::Start)?;
         let output = Output::new(config.output.clone(), stdout, stderr, look());
         let output = output.map_err(DriverError::Output)?;
         reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
@@ -138,7 +148,7 @@ impl<E: Executor> Driver<E> {
         {
             timers.push(end, Timer::BatchTimeout);
         }
-        Ok(Driver {
+        let mut driver = Driver {
             scheduler: Scheduler::new(config.scheduler.clone()),
             config,
             executor,
@@ -147,6 +157,7 @@ impl<E: Executor> Driver<E> {
             added: 0,
             live: LiveJobs::default(),
             timers,
+            permits,
             log,
             log_failed_since: None,
             log_timed_out: false,
@@ -158,7 +169,10 @@ impl<E: Executor> Driver<E> {
             timed_out: false,
             halt: None,
             stop_requested: false,
-        })
+        };
+        // No job starts without a token.
+        driver.balance_permits();
+        Ok(driver)
     }
 
     /// Returns a control of this batch.
@@ -234,6 +248,7 @@ impl<E: Executor> Driver<E> {
         }
         self.add_jobs();
         self.carry_out_decisions();
+        self.balance_permits();
         self.note_halt();
         self.log.submit();
     }
@@ -268,6 +283,7 @@ impl<E: Executor> Driver<E> {
             Message::Look => {
                 self.look_at_log();
                 self.look_at_output();
+                self.permits.look();
             }
         }
     }

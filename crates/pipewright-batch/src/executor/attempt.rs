@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use pipewright::Handle;
 
 use super::OutputSink;
 use crate::job::{JobId, JobStdin};
@@ -39,6 +42,9 @@ pub struct Attempt {
     pub current_dir: Option<PathBuf>,
     /// The changes to the environment. `None` removes a variable.
     pub env: Vec<(OsString, Option<OsString>)>,
+    /// The handles that it inherits, each with its number there: those of a jobserver. Empty on Windows. An executor of
+    /// other machines ignores them.
+    pub handles: Arc<[(Handle, i32)]>,
     /// The standard input.
     pub stdin: JobStdin,
     /// The time after which it is stopped.

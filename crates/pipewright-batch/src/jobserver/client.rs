@@ -24,15 +24,15 @@ pub(crate) struct Client {
 impl Client {
     /// Connects to the jobserver that `MAKEFLAGS` names, or else `CARGO_MAKEFLAGS`. `None`: neither names one.
     ///
-    /// Call it before anything else opens a handle: a number in `MAKEFLAGS` that make has not passed on could name that
-    /// one.
+    /// A number in `MAKEFLAGS` that make has not passed on may be that of a handle which this process has opened. Such
+    /// a handle is not taken for one of make's, because exec closes it.
     ///
     /// # Errors
     /// A jobserver is named and cannot be used: see [`JobserverError::is_warning`].
     pub(crate) fn from_env() -> Result<Option<Client>, JobserverError> {
         let flags = ["MAKEFLAGS", "CARGO_MAKEFLAGS"].map(std::env::var_os);
         for flags in flags.iter().flatten() {
-            if let Some(client) = Client::from_makeflags(flags)? {
+            if let Some(client) = Client::from_makeflags_if(flags, TokenPipe::are_inherited)? {
                 return Ok(Some(client));
             }
         }
@@ -40,16 +40,26 @@ impl Client {
     }
 
     /// Connects to the jobserver that these flags name. `None`: they name none.
-    ///
-    /// # Errors
-    /// As [`from_env`](Self::from_env).
-    pub(crate) fn from_makeflags(flags: &OsStr) -> Result<Option<Client>, JobserverError> {
+    #[cfg(test)]
+    pub(super) fn from_makeflags(flags: &OsStr) -> Result<Option<Client>, JobserverError> {
+        Client::from_makeflags_if(flags, |_, _| Ok(true))
+    }
+
+    fn from_makeflags_if(
+        flags: &OsStr,
+        are_inherited: impl Fn(i32, i32) -> io::Result<bool>,
+    ) -> Result<Option<Client>, JobserverError> {
         let Some((option, auth)) = makeflags::find(flags) else { return Ok(None) };
         let opened = match &auth {
             Auth::Fifo(path) => TokenPipe::open(path).map(|pipe| (pipe, Vec::new())),
             // The standard streams carry data, even if they are pipes.
             Auth::Pipe { read, write } if *read > 2 && *write > 2 => {
-                TokenPipe::from_numbers(*read, *write).and_then(|pipe| {
+                let pipe = match are_inherited(*read, *write) {
+                    Ok(true) => TokenPipe::from_numbers(*read, *write),
+                    Ok(false) => Err(io::ErrorKind::NotFound.into()),
+                    Err(error) => Err(error),
+                };
+                pipe.and_then(|pipe| {
                     let [reader, writer] = [read, write].map(|end| Handle::copy_of_number(*end));
                     Ok((pipe, vec![(reader?, *read), (writer?, *write)]))
                 })
@@ -100,11 +110,5 @@ impl Client {
     /// No more handles are available.
     pub(crate) fn inherited(&self) -> io::Result<Vec<(Handle, i32)>> {
         self.handles.iter().map(|(end, number)| Ok((end.try_clone()?, *number))).collect()
-    }
-
-    /// Puts all tokens back at once; no more can be acquired. For the end of a program that runs no destructors: before
-    /// `std::process::exit`, and in the panic hook of a program that aborts.
-    pub(crate) fn return_all(&self) {
-        self.tokens.return_all();
     }
 }

@@ -18,13 +18,12 @@
 //! A program that is killed while it has tokens never puts them back: the protocol cannot tell whose a missing byte is.
 //! [`Server::refill`] makes the count right again whenever no job runs. Until then a batch that keeps running has fewer
 //! slots; at worst one job runs at a time, and the next refill follows its end. A [`Client`] that is killed by SIGKILL,
-//! or aborts on a panic, takes the bytes that it has from the jobserver above, as any client does. See
-//! [`Client::return_all`].
+//! or aborts on a panic, takes the bytes that it has from the jobserver above, as any client does.
 //!
 //! # Styles
-//! [`Style::Fifo`] is for GNU make from 4.4 on and ninja, which knows nothing else. [`Style::Pipe`] is for all makes:
-//! before 4.4 they end with an error at the path of a FIFO. cargo knows both. `make -jN` in a job, with a number,
-//! starts a jobserver of its own and does not take part; plain `make` does.
+//! [`Style::Fifo`] is for GNU make from 4.4 on; before that it ends with an error at the path of a FIFO, and needs
+//! [`Style::Pipe`]. cargo and ninja know both; ninja warns about a pipe. `make -jN` in a job, with a number, starts a
+//! jobserver of its own and does not take part; plain `make` does.
 //!
 //! A batch below `make -jN` should be a client, and pass `MAKEFLAGS` and [`Client::inherited`] on, so that its jobs share
 //! the slots of that make.
@@ -34,6 +33,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `part.rs` | the part that a batch takes: that of a server, a client, or none |
 //! | `server.rs` | the server: its pool, and what children need to know |
 //! | `client.rs` | the client of a jobserver above |
 //! | `tokens.rs` | tokens that are taken and put back, for both |
@@ -45,12 +45,18 @@ mod client;
 mod error;
 mod makeflags;
 mod notify;
+mod part;
 mod server;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
-pub(crate) use client::Client;
-pub(crate) use error::{JobserverError, JobserverErrorKind};
-pub(crate) use server::{Correction, Server, Style};
+use client::Client;
+pub(crate) use error::JobserverError;
+use error::JobserverErrorKind;
+pub use part::JobserverMode;
+pub(crate) use part::Part;
+#[cfg(test)]
+use server::Correction;
+use server::{Server, Style};
 pub(crate) use tokens::Token;

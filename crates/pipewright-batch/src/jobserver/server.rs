@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pipewright::Handle;
 use pipewright_os::base::token_pipe::{NamedFifo, TokenPipe};
@@ -23,7 +23,7 @@ const FOLDER_PREFIX: &str = "pipewright-jobserver-";
 pub(crate) enum Style {
     /// By the path of a FIFO: for GNU make from 4.4 on, ninja from 1.13 on, cargo.
     Fifo,
-    /// By two handles that they inherit: for any GNU make, and cargo.
+    /// By two handles that they inherit: for any GNU make, ninja from 1.13 on, cargo.
     Pipe,
 }
 
@@ -172,7 +172,8 @@ impl Server {
     }
 
     /// Returns the path of the FIFO.
-    pub(crate) fn fifo(&self) -> Option<&Path> {
+    #[cfg(test)]
+    pub(super) fn fifo(&self) -> Option<&std::path::Path> {
         match &self.pool {
             Pool::Fifo(fifo) => Some(fifo.path()),
             Pool::Pipe { .. } => None,

@@ -27,8 +27,6 @@ struct State {
     is_free_used: bool,
     /// The bytes that were taken. Each stands for one more job.
     held: Vec<u8>,
-    /// True after [`Tokens::return_all`].
-    is_closed: bool,
 }
 
 /// The right to run one job.
@@ -44,15 +42,13 @@ impl Tokens {
         Tokens { shared: Arc::new(shared), notifier: Notifier::new(pipe) }
     }
 
+    #[cfg(test)]
     pub(super) fn pipe(&self) -> &TokenPipe {
         &self.shared.pipe
     }
 
     pub(super) fn try_acquire(&self) -> io::Result<Option<Token>> {
         let mut state = self.shared.state();
-        if state.is_closed {
-            return Ok(None);
-        }
         if state.is_free_used {
             // Room first: a byte that was taken must not be lost.
             state.held.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -74,20 +70,6 @@ impl Tokens {
     pub(super) fn while_idle<T>(&self, work: impl FnOnce(&TokenPipe) -> T) -> Option<T> {
         let state = self.shared.state();
         (!state.is_free_used).then(|| work(&self.shared.pipe))
-    }
-
-    /// Puts all bytes back at once, and acquires no more.
-    pub(super) fn return_all(&self) {
-        // A panic hook runs on a thread that may have the lock. It has just taken a byte then, or puts one back.
-        let mut state = match self.shared.state.try_lock() {
-            Ok(state) => state,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return,
-        };
-        state.is_closed = true;
-        for byte in std::mem::take(&mut state.held) {
-            self.shared.put(byte);
-        }
     }
 }
 

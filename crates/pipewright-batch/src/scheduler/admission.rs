@@ -7,6 +7,7 @@ use super::job::State;
 impl Scheduler {
     /// Starts all jobs that can start now.
     pub(super) fn admit(&mut self, decisions: &mut Vec<Decision>) {
+        self.wanted_permits = None;
         if self.halted.is_some() || !self.log_works {
             return;
         }
@@ -21,7 +22,7 @@ impl Scheduler {
                 self.start(number, decisions);
             }
         }
-        self.ready.end_search(&mut self.pool);
+        self.wanted_permits = self.ready.end_search(&mut self.pool);
     }
 
     pub(super) fn intended(

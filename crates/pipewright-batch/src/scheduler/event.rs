@@ -30,6 +30,9 @@ pub(crate) enum Event {
     /// Memory that all jobs together may use from now on, as far as they state their needs.
     #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     MemoryAvailable { bytes: u64 },
+    /// CPUs that running jobs may use from now on, because a jobserver gave so many permits. Jobs that run keep theirs.
+    /// Without this event the slots are the only limit.
+    Permits { cpus: u32 },
     /// The memory of the machine as it is, no matter what jobs state.
     #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     Pressure(Pressure),

@@ -13,6 +13,9 @@
 //! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see [`ready`]. At least one
 //! job runs, whatever the memory.
 //!
+//! **Permits.** Below a jobserver, jobs start only as far as it gave permits. The first job in line that lacks nothing else
+//! is not overtaken. [`Scheduler::wanted_permits`] says what it lacks.
+//!
 //! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no input is
 //! wanted, and nothing starts any more. `LogFailed` only pauses: nothing starts until `LogWorks`.
 //!
@@ -118,6 +121,8 @@ pub(crate) struct Scheduler {
     held: Vec<JobNumber>,
     log_works: bool,
     pressure: bool,
+    /// The permits with which the next job could start, if only permits keep it back.
+    wanted_permits: Option<u32>,
     halted: Option<HaltCause>,
     stopping: bool,
     /// Jobs whose outcome is known, and has not been told to their dependents.
@@ -148,6 +153,7 @@ impl Scheduler {
             held: Vec::new(),
             log_works: true,
             pressure: false,
+            wanted_permits: None,
             halted: None,
             stopping: false,
             settled: VecDeque::new(),
@@ -182,6 +188,7 @@ impl Scheduler {
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works(decisions),
             Event::MemoryAvailable { bytes } => self.pool.set_memory_budget(bytes),
+            Event::Permits { cpus } => self.pool.set_permits(cpus),
             Event::Pressure(pressure) => self.press(pressure, decisions),
             Event::Drain => self.halt(HaltCause::Drain, decisions),
             Event::Stop => self.halt(HaltCause::Stop, decisions),
@@ -202,6 +209,16 @@ impl Scheduler {
             && self.log_works
             && self.ready.len() < slots.saturating_mul(2).max(LEAST_READ_AHEAD)
             && (is_idle || self.blocked + self.retrying < MOST_WAITING)
+    }
+
+    /// Returns the CPUs that jobs hold, from their intent to their end.
+    pub(crate) fn cpus_in_use(&self) -> u32 {
+        self.pool.cpus_in_use()
+    }
+
+    /// Returns the number of permits with which another job would start, if only permits keep it back.
+    pub(crate) fn wanted_permits(&self) -> Option<u32> {
+        self.wanted_permits
     }
 
     /// Returns true if all jobs are settled and none will come.

@@ -10,6 +10,9 @@ use super::limits::{Limits, Needs};
 pub(super) struct Pool {
     slots: Slots,
     cpus: Amount,
+    /// CPUs that jobs may use at once. `None`: as many as there are slots.
+    permits: Option<u32>,
+    cpus_in_use: u32,
     tokens: Vec<Amount>,
     memory_used: u64,
     memory_kept: u64,
@@ -38,6 +41,8 @@ impl Pool {
         Pool {
             slots: Slots::default(),
             cpus: amount(limits.slots.get()),
+            permits: None,
+            cpus_in_use: 0,
             tokens: limits.tokens.iter().map(|kind| amount(kind.capacity)).collect(),
             memory_used: 0,
             memory_kept: 0,
@@ -65,10 +70,27 @@ impl Pool {
             && needs.tokens.iter().all(|need| self.tokens[need.kind].has(need.count))
     }
 
+    /// Returns the permits that a job which [fits](Self::fits) would need, if there are not so many.
+    pub(super) fn lacking_permits(&self, needs: &Needs) -> Option<u32> {
+        let wanted = self.cpus_in_use + needs.cpus.get();
+        self.permits.is_some_and(|permits| wanted > permits).then_some(wanted)
+    }
+
+    /// Sets the number of CPUs that all jobs together may use.
+    pub(super) fn set_permits(&mut self, cpus: u32) {
+        self.permits = Some(cpus);
+    }
+
+    /// Returns the CPUs that jobs hold.
+    pub(super) fn cpus_in_use(&self) -> u32 {
+        self.cpus_in_use
+    }
+
     /// Takes the resources of a job, and returns its slot.
     pub(super) fn take(&mut self, needs: &Needs) -> u32 {
         self.jobs += 1;
         self.cpus.free -= needs.cpus.get();
+        self.cpus_in_use += needs.cpus.get();
         self.memory_used = self.memory_used.saturating_add(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {
             self.tokens[need.kind].free -= need.count;
@@ -80,6 +102,7 @@ impl Pool {
     pub(super) fn release(&mut self, needs: &Needs, slot: u32) {
         self.jobs -= 1;
         self.cpus.free += needs.cpus.get();
+        self.cpus_in_use -= needs.cpus.get();
         self.memory_used = self.memory_used.saturating_sub(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {
             self.tokens[need.kind].free += need.count;

@@ -54,6 +54,8 @@ struct Search {
     last: Option<(JobNumber, ShapeId)>,
     passed_over: Vec<ShapeId>,
     keeps: bool,
+    /// The permits that the first job needs which lacks nothing else.
+    wanted_permits: Option<u32>,
 }
 
 impl Ready {
@@ -149,6 +151,10 @@ impl Ready {
             let &(job, id) = self.heads.range((from, Bound::Unbounded)).next()?;
             let shape = &self.shapes[id];
             if pool.fits(&shape.needs) {
+                self.search.wanted_permits = pool.lacking_permits(&shape.needs);
+                if self.search.wanted_permits.is_some() {
+                    return None;
+                }
                 let slot = pool.take(&shape.needs);
                 self.take_out(job, id);
                 self.count_overtaken(id, pool);
@@ -164,14 +170,16 @@ impl Ready {
         None
     }
 
-    /// Ends a search: the next one starts with the first job.
-    pub(super) fn end_search(&mut self, pool: &mut Pool) {
+    /// Ends a search: the next one starts with the first job. Returns the permits that the search was short of: the number
+    /// with which it would have gone on.
+    pub(super) fn end_search(&mut self, pool: &mut Pool) -> Option<u32> {
         if self.search.keeps {
             pool.stop_keeping();
         }
         self.search.keeps = false;
         self.search.passed_over.clear();
         self.search.last = None;
+        self.search.wanted_permits.take()
     }
 
     fn take_out(&mut self, job: JobNumber, id: ShapeId) {

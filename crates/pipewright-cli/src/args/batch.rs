@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, FailureClass, ProgressKind};
+use pipewright_batch::{Containing, FailureClass, JobserverMode, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
 use super::duration::Span;
@@ -69,6 +69,12 @@ pub(crate) struct BatchOptions {
     /// The default is the number of processors that this process may use.
     #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
+
+    /// Share job slots with make, ninja and cargo [default: join, or off with -j]
+    ///
+    /// Below `make -jN`, put + before the command in the makefile.
+    #[arg(long, value_name = "MODE", help_heading = headings::RUNNING)]
+    pub(crate) jobserver: Option<JobserverKind>,
 
     /// Allow N tokens NAME in use at once (repeatable)
     #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
@@ -218,6 +224,27 @@ impl BatchProgressKind {
             BatchProgressKind::Bar => ProgressKind::Bar,
             BatchProgressKind::Plain => ProgressKind::Plain,
             BatchProgressKind::None => ProgressKind::None,
+        }
+    }
+}
+
+/// `--jobserver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JobserverKind {
+    /// Share the slots of the make above, if there is one
+    Join,
+    /// As join; without a make above, share the slots of this batch with those in its jobs
+    Share,
+    /// Share none
+    Off,
+}
+
+impl JobserverKind {
+    pub(crate) fn to_mode(self) -> JobserverMode {
+        match self {
+            JobserverKind::Join => JobserverMode::Join,
+            JobserverKind::Share => JobserverMode::Share,
+            JobserverKind::Off => JobserverMode::Off,
         }
     }
 }

@@ -17,7 +17,7 @@ mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub(crate) use batch::{BatchOptions, BatchProgressKind};
+pub(crate) use batch::{BatchOptions, BatchProgressKind, JobserverKind};
 pub(crate) use batch_values::FailureCount;
 pub(crate) use bench::BenchOptions;
 pub(crate) use common::CommonOptions;

@@ -1,9 +1,11 @@
 //! The settings of the batch that the options describe.
 
-use pipewright_batch::{Batch, OutputMode, OutputOptions, ProgressKind, shell_quoted};
+use pipewright_batch::{
+    Batch, JobserverMode, OutputMode, OutputOptions, ProgressKind, shell_quoted,
+};
 
 use crate::Failure;
-use crate::args::{BatchOptions, BatchProgressKind, FailureCount};
+use crate::args::{BatchOptions, BatchProgressKind, FailureCount, JobserverKind};
 
 /// Returns the batch.
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
@@ -38,6 +40,10 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
     }
+    // As make and ninja do: an explicit number is obeyed whatever runs above.
+    let jobserver = options.jobserver.map(JobserverKind::to_mode);
+    let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };
+    batch = batch.jobserver(jobserver.unwrap_or(usual));
     if !options.retry_on.is_empty() {
         batch = batch.retry_on(options.retry_on.iter().map(|kind| kind.to_class()));
     }

@@ -27,6 +27,10 @@ pub(super) fn build(
             None => command.env_remove(name),
         };
     }
+    for (handle, number) in attempt.handles.iter() {
+        let handle = handle.try_clone().map_err(|error| format!("no handle for it: {error}"))?;
+        command.inherit_fd_as(handle, *number);
+    }
     if let Some(dir) = &attempt.current_dir {
         command.current_dir(dir);
     }

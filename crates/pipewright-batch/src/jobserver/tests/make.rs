@@ -148,12 +148,16 @@ fn ninja_below_us_shares_the_slots() {
         text += &format!("build t{number}: job\n");
     }
     file(folder.path(), "build.ninja", &text);
-    let server = Server::new(slots(SLOTS), Style::Fifo).unwrap();
-    let token = server.try_acquire().unwrap();
-    let mut ninja = Command::new("ninja");
-    ninja.arg("-C").arg(folder.path());
-    below(&server, ninja).run().unwrap();
-    assert_eq!(read_log(&log), (RECIPES, SLOTS));
-    drop(token);
-    assert_eq!(server.refill().unwrap(), Default::default());
+    for style in [Style::Fifo, Style::Pipe] {
+        file(folder.path(), "log", "");
+        let server = Server::new(slots(SLOTS), style).unwrap();
+        let token = server.try_acquire().unwrap();
+        let mut ninja = Command::new("ninja");
+        ninja.arg("-C").arg(folder.path());
+        // The rule makes no files, so all of it runs again.
+        below(&server, ninja).run().unwrap();
+        assert_eq!(read_log(&log), (RECIPES, SLOTS), "{style:?}");
+        drop(token);
+        assert_eq!(server.refill().unwrap(), Default::default(), "{style:?}");
+    }
 }

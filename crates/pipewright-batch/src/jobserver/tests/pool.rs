@@ -74,18 +74,6 @@ fn a_panic_puts_tokens_back() {
 }
 
 #[test]
-fn return_all_puts_tokens_back_before_they_are_dropped() {
-    let server = Server::new(slots(4), Style::Fifo).unwrap();
-    let client = client_of(&server);
-    let tokens: Vec<_> = std::iter::from_fn(|| client.try_acquire().unwrap()).collect();
-    client.return_all();
-    assert_eq!(server.pipe().count().unwrap(), 3);
-    assert!(client.try_acquire().unwrap().is_none());
-    drop(tokens);
-    assert_eq!(server.pipe().count().unwrap(), 3);
-}
-
-#[test]
 fn a_refill_restores_lost_tokens_and_removes_surplus_ones() {
     let server = Server::new(slots(5), Style::Fifo).unwrap();
     for _ in 0..3 {

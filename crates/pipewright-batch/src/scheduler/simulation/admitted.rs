@@ -54,8 +54,26 @@ impl Model<'_> {
         free
     }
 
-    /// Returns the first ready job that fits beside what runs and what is kept for earlier ones.
+    /// Returns the first ready job that fits beside what runs and what is kept for earlier ones, if it has a permit.
     pub(super) fn next_to_start(&self) -> Option<JobNumber> {
+        let first = self.first_that_fits()?;
+        let is_permitted = self.permits.is_none_or(|permits| self.with(first) <= permits);
+        is_permitted.then_some(first)
+    }
+
+    /// Returns the permits that the first ready job that fits lacks.
+    pub(super) fn wanted_permits(&self) -> Option<u32> {
+        let wanted = self.with(self.first_that_fits()?);
+        self.permits.filter(|permits| wanted > *permits).map(|_| wanted)
+    }
+
+    /// Returns the CPUs that are in use while that job runs too.
+    fn with(&self, job: JobNumber) -> u32 {
+        let held: u32 = self.holders().map(|(job, _)| job.spec.needs.cpus.get()).sum();
+        held + self.jobs[job].spec.needs.cpus.get()
+    }
+
+    fn first_that_fits(&self) -> Option<JobNumber> {
         let mut free = self.free();
         if self.halted || !self.log_works || self.pressure != Pressure::None && !free.nothing_runs {
             return None;

@@ -18,6 +18,7 @@ pub(super) struct Batch {
     /// Weights of events among about 30 others.
     pub(super) log_trouble: usize,
     pub(super) memory_trouble: usize,
+    pub(super) permit_trouble: usize,
     pub(super) early_end: usize,
     pub(super) noise: usize,
 }
@@ -46,6 +47,7 @@ pub(super) fn batch(random: &mut Random) -> Batch {
         failing_percent: *random.pick(&[0, 5, 20, 50, 90]),
         log_trouble: trouble(random, 30),
         memory_trouble: trouble(random, 50) * 4,
+        permit_trouble: trouble(random, 25),
         early_end: trouble(random, 15),
         noise: trouble(random, 50),
     }

@@ -183,6 +183,7 @@ impl Model<'_> {
         self.apply_limit();
         self.check_nothing_idles();
         self.check_capacity();
+        assert_eq!(scheduler.wanted_permits(), self.wanted_permits());
         for (number, job) in self.jobs.iter() {
             assert!(!matches!(job.phase, Phase::Ended { .. }), "{number:?}: no decision");
             assert!(job.spec.past.is_none() || matches!(job.phase, Phase::Settled(_)));

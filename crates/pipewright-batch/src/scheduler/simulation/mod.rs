@@ -33,6 +33,7 @@ enum Move {
     Retry,
     Log,
     Memory,
+    Permits,
     EarlyEnd,
     Noise,
 }
@@ -73,7 +74,7 @@ impl Game<'_> {
         let moves = self.moves();
         let goes_on = moves.iter().any(|(it, _)| {
             matches!(it, Move::Add | Move::EndInput | Move::Intended | Move::End | Move::Retry)
-        });
+        }) || self.scheduler.wanted_permits().is_some();
         if !goes_on && self.model.log_works {
             assert!(self.scheduler.is_finished(), "the batch is stuck");
             return false;
@@ -117,6 +118,7 @@ impl Game<'_> {
             (Move::Retry, has(|phase| *phase == Phase::Retrying), 5),
             (Move::Log, batch.log_trouble > 0 || !model.log_works, 2),
             (Move::Memory, true, batch.memory_trouble),
+            (Move::Permits, batch.permit_trouble > 0, 6),
             (Move::EarlyEnd, self.added > 2, batch.early_end),
             (Move::Noise, self.added > 0, batch.noise * 4),
         ];
@@ -174,6 +176,13 @@ impl Game<'_> {
                 Pressure::Hold,
                 Pressure::Shed,
             ])),
+            // What the next job lacks is given often enough, so that the batch comes to its end.
+            Move::Permits => Event::Permits {
+                cpus: match self.scheduler.wanted_permits() {
+                    Some(wanted) if random.percent(70) => wanted,
+                    _ => random.below(self.batch.config.limits.slots.get() as usize + 1) as u32,
+                },
+            },
             Move::EarlyEnd => random.pick(&[Event::Drain, Event::Stop]).clone(),
             Move::Add | Move::EndInput | Move::Noise => Event::InputEnded,
         }

@@ -63,6 +63,7 @@ pub(super) struct Model<'a> {
     /// Jobs that may still be stopped by the current report of pressure.
     pub(super) may_shed: usize,
     pub(super) memory: Option<u64>,
+    pub(super) permits: Option<u32>,
     pub(super) halted: bool,
     pub(super) stopping: bool,
     pub(super) starts: usize,
@@ -85,6 +86,7 @@ impl<'a> Model<'a> {
             pressure: Pressure::None,
             may_shed: 0,
             memory: batch.config.limits.memory_bytes,
+            permits: None,
             halted: false,
             stopping: false,
             starts: 0,
@@ -130,6 +132,7 @@ impl<'a> Model<'a> {
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works = true,
             Event::MemoryAvailable { bytes } => self.memory = Some(bytes),
+            Event::Permits { cpus } => self.permits = Some(cpus),
             Event::Pressure(pressure) => {
                 self.pressure = pressure;
                 self.may_shed = usize::from(pressure == Pressure::Shed && !self.halted);

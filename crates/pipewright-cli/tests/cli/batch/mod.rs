@@ -8,11 +8,14 @@
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `crash.rs` | runners that are killed |
 //! | `stops.rs` | signals to a batch |
+//! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 
 mod codes;
 mod crash;
 mod input;
+#[cfg(unix)]
+mod jobserver;
 mod log;
 mod looking;
 mod output;

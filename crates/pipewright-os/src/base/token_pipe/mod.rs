@@ -57,6 +57,15 @@ impl TokenPipe {
         imp::from_numbers(read, write).map(TokenPipe)
     }
 
+    /// Returns true if a parent passed both handles on: exec closes neither of them. What this process has opened
+    /// itself may have the same numbers, but exec closes it.
+    ///
+    /// # Errors
+    /// A number is not open (`EBADF`). Windows: `Unsupported`.
+    pub fn are_inherited(read: i32, write: i32) -> io::Result<bool> {
+        imp::are_inherited(read, write)
+    }
+
     /// Takes a token, if there is one.
     ///
     /// # Errors

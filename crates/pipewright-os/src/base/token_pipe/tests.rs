@@ -64,3 +64,13 @@ fn ends_for_children_are_in_blocking_mode() {
     assert_eq!(ends.unwrap().try_take().unwrap(), Some(b'+'));
     assert_eq!(tokens.try_take().unwrap(), None);
 }
+
+#[test]
+fn ends_that_this_process_has_opened_are_not_inherited() {
+    let fifo = NamedFifo::create(&std::env::temp_dir(), &prefix("own")).unwrap();
+    let (reader, writer) = fifo.ends().unwrap();
+    let [read, write] = [&reader, &writer].map(|end| i32::try_from(end.number()).unwrap());
+    assert!(!TokenPipe::are_inherited(read, write).unwrap());
+    assert!(TokenPipe::are_inherited(0, 1).unwrap());
+    assert!(TokenPipe::are_inherited(0, i32::MAX).is_err());
+}

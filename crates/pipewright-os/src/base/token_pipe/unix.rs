@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 
 use crate::base::event::EventSource;
-use crate::base::handle::Handle;
+use crate::base::handle::{Handle, is_close_on_exec};
 use crate::base::pipe::{NonblockMethod, PipeReader, PipeWriter};
 
 pub(super) struct Ends {
@@ -43,6 +43,10 @@ pub(super) fn from_numbers(read: i32, write: i32) -> io::Result<Ends> {
         reader: PipeReader::with_method(reader, NonblockMethod::Detect),
         writer: PipeWriter::with_method(writer, NonblockMethod::Detect),
     })
+}
+
+pub(super) fn are_inherited(read: i32, write: i32) -> io::Result<bool> {
+    Ok(!is_close_on_exec(read)? && !is_close_on_exec(write)?)
 }
 
 fn end_of_number(number: i32, access: OFlags) -> io::Result<OwnedFd> {

@@ -25,6 +25,10 @@ pub(super) fn from_numbers(_: i32, _: i32) -> io::Result<Ends> {
     Err(unsupported())
 }
 
+pub(super) fn are_inherited(_: i32, _: i32) -> io::Result<bool> {
+    Err(unsupported())
+}
+
 pub(super) fn try_take(ends: &Ends) -> io::Result<Option<u8>> {
     match *ends {}
 }
