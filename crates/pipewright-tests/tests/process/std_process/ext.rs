@@ -194,12 +194,13 @@ fn exec_of_std_does_the_same() {
     panic!("{}", with_std::exec_again());
 }
 
-#[watched_test]
+// Alone: a test that panics in another thread has the lock of the hook, and the child would wait for it for ever.
+#[isolated_test]
 fn a_panic_in_a_closure_aborts_the_child_alone() {
     use pipewright::process::unix::{CommandExt as _, ExitStatusExt as _};
     let mut command = pipewright::process::Command::new("true");
     command.stderr(pipewright::process::Stdio::null());
-    // SAFETY: the test observes a panic; no other thread of this test holds a lock that the panic takes.
+    // SAFETY: the test observes a panic; no other thread of this process holds a lock that the panic takes.
     unsafe {
         command.pre_exec(|| {
             std::panic::set_hook(Box::new(|_| ()));
