@@ -19,6 +19,8 @@ mod source;
 mod view;
 mod watch;
 
+#[cfg(feature = "tokio")]
+pub use batch::AsyncRun;
 pub use batch::{Batch, BatchError, CheckError, FailureClass, ProgressKind, Run, Summary};
 pub use driver::Control;
 pub use event::{Event, Halt, JobState};

@@ -6,6 +6,7 @@
 //! | `run.rs` | a batch that runs |
 //! | `summary.rs` | counts, and the exit code |
 //! | `check.rs` | the check of a whole input |
+//! | `task.rs` | batches for tasks |
 //! | `error.rs` | the error type |
 
 mod check;
@@ -14,6 +15,8 @@ mod log;
 mod reports;
 mod run;
 mod summary;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -42,6 +45,8 @@ pub use check::CheckError;
 pub use error::BatchError;
 pub use run::Run;
 pub use summary::Summary;
+#[cfg(feature = "tokio")]
+pub use task::AsyncRun;
 
 /// Settings of a batch: jobs to run, some of them at the same time.
 ///
