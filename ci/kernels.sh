@@ -12,6 +12,17 @@ mkdir -p "$logs"
 cache=$logs
 . ci/machine.sh
 
+# Runs `cargo test` with these arguments, and prints lines of NAME PATH: the programs that it builds.
+test_programs() {
+    cargo test --locked --no-run --message-format=json "$@" | python3 -c '
+import json, sys
+for line in sys.stdin:
+    artifact = json.loads(line)
+    if artifact.get("executable") and artifact["profile"]["test"]:
+        print(artifact["target"]["name"], artifact["executable"])
+'
+}
+
 # Builds the test programs for a target, or for this machine, and sets programs to lines of NAME PATH.
 build() {
     local arguments=()
@@ -26,14 +37,13 @@ build() {
     esac
     [ -z "${1:-}" ] || [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 ||
         skip "needs the library of $1: rustup target add $1"
-    programs=$(cargo test --locked --no-run --message-format=json "${arguments[@]}" -p pipewright-os -p pipewright-tests \
-        --lib --test process --test ipc --test disk | python3 -c '
-import json, sys
-for line in sys.stdin:
-    artifact = json.loads(line)
-    if artifact.get("executable") and artifact["profile"]["test"]:
-        print(artifact["target"]["name"], artifact["executable"])
-')
+    programs=$(test_programs "${arguments[@]}" -p pipewright-os -p pipewright-tests --lib --test process --test ipc --test disk)
+}
+
+# As build, with the test programs for the machine with spare disks.
+build_with_log() {
+    build
+    programs+=$'\n'$(test_programs -p pipewright-batch --test power_cut)
 }
 
 # Runs a test program in a machine: suite [OPTION VALUE]... MACHINE PROGRAM [ARGUMENT]... The options are those of ci/vm.sh,
@@ -74,7 +84,10 @@ run_cell() {
     case $cell in
         uml-*) cell_uml "$cell" ;;
         disk-*) scale=20 suite -t 1800 -f "${cell#disk-}" -d 96M -d 512M 6.1 disk ;;
-        power-cut) scale=5 suite -t 600 -d 96M -d 512M uml-6.1 disk power_cut:: ;;
+        power-cut)
+            local scale=5
+            suite -t 600 -d 96M -d 512M uml-6.1 disk power_cut::
+            suite -t 600 -d 96M -d 512M uml-6.1 power_cut ;;
         *) short_list "$cell" ;;
     esac
     return "$status"
@@ -104,7 +117,7 @@ case ${1:-gate} in
         cells uml-5.10 uml-6.1
         cells 5.10 newest ;;
     all)
-        build
+        build_with_log
         cells uml-5.10 uml-6.1
         cells 5.10 newest
         cells 6.1 6.12
@@ -118,6 +131,7 @@ case ${1:-gate} in
         case $1 in
             arm64-*) build aarch64-unknown-linux-musl ;;
             riscv64*) build riscv64gc-unknown-linux-gnu ;;
+            power-cut) build_with_log ;;
             *) build ;;
         esac
         cells "$@" ;;

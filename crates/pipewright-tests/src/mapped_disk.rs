@@ -18,11 +18,22 @@ pub const VARIABLE: &str = "PIPEWRIGHT_TEST_DISKS";
 const SECTOR_BYTES: u64 = 512;
 const LOG_MAGIC: u64 = 0x006a_7366_7773_6872;
 
-/// Returns that many spare disks. `Err` is the reason for having none.
+/// Returns that many spare disks, for the rest of this process. Waits while another one has them: tests run at the same time.
+/// `Err` is the reason for having none.
 pub fn spare_disks<const N: usize>() -> Result<[PathBuf; N], String> {
     let names =
         std::env::var(VARIABLE).map_err(|_| format!("no spare disks: {VARIABLE} names none"))?;
     let disks: Vec<_> = names.split(':').take(N).map(PathBuf::from).collect();
+    if let Some(first) = disks.first() {
+        let lock = || -> io::Result<()> {
+            let disk = File::open(first)?;
+            rustix::fs::flock(&disk, rustix::fs::FlockOperation::LockExclusive)?;
+            // The end of the process unlocks it.
+            std::mem::forget(disk);
+            Ok(())
+        };
+        lock().map_err(|error| format!("cannot lock {}: {error}", first.display()))?;
+    }
     disks.try_into().map_err(|_| format!("{N} spare disks are needed, {VARIABLE} has {names}"))
 }
 
@@ -164,6 +175,75 @@ impl WriteLog {
         let mut data = vec![0; write.bytes as usize];
         self.log.read_exact_at(&mut data, from)?;
         image.write_all_at(&data, write.offset)
+    }
+}
+
+/// A disk as a power cut may leave it.
+#[derive(Debug)]
+pub struct CutDisk<'a> {
+    /// The image of the disk.
+    pub image: &'a Path,
+    /// The place of the cut in the log.
+    pub at: usize,
+    /// The marks before the cut.
+    pub marks: Vec<&'a str>,
+}
+
+/// Makes the disk again as it may be after power cuts at random places, the last one behind everything, and calls `check`
+/// for each. Everything until the last flush before a cut is there, and a random part of what came after it. No cut is
+/// before the mark `from`. Returns the number of writes that were lost.
+pub fn cut_at_random(
+    log: &WriteLog,
+    disk: &Path,
+    folder: &Path,
+    from: &str,
+    count: usize,
+    mut check: impl FnMut(CutDisk<'_>),
+) -> io::Result<usize> {
+    let is_from = |write: &LoggedWrite| write.mark.as_deref() == Some(from);
+    let from = log.writes.iter().position(is_from).ok_or(io::ErrorKind::NotFound)?;
+    let mut choice = Choice(7);
+    let mut cuts: Vec<_> =
+        (0..count).map(|_| from + choice.below(log.writes.len() - from)).collect();
+    cuts.push(log.writes.len());
+    cuts.sort_unstable();
+    let image = folder.join("image.img");
+    let flushed = File::create(&image)?;
+    flushed.set_len(disk_bytes(disk)?)?;
+    let (mut replayed, mut lost) = (0, 0);
+    for cut in cuts {
+        // A flush brings to the disk what was complete before it, and dm-log-writes has only that before it.
+        let last_flush = log.writes[..cut].iter().rposition(|write| write.is_flush);
+        let safe = last_flush.map_or(0, |at| at + 1).max(replayed);
+        for write in &log.writes[replayed..safe] {
+            log.replay(write, &flushed)?;
+        }
+        replayed = safe;
+        let after_cut = folder.join("cut.img");
+        std::fs::copy(&image, &after_cut)?;
+        let after = File::options().write(true).open(&after_cut)?;
+        for write in &log.writes[safe..cut] {
+            if write.is_forced || choice.below(2) == 0 {
+                log.replay(write, &after)?;
+            } else {
+                lost += usize::from(write.bytes > 0);
+            }
+        }
+        drop(after);
+        let marks = log.writes[..cut].iter().filter_map(|write| write.mark.as_deref()).collect();
+        check(CutDisk { image: &after_cut, at: cut, marks });
+    }
+    Ok(lost)
+}
+
+/// Chooses numbers in a fixed but irregular order.
+struct Choice(u64);
+
+impl Choice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end.max(1)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use pipewright_disk::{DiskFile, ErrorKind, Operation};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::mapped_disk::{MappedDisk, WriteLog, spare_disks};
+use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
 use pipewright_tests::{mounts, pace, skip::skipped};
 
 use super::{folder, pattern, tested_engines};
@@ -19,17 +19,6 @@ fn record(engine: usize, number: usize) -> Vec<u8> {
     (0..BLOCK as u64)
         .map(|byte| (((seed + 1) * 2_654_435_761 + byte * 40_503) >> 7) as u8)
         .collect()
-}
-
-/// Chooses numbers in a fixed but irregular order.
-struct Choice(u64);
-
-impl Choice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end.max(1)
-    }
 }
 
 /// Each record is written and synced, and then a mark goes into the disk's log. For a cut at any place in the log the
@@ -68,40 +57,13 @@ fn synced_records_survive_a_power_cut_at_any_moment() {
         }
     }
     let log = WriteLog::read(&log).unwrap();
-    let made = log.writes.iter().position(|write| write.mark.as_deref() == Some("made")).unwrap();
     let marks = log.writes.iter().filter(|write| write.mark.is_some()).count();
     assert!(marks > names.len() * RECORDS, "the log has {marks} marks");
 
-    let mut choice = Choice(7);
-    let mut cuts: Vec<_> = (0..60).map(|_| made + choice.below(log.writes.len() - made)).collect();
-    cuts.push(log.writes.len());
-    cuts.sort_unstable();
-    let image = folder.path().join("image.img");
-    let flushed = File::create(&image).unwrap();
-    flushed.set_len(pipewright_tests::mapped_disk::disk_bytes(&disk).unwrap()).unwrap();
-    let mut replayed = 0;
-    let (mut lost, mut checked) = (0, 0);
-    for cut in cuts {
-        // A flush brings to the disk what was complete before it, and dm-log-writes has only that before it.
-        let last_flush = log.writes[..cut].iter().rposition(|write| write.is_flush);
-        let safe = last_flush.map_or(0, |at| at + 1).max(replayed);
-        for write in &log.writes[replayed..safe] {
-            log.replay(write, &flushed).unwrap();
-        }
-        replayed = safe;
-        let after_cut = folder.path().join("cut.img");
-        std::fs::copy(&image, &after_cut).unwrap();
-        let after = File::options().write(true).open(&after_cut).unwrap();
-        for write in &log.writes[safe..cut] {
-            if write.is_forced || choice.below(2) == 0 {
-                log.replay(write, &after).unwrap();
-            } else {
-                lost += usize::from(write.bytes > 0);
-            }
-        }
-        drop(after);
-        let mounted = mounts::mount_image(folder.path(), &after_cut, "ext4", "rw").unwrap();
-        for mark in log.writes[..cut].iter().filter_map(|write| write.mark.as_deref()) {
+    let mut checked = 0;
+    let lost = mapped_disk::cut_at_random(&log, &disk, folder.path(), "made", 60, |cut| {
+        let mounted = mounts::mount_image(folder.path(), cut.image, "ext4", "rw").unwrap();
+        for mark in &cut.marks {
             let Some((engine, number)) = mark.split_once(':') else { continue };
             let (engine, number) = (engine.parse::<usize>().unwrap(), number.parse().unwrap());
             let mut found = vec![0; BLOCK];
@@ -109,17 +71,29 @@ fn synced_records_survive_a_power_cut_at_any_moment() {
             file.read_exact_at(&mut found, (number * BLOCK) as u64).unwrap();
             assert!(
                 found == record(engine, number),
-                "{}, record {number}, cut {cut}",
-                names[engine]
+                "{}, record {number}, cut {}",
+                names[engine],
+                cut.at
             );
             checked += 1;
         }
-        drop(mounted);
-    }
+    });
+    let lost = lost.unwrap();
     pipewright_tests::skip::counted(&format!(
         "{} writes, {checked} synced records were found after 61 cuts that lost {lost} unsynced writes",
         log.writes.len(),
     ));
+}
+
+/// Returns the place where the bytes begin to differ, the bytes there, and where they agree again.
+fn first_difference(found: &[u8], expected: &[u8]) -> Option<(usize, Vec<u8>, usize)> {
+    assert_eq!(found.len(), expected.len());
+    let differs = |at: &usize| found[*at] != expected[*at];
+    let start = (0..found.len()).find(differs)?;
+    let end = (start..found.len())
+        .find(|at| found[*at..].iter().zip(&expected[*at..]).take(512).all(|(a, b)| a == b));
+    let shown = found[start..].iter().take(16).copied().collect();
+    Some((start, shown, end.unwrap_or(found.len())))
 }
 
 #[isolated_test]
@@ -150,7 +124,11 @@ fn bad_sectors_fail_alone_and_by_name() {
             let buffer = file.buffer(to - from).unwrap();
             let done = tested.run(Operation::read_exact_at(&file, buffer, from as u64));
             assert_eq!(done.result.unwrap().bytes, to - from, "{name}");
-            assert!(done.buffer[..] == content[from..to], "{name}");
+            assert_eq!(
+                first_difference(&done.buffer, &content[from..to]),
+                None,
+                "{name}, from {from}"
+            );
         }
         let buffer = file.buffer(BLOCK).unwrap();
         let done = tested.run(Operation::read_exact_at(&file, buffer, BAD.start));

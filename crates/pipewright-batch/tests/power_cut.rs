@@ -1,0 +1,127 @@
+//! Power cuts while a batch writes its log, on a disk of the device mapper. `ci/kernels.sh power-cut` runs this in a machine
+//! with spare disks.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright_batch::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Batch, Event, Executor, ExecutorEvent, Job,
+    JobState,
+};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
+use pipewright_tests::{mounts, pace, skip};
+
+const JOBS: u64 = 60;
+
+/// Jobs of which every other one may run only once.
+fn jobs() -> Vec<Job> {
+    (1..=JOBS).map(|number| Job::new("job").arg(number.to_string()).once(number % 2 == 0)).collect()
+}
+
+/// An executor whose jobs end at once. It calls a function at each start.
+struct Instantly<F> {
+    started: F,
+    ended: VecDeque<AttemptKey>,
+}
+
+impl<F: FnMut(u64) + Send> Executor for Instantly<F> {
+    fn start(&mut self, attempt: Attempt) {
+        (self.started)(attempt.key.job);
+        self.ended.push_back(attempt.key);
+    }
+
+    fn stop(&mut self, _: AttemptKey) {}
+
+    fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
+        let Some(key) = self.ended.pop_front() else {
+            let pause = Duration::from_millis(1);
+            let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
+            std::thread::park_timeout(left.min(pause));
+            return Ok(None);
+        };
+        let end =
+            AttemptEnd::new(key, AttemptOutcome::Exited(0), SystemTime::now(), Duration::ZERO);
+        Ok(Some(ExecutorEvent::Ended(Box::new(end))))
+    }
+
+    fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
+        Ok(Box::new(|| ()))
+    }
+}
+
+fn executor<F: FnMut(u64) + Send>(started: F) -> Instantly<F> {
+    Instantly { started, ended: VecDeque::new() }
+}
+
+/// A mark follows the start of each job, and so its intent. For a cut at any place the disk is made again: everything until
+/// the last flush before it, and any part of what came after. The log has to open, and to know each job that was started.
+#[isolated_test(limit = pace::seconds(300))]
+fn no_started_job_is_forgotten_after_a_power_cut() {
+    let [disk, log_disk] = match spare_disks() {
+        Ok(disks) => disks,
+        Err(reason) => return skip::skipped(&reason),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    mounts::private().unwrap();
+    {
+        let mapped = MappedDisk::with_log("pipewright-batch", &disk, &log_disk).unwrap();
+        let mapped = Arc::new(mapped);
+        let mounted = mounts::mount_disk(folder.path(), mapped.path(), "ext4").unwrap();
+        mapped.mark("made").unwrap();
+        let marking = Arc::clone(&mapped);
+        let started = move |job: u64| marking.mark(&format!("started:{job}")).unwrap();
+        let batch = Batch::new().jobs(3).log(mounted.path().join("run.db"));
+        let summary = batch.start_on(executor(started), jobs()).unwrap().finish().unwrap();
+        assert_eq!(summary.succeeded, JOBS);
+        mapped.mark("finished").unwrap();
+    }
+    let writes = WriteLog::read(&log_disk).unwrap();
+    let (mut checked, mut interrupted) = (0, 0);
+    let lost = mapped_disk::cut_at_random(&writes, &disk, folder.path(), "made", 60, |cut| {
+        let mounted = mounts::mount_image(folder.path(), cut.image, "ext4", "rw").unwrap();
+        let log = mounted.path().join("run.db");
+        let may_have_run = |job: u64| cut.marks.contains(&&*format!("started:{job}"));
+        let is_finished = cut.marks.contains(&"finished");
+        let any = (1..=JOBS).any(may_have_run);
+        assert!(log.exists() || !any, "cut {}: the log is gone", cut.at);
+        for (job, state, ran) in resumed(&log) {
+            let is_once = job % 2 == 0;
+            // A job that may run only once is not run again once it has been started.
+            assert!(!(is_once && ran && may_have_run(job)), "cut {}: job {job} ran twice", cut.at);
+            assert!(!is_finished || state == JobState::SucceededBefore, "{job}: {state:?}");
+            interrupted += usize::from(may_have_run(job) && state != JobState::SucceededBefore);
+            checked += usize::from(is_once && may_have_run(job));
+        }
+    });
+    assert!(checked > 0 && interrupted > 0, "no cut was in the middle");
+    skip::counted(&format!(
+        "{} writes, {checked} started jobs were known after 61 cuts that lost {} writes, {interrupted} of all were interrupted",
+        writes.writes.len(),
+        lost.unwrap(),
+    ));
+}
+
+/// Resumes the batch. Returns each job with its final state, and with true if it was started.
+fn resumed(log: &Path) -> Vec<(u64, JobState, bool)> {
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&started);
+    let executor = executor(move |job| noted.lock().unwrap().push(job));
+    let batch = Batch::new().jobs(3).log(log).resume(log.exists());
+    let mut states = Vec::new();
+    let mut run = batch.start_on(executor, jobs()).unwrap();
+    for event in &mut run {
+        if let Event::Settled { job, state, .. } = event.unwrap() {
+            states.push((job, state));
+        }
+    }
+    run.finish().unwrap();
+    let started = started.lock().unwrap();
+    assert_eq!(states.len() as u64, JOBS);
+    states.into_iter().map(|(job, state)| (job, state, started.contains(&job))).collect()
+}
