@@ -83,6 +83,14 @@ impl LogView {
         Log::open(path.as_ref()).map(|log| LogView { log })
     }
 
+    /// Returns the [note](crate::Batch::note_input) of the last run that had an input.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn input(&self) -> Result<Option<String>, LogError> {
+        self.log.input()
+    }
+
     /// Returns a few lines about the batch: counts, and its runs.
     ///
     /// # Errors
@@ -204,6 +212,7 @@ fn counts_line(counts: &Counts) -> String {
         (counts.unknown, "unknown"),
         (counts.refused, "refused"),
         (counts.started, "started"),
+        (counts.waiting, "waiting"),
     ];
     let states = states.into_iter().filter(|(count, _)| *count > 0);
     let states: Vec<String> = states.map(|(count, word)| format!("{count} {word}")).collect();
