@@ -13,32 +13,33 @@ use super::schema;
 /// An older version has written the log, the last run did not read its input to the end, or jobs ran in another directory.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<u64, LogError> {
     let sqlite = |error| LogError::sqlite(path, error);
-    let version = schema::version(connection).map_err(sqlite)?;
-    let text = |query| connection.query_row(query, [], |row| row.get::<_, Option<String>>(0));
-    let description = || text("SELECT max(description) FROM batch").map(Option::unwrap_or_default);
-    let lacks_input = || match version {
-        0 => Ok(LogErrorKind::LacksInput { description: String::new() }),
-        _ => description().map(|description| LogErrorKind::LacksInput { description }),
+    let kind = match schema::version(connection).map_err(sqlite)? {
+        0 => LogErrorKind::LacksInput { description: String::new() },
+        1 => LogErrorKind::LacksSettings { description: description(connection).map_err(sqlite)? },
+        _ => match (other_directory(connection), whole_input(connection)) {
+            (Err(error), _) | (_, Err(error)) => return Err(sqlite(error)),
+            // First: the input may be a file with a relative path, too.
+            (Ok(Some(dir)), _) => LogErrorKind::OtherDirectory { dir },
+            (Ok(None), Ok(Some(jobs))) => return Ok(jobs),
+            (Ok(None), Ok(None)) => {
+                LogErrorKind::LacksInput { description: description(connection).map_err(sqlite)? }
+            }
+        },
     };
-    if version == 1 {
-        let description = description().map_err(sqlite)?;
-        return Err(LogError::new(path, LogErrorKind::LacksSettings { description }));
-    }
-    let jobs = match version {
-        0 => None,
-        _ => whole_input(connection).map_err(sqlite)?,
-    };
-    let Some(jobs) = jobs else {
-        return Err(LogError::new(path, lacks_input().map_err(sqlite)?));
-    };
-    let dir = text("SELECT max(cwd) FROM runs WHERE number = (SELECT max(number) FROM runs)");
+    Err(LogError::new(path, kind))
+}
+
+fn description(connection: &Connection) -> rusqlite::Result<String> {
+    let query = "SELECT coalesce(max(description), '') FROM batch";
+    connection.query_row(query, [], |row| row.get(0))
+}
+
+/// Returns the directory of the last run, if it is not the current one.
+fn other_directory(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let query = "SELECT max(cwd) FROM runs WHERE number = (SELECT max(number) FROM runs)";
+    let dir: Option<String> = connection.query_row(query, [], |row| row.get(0))?;
     let current_dir = std::env::current_dir().ok().map(|dir| dir.display().to_string());
-    match dir.map_err(sqlite)? {
-        Some(dir) if Some(&dir) != current_dir.as_ref() => {
-            Err(LogError::new(path, LogErrorKind::OtherDirectory { dir }))
-        }
-        _ => Ok(jobs),
-    }
+    Ok(dir.filter(|dir| Some(dir) != current_dir.as_ref()))
 }
 
 /// Returns the number of jobs, if the last run has read its input to the end and the log has a row for each.

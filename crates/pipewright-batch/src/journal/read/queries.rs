@@ -184,7 +184,7 @@ impl Log {
         Ok(all)
     }
 
-    fn for_each<T>(
+    pub(super) fn for_each<T>(
         &self,
         query: &str,
         values: impl Params,

@@ -1,11 +1,14 @@
 //! The jobs of a log, made again.
 
+use std::ops::ControlFlow;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::Log;
 use crate::job::stored::StoredJob;
 use crate::job::{Job, JobId};
+use crate::journal::completeness;
 use crate::journal::schema::{self, UNKNOWN_SETTINGS};
 use crate::journal::{JobState, LogError, LogErrorKind};
 
@@ -47,7 +50,27 @@ impl Log {
         Ok(numbered)
     }
 
-    /// Returns the note of the last run that had an input, which says how it can be read again.
+    /// Calls the function with the command of each job that a run without an input would start now, until it breaks. The command
+    /// is quoted for a shell.
+    ///
+    /// # Errors
+    /// The log cannot be read, or does not have all jobs.
+    pub(crate) fn for_each_to_run(
+        &self,
+        retry_failed: bool,
+        rerun_unknown: bool,
+        each: impl FnMut(Vec<u8>) -> ControlFlow<()>,
+    ) -> Result<(), LogError> {
+        completeness::check(&self.connection, &self.path)?;
+        // A `once` job that runs in a killed runner is unknown when the batch is resumed.
+        let query = "SELECT command FROM jobs LEFT JOIN running ON running.job = jobs.id \
+                     WHERE removed IS NULL AND state <> 'succeeded' AND (?1 OR state <> 'failed') \
+                     AND (?2 OR NOT (state = 'unknown' OR coalesce(once, 0))) ORDER BY number, jobs.id";
+        let command = |row: &Row<'_>| Ok(bytes(row.get_ref(0)?).unwrap_or_default());
+        self.for_each(query, params![retry_failed, rerun_unknown], command, each)
+    }
+
+    /// Returns the note of the last run, which says how its input can be read again.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -55,9 +78,9 @@ impl Log {
         let read = || match schema::version(&self.connection)? {
             ..=1 => Ok(None),
             _ => {
-                let query =
-                    "SELECT input FROM runs WHERE input IS NOT NULL ORDER BY number DESC LIMIT 1";
-                self.connection.query_row(query, [], |row| row.get(0)).optional()
+                let query = "SELECT input FROM runs ORDER BY number DESC LIMIT 1";
+                let input = self.connection.query_row(query, [], |row| row.get(0)).optional();
+                input.map(Option::flatten)
             }
         };
         read().map_err(|error| self.error(error))
