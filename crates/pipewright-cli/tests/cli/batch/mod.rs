@@ -7,11 +7,13 @@
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `crash.rs` | runners that are killed |
+//! | `from_the_log.rs` | batches that are resumed with nothing but their log |
 //! | `stops.rs` | signals to a batch |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 
 mod codes;
 mod crash;
+mod from_the_log;
 mod input;
 mod log;
 mod looking;
