@@ -62,7 +62,7 @@ impl<E: Executor> Driver<E> {
             failure: None,
             is_past: false,
         };
-        spec.past = self.log.past(&live);
+        spec.past = self.log.past(number, &live);
         live.is_past = spec.past.is_some();
         self.live.insert(number, live);
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {

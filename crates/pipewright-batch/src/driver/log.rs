@@ -83,10 +83,10 @@ impl Log {
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.
-    pub(super) fn past(&mut self, job: &LiveJob) -> Option<scheduler::Past> {
+    pub(super) fn past(&mut self, number: JobNumber, job: &LiveJob) -> Option<scheduler::Past> {
         let past = self.past.as_mut()?.look_up(job.id)?;
         if let Some(journal) = self.journal.as_mut().filter(|_| !self.is_input) {
-            journal.is_in_input(&past, &job.job);
+            journal.is_in_input(&past, &logged(number, job));
         }
         match past.end()? {
             scheduler::Past::Failed(_) if self.retry_failed => None,

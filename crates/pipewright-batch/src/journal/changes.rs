@@ -50,6 +50,9 @@ pub(crate) struct NewJob {
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) row: u32,
+    /// The number in the input of the current run.
+    pub(crate) number: u64,
+    pub(crate) line: Option<u64>,
     pub(crate) name: Option<Box<str>>,
     /// JSON: see [`stored`](crate::job::stored).
     pub(crate) settings: Option<Box<str>>,

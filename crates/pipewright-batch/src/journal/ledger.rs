@@ -182,9 +182,11 @@ impl Ledger {
     }
 
     /// Describes a job that has a row from an earlier run, and is in the input of this one.
-    pub(crate) fn describe(&mut self, row: u32, job: &Job) {
+    pub(crate) fn describe(&mut self, row: u32, job: &LoggedJob<'_>) {
+        let LoggedJob { number, job, .. } = *job;
+        let (line, name) = (job.get_line(), job.get_name().map(Box::from));
         let settings = stored::settings(job, self.keep_values).map(Into::into);
-        self.changes.describe(Description { row, name: job.get_name().map(Box::from), settings });
+        self.changes.describe(Description { row, number, line, name, settings });
     }
 
     /// Notes that the input of this run does not have a job.

@@ -49,7 +49,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::executor::{AttemptEnd, AttemptKey};
-use crate::job::Job;
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
 pub(crate) use past::{Past, PastJob};
@@ -181,7 +180,7 @@ impl Journal {
     }
 
     /// Notes that the input has a job of an earlier run. If that may run again, its settings are those of this input.
-    pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &Job) {
+    pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &LoggedJob<'_>) {
         if past.is_removed || past.state != JobState::Succeeded {
             self.ledger.describe(past.row, job);
             self.submit_if_large();

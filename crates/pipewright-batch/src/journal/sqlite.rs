@@ -201,9 +201,10 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
 
 /// Writes which jobs the input has, and its end.
 fn write_input(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
-    for Description { row, name, settings } in changes.described() {
-        let update = "UPDATE jobs SET name = ?2, settings = ?3, removed = NULL WHERE id = ?1";
-        connection.prepare_cached(update)?.execute(params![row, name, settings])?;
+    for Description { row, number, line, name, settings } in changes.described() {
+        let update = "UPDATE jobs SET number = ?2, line = ?3, name = ?4, settings = ?5, removed = NULL WHERE id = ?1";
+        let (number, line) = (signed(*number), line.map(signed));
+        connection.prepare_cached(update)?.execute(params![row, number, line, name, settings])?;
     }
     for removed in changes.removed() {
         let update = "UPDATE jobs SET removed = ?2 WHERE id = ?1";
