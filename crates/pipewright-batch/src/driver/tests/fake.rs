@@ -32,7 +32,7 @@ pub(super) struct Fake {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// What an attempt was to run.
+/// An attempt that was started.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Seen {
     pub(super) id: JobId,
