@@ -52,7 +52,7 @@ pub enum LogErrorKind {
     /// The log was to be resumed without its input, and its jobs ran in another directory.
     #[non_exhaustive]
     OtherDirectory {
-        /// That directory.
+        /// The directory.
         dir: String,
     },
     /// A runner that has not ended writes to the log.
