@@ -64,10 +64,10 @@ pub fn from_encoded_bytes(bytes: Vec<u8>) -> Result<OsString, Vec<u8>> {
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(text.into()),
         Err(_) => {
-            let text =
-                wide(&bytes).map(|units| std::os::windows::ffi::OsStringExt::from_wide(&units));
-            // Two surrogates that are a pair have other bytes.
-            text.filter(|text: &OsString| text.as_encoded_bytes() == bytes).ok_or(bytes)
+            let units = wide(&bytes).unwrap_or_default();
+            let text: OsString = std::os::windows::ffi::OsStringExt::from_wide(&units);
+            // Two surrogates that are a pair have other bytes, and so has no text at all.
+            if text.as_encoded_bytes() == bytes { Ok(text) } else { Err(bytes) }
         }
     }
 }
