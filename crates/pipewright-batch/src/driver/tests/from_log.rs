@@ -73,7 +73,7 @@ fn check(seen: &Seen, number: u64, job: &Job) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn a_log_alone_runs_what_its_input_describes(
