@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::Batch;
+use super::{Batch, BatchError, Run};
 use crate::driver::LogSettings;
+use crate::executor::{Executor, Local};
 use crate::journal::RunFacts;
+use crate::source::Jobs;
 
 impl Batch {
     /// Keeps a log of the batch in this file, which must not exist: see `docs/batch-log.md`.
@@ -58,6 +60,55 @@ impl Batch {
         self
     }
 
+    /// Notes in the log how the input can be read again, in words of the caller. [`LogView::input`](crate::LogView::input)
+    /// returns it.
+    pub fn note_input(mut self, note: impl Into<String>) -> Batch {
+        self.log_settings().facts.input = Some(note.into());
+        self
+    }
+
+    /// Continues the batch of this log with the jobs that the log has, without the input. The log has all that a job needs to run
+    /// again, once the input was read to its end.
+    ///
+    /// [`retry_failed`](Self::retry_failed) and [`rerun_unknown`](Self::rerun_unknown) apply. The settings of the batch, such as
+    /// [`timeout`](Self::timeout) and [`env`](Self::env), are those of this batch, and not those of the earlier run.
+    ///
+    /// # Errors
+    /// The log does not have all jobs ([`LogErrorKind::LacksInput`](crate::LogErrorKind::LacksInput)), an older version has written
+    /// it, this process is in another directory than the one that the jobs ran in, and as for [`start`](Self::start).
+    ///
+    /// ```
+    /// use pipewright_batch::{Batch, Job};
+    /// # let dir = std::env::temp_dir().join(format!("resume-log-doc-{}", std::process::id()));
+    /// # std::fs::create_dir(&dir)?;
+    /// # let log = dir.join("run.db");
+    /// Batch::new().log(&log).run(["true", "false"].map(Job::new))?;
+    /// let again = Batch::new().retry_failed(true).resume_log(&log)?.finish()?;
+    /// assert_eq!((again.succeeded_before, again.failed), (1, 1));
+    /// # std::fs::remove_dir_all(dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume_log(self, path: impl Into<PathBuf>) -> Result<Run, BatchError> {
+        let local = Local::new(self.local.clone());
+        self.resume_log_on(local, path)
+    }
+
+    /// Does the same as [`resume_log`](Self::resume_log) with another executor.
+    ///
+    /// # Errors
+    /// As for [`resume_log`](Self::resume_log).
+    pub fn resume_log_on<E: Executor>(
+        self,
+        executor: E,
+        path: impl Into<PathBuf>,
+    ) -> Result<Run<E>, BatchError> {
+        let mut batch = self.log(path).resume(true);
+        let settings = batch.log_settings();
+        (settings.facts.from_log, settings.facts.input) = (true, None);
+        let jobs = Jobs::of_log(&settings.path);
+        batch.start_on(executor, jobs)
+    }
+
     fn log_settings(&mut self) -> &mut LogSettings {
         self.log.get_or_insert_with(|| LogSettings {
             path: PathBuf::new(),
@@ -68,6 +119,9 @@ impl Batch {
                 description: String::new(),
                 tool_version: env!("CARGO_PKG_VERSION").to_owned(),
                 slots: 1,
+                input: None,
+                from_log: false,
+                keep_values: false,
             },
         })
     }

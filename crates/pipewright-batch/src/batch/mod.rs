@@ -319,7 +319,11 @@ impl Batch {
             timeout: self.timeout,
             batch_timeout: self.batch_timeout,
             log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
-                facts: RunFacts { slots: self.slots.get(), ..log.facts },
+                facts: RunFacts {
+                    slots: self.slots.get(),
+                    keep_values: self.output.tag,
+                    ..log.facts
+                },
                 ..log
             }),
             output: self.output,

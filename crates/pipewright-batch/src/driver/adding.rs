@@ -26,7 +26,7 @@ impl<E: Executor> Driver<E> {
                     self.input_ended = true;
                     self.report(scheduler::Event::InputEnded);
                     self.events.push_back(Event::InputEnded { jobs: self.added });
-                    let removed = self.log.removed();
+                    let removed = self.log.input_ended(self.added, self.live.in_order());
                     if removed > 0 {
                         let jobs = if removed == 1 { "job" } else { "jobs" };
                         let note = format!("{removed} {jobs} of the log not in the input any more");
@@ -44,8 +44,13 @@ impl<E: Executor> Driver<E> {
 
     fn add_job(&mut self, job: Box<Job>) {
         self.added += 1;
-        let number = JobNumber(self.added);
-        let id = self.identities.next_id(&job);
+        let logged = job.get_logged();
+        let number = JobNumber(logged.map_or(self.added, |logged| logged.number));
+        let id = logged.map_or_else(|| self.identities.next_id(&job), |logged| logged.id);
+        if let Some(output) = &mut self.output {
+            output.skip(self.last_number + 1..number.0);
+        }
+        self.last_number = number.0;
         let mut spec = self.spec(&job);
         let once = spec.once;
         let mut live = LiveJob {
@@ -57,7 +62,7 @@ impl<E: Executor> Driver<E> {
             failure: None,
             is_past: false,
         };
-        spec.past = self.log.past(&live);
+        spec.past = self.log.past(number, &live);
         live.is_past = spec.past.is_some();
         self.live.insert(number, live);
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {

@@ -46,6 +46,13 @@ impl LiveJobs {
         self.jobs.remove(&number)
     }
 
+    /// Returns all jobs, in order.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (JobNumber, &LiveJob)> {
+        let mut jobs: Vec<_> = self.jobs.iter().map(|(number, job)| (*number, job)).collect();
+        jobs.sort_unstable_by_key(|(number, _)| *number);
+        jobs.into_iter()
+    }
+
     /// Returns the number of running attempts.
     pub(super) fn running(&self) -> usize {
         self.running

@@ -31,6 +31,8 @@ pub(super) struct Log {
     past: Option<Past>,
     retry_failed: bool,
     rerun_unknown: bool,
+    /// The jobs are those of the log.
+    is_input: bool,
 }
 
 impl Log {
@@ -45,6 +47,7 @@ impl Log {
                 past: None,
                 retry_failed: false,
                 rerun_unknown: false,
+                is_input: false,
             });
         };
         let LogSettings { path, resume, retry_failed, rerun_unknown, facts } = settings;
@@ -55,7 +58,8 @@ impl Log {
             false => (Journal::create(path, facts, waker)?, None),
         };
         let (retry_failed, rerun_unknown) = (*retry_failed, *rerun_unknown);
-        Ok(Log { journal: Some(journal), past, retry_failed, rerun_unknown })
+        let is_input = facts.from_log;
+        Ok(Log { journal: Some(journal), past, retry_failed, rerun_unknown, is_input })
     }
 
     /// Returns the identity of the batch, which all its runs share.
@@ -79,18 +83,31 @@ impl Log {
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.
-    pub(super) fn past(&mut self, job: &LiveJob) -> Option<scheduler::Past> {
-        let end = self.past.as_mut()?.look_up(job.id)?.end()?;
-        match end {
+    pub(super) fn past(&mut self, number: JobNumber, job: &LiveJob) -> Option<scheduler::Past> {
+        let past = self.past.as_mut()?.look_up(job.id)?;
+        if let Some(journal) = self.journal.as_mut().filter(|_| !self.is_input) {
+            journal.is_in_input(&past, &logged(number, job));
+        }
+        match past.end()? {
             scheduler::Past::Failed(_) if self.retry_failed => None,
             scheduler::Past::Unknown if self.rerun_unknown => None,
             end => Some(end),
         }
     }
 
-    /// Returns the number of jobs of the log that this run's input does not have.
-    pub(super) fn removed(&self) -> usize {
-        self.past.as_ref().map_or(0, |past| past.removed().count())
+    /// Notes the end of the input: the jobs that wait, and those of the log that it does not have. Returns the number of those.
+    pub(super) fn input_ended<'a>(
+        &mut self,
+        jobs: u64,
+        waiting: impl Iterator<Item = (JobNumber, &'a LiveJob)>,
+    ) -> usize {
+        let Some(journal) = self.journal.as_mut().filter(|_| !self.is_input) else { return 0 };
+        for (number, job) in waiting {
+            journal.waits(&logged(number, job));
+        }
+        let removed = || self.past.iter().flat_map(Past::removed);
+        journal.input_ended(jobs, removed());
+        removed().count()
     }
 
     /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true if a

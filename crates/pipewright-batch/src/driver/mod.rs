@@ -67,6 +67,8 @@ pub(crate) struct Driver<E> {
     identities: Identities,
     /// The number of jobs that were added.
     added: u64,
+    /// The number of the last one. Those of a log have gaps.
+    last_number: u64,
     live: LiveJobs,
     timers: Timers,
     permits: Permits,
@@ -155,6 +157,7 @@ impl<E: Executor> Driver<E> {
             inbox,
             identities: Identities::new(),
             added: 0,
+            last_number: 0,
             live: LiveJobs::default(),
             timers,
             permits,

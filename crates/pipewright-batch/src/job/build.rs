@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::{Job, JobCommand, JobStdin, Record, Template};
+use super::{Job, JobCommand, JobId, JobStdin, Logged, Record, Template};
 
 impl Job {
     /// Makes a job of this program. No shell is involved, and braces have no meaning.
@@ -34,8 +34,8 @@ impl Job {
         Job::from_command(JobCommand::Template { template, number, record })
     }
 
-    fn from_command(command: JobCommand) -> Job {
-        Job { command, args: Vec::new(), settings: None, line: None }
+    pub(super) fn from_command(command: JobCommand) -> Job {
+        Job { command, args: Vec::new(), settings: None, line: None, logged: None }
     }
 
     /// Adds an argument, after those of the template if the job has one.
@@ -136,6 +136,12 @@ impl Job {
     /// Notes the line of the input that the job begins on.
     pub(crate) fn on_line(mut self, line: u64) -> Job {
         self.line = NonZeroU64::new(line);
+        self
+    }
+
+    /// Notes the place of the job in the log that it comes from.
+    pub(crate) fn logged_as(mut self, id: JobId, number: u64) -> Job {
+        self.logged = Some(Box::new(Logged { id, number }));
         self
     }
 

@@ -7,6 +7,7 @@
 //! | `template/`, `record.rs` | commands with placeholders, and the values for them |
 //! | `identity.rs`, `encoding.rs` | the identity of a job |
 //! | `quote.rs` | commands as text for a shell |
+//! | `stored/` | jobs as the log keeps them |
 //! | `bytes.rs` | bytes of input as words of the system |
 
 mod build;
@@ -18,6 +19,7 @@ mod record;
 mod resources;
 mod settings;
 mod stdin;
+pub(crate) mod stored;
 mod template;
 
 use std::ffi::{OsStr, OsString};
@@ -64,6 +66,15 @@ pub struct Job {
     /// `None` means the default of each, which most jobs of a large batch have. Keeps those jobs small.
     settings: Option<Box<Settings>>,
     line: Option<NonZeroU64>,
+    /// The job is one of a log.
+    logged: Option<Box<Logged>>,
+}
+
+/// The place of a job in the log that it comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) id: JobId,
+    pub(crate) number: u64,
 }
 
 /// The command of a job, before the arguments that were added to it.
@@ -179,13 +190,18 @@ impl Job {
         Some(values.collect::<Vec<_>>().join(" "))
     }
 
+    /// Returns the place of the job in the log that it comes from.
+    pub(crate) fn get_logged(&self) -> Option<Logged> {
+        self.logged.as_deref().copied()
+    }
+
     fn settings(&self) -> &Settings {
         static DEFAULT: Settings = Settings::new();
         self.settings.as_deref().unwrap_or(&DEFAULT)
     }
 }
 
-/// Compares everything but the line of the input.
+/// Compares everything but the line of the input, and the place in a log.
 impl PartialEq for Job {
     fn eq(&self, other: &Job) -> bool {
         self.command == other.command

@@ -40,6 +40,31 @@ fn push_quoted(line: &mut Vec<u8>, word: &[u8], is_first: bool) {
     line.push(b'\'');
 }
 
+/// Returns the words of a line that [`shell_quoted`] has made. `None`: it has not made this one.
+pub(super) fn words_of_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut word) = (Vec::new(), Vec::new());
+    let mut rest = line;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b' ' => words.push(std::mem::take(&mut word)),
+            b'\'' => {
+                let end = rest.iter().position(|byte| *byte == b'\'')?;
+                word.extend_from_slice(rest.get(..end)?);
+                rest = rest.get(end + 1..)?;
+            }
+            b'\\' => {
+                let (quote, after) = rest.split_first().filter(|(quote, _)| **quote == b'\'')?;
+                word.push(*quote);
+                rest = after;
+            }
+            plain => word.push(*plain),
+        }
+    }
+    words.push(word);
+    Some(words)
+}
+
 /// Returns true for a character that no shell gives a meaning. In the first word an equals sign has one: `A=1` is an
 /// assignment.
 fn is_plain(byte: u8, is_first: bool) -> bool {

@@ -22,6 +22,12 @@ pub(crate) struct Changes {
     running: BTreeMap<u32, RunningAttempt>,
     attempts: Vec<EndedAttempt>,
     run: Option<RunChange>,
+    /// Jobs of the log, as the input of the run describes them.
+    described: Vec<Description>,
+    /// Jobs of the log that the input of a run does not have.
+    removed: Vec<(u32, u32)>,
+    /// The end of the input of a run, and the number of its jobs.
+    input_end: Option<(u32, u64)>,
     /// Intents that are reported when they are durable.
     awaited: Vec<AttemptKey>,
     bytes: usize,
@@ -35,7 +41,21 @@ pub(crate) struct NewJob {
     pub(crate) name: Option<Box<str>>,
     pub(crate) command: Vec<u8>,
     pub(crate) current_dir: Option<Vec<u8>>,
+    /// JSON: see [`stored`](crate::job::stored).
+    pub(crate) settings: Option<Box<str>>,
     pub(crate) change: JobChange,
+}
+
+/// A job of the log, as the input of a run describes it. Its words are the same, its name and settings may have changed.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) row: u32,
+    /// The number in the input of the current run.
+    pub(crate) number: u64,
+    pub(crate) line: Option<u64>,
+    pub(crate) name: Option<Box<str>>,
+    /// JSON: see [`stored`](crate::job::stored).
+    pub(crate) settings: Option<Box<str>>,
 }
 
 /// New values of a job.
@@ -136,6 +156,18 @@ impl Changes {
         self.run.as_ref()
     }
 
+    pub(crate) fn described(&self) -> &[Description] {
+        &self.described
+    }
+
+    pub(crate) fn removed(&self) -> &[(u32, u32)] {
+        &self.removed
+    }
+
+    pub(crate) fn input_end(&self) -> Option<(u32, u64)> {
+        self.input_end
+    }
+
     /// Takes the intents that are to be reported when they are durable.
     pub(crate) fn take_awaited(&mut self) -> Vec<AttemptKey> {
         std::mem::take(&mut self.awaited)
@@ -145,7 +177,8 @@ impl Changes {
     pub(crate) fn add_job(&mut self, job: NewJob) {
         let dir = job.current_dir.as_ref().map_or(0, Vec::len);
         let name = job.name.as_ref().map_or(0, |name| name.len());
-        self.bytes += size_of::<NewJob>() + job.command.len() + dir + name;
+        let settings = job.settings.as_ref().map_or(0, |text| text.len());
+        self.bytes += size_of::<NewJob>() + job.command.len() + dir + name + settings;
         self.jobs.push(job);
     }
 
@@ -196,6 +229,25 @@ impl Changes {
         self.run = Some(run);
     }
 
+    /// Describes a job that both the log and the input have.
+    pub(crate) fn describe(&mut self, job: Description) {
+        let texts = job.name.iter().chain(&job.settings);
+        self.bytes += size_of::<Description>() + texts.map(|text| text.len()).sum::<usize>();
+        self.described.push(job);
+    }
+
+    /// Marks a job that the input of this run does not have.
+    pub(crate) fn remove(&mut self, row: u32, run: u32) {
+        self.bytes += size_of::<(u32, u32)>();
+        self.removed.push((row, run));
+    }
+
+    /// Notes the end of the input.
+    pub(crate) fn end_input(&mut self, run: u32, jobs: u64) {
+        self.bytes += size_of::<(u32, u64)>();
+        self.input_end = Some((run, jobs));
+    }
+
     /// Appends later changes.
     pub(crate) fn append(&mut self, later: Changes) {
         if self.is_empty() {
@@ -212,6 +264,9 @@ impl Changes {
         }
         self.running.extend(later.running);
         self.attempts.extend(later.attempts);
+        self.described.extend(later.described);
+        self.removed.extend(later.removed);
+        self.input_end = later.input_end.or(self.input_end);
         self.run = later.run.or(self.run.take());
         self.awaited.extend(later.awaited);
     }

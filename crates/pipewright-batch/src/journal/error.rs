@@ -37,6 +37,24 @@ pub enum LogErrorKind {
     },
     /// The file is damaged.
     Corrupt,
+    /// The log was to be resumed without its input, and an older version has written it, which kept less of the jobs.
+    #[non_exhaustive]
+    LacksSettings {
+        /// The command and the input, as far as the log has them.
+        description: String,
+    },
+    /// The log was to be resumed without its input, and the last run has not read that to its end.
+    #[non_exhaustive]
+    LacksInput {
+        /// The command and the input, as far as the log has them.
+        description: String,
+    },
+    /// The log was to be resumed without its input, and its jobs ran in another directory.
+    #[non_exhaustive]
+    OtherDirectory {
+        /// The directory.
+        dir: String,
+    },
     /// A runner that has not ended writes to the log.
     InUse {
         /// The process of that runner, if the log says it.
@@ -120,7 +138,11 @@ impl LogError {
             LogErrorKind::Exists => io::ErrorKind::AlreadyExists,
             LogErrorKind::Missing => io::ErrorKind::NotFound,
             LogErrorKind::NotAFile => io::ErrorKind::InvalidInput,
-            LogErrorKind::NotALog | LogErrorKind::Corrupt => io::ErrorKind::InvalidData,
+            LogErrorKind::NotALog
+            | LogErrorKind::Corrupt
+            | LogErrorKind::LacksInput { .. }
+            | LogErrorKind::LacksSettings { .. } => io::ErrorKind::InvalidData,
+            LogErrorKind::OtherDirectory { .. } => io::ErrorKind::NotFound,
             LogErrorKind::Newer { .. } => io::ErrorKind::Unsupported,
             LogErrorKind::InUse { .. } | LogErrorKind::Locked => io::ErrorKind::ResourceBusy,
             LogErrorKind::ReadOnly => io::ErrorKind::PermissionDenied,
@@ -153,6 +175,17 @@ impl fmt::Display for LogError {
             LogErrorKind::Corrupt => {
                 write!(f, "log {path} is damaged: save what is left with sqlite3's .recover")
             }
+            LogErrorKind::LacksSettings { description } => {
+                write!(f, "log {path} is of an older version, which kept no settings of jobs: ")?;
+                write_advice(f, &path, description)
+            }
+            LogErrorKind::LacksInput { description } => {
+                write!(f, "log {path} lacks jobs, because their input was not read to its end: ")?;
+                write_advice(f, &path, description)
+            }
+            LogErrorKind::OtherDirectory { dir } => {
+                write!(f, "the jobs of log {path} run in {}: change to it", Quoted(dir.as_ref()))
+            }
             LogErrorKind::InUse { pid: None, .. } => {
                 write!(f, "another runner writes to log {path}")
             }
@@ -180,6 +213,15 @@ impl fmt::Display for LogError {
             Some(source) if self.shows_source() => write!(f, ": {}", OneLine(&source.to_string())),
             _ => Ok(()),
         }
+    }
+}
+
+/// Writes how the batch is resumed with its input.
+fn write_advice(f: &mut fmt::Formatter<'_>, path: &Quoted<'_>, description: &str) -> fmt::Result {
+    write!(f, "give --log {path} --resume with the command and the input")?;
+    match description {
+        "" => Ok(()),
+        description => write!(f, ", which were: {}", OneLine(description)),
     }
 }
 

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::changes::{Changes, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt};
+use super::changes::{
+    Changes, Description, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt,
+};
 use super::past::Entries;
 use super::state::JobState;
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
-use crate::job::{Job, JobId, shell_quoted};
+use crate::job::{Job, JobId, shell_quoted, stored};
 
 /// The longest text about an attempt: an error, or a reason.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -56,6 +58,8 @@ pub(crate) struct Ledger {
     active: HashMap<u64, Active>,
     past: Entries,
     changes: Changes,
+    /// New rows have the values of templates, for tags.
+    pub(crate) keep_values: bool,
 }
 
 #[derive(Debug)]
@@ -78,7 +82,7 @@ impl Ledger {
     pub(crate) fn new(numbers: Numbers, past: Entries) -> Ledger {
         let Numbers { run, next_job, next_attempt } = numbers;
         let (active, changes) = (HashMap::new(), Changes::default());
-        Ledger { run, next_job, next_attempt, active, past, changes }
+        Ledger { run, next_job, next_attempt, active, past, changes, keep_values: false }
     }
 
     /// Returns the changes since the last call.
@@ -168,6 +172,32 @@ impl Ledger {
         }
     }
 
+    /// Notes a job that waits for its start, if it has no row.
+    pub(crate) fn waits(&mut self, job: &LoggedJob<'_>) {
+        if !self.has(job) {
+            let row = self.change(job, JobState::Waiting, None, None);
+            let active = Active { row, line: job.job.get_line(), attempt: None };
+            self.active.insert(job.number, active);
+        }
+    }
+
+    /// Describes a job that has a row from an earlier run, and is in the input of this one.
+    pub(crate) fn describe(&mut self, row: u32, job: &LoggedJob<'_>) {
+        let LoggedJob { number, job, .. } = *job;
+        let (line, name) = (job.get_line(), job.get_name().map(Box::from));
+        let settings = stored::settings(job, self.keep_values).map(Into::into);
+        self.changes.describe(Description { row, number, line, name, settings });
+    }
+
+    /// Notes that the input of this run does not have a job.
+    pub(crate) fn remove(&mut self, row: u32) {
+        self.changes.remove(row, self.run);
+    }
+
+    pub(crate) fn end_input(&mut self, jobs: u64) {
+        self.changes.end_input(self.run, jobs);
+    }
+
     pub(crate) fn end_run(&mut self, exit_code: Option<i32>, how: &str) {
         let ended = unix_seconds(SystemTime::now());
         self.changes.end_run(RunChange { run: self.run, ended, exit_code, how: cut(how) });
@@ -202,6 +232,7 @@ impl Ledger {
                 .job
                 .get_current_dir()
                 .map(|dir| dir.as_os_str().as_encoded_bytes().to_vec()),
+            settings: stored::settings(job.job, self.keep_values).map(Into::into),
             change,
         });
         row

@@ -21,11 +21,13 @@
 //! | `queue.rs`, `writer.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
 //! | `open.rs`, `lock.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
+//! | `completeness.rs` | a log that is resumed without its input |
 //! | `read/` | the log as others read it |
 //! | `error.rs` | errors |
 
 mod changes;
 mod committer;
+mod completeness;
 mod error;
 mod ledger;
 mod lock;
@@ -49,9 +51,7 @@ use std::thread::JoinHandle;
 use crate::executor::{AttemptEnd, AttemptKey};
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
-pub(crate) use past::Past;
-#[cfg(test)]
-pub(crate) use past::PastJob;
+pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;
 
 use ledger::Ledger;
@@ -75,6 +75,12 @@ pub(crate) struct RunFacts {
     pub(crate) tool_version: String,
     /// The number of slots.
     pub(crate) slots: u32,
+    /// A text with which the caller can read the input again.
+    pub(crate) input: Option<String>,
+    /// The jobs are those of the log.
+    pub(crate) from_log: bool,
+    /// The log keeps the values that tag lines of output.
+    pub(crate) keep_values: bool,
 }
 
 /// A report of the writer.
@@ -165,6 +171,29 @@ impl Journal {
         }
         self.ledger.settled(job, state, reason);
         self.submit_if_large();
+    }
+
+    /// Notes a job that waits for its start, if the log does not have it. A batch without its input can then run it.
+    pub(crate) fn waits(&mut self, job: &LoggedJob<'_>) {
+        self.ledger.waits(job);
+        self.submit_if_large();
+    }
+
+    /// Notes that the input has a job of an earlier run. If that may run again, its settings are those of this input.
+    pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &LoggedJob<'_>) {
+        if past.is_removed || past.state != JobState::Succeeded {
+            self.ledger.describe(past.row, job);
+            self.submit_if_large();
+        }
+    }
+
+    /// Notes that the input has ended, and had that many jobs. The others are not part of the batch any more.
+    pub(crate) fn input_ended(&mut self, jobs: u64, removed: impl Iterator<Item = PastJob>) {
+        for job in removed.filter(|job| !job.is_removed) {
+            self.ledger.remove(job.row);
+            self.submit_if_large();
+        }
+        self.ledger.end_input(jobs);
     }
 
     /// Hands the changes to the writer. Call it after each event, when all its consequences are noted.

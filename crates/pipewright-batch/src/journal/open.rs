@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use pipewright_os::base::private_file;
 use pipewright_os::host::network_filesystem::is_network_filesystem;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::changes::{Changes, EndedAttempt, JobChange};
+use super::completeness;
 use super::error::{LogError, LogErrorKind};
 use super::ledger::{Ledger, Numbers, unix_seconds};
 use super::lock::{Lock, lock_path};
@@ -39,11 +41,7 @@ impl Journal {
         }
         let lock = take_lock(path)?;
         // Fails if another runner has created it meanwhile, or has ended in between.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|error| LogError::io(path, error))?;
+        private_file::create_new(path).map_err(|error| LogError::io(path, error))?;
         let begun = begin(path, facts, lock, waker);
         if begun.is_err() {
             // Ignored: the first error is the one to report.
@@ -195,12 +193,14 @@ fn begin(
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
+    let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
     schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
     let is_remote = is_network_filesystem(path).unwrap_or(false);
     let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
     let runner = Runner::this(earlier.runner.as_ref().map_or(1, |runner| runner.run + 1));
-    let batch_id = write_beginning(&mut connection, &runner, facts, &earlier).map_err(sqlite)?;
+    let batch_id =
+        write_beginning(&mut connection, &runner, facts, jobs, &earlier).map_err(sqlite)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(32);
 
@@ -210,8 +210,10 @@ fn begin(
         writer::start(store, Arc::clone(&queue)).map_err(|error| LogError::io(path, error))?;
     let Earlier { entries, numbers, .. } = earlier;
     let numbers = Numbers { run: runner.run, ..numbers };
+    let mut ledger = Ledger::new(numbers, entries.clone());
+    ledger.keep_values = facts.keep_values;
     let journal = Journal {
-        ledger: Ledger::new(numbers, entries.clone()),
+        ledger,
         queue,
         writer: Some(writer),
         path: path.to_owned(),
@@ -228,6 +230,7 @@ fn write_beginning(
     connection: &mut Connection,
     runner: &Runner,
     facts: &RunFacts,
+    jobs: Option<u64>,
     earlier: &Earlier,
 ) -> rusqlite::Result<String> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -241,7 +244,7 @@ fn write_beginning(
     transaction.execute("UPDATE runs SET how = ?1 WHERE ended IS NULL", [INTERRUPTED])?;
     sqlite::write_changes(&transaction, &earlier.interruptions)?;
     let current_dir = std::env::current_dir().ok();
-    runner.insert(&transaction, facts.slots, current_dir.as_deref())?;
+    runner.insert(&transaction, facts, jobs, current_dir.as_deref())?;
     transaction.commit()?;
     Ok(batch_id)
 }
@@ -341,7 +344,12 @@ fn read_jobs(
     connection: &Connection,
     interrupted: &HashMap<u32, JobState>,
 ) -> rusqlite::Result<Option<(Entries, u32)>> {
-    let mut query = connection.prepare("SELECT id, identity, state, failure FROM jobs")?;
+    let input = match schema::version(connection)? {
+        ..=1 => "0",
+        _ => "removed IS NOT NULL",
+    };
+    let query = format!("SELECT id, identity, state, failure, {input} FROM jobs");
+    let mut query = connection.prepare(&query)?;
     let mut rows = query.query([])?;
     let (mut entries, mut next_job) = (Vec::new(), 1);
     while let Some(row) = rows.next()? {
@@ -353,7 +361,8 @@ fn read_jobs(
         let state = state.and_then(|state| JobState::parse(state, failure));
         let (Some(identity), Some(state)) = (identity, state) else { return Ok(None) };
         let state = interrupted.get(&number).copied().unwrap_or(state);
-        entries.push(Entry::new(JobId::from_bytes(identity), number, state));
+        let entry = Entry::new(JobId::from_bytes(identity), number, state);
+        entries.push(entry.removed(row.get(4)?));
     }
     Ok(Entries::new(entries).map(|entries| (entries, next_job)))
 }

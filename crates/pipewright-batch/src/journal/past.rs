@@ -13,13 +13,21 @@ pub(crate) struct Entry {
     row: u32,
     /// The index of the state in [`JobState::ALL`].
     state: u8,
+    /// The last input did not have it.
+    is_removed: bool,
 }
 
 impl Entry {
     pub(crate) fn new(id: JobId, row: u32, state: JobState) -> Entry {
         let index = JobState::ALL.iter().position(|it| *it == state).unwrap_or(0);
         // There are fewer than 256 states.
-        Entry { id: halves(id), row, state: u8::try_from(index).unwrap_or(0) }
+        let state = u8::try_from(index).unwrap_or(0);
+        Entry { id: halves(id), row, state, is_removed: false }
+    }
+
+    /// Returns the entry of a job that the last input did not have.
+    pub(crate) fn removed(self, is_removed: bool) -> Entry {
+        Entry { is_removed, ..self }
     }
 
     fn id(&self) -> JobId {
@@ -78,6 +86,8 @@ pub(crate) struct PastJob {
     /// Its row in the table `jobs`.
     pub(crate) row: u32,
     pub(crate) state: JobState,
+    /// The last input did not have it.
+    pub(crate) is_removed: bool,
 }
 
 impl PastJob {
@@ -125,7 +135,8 @@ impl Past {
 }
 
 fn past_job(entry: &Entry) -> PastJob {
-    PastJob { id: entry.id(), row: entry.row, state: entry.state() }
+    let Entry { row, is_removed, .. } = *entry;
+    PastJob { id: entry.id(), row, state: entry.state(), is_removed }
 }
 
 #[cfg(test)]
@@ -160,7 +171,7 @@ mod tests {
         let ended = [JobState::Interrupted, JobState::Unknown];
         let interrupted: Vec<_> = past.interrupted().collect();
         assert!(
-            interrupted.len() >= 28 && interrupted.iter().all(|job| ended.contains(&job.state))
+            interrupted.len() >= 26 && interrupted.iter().all(|job| ended.contains(&job.state))
         );
     }
 

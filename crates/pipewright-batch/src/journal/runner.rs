@@ -7,6 +7,7 @@ use pipewright_os::host::boot::{boot_id, host_name};
 use pipewright_os::process::start_time::start_time;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::RunFacts;
 use super::ledger::unix_seconds;
 use super::sqlite::signed;
 
@@ -63,22 +64,25 @@ impl Runner {
     pub(crate) fn insert(
         &self,
         connection: &Connection,
-        slots: u32,
+        facts: &RunFacts,
+        jobs: Option<u64>,
         current_dir: Option<&Path>,
     ) -> rusqlite::Result<()> {
         let current_dir = current_dir.map(|dir| dir.display().to_string());
         connection.execute(
-            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 self.run,
                 unix_seconds(SystemTime::now()),
-                slots,
+                facts.slots,
                 self.pid,
                 self.pid_start.map(signed),
                 self.boot_id,
                 self.host,
                 current_dir,
+                jobs.map(signed),
+                facts.input,
             ],
         )?;
         Ok(())

@@ -6,7 +6,10 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i64 = 0x5057_626c;
 
 /// The steps from version 0, an empty file, to the current version. A step never changes after a release.
-pub(crate) const STEPS: [&str; 1] = [VERSION_1];
+pub(crate) const STEPS: [&str; 2] = [VERSION_1, VERSION_2];
+
+/// The settings of jobs that version 1 has written, which are not known.
+pub(crate) const UNKNOWN_SETTINGS: &str = "?";
 
 /// docs/batch-log.md describes every column. Tables are not `STRICT`, which SQLite before 3.37 cannot read. Only row numbers are
 /// indexed: an index of random identities would write a page of 4 KiB for each job.
@@ -79,6 +82,14 @@ CREATE VIEW failures AS
     FROM jobs LEFT JOIN attempts ON attempts.id = jobs.last_attempt
     WHERE jobs.state IN ('failed', 'interrupted', 'unknown', 'refused')
     ORDER BY jobs.number;
+";
+
+/// All that jobs need to run again without their input. The default is for the rows that are there: no row is written anew.
+const VERSION_2: &str = "
+ALTER TABLE jobs ADD COLUMN settings TEXT DEFAULT '?';
+ALTER TABLE jobs ADD COLUMN removed INTEGER REFERENCES runs (number);
+ALTER TABLE runs ADD COLUMN jobs INTEGER;
+ALTER TABLE runs ADD COLUMN input TEXT;
 ";
 
 /// Returns the version of the file. 0: it is empty.

@@ -8,7 +8,9 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior, params};
 
 use super::JournalMode;
-use super::changes::{Changes, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt};
+use super::changes::{
+    Changes, Description, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt,
+};
 use super::error::LogError;
 use super::store::Store;
 
@@ -114,13 +116,14 @@ pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusql
     for attempt in changes.attempts() {
         insert_attempt(connection, attempt)?;
     }
+    write_input(connection, changes)?;
     changes.run().map_or(Ok(()), |run| end_run(connection, run))
 }
 
 fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT OR REPLACE INTO jobs (id, identity, number, line, name, command, cwd, state, failure, reason, last_attempt) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT OR REPLACE INTO jobs (id, identity, number, line, name, command, cwd, state, failure, reason, last_attempt, \
+         settings) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
     let change = &job.change;
     insert.execute(params![
@@ -135,6 +138,7 @@ fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
         change.state.failure_name(),
         change.reason,
         change.last_attempt.map(signed),
+        job.settings,
     ])?;
     Ok(())
 }
@@ -192,6 +196,24 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
         attempt.output_path.as_deref().map(Bytes),
         attempt.stderr_tail,
     ])?;
+    Ok(())
+}
+
+/// Writes which jobs the input has, and its end.
+fn write_input(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
+    for Description { row, number, line, name, settings } in changes.described() {
+        let update = "UPDATE jobs SET number = ?2, line = ?3, name = ?4, settings = ?5, removed = NULL WHERE id = ?1";
+        let (number, line) = (signed(*number), line.map(signed));
+        connection.prepare_cached(update)?.execute(params![row, number, line, name, settings])?;
+    }
+    for removed in changes.removed() {
+        let update = "UPDATE jobs SET removed = ?2 WHERE id = ?1";
+        connection.prepare_cached(update)?.execute(*removed)?;
+    }
+    if let Some((run, jobs)) = changes.input_end() {
+        let update = "UPDATE runs SET jobs = ?2 WHERE number = ?1";
+        connection.prepare_cached(update)?.execute((run, signed(jobs)))?;
+    }
     Ok(())
 }
 

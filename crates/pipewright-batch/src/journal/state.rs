@@ -5,6 +5,8 @@ use crate::scheduler::{Failure, Outcome, Past};
 /// The state of a job in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum JobState {
+    /// It was read, and waits for its start.
+    Waiting,
     /// It was started, and has not ended for good: it runs, or waits for another attempt.
     Started,
     /// Its last attempt succeeded.
@@ -27,7 +29,8 @@ pub(crate) enum JobState {
 
 impl JobState {
     /// All states, in the order of reports.
-    pub(crate) const ALL: [JobState; 14] = [
+    pub(crate) const ALL: [JobState; 15] = [
+        JobState::Waiting,
         JobState::Started,
         JobState::Succeeded,
         JobState::Failed(Failure::ExitCode),
@@ -48,6 +51,7 @@ impl JobState {
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
+            JobState::Waiting => "waiting",
             JobState::Started => "started",
             JobState::Succeeded => "succeeded",
             JobState::Failed(_) => "failed",

@@ -46,6 +46,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -203,8 +204,19 @@ impl Output {
         if !self.options.keep_order {
             return self.waiting.print(job, &self.shared.queue);
         }
+        self.settle_all(job..job.saturating_add(1));
+    }
+
+    /// Skips the turns of numbers that no job has.
+    pub(crate) fn skip(&mut self, jobs: Range<u64>) {
+        if self.options.keep_order && !jobs.is_empty() {
+            self.settle_all(jobs);
+        }
+    }
+
+    fn settle_all(&mut self, jobs: Range<u64>) {
         let before = self.turns.next();
-        self.turns.settle(job);
+        self.turns.settle(jobs);
         let next = self.turns.next();
         if next != before {
             self.waiting.print_before(next, &self.shared.queue);

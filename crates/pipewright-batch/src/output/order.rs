@@ -1,6 +1,7 @@
 //! The order in which jobs are printed: the outputs that wait, and the jobs whose turn is over.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use pipewright::Source;
@@ -101,18 +102,19 @@ impl Turns {
         self.next
     }
 
-    /// Settles a job.
-    pub(super) fn settle(&mut self, job: u64) {
-        if job < self.next {
+    /// Settles jobs of which none or all are settled.
+    pub(super) fn settle(&mut self, jobs: Range<u64>) {
+        if jobs.start < self.next || jobs.is_empty() {
             return;
         }
+        let Range { start: job, end } = jobs;
         let before = self.settled.range(..=job).next_back().map(|(from, to)| (*from, *to));
         let from = match before {
             Some((_, to)) if job < to => return,
             Some((from, to)) if job == to => from,
             _ => job,
         };
-        let to = self.settled.remove(&job.saturating_add(1)).unwrap_or(job.saturating_add(1));
+        let to = self.settled.remove(&end).unwrap_or(end);
         self.settled.insert(from, to);
         if let Some(to) = self.settled.remove(&self.next) {
             self.next = to;
@@ -136,13 +138,30 @@ mod tests {
             let mut turns = Turns::new();
             let mut settled = BTreeSet::new();
             for job in jobs {
-                turns.settle(job);
+                turns.settle(job..job + 1);
                 settled.insert(job);
                 let next = (1..).find(|job| !settled.contains(job)).unwrap();
                 prop_assert_eq!(turns.next(), next);
                 let gaps = settled.range(next..).filter(|job| !settled.contains(&(**job - 1)));
                 prop_assert_eq!(turns.settled.len(), gaps.count());
             }
+        }
+
+        #[test]
+        fn jobs_that_do_not_exist_are_skipped(
+            jobs in proptest::collection::btree_map(1_u64..60, proptest::bool::ANY, 1..30)
+        ) {
+            let mut turns = Turns::new();
+            let mut last = 0;
+            for (job, is_settled) in &jobs {
+                turns.settle(last + 1..*job);
+                if *is_settled {
+                    turns.settle(*job..*job + 1);
+                }
+                last = *job;
+            }
+            let open = jobs.iter().find(|(_, is_settled)| !**is_settled).map(|(job, _)| *job);
+            prop_assert_eq!(turns.next(), open.unwrap_or(last + 1));
         }
     }
 }

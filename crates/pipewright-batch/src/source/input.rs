@@ -13,6 +13,8 @@ pub enum InputName {
     Stdin,
     /// A file.
     File(PathBuf),
+    /// The log of a batch.
+    Log(PathBuf),
     /// The arguments of the command line: lists after `:::`.
     Arguments,
     /// A reader of the program.
@@ -24,6 +26,7 @@ impl fmt::Display for InputName {
         match self {
             InputName::Stdin => f.write_str("stdin"),
             InputName::File(path) => write!(f, "{}", Quoted(path.as_os_str())),
+            InputName::Log(path) => write!(f, "log {}", Quoted(path.as_os_str())),
             InputName::Arguments => f.write_str("the arguments"),
             InputName::Reader => f.write_str("the input"),
         }

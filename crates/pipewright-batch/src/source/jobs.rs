@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
+use std::path::Path;
 
 use super::InputError;
+use super::logged::LoggedJobs;
 use crate::job::Job;
 
 /// The jobs of a [`Source`](crate::Source), read when they are asked for.
@@ -19,6 +21,11 @@ pub(super) trait ReadJobs {
 }
 
 impl Jobs {
+    /// Returns the jobs of a log. It is opened when the first one is asked for.
+    pub(crate) fn of_log(path: &Path) -> Jobs {
+        Jobs::new(LoggedJobs::new(path))
+    }
+
     pub(super) fn new(reader: impl ReadJobs + Send + 'static) -> Jobs {
         Jobs(Some(Box::new(reader)))
     }

@@ -8,6 +8,7 @@
 //! | `json/` | JSON lines |
 //! | `csv.rs`, `bom.rs` | comma-separated values |
 //! | `product.rs`, `arguments.rs` | the combinations of several lists, and the lists of a command line |
+//! | `logged.rs` | the jobs of a log |
 //! | `jobs.rs` | the iterator of jobs |
 //! | `error.rs`, `input.rs` | the error type, and the names of inputs |
 //! | `duration.rs`, `size.rs` | times and sizes as people write them |
@@ -22,6 +23,7 @@ mod input;
 mod jobs;
 mod json;
 mod lines;
+mod logged;
 mod product;
 mod size;
 mod words;

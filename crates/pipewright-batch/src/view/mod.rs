@@ -83,6 +83,36 @@ impl LogView {
         Log::open(path.as_ref()).map(|log| LogView { log })
     }
 
+    /// Writes the command of each job that [`Batch::resume_log`](crate::Batch::resume_log) would start now, one a line, quoted for
+    /// a shell.
+    ///
+    /// # Errors
+    /// The log cannot be read or does not have all jobs (then the error is of kind `Other`, and contains a [`LogError`]), or the
+    /// writer fails.
+    pub fn write_commands_to_run(
+        &self,
+        retry_failed: bool,
+        rerun_unknown: bool,
+        writer: &mut impl Write,
+    ) -> io::Result<()> {
+        let mut written = Ok(());
+        let read = self.log.for_each_to_run(retry_failed, rerun_unknown, |mut command| {
+            command.push(b'\n');
+            written = writer.write_all(&command);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        read.map_err(io::Error::other)?;
+        written
+    }
+
+    /// Returns the [note](crate::Batch::note_input) of the last run.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn input(&self) -> Result<Option<String>, LogError> {
+        self.log.input()
+    }
+
     /// Returns a few lines about the batch: counts, and its runs.
     ///
     /// # Errors
@@ -204,6 +234,7 @@ fn counts_line(counts: &Counts) -> String {
         (counts.unknown, "unknown"),
         (counts.refused, "refused"),
         (counts.started, "started"),
+        (counts.waiting, "waiting"),
     ];
     let states = states.into_iter().filter(|(count, _)| *count > 0);
     let states: Vec<String> = states.map(|(count, word)| format!("{count} {word}")).collect();

@@ -77,6 +77,8 @@ fn state_of(state: journal::JobState) -> Option<JobState> {
         journal::JobState::Unknown => JobState::Unknown,
         journal::JobState::Refused => JobState::Refused,
         // It will run again.
-        journal::JobState::Started | journal::JobState::Interrupted => return None,
+        journal::JobState::Waiting
+        | journal::JobState::Started
+        | journal::JobState::Interrupted => return None,
     })
 }

@@ -13,7 +13,8 @@ use super::{headings, signal, size};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
-#[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... [:::: FILE...]...",
+#[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... [:::: FILE...]...\n       \
+pipewright batch --resume [OPTIONS] LOG",
 after_long_help = concat!(
     "Each line of the input is a job. With a command, the line replaces {} in its words, or is added as\n",
     "its last argument. Without one, the line is itself a command: words and quotes, but no shell. Lists\n",
@@ -36,6 +37,7 @@ after_long_help = concat!(
     "  PIPEWRIGHT_JOB, PIPEWRIGHT_JOB_ID, PIPEWRIGHT_SLOT, PIPEWRIGHT_ATTEMPT\n",
     "\n",
     "Examples:\n",
+    "  pipewright batch --resume --retry-failed run.db\n",
     "  find . -name '*.png' | pipewright batch -j4 --log run.db -- convert {} -resize 200 {.}.jpg\n",
     "  pipewright batch --retries 2 -- ping -c1 {1}.{2} ::: db web ::: example.org example.net",
 ))]
@@ -146,7 +148,9 @@ pub(crate) struct BatchOptions {
     pub(crate) log: Option<PathBuf>,
 
     /// Continue the batch of the log: run only what has not ended
-    #[arg(long, requires = "log", help_heading = headings::LOG)]
+    ///
+    /// With --log, write the command and the input as before. Without it, LOG is the only argument, and has the jobs.
+    #[arg(long, help_heading = headings::LOG)]
     pub(crate) resume: bool,
 
     /// Run failed jobs again

@@ -3,16 +3,18 @@
 //! | file | contents |
 //! |---|---|
 //! | `input.rs` | the jobs that the options describe |
+//! | `from_log.rs` | a batch that is resumed without its input |
 //! | `settings.rs` | the settings of the batch |
 //! | `interrupt.rs` | signals: the first Ctrl-C lets running jobs end, the second one stops them |
 
+mod from_log;
 mod input;
 mod interrupt;
 mod settings;
 
 use std::io::{self, Write as _};
 
-use pipewright_batch::{Summary, shell_quoted};
+use pipewright_batch::{BatchError, LogErrorKind, Run, Summary, shell_quoted};
 
 use crate::args::BatchOptions;
 use crate::print::is_reader_gone;
@@ -21,19 +23,52 @@ use interrupt::Interrupt;
 
 /// Runs the batch, and returns the exit code.
 pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
-    let jobs = input::jobs(&options)?;
+    let Some(log) = from_log::path(&options)? else {
+        return run_input(&options, None);
+    };
+    if options.dry_run {
+        return from_log::dry_run(&log, &options);
+    }
     let batch = settings::batch(&options)?;
+    let interrupt = Interrupt::catch().map_err(Failure::cannot("catch signals"))?;
+    match batch.resume_log(&log) {
+        Ok(run) => follow(run, &interrupt, &BatchOptions { log: Some(log), ..options }),
+        Err(BatchError::Log(error)) if matches!(error.kind(), LogErrorKind::LacksInput { .. }) => {
+            let Some(options) = from_log::with_input(options, &log) else {
+                return Err(Failure::from_error(error));
+            };
+            if !options.quiet {
+                print_error("the log lacks jobs that were not read: the input is read again");
+            }
+            run_input(&options, Some(interrupt))
+        }
+        Err(error) => Err(Failure::from_error(error)),
+    }
+}
+
+/// Runs the jobs of the input.
+fn run_input(options: &BatchOptions, interrupt: Option<Interrupt>) -> Result<i32, Failure> {
+    let jobs = input::jobs(options)?;
+    let batch = settings::batch(options)?;
     if options.dry_run {
         return dry_run(jobs);
     }
-    input::check_file(&options, &batch)?;
-    let interrupt = Interrupt::catch().map_err(Failure::cannot("catch signals"))?;
-    let mut run = batch.start(jobs).map_err(Failure::from_error)?;
+    input::check_file(options, &batch)?;
+    let interrupt = match interrupt {
+        Some(interrupt) => interrupt,
+        None => Interrupt::catch().map_err(Failure::cannot("catch signals"))?,
+    };
+    let run = batch.start(jobs).map_err(Failure::from_error)?;
+    follow(run, &interrupt, options)
+}
+
+/// Follows a batch to its end, and returns the exit code.
+fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result<i32, Failure> {
     interrupt.control(run.control());
     while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
     interrupt.closing();
     let summary = run.finish().map_err(Failure::from_error)?;
-    Ok(interrupt.end(conclude(&summary, &options)))
+    Ok(interrupt.end(conclude(&summary, options)))
 }
 
 /// Prints the summary, and returns the exit code.

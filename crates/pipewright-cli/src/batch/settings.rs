@@ -4,6 +4,7 @@ use pipewright_batch::{
     Batch, JobserverMode, OutputMode, OutputOptions, ProgressKind, shell_quoted,
 };
 
+use super::from_log;
 use crate::Failure;
 use crate::args::{BatchOptions, BatchProgressKind, FailureCount, JobserverKind};
 
@@ -36,6 +37,11 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
             .resume(options.resume)
             .retry_failed(options.retry_failed)
             .rerun_unknown(options.rerun_unknown);
+        if let Some(note) = from_log::note(options) {
+            batch = batch.note_input(note);
+        }
+    } else if options.resume {
+        batch = batch.retry_failed(options.retry_failed).rerun_unknown(options.rerun_unknown);
     }
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
@@ -90,6 +96,9 @@ fn output(options: &BatchOptions) -> OutputOptions {
 
 /// Returns the input and the command, for people who read the log.
 fn description(options: &BatchOptions) -> String {
+    if options.resume && options.log.is_none() {
+        return format!("--resume {}", options.words.join(" ".as_ref()).to_string_lossy());
+    }
     let command = String::from_utf8_lossy(&shell_quoted(&options.words)).into_owned();
     match &options.from {
         Some(path) => format!("{command} < {}", path.display()),

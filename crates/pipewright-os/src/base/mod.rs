@@ -21,6 +21,7 @@ pub mod os_text;
 pub(crate) mod overlapped;
 pub mod park;
 pub mod pipe;
+pub mod private_file;
 #[cfg(unix)]
 pub(crate) mod raw_pipe;
 #[cfg(windows)]

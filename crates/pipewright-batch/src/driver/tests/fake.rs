@@ -1,11 +1,14 @@
 //! An executor that only pretends to run.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent};
+use crate::job::{JobId, JobStdin};
 
 /// The outcomes of the attempts, in order.
 #[derive(Debug, Default)]
@@ -26,6 +29,18 @@ pub(super) struct Fake {
     running: VecDeque<(AttemptKey, AttemptOutcome)>,
     gate: Arc<Gate>,
     is_broken: bool,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// An attempt that was started.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Seen {
+    pub(super) id: JobId,
+    pub(super) argv: Vec<OsString>,
+    pub(super) current_dir: Option<PathBuf>,
+    pub(super) env: Vec<(OsString, Option<OsString>)>,
+    pub(super) stdin: JobStdin,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// Holds attempts back, and wakes the executor.
@@ -55,7 +70,14 @@ impl Fake {
 
     pub(super) fn with(script: Script) -> Fake {
         let (running, gate) = (VecDeque::new(), Arc::default());
-        Fake { script, running, gate, is_broken: false }
+        Fake { script, running, gate, is_broken: false, seen: Arc::default() }
+    }
+
+    /// Returns one, and the attempts that it starts.
+    pub(super) fn seeing() -> (Fake, Arc<Mutex<Vec<Seen>>>) {
+        let fake = Fake::new();
+        let seen = Arc::clone(&fake.seen);
+        (fake, seen)
     }
 
     /// Returns one whose attempts end when the gate is released, or when they are stopped.
@@ -75,8 +97,10 @@ impl Executor for Fake {
     fn start(&mut self, attempt: Attempt) {
         let code = attempt.argv.last().and_then(|code| code.to_str()?.parse().ok());
         let natural = AttemptOutcome::Exited(code.unwrap_or(0));
+        let Attempt { key, id, argv, current_dir, env, stdin, timeout, .. } = attempt;
+        self.seen.lock().unwrap().push(Seen { id, argv, current_dir, env, stdin, timeout });
         let outcome = self.script.0.pop_front().unwrap_or(natural);
-        self.running.push_back((attempt.key, outcome));
+        self.running.push_back((key, outcome));
     }
 
     fn stop(&mut self, key: AttemptKey) {

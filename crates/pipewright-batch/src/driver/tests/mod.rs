@@ -1,6 +1,7 @@
 //! A driver with an executor that only pretends to run.
 
 mod fake;
+mod from_log;
 mod random;
 
 use std::collections::BTreeMap;

@@ -16,9 +16,10 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 pub use error::TemplateError;
-pub(super) use part::Piece;
+pub(super) use part::{OwnedPiece, Piece};
 use part::{Part, Values, Word};
 use path_part::PathPart;
+use pipewright_os::base::os_text::from_encoded_bytes;
 
 use super::{Job, NotUnicode, Record, os_string};
 
@@ -92,6 +93,36 @@ impl Template {
         }
         let min_columns = words.iter().map(Word::min_columns).max().unwrap_or(0);
         Ok(Template { words, min_columns })
+    }
+
+    /// Makes a template of these words, in which nothing is replaced.
+    pub(super) fn of_literals(words: Vec<OsString>) -> Template {
+        Template { words: words.into_iter().map(Word::Literal).collect(), min_columns: 0 }
+    }
+
+    /// Makes a template of the pieces of words. `None`: a word cannot be one on this system.
+    pub(super) fn of_pieces(words: Vec<Vec<OwnedPiece>>) -> Option<Template> {
+        let word = |pieces: Vec<OwnedPiece>| {
+            let mut bytes = Vec::new();
+            let is_literal = pieces.iter().all(|piece| match piece {
+                OwnedPiece::Bytes(more) => {
+                    bytes.extend_from_slice(more);
+                    true
+                }
+                OwnedPiece::Number | OwnedPiece::Slot => false,
+            });
+            if is_literal {
+                return from_encoded_bytes(bytes).ok().map(Word::Literal);
+            }
+            let parts = pieces.into_iter().map(|piece| match piece {
+                OwnedPiece::Bytes(bytes) => Part::Literal(bytes),
+                OwnedPiece::Number => Part::Number,
+                OwnedPiece::Slot => Part::Slot,
+            });
+            Some(Word::Parts(parts.collect()))
+        };
+        let words = words.into_iter().map(word).collect::<Option<Vec<Word>>>()?;
+        (!words.is_empty()).then_some(Template { words, min_columns: 0 })
     }
 
     /// Makes a job of a record. `number` replaces `{#}`.

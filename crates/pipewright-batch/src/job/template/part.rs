@@ -42,6 +42,14 @@ pub(in crate::job) enum Piece<'a> {
     EndOfWord,
 }
 
+/// A piece of a filled template, kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::job) enum OwnedPiece {
+    Bytes(Vec<u8>),
+    Number,
+    Slot,
+}
+
 impl Word {
     /// Returns the number of columns that the word needs.
     pub(super) fn min_columns(&self) -> usize {

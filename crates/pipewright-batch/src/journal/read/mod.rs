@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `rows.rs` | jobs, attempts, runs and counts as plain values |
 //! | `queries.rs` | what can be asked |
+//! | `stored.rs` | jobs to run again |
 
 mod queries;
 mod rows;
+mod stored;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ pub(crate) use queries::{AttemptFilter, JobQuery};
 pub(crate) use rows::{AttemptRow, Counts, JobRow, RunningRow};
 #[cfg(test)]
 pub(crate) use rows::{BatchRow, RunRow};
+pub(crate) use stored::Numbered;
 
 use super::error::{LogError, LogErrorKind};
 use super::open::{absolute, check_file, open_error, open_immutable};

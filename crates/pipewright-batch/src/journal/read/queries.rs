@@ -170,7 +170,7 @@ impl Log {
         last.map(Option::flatten).map_err(|error| self.error(error))
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &self,
         query: &str,
         values: impl Params,
@@ -184,7 +184,7 @@ impl Log {
         Ok(all)
     }
 
-    fn for_each<T>(
+    pub(super) fn for_each<T>(
         &self,
         query: &str,
         values: impl Params,
@@ -204,7 +204,7 @@ impl Log {
         read().map_err(|error| self.error(error))
     }
 
-    fn error(&self, error: rusqlite::Error) -> LogError {
+    pub(super) fn error(&self, error: rusqlite::Error) -> LogError {
         LogError::sqlite(&self.path, error)
     }
 }

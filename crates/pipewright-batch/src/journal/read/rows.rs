@@ -90,6 +90,7 @@ pub(crate) struct RunningRow {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) jobs: u64,
+    pub(crate) waiting: u64,
     pub(crate) started: u64,
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
@@ -107,6 +108,7 @@ impl Counts {
     pub(super) fn add(&mut self, state: &str, count: u64) {
         self.jobs += count;
         let place = match state {
+            "waiting" => &mut self.waiting,
             "started" => &mut self.started,
             "succeeded" => &mut self.succeeded,
             "failed" => &mut self.failed,

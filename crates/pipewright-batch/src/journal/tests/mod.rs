@@ -39,7 +39,14 @@ impl Folder {
 
 fn facts() -> RunFacts {
     let (description, tool_version) = ("true {}".to_owned(), "1.2.3".to_owned());
-    RunFacts { description, tool_version, slots: 4 }
+    RunFacts {
+        description,
+        tool_version,
+        slots: 4,
+        input: None,
+        from_log: false,
+        keep_values: false,
+    }
 }
 
 fn no_waker() -> Waker {

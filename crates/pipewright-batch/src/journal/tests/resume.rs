@@ -58,7 +58,15 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
         let mut listed: Vec<PastJob> = past.interrupted().collect();
         listed.sort_by_key(|job| job.row);
         let expected = [(1, interrupted[0]), (2, interrupted[1])];
-        assert_eq!(listed, expected.map(|(row, state)| PastJob { id: id(row.into()), row, state }));
+        assert_eq!(
+            listed,
+            expected.map(|(row, state)| PastJob {
+                id: id(row.into()),
+                row,
+                state,
+                is_removed: false,
+            })
+        );
     }
     let log = Log::open(&folder.log()).unwrap();
     let found = attempts(&log, &AttemptFilter::default());

@@ -7,12 +7,14 @@
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `crash.rs` | runners that are killed |
+//! | `from_the_log.rs` | batches that are resumed with nothing but their log |
 //! | `stops.rs` | signals to a batch |
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 
 mod codes;
 mod crash;
+mod from_the_log;
 mod input;
 #[cfg(unix)]
 mod jobserver;
