@@ -6,17 +6,22 @@
 //! | `codes.rs` | exit codes, retries, and streams that are closed or full |
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
-//! | `crash.rs` | runners that are killed |
+//! | `crash_exact.rs` | runners that are killed |
+//! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
 //! | `stops.rs` | signals to a batch |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
+//! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
 mod codes;
-mod crash;
+mod crash_exact;
+mod equals_xargs;
 mod input;
 mod log;
 mod looking;
 mod output;
+mod random;
 mod stops;
+mod watchdog;
 
 use std::fs;
 use std::io::Write as _;

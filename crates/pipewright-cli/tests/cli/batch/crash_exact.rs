@@ -1,34 +1,15 @@
 //! Runners that are killed at random moments, and resumed: each job ends exactly once in the log.
 
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{env, thread};
 
 use super::super::trees::{MARK, mark, marked, until};
+use super::random::{self, Random};
 use super::{Place, err, pace};
 
 const KILLS: u32 = 15;
 const JOBS: usize = 250;
-
-/// Numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    /// `PIPEWRIGHT_TEST_SEED` repeats a run that failed.
-    fn new() -> (Random, u64) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-        let given = env::var("PIPEWRIGHT_TEST_SEED").ok().map(|text| text.parse().unwrap());
-        let seed = given.unwrap_or(now);
-        (Random(seed), seed)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 /// Each job refuses to run beside a copy of itself, which a directory with its number shows.
 const JOB: &str = "mkdir alive-{} 2> /dev/null || echo {} >> copies
@@ -51,7 +32,9 @@ fn crash(name: &str, options: &[&str]) -> (Place, u64) {
     let place = Place::new();
     let numbers: String = (1..=JOBS).map(|number| format!("{number}\n")).collect();
     place.write("jobs", &numbers);
-    let (mut random, seed) = Random::new();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = random::seed(now);
+    let mut random = Random::of(seed);
     let mut killed = 0;
     while killed < KILLS {
         let mut runner = run(&place, name, options);
