@@ -7,6 +7,7 @@
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `crash_exact.rs` | runners that are killed |
+//! | `disk_full.rs` | disks that become full |
 //! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
 //! | `stops.rs` | signals to a batch |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
@@ -14,6 +15,7 @@
 
 mod codes;
 mod crash_exact;
+mod disk_full;
 mod equals_xargs;
 mod input;
 mod log;
