@@ -6,6 +6,7 @@
 //! | `codes.rs` | exit codes, retries, and streams that are closed or full |
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
+//! | `bounded_memory.rs` | memory beside many jobs and much output |
 //! | `crash_exact.rs` | runners that are killed |
 //! | `disk_full.rs` | disks that become full |
 //! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
@@ -13,6 +14,7 @@
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 //! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
+mod bounded_memory;
 mod codes;
 mod crash_exact;
 mod disk_full;
