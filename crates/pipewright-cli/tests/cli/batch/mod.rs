@@ -10,7 +10,7 @@
 //! | `crash_exact.rs` | runners that are killed |
 //! | `disk_full.rs` | disks that become full |
 //! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
-//! | `stops.rs` | signals to a batch |
+//! | `signals.rs` | signals to a batch, and its terminal |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 //! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
@@ -24,7 +24,7 @@ mod log;
 mod looking;
 mod output;
 mod random;
-mod stops;
+mod signals;
 mod watchdog;
 
 use std::fs;
