@@ -1,5 +1,5 @@
-//! Runners that are killed at random moments, and resumed: each job ends exactly once in the log, and never runs beside a copy
-//! of itself.
+//! Runners that are killed at random moments, and resumed: each job ends exactly once in the log, and never runs beside a
+//! copy of itself.
 //!
 //! `PIPEWRIGHT_TEST_KILLS` sets the number of kills, `PIPEWRIGHT_TEST_SEED` repeats the choices of a run that failed.
 

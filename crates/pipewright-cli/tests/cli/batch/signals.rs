@@ -1,4 +1,5 @@
-//! Signals to a batch: the first Ctrl-C lets running jobs end, all others stop them. A terminal that goes away stops them too.
+//! Signals to a batch: the first Ctrl-C lets running jobs end, all others stop them, and so does a terminal that goes
+//! away.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -168,7 +169,7 @@ fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
 /// Runs until there is a file `end`, with a process beside it in a session of its own.
 const WAIT: &str = "echo start{} >> ran; setsid sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
 
-/// Starts two of four jobs as the leader of the session of a new terminal. Returns the tool and the terminal's other side.
+/// Starts two of four jobs as the leader of the session of a new terminal. Returns the tool and the other side.
 fn on_terminal(place: &Place, name: &str, prefix: &[&str]) -> (Child, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     // The terminal would stay while a process that was started here has it.
