@@ -220,7 +220,7 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
     place.write("jobs", "1\n2\n");
     // The first copies go on in sessions of their own, and hold the locks.
     let job = "exec 9> lock-{}; flock -n 9 || echo {} >> copies; echo {} >> ran
-[ -e resumed ] || exec setsid sh -c 'sleep 600; :'";
+[ -e resumed ] || exec setsid --wait sh -c 'sleep 600; :'";
     if Command::new("flock").arg("--version").output().is_err() {
         return pace::skipped("there is no flock here");
     }
@@ -247,4 +247,27 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
         (["1", "1", "2", "2"].map(String::from).to_vec(), String::new())
     );
     assert_eq!(marked(name), [0; 0]);
+}
+
+#[test]
+fn a_resumed_batch_waits_for_a_job_that_takes_long_to_exit() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    place.write("jobs", "1\n");
+    // The kernel frees its memory before its lock, and its environment is gone by then.
+    let job = "exec 9> lock-{}; flock -n 9 || echo {} >> copies; echo {} >> ran; [ -e resumed ] ||
+exec perl -e '$x = \"x\" x 700_000_000; open F, \">large\"; close F; sleep 600'";
+    for program in ["flock", "perl"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return pace::skipped(&format!("there is no {program} here"));
+        }
+    }
+    let mut tool = run(&place, "batch-exit", &[], job);
+    until("the job is large", || place.path("large").exists());
+    kill_all(&tool);
+    tool.wait().unwrap();
+    place.write("resumed", "");
+    let last = run(&place, "batch-exit", &[], job).wait().unwrap();
+    assert_eq!(last.code(), Some(0), "{}", place.read("messages"));
+    assert_eq!((place.read("ran"), place.read("copies")), ("1\n1\n".to_owned(), String::new()));
 }
