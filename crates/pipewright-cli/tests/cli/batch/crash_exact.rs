@@ -161,7 +161,7 @@ fn count(place: &Place, query: &str) -> usize {
 
 #[test]
 fn every_job_of_killed_runners_succeeds_exactly_once_in_the_log() {
-    let _watchdog = Watchdog::start(1200);
+    let _watchdog = Watchdog::start(3600);
     let options = ["--retry-failed"];
     let Some((place, jobs, seed)) = crash("batch-crash", &options) else { return };
     let last = run(&place, "batch-crash", &options, JOB).wait().unwrap();
@@ -191,7 +191,7 @@ fn every_job_of_killed_runners_succeeds_exactly_once_in_the_log() {
 
 #[test]
 fn no_job_that_runs_once_is_started_twice() {
-    let _watchdog = Watchdog::start(1200);
+    let _watchdog = Watchdog::start(3600);
     let options = ["--once"];
     let Some((place, jobs, seed)) = crash("batch-crash-once", &options) else { return };
     let last = run(&place, "batch-crash-once", &options, JOB).wait().unwrap();
