@@ -113,9 +113,13 @@ impl<E: Executor> Run<E> {
         while self.next_until(None)?.is_some() {}
         let mut summary = std::mem::take(&mut self.summary);
         summary.input_error = self.driver.take_input_error();
+        (summary.incomplete_outputs, summary.output_error) = self.driver.take_lost_output();
         let how = summary.halted.map_or("finished", Halt::name);
-        self.driver.close(summary.exit_code(), how)?;
-        self.watchers.finish().map_err(|(path, source)| BatchError::Report { path, source })?;
+        let closed = self.driver.close(summary.exit_code(), how);
+        // Also if the log has failed: the reports are whole then.
+        let reported = self.watchers.finish();
+        closed?;
+        reported.map_err(|(path, source)| BatchError::Report { path, source })?;
         summary.elapsed = self.started.elapsed();
         Ok(summary)
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::event::{Event, Halt, JobState};
+use crate::output::OutputError;
 use crate::source::InputError;
 
 /// Counts of a batch. Each job is counted once.
@@ -28,6 +29,10 @@ pub struct Summary {
     pub halted: Option<Halt>,
     /// The error of the input that ended the batch.
     pub input_error: Option<InputError>,
+    /// Jobs whose output could not be stored completely. They ran on.
+    pub incomplete_outputs: u64,
+    /// The first error that cost output of a job.
+    pub output_error: Option<OutputError>,
     /// The time since the start.
     pub elapsed: Duration,
 }
@@ -67,6 +72,7 @@ impl Summary {
             Some(Halt::Timeout) => 124,
             Some(Halt::Log | Halt::Output) => 125,
             Some(Halt::ReaderGone) => 141,
+            _ if self.output_error.is_some() => 125,
             _ if failed + skipped + stopped + not_run + unknown > 0 => 123,
             _ => 0,
         }

@@ -32,6 +32,10 @@ impl<E: Executor> Driver<E> {
             let summary = output.finish(&end, keep);
             let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
             self.events.extend(lost.map(Event::Note));
+            if let Some(error) = summary.error.clone().filter(|_| keep) {
+                self.lost_output.0 += 1;
+                self.lost_output.1.get_or_insert(error);
+            }
             (end.stdout_bytes, end.stderr_bytes) = (summary.stdout_bytes, summary.stderr_bytes);
             end.output_truncated = summary.truncated;
             self.log.ended(&end, &summary);

@@ -41,7 +41,7 @@ use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
 use crate::jobserver::Part;
-use crate::output::Output;
+use crate::output::{Output, OutputError};
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
 pub(crate) use adding::{needs, unknown_token};
@@ -78,6 +78,8 @@ pub(crate) struct Driver<E> {
     log_timed_out: bool,
     /// `None` after the end.
     output: Option<Output>,
+    /// The number of jobs whose output is not complete, and the first error.
+    lost_output: (u64, Option<OutputError>),
     /// Decisions that have not been carried out.
     decisions: Vec<scheduler::Decision>,
     events: VecDeque<Event>,
@@ -165,6 +167,7 @@ impl<E: Executor> Driver<E> {
             log_failed_since: None,
             log_timed_out: false,
             output: Some(output),
+            lost_output: (0, None),
             decisions: Vec::new(),
             events,
             input_ended: false,
@@ -191,6 +194,11 @@ impl<E: Executor> Driver<E> {
     /// Returns the error of the input, if it ended the batch.
     pub(crate) fn take_input_error(&mut self) -> Option<InputError> {
         self.input_error.take()
+    }
+
+    /// Returns the number of jobs whose output could not be stored completely, and the first error.
+    pub(crate) fn take_lost_output(&mut self) -> (u64, Option<OutputError>) {
+        std::mem::take(&mut self.lost_output)
     }
 
     /// Returns the next event that needs no wait and no work.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{ErrorKind, ProcessHandle};
-use pipewright_os::process::environ::{has_variable, processes_with_variable};
+use pipewright_os::process::environ::{exiting_processes, has_variable, processes_with_variable};
 
 /// The variable that every process of a job inherits. Its value is the identity of the batch.
 pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
@@ -29,7 +29,10 @@ pub(super) fn end(batch_id: &str) -> io::Result<u32> {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(killed),
             pids => pids?,
         };
-        let Some(pid) = pids.first().copied() else { return Ok(killed) };
+        let Some(pid) = pids.first().copied() else {
+            wait_for_exits(until);
+            return Ok(killed);
+        };
         if Instant::now() >= until {
             return Err(io::Error::other(format!("process {pid} of an earlier run does not end")));
         }
@@ -37,6 +40,17 @@ pub(super) fn end(batch_id: &str) -> io::Result<u32> {
             killed += u32::from(kill(pid, batch_id)?);
         }
         thread::park_timeout(PAUSE);
+    }
+}
+
+/// Waits for processes that exit: they may hold locks of the batch. Whose they are, nothing shows any more.
+fn wait_for_exits(until: Instant) {
+    let exiting = exiting_processes().unwrap_or_default();
+    let opened: Vec<_> = exiting.into_iter().map(ProcessHandle::open).collect();
+    for process in opened.into_iter().flatten() {
+        let left = until.saturating_duration_since(Instant::now());
+        // Ignored: one that does not end is stuck in the kernel, and may be another program's.
+        let _ = process.try_wait_for(left);
     }
 }
 

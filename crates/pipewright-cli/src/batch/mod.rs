@@ -67,14 +67,31 @@ fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result
     interrupt.control(run.control());
     while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
     interrupt.closing();
-    let summary = run.finish().map_err(Failure::from_error)?;
-    Ok(interrupt.end(conclude(&summary, options)))
+    let counts = run.summary().to_string();
+    let code = match run.finish() {
+        Ok(summary) => conclude(&summary, options),
+        Err(error) => {
+            let code = Failure::from_error(error).report();
+            if !options.quiet {
+                print_error(&counts);
+            }
+            code
+        }
+    };
+    Ok(interrupt.end(code))
 }
 
 /// Prints the summary, and returns the exit code.
 fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
     if let Some(error) = &summary.input_error {
         print_error(&error.to_string());
+    }
+    if let Some(error) = &summary.output_error {
+        let jobs = if summary.incomplete_outputs == 1 { "job" } else { "jobs" };
+        print_error(&format!(
+            "output of {} {jobs} is incomplete: {error}",
+            summary.incomplete_outputs
+        ));
     }
     if !options.quiet {
         let log = options.log.as_ref().filter(|_| summary.failed > 0);

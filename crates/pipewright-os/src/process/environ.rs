@@ -26,6 +26,20 @@ pub fn has_variable(pid: u32, name: &str, value: &str) -> bool {
     imp::has_variable(pid, name, value)
 }
 
+/// Returns the numbers of the processes, this one excluded, that have begun to exit and may still hold files and locks.
+///
+/// The kernel frees the memory of such a process first, which takes long if it is large. Its environment is gone by then, so
+/// [`processes_with_variable`] does not return it.
+///
+/// # Platform
+/// As for [`processes_with_variable`].
+///
+/// # Errors
+/// As for [`processes_with_variable`].
+pub fn exiting_processes() -> io::Result<Vec<u32>> {
+    imp::exiting_processes()
+}
+
 #[cfg(target_os = "linux")]
 mod imp {
     use std::io;
@@ -38,6 +52,28 @@ mod imp {
         let own = std::process::id();
         pids.retain(|pid| *pid != own && has_variable(*pid, name, value));
         Ok(pids)
+    }
+
+    /// `PF_EXITING` of the kernel, in the flags of `/proc/PID/stat`.
+    const EXITING: u64 = 0x4;
+
+    pub(super) fn exiting_processes() -> io::Result<Vec<u32>> {
+        let pids = procfs::proc_is_ours().then(procfs::pids).flatten();
+        let mut pids = pids.ok_or(io::ErrorKind::Unsupported)?;
+        let own = std::process::id();
+        pids.retain(|pid| *pid != own && is_exiting(*pid));
+        Ok(pids)
+    }
+
+    /// Returns false for a process that has ended and is not reaped: it holds nothing.
+    fn is_exiting(pid: u32) -> bool {
+        let stat = procfs::read(&format!("/proc/{pid}/stat")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&stat);
+        // The name may have blanks and parentheses.
+        let mut fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+        let state = fields.next();
+        let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+        !matches!(state, None | Some("Z" | "X")) && flags.is_some_and(|flags| flags & EXITING != 0)
     }
 
     pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
@@ -56,6 +92,10 @@ mod imp {
     use std::io;
 
     pub(super) fn processes_with_variable(_name: &str, _value: &str) -> io::Result<Vec<u32>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn exiting_processes() -> io::Result<Vec<u32>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

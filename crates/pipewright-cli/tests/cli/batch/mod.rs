@@ -6,14 +6,21 @@
 //! | `codes.rs` | exit codes, retries, and streams that are closed or full |
 //! | `output.rs` | the output of jobs |
 //! | `log.rs` | logs, and batches that are resumed |
-//! | `crash.rs` | runners that are killed |
+//! | `bounded_memory.rs` | memory beside many jobs and much output |
+//! | `crash_exact.rs` | runners that are killed |
 //! | `from_the_log.rs` | batches that are resumed with nothing but their log |
-//! | `stops.rs` | signals to a batch |
+//! | `disk_full.rs` | disks that become full |
+//! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
+//! | `signals.rs` | signals to a batch, and its terminal |
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
+//! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
+mod bounded_memory;
 mod codes;
-mod crash;
+mod crash_exact;
+mod disk_full;
+mod equals_xargs;
 mod from_the_log;
 mod input;
 #[cfg(unix)]
@@ -21,7 +28,9 @@ mod jobserver;
 mod log;
 mod looking;
 mod output;
-mod stops;
+mod random;
+mod signals;
+mod watchdog;
 
 use std::fs;
 use std::io::Write as _;

@@ -1,11 +1,17 @@
-//! Signals to a batch: the first Ctrl-C lets running jobs end, all others stop them.
+//! Signals to a batch: the first Ctrl-C lets running jobs end, all others stop them, and so does a terminal that goes
+//! away.
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::super::terminal::{CTRL_C, Shell};
 use super::super::trees::{MARK, mark, marked, until};
 use super::super::{send_signal, with_default_stop_signals};
-use super::Place;
+use super::watchdog::Watchdog;
+use super::{Place, err, pace};
 
 /// Starts two of four jobs, with a process beside each, and waits until both run.
 fn started(place: &Place, name: &str) -> Child {
@@ -92,7 +98,7 @@ fn the_second_ctrl_c_and_other_signals_stop() {
         let args =
             ["--log", "run.db", "--resume", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
         let resumed = place.batch(&args);
-        assert_eq!(resumed.status.code(), Some(0), "{name}: {}", super::err(&resumed));
+        assert_eq!(resumed.status.code(), Some(0), "{name}: {}", err(&resumed));
         let ends = place.lines("ran");
         assert_eq!(ends[..4], ["end1", "end2", "end3", "end4"], "{name}");
     }
@@ -158,4 +164,127 @@ fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
         assert!(is_killed_by_int || status.code() == Some(code), "{signals:?}: {status}");
         assert_eq!(marked("batch-reader"), [0; 0]);
     }
+}
+
+/// Runs until there is a file `end`, with a process beside it in a session of its own.
+const WAIT: &str = "echo start{} >> ran; setsid sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
+
+/// Starts two of four jobs as the leader of the session of a new terminal. Returns the tool and the other side.
+fn on_terminal(place: &Place, name: &str, prefix: &[&str]) -> (Child, File) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    // The terminal would stay while a process that was started here has it.
+    rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let slave = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options().read(true).write(true).open(slave.to_str().unwrap()).unwrap();
+    let mut command = Command::new("env");
+    command.args(["--default-signal=TERM,INT,HUP", "setsid", "--ctty"]).args(prefix);
+    command.arg(env!("CARGO_BIN_EXE_pipewright"));
+    command.args(["batch", "-j2", "--log", "run.db", "--", "sh", "-c", WAIT, ":::"]);
+    command.args(["1", "2", "3", "4"]).env(MARK, mark(name)).env("TERM", "xterm");
+    command.current_dir(place.path("")).stdin(slave.try_clone().unwrap());
+    command.stdout(slave.try_clone().unwrap()).stderr(slave);
+    let tool = command.spawn().unwrap();
+    drop(command);
+    until("both jobs run", || place.lines("ran") == ["start1", "start2"]);
+    (tool, File::from(master))
+}
+
+/// Resumes the batch, and checks that each job ends.
+#[track_caller]
+fn resumes(place: &Place) {
+    place.write("end", "");
+    let args = ["--log", "run.db", "--resume", "--", "sh", "-c", WAIT, ":::", "1", "2", "3", "4"];
+    let output = place.batch(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(place.lines("ran")[..4], ["end1", "end2", "end3", "end4"]);
+}
+
+#[test]
+fn a_terminal_that_goes_away_stops_the_batch() {
+    let _watchdog = Watchdog::start(120);
+    if Command::new("setsid").arg("--version").output().is_err() {
+        return pace::skipped("there is no setsid here");
+    }
+    let place = Place::new();
+    let (mut tool, terminal) = on_terminal(&place, "batch-hangup", &[]);
+    // SIGHUP to the tool, and errors of all its writes.
+    drop(terminal);
+    until("it has ended", || tool.try_wait().unwrap().is_some());
+    // 125: it cannot say so.
+    let status = tool.wait().unwrap();
+    assert!(matches!(status.code(), Some(125 | 129)), "{status}");
+    assert_eq!(marked("batch-hangup"), [0; 0]);
+    assert_eq!(place.lines("ran"), ["start1", "start2"]);
+    if let Some((states, how)) = log(&place) {
+        assert_eq!(
+            (&states[..2], &how[..]),
+            (&["stopped", "stopped"].map(str::to_owned)[..], "stopped")
+        );
+    }
+    resumes(&place);
+}
+
+#[test]
+fn a_batch_that_ignores_the_hangup_goes_on_without_its_terminal() {
+    let _watchdog = Watchdog::start(120);
+    if Command::new("setsid").arg("--version").output().is_err() {
+        return pace::skipped("there is no setsid here");
+    }
+    let place = Place::new();
+    let (mut tool, terminal) = on_terminal(&place, "batch-nohup", &["env", "--ignore-signal=HUP"]);
+    drop(terminal);
+    place.write("end", "");
+    until("it has ended", || tool.try_wait().unwrap().is_some());
+    let status = tool.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert_eq!(marked("batch-nohup"), [0; 0]);
+    assert_eq!(place.lines("ran")[..4], ["end1", "end2", "end3", "end4"]);
+}
+
+#[test]
+fn ctrl_c_at_a_terminal_drains_and_reaches_no_job() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types(&format!(
+        "cd {}; $PW batch -j2 --progress none -- sh -c '{WAIT}' ::: 1 2 3 4\n",
+        place.path("").display()
+    ));
+    until("both jobs run", || place.lines("ran") == ["start1", "start2"]);
+    shell.types(CTRL_C);
+    shell.shows("Ctrl-C again stops");
+    place.write("end", "");
+    shell.shows("2 ok, 0 failed, 0 skipped, 0 unknown, 2 not run");
+    shell.ended_with(130);
+    assert_eq!(place.lines("ran"), ["end1", "end2", "start1", "start2"]);
+    std::fs::remove_file(place.path("end")).unwrap();
+    std::fs::remove_file(place.path("ran")).unwrap();
+    shell.types(&format!(
+        "$PW batch -j2 --progress none --log run.db -- sh -c '{WAIT}' ::: 1 2 3 4\n"
+    ));
+    until("both jobs run", || place.lines("ran") == ["start1", "start2"]);
+    shell.types(CTRL_C);
+    shell.shows("Ctrl-C again stops");
+    shell.types(CTRL_C);
+    shell.shows("2 stopped, 2 not run");
+    shell.ended_with(130);
+    assert_eq!(place.lines("ran"), ["start1", "start2"]);
+    resumes(&place);
+}
+
+#[test]
+fn the_stdin_of_a_job_is_not_the_terminal() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let Some(mut shell) = Shell::start() else { return };
+    // `cat` would wait for the keyboard.
+    place.write("job", "if [ -t 0 ]; then echo a termi''nal; fi; cat; echo read''all$1");
+    let line = "$PW batch -j2 --progress none --from list -- sh job\n";
+    place.write("list", "1\n2\n3\n");
+    shell.types(&format!("cd {}; {line}", place.path("").display()));
+    let text = shell.shows("3 ok, 0 failed");
+    assert_eq!(text.matches("readall").count(), 3, "{text:?}");
+    assert!(!text.contains("a terminal"), "{text:?}");
 }

@@ -1,0 +1,171 @@
+//! Memory that does not grow with the number of jobs nor with their output.
+//!
+//! `PIPEWRIGHT_TEST_JOBS` sets the number of jobs.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::super::trees::until;
+use super::random;
+use super::watchdog::Watchdog;
+use super::{Place, pace};
+
+const JOBS: usize = 20_000;
+const MIB: usize = 1 << 20;
+
+/// Returns the most memory that a process has had. `None`: it has ended.
+///
+/// The one in its resource usage would count the memory of this process, from before its exec.
+fn peak_so_far(process: &Child) -> Option<usize> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<usize>().unwrap() << 10)
+}
+
+/// Waits for a process. Returns the most memory that it has had until shortly before its end.
+fn peak(process: &mut Child) -> (usize, ExitStatus) {
+    let mut peak = 0;
+    loop {
+        peak = peak_so_far(process).unwrap_or(peak);
+        if let Some(status) = process.try_wait().unwrap() {
+            assert!(peak > 0, "its memory has been read");
+            return (peak, status);
+        }
+        thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// Starts `batch`, without output.
+fn start(place: &Place, args: &[&str]) -> Child {
+    let mut tool = place.tool(&[&["batch", "--progress", "none"], args].concat());
+    tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Returns true, with a message, if this system does not show the memory of processes.
+fn is_hidden() -> bool {
+    let is_hidden = !fs::read_to_string("/proc/self/status").is_ok_and(|it| it.contains("VmHWM:"));
+    if is_hidden {
+        pace::skipped("there is no /proc here");
+    }
+    is_hidden
+}
+
+#[test]
+fn memory_hardly_grows_with_jobs_that_are_not_started() {
+    if is_hidden() {
+        return;
+    }
+    let _watchdog = Watchdog::start(600);
+    let most = random::number("PIPEWRIGHT_TEST_JOBS").map_or(JOBS, |count| count as usize);
+    let reports = ["--events", "events", "--trace", "trace", "--html", "page", "-k"];
+    // Rows that wait for the disk are limited to 8 MiB, twice, without the overhead of their allocations.
+    for (options, more) in [(&["--log", "run.db"][..], 32 * MIB), (&reports, 6 * MIB)] {
+        let peak_of = |jobs: usize| {
+            let place = Place::new();
+            // All others are skipped, which takes less time than a start.
+            let mut lines = r#"{"id":"first","argv":["./no-such-program"]}"#.to_owned() + "\n";
+            for number in 2..=jobs {
+                lines += &format!(r#"{{"argv":["true","{number}"],"after":["first"]}}"#);
+                lines.push('\n');
+            }
+            place.write("jobs", &lines);
+            let mut tool = start(&place, &[&["--jsonl", "--from", "jobs"], options].concat());
+            let (peak, status) = peak(&mut tool);
+            assert_eq!(status.code(), Some(123));
+            if options == reports {
+                let skipped = place.read("events").matches(r#""state":"skipped""#).count();
+                assert_eq!(skipped, jobs - 1);
+            }
+            peak
+        };
+        let (few, many) = (peak_of(most / 10), peak_of(most));
+        // A settled job costs its identity, for the count of equal ones, and its row in the log.
+        let limit = few + more + 100 * most;
+        assert!(many <= limit, "{options:?}: {few} bytes, then {many}; the limit is {limit}");
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_jobs_that_are_started() {
+    if is_hidden() {
+        return;
+    }
+    let _watchdog = Watchdog::start(600);
+    let most = random::number("PIPEWRIGHT_TEST_JOBS").map_or(JOBS, |count| count as usize) / 20;
+    let peak_of = |jobs: usize| {
+        let place = Place::new();
+        place.write("jobs", &(1..=jobs).map(|number| format!("{number}\n")).collect::<String>());
+        let long = "x".repeat(4000);
+        let options = ["-j2", "--log", "run.db", "--from", "jobs", "--", "true", &long];
+        let (peak, status) = peak(&mut start(&place, &options));
+        assert_eq!(status.code(), Some(0));
+        peak
+    };
+    let (few, many) = (peak_of(most / 10), peak_of(most));
+    // The command of each job has 4 kB, and SQLite has a cache.
+    let limit = few + 3 * MIB + 250 * most;
+    assert!(many <= limit, "{few} bytes, then {many}; the limit is {limit}");
+}
+
+/// Writes 200 MB, and then a file.
+const WRITE: &str = "head -c 200000000 /dev/zero; touch wrote";
+const WRITE_LINES: &str = "yes | head -c 200000000; touch wrote";
+const LIMIT: usize = 64 * MIB;
+
+#[test]
+fn memory_does_not_grow_with_output_that_nobody_reads_yet() {
+    if is_hidden() {
+        return;
+    }
+    let _watchdog = Watchdog::start(300);
+    for (option, script) in
+        [("--keep-order", WRITE), ("--line-buffer", WRITE), ("--line-buffer", WRITE_LINES)]
+    {
+        let place = Place::new();
+        let mut tool =
+            place.tool(&["batch", "--quiet", option, "--", "sh", "-c", script, ":::", "1"]);
+        let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        until("the job has written all", || place.path("wrote").exists());
+        let peak = peak_so_far(&tool).unwrap();
+        assert!(peak < LIMIT, "{option} {script}: {peak} bytes");
+        let mut stdout = tool.stdout.take().unwrap();
+        let (mut buffer, mut bytes, mut peak) = (vec![0; MIB], 0, peak);
+        loop {
+            let count = stdout.read(&mut buffer).unwrap();
+            if count == 0 {
+                break;
+            }
+            bytes += count;
+            peak = peak_so_far(&tool).unwrap_or(peak);
+        }
+        assert!(tool.wait().unwrap().success());
+        // A line without an end gets one, so that the next line is a line.
+        let expected = 200_000_000 + usize::from(option == "--line-buffer" && script == WRITE);
+        assert_eq!(bytes, expected, "{option} {script}");
+        assert!(peak < LIMIT, "{option} {script}: {peak} bytes");
+    }
+}
+
+#[test]
+fn output_beyond_the_cap_takes_neither_memory_nor_room_on_a_disk() {
+    if is_hidden() {
+        return;
+    }
+    let _watchdog = Watchdog::start(300);
+    let place = Place::new();
+    let options =
+        ["--max-output", "1000", "--output-dir", "all", "--", "sh", "-c", WRITE, ":::", "1"];
+    let mut tool = place.tool(&[&["batch", "--quiet"][..], &options].concat());
+    tool.stdout(Stdio::piped()).stderr(Stdio::null()).env("TMPDIR", place.path("no-such-folder"));
+    let mut tool = tool.spawn().unwrap();
+    let (peak, status) = peak(&mut tool);
+    assert!(status.success() && peak < LIMIT, "{status}, {peak} bytes");
+    let mut printed = Vec::new();
+    tool.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
+    assert_eq!(printed, [0; 1000]);
+    let folder = fs::read_dir(place.path("all")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(folder.join("stdout")).unwrap().len(), 1000);
+}
