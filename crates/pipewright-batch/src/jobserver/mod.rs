@@ -48,6 +48,7 @@ mod notify;
 mod part;
 mod server;
 #[cfg(test)]
+#[cfg_attr(windows, expect(dead_code, reason = "most tests need pipes that are shared"))]
 mod tests;
 mod tokens;
 
@@ -56,7 +57,7 @@ pub(crate) use error::JobserverError;
 use error::JobserverErrorKind;
 pub use part::JobserverMode;
 pub(crate) use part::Part;
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 use server::Correction;
 use server::{Server, Style};
 pub(crate) use tokens::Token;

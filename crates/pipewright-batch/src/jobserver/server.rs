@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Returns the path of the FIFO.
-    #[cfg(test)]
+    #[cfg(all(test, not(windows)))]
     pub(super) fn fifo(&self) -> Option<&std::path::Path> {
         match &self.pool {
             Pool::Fifo(fifo) => Some(fifo.path()),
@@ -180,7 +180,7 @@ impl Server {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(windows)))]
     pub(super) fn pipe(&self) -> &TokenPipe {
         self.tokens.pipe()
     }

@@ -42,7 +42,7 @@ impl Tokens {
         Tokens { shared: Arc::new(shared), notifier: Notifier::new(pipe) }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(windows)))]
     pub(super) fn pipe(&self) -> &TokenPipe {
         &self.shared.pipe
     }

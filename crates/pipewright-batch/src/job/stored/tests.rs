@@ -65,6 +65,7 @@ fn texts_that_no_job_has_are_refused() {
     }
 }
 
+#[cfg(not(windows))]
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => "[a-z{}#%' \n\"\\\\\u{e9}$]{0,6}".prop_map(String::into_bytes),
