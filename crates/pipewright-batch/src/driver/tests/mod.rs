@@ -106,13 +106,15 @@ fn a_drain_lets_running_jobs_end_and_a_stop_ends_them() {
             run.control().drain();
             release.release();
         }
-        let states: BTreeMap<u64, JobState> = run
+        let mut states: BTreeMap<u64, JobState> = run
             .filter_map(|event| match event.unwrap() {
                 Event::Settled { job, state, .. } => Some((job, state)),
                 _ => None,
             })
             .collect();
-        assert_eq!(states, BTreeMap::from([(1, expected), (2, JobState::NotRun)]));
+        // The batch may have ended before the second job was read.
+        assert!(states.remove(&2).is_none_or(|state| state == JobState::NotRun));
+        assert_eq!(states, BTreeMap::from([(1, expected)]));
     }
 }
 
