@@ -129,13 +129,21 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
         watchdog::until("the reaper has gone to rest", || count::threads() <= most);
         (count::handles(), count::kept_bytes())
     };
-    let (handles, memory) = settled();
-    (0..runs).for_each(&run);
-    let (handles_after, memory_after) = settled();
-    assert_eq!(handles_after, handles, "handles");
-    assert_eq!(count::zombies(), Vec::<u32>::new());
-    let grown = memory_after.saturating_sub(memory);
-    assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
+    let (handles, mut memory) = settled();
+    // A leak grows with the runs. What the system keeps in between grows once: seen under Wine 10, whose figure is that of
+    // all resident pages.
+    for attempt in 1.. {
+        (0..runs).for_each(&run);
+        let (handles_after, memory_after) = settled();
+        assert_eq!(handles_after, handles, "handles");
+        assert_eq!(count::zombies(), Vec::<u32>::new());
+        let grown = memory_after.saturating_sub(memory);
+        if grown < count::KEPT_NOISE_BYTES {
+            return;
+        }
+        assert!(attempt < 3, "memory has grown by {grown} bytes, {attempt} times in a row");
+        memory = memory_after;
+    }
 }
 
 #[isolated_test(limit = Duration::from_secs(600))]
