@@ -57,8 +57,14 @@ pub(super) fn build(
             command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
         }
     }
-    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end.
-    command.own_group();
+    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group would be enough for that, but a
+    // job that asks a question at the terminal would be suspended there for ever. In a session it has none, and fails.
+    if cfg!(windows) {
+        // A stop needs the console of this process.
+        command.own_group();
+    } else {
+        command.own_session();
+    }
     match place {
         Place::Tree(slot) => {
             command.contain_in(&slot);

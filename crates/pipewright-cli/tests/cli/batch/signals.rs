@@ -288,3 +288,19 @@ fn the_stdin_of_a_job_is_not_the_terminal() {
     assert_eq!(text.matches("readall").count(), 3, "{text:?}");
     assert!(!text.contains("a terminal"), "{text:?}");
 }
+
+#[test]
+fn a_job_that_asks_at_the_terminal_fails_and_does_not_hang() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let Some(mut shell) = Shell::start() else { return };
+    place.write("job", "read answer < /dev/tty && echo ans''wered");
+    place.write("list", "1\n2\n");
+    shell.types(&format!(
+        "cd {}; $PW batch --progress none --from list -- sh job; echo co''de=$?\n",
+        place.path("").display()
+    ));
+    let text = shell.shows("code=123");
+    assert!(text.contains("0 ok, 2 failed"), "{text:?}");
+    assert!(text.contains("/dev/tty") && !text.contains("answered"), "{text:?}");
+}
