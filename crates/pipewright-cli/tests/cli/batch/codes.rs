@@ -1,6 +1,6 @@
 //! Exit codes, retries, and streams that are closed or full.
 
-use super::{Place, err, out, pace, refused, sorted};
+use super::{Place, err, out, pace, refused};
 
 #[test]
 fn exit_codes_are_those_of_xargs_and_timeout() {
@@ -130,20 +130,4 @@ fn reports_that_cannot_be_written_fail_before_any_job_starts() {
     let output = place.batch(&["--output-dir", "file/dir", "--", "touch", ":::", "started"]);
     refused(&output, &["file/dir"]);
     assert!(!place.path("started").exists());
-}
-
-#[test]
-fn every_job_runs_below_a_low_limit_of_open_files() {
-    let place = Place::new();
-    let numbers: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
-    for contain in ["tree", "group"] {
-        let words = format!(
-            "ulimit -n 24; exec $PW batch --contain {contain} --progress none -j20 -- \
-             sh -c 'sleep 0.02; echo {{}}' ::: {}",
-            numbers.join(" ")
-        );
-        let output = place.sh(&words);
-        assert_eq!(output.status.code(), Some(0), "{contain}: {}", err(&output));
-        assert_eq!(sorted(out(&output)), sorted(&numbers.join("\n")), "{contain}");
-    }
 }

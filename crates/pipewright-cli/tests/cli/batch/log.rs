@@ -15,23 +15,6 @@ fn note(place: &Place, options: &[&str], values: &[&str]) -> std::process::Outpu
 }
 
 #[test]
-fn a_resumed_batch_runs_only_what_is_missing() {
-    let place = Place::new();
-    assert_eq!(note(&place, &[], &["a", "b"]).status.code(), Some(0));
-    // Added in front and changed in between: positions mean nothing.
-    let output = note(&place, &["--resume"], &["new", "a", "changed"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert_eq!(place.lines("ran"), ["a", "b", "changed", "new"]);
-    assert!(err(&output).contains("3 ok (1 before)"), "{}", err(&output));
-    assert!(err(&output).contains("1 job of the log not in the input"), "{}", err(&output));
-    // The second of two equal jobs is new.
-    assert_eq!(note(&place, &["--resume"], &["a", "a"]).status.code(), Some(0));
-    assert_eq!(place.lines("ran"), ["a", "a", "b", "changed", "new"]);
-    assert_eq!(note(&place, &["--resume"], &["a", "a"]).status.code(), Some(0));
-    assert_eq!(place.lines("ran"), ["a", "a", "b", "changed", "new"]);
-}
-
-#[test]
 fn failed_jobs_run_again_only_if_asked() {
     let place = Place::new();
     place.write("fail-a", "");
@@ -73,22 +56,6 @@ fn a_log_is_continued_only_if_asked_and_only_if_it_is_one() {
         assert_eq!(place.rows("run.db", "select name from sqlite_master").unwrap(), ["own"]);
     }
     assert_eq!(place.read("ran"), "a\n");
-}
-
-#[test]
-fn a_second_runner_is_refused_with_the_pid_of_the_first() {
-    let place = Place::new();
-    let wait = "touch ran; until [ -e end ]; do sleep 0.01; done";
-    let args = ["batch", "--quiet", "--log", "run.db", "--", "sh", "-c", wait, ":::", "1"];
-    let mut first = place.tool(&args).stdout(Stdio::null()).spawn().unwrap();
-    until("the job runs", || place.path("ran").exists());
-    let second = place.batch(&["--log", "run.db", "--resume", "--", "touch", ":::", "second"]);
-    place.write("end", "");
-    refused(&second, &[&format!("process {} ", first.id()), "run.db"]);
-    assert!(first.wait().unwrap().success());
-    assert!(!place.path("second").exists());
-    let third = place.batch(&["--log", "run.db", "--resume", "--", "touch", ":::", "third"]);
-    assert_eq!(third.status.code(), Some(0), "{}", err(&third));
 }
 
 #[test]

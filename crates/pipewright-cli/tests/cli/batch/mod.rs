@@ -2,10 +2,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `input.rs` | the jobs of every kind of input, and bad input |
+//! | `input.rs` | the jobs of every kind of input |
+//! | `refuses_bad_input.rs` | bad input: nothing of it is started |
 //! | `codes.rs` | exit codes, retries, and streams that are closed or full |
-//! | `output.rs` | the output of jobs |
+//! | `output.rs` | tags, lines, folders and limits of the output of jobs |
+//! | `output_is_whole.rs` | the output of jobs: together, complete, unchanged |
 //! | `log.rs` | logs, and batches that are resumed |
+//! | `identity.rs` | equal and different jobs |
+//! | `one_writer.rs` | one runner for one log |
+//! | `never_stuck.rs` | batches that always end |
 //! | `bounded_memory.rs` | memory beside many jobs and much output |
 //! | `crash_exact.rs` | runners that are killed |
 //! | `from_the_log.rs` | batches that are resumed with nothing but their log |
@@ -22,13 +27,18 @@ mod crash_exact;
 mod disk_full;
 mod equals_xargs;
 mod from_the_log;
+mod identity;
 mod input;
 #[cfg(unix)]
 mod jobserver;
 mod log;
 mod looking;
+mod never_stuck;
+mod one_writer;
 mod output;
+mod output_is_whole;
 mod random;
+mod refuses_bad_input;
 mod signals;
 mod watchdog;
 

@@ -2,29 +2,6 @@
 
 use super::{Place, err, out, sorted};
 
-/// Prints three lines slowly enough that jobs would mix them.
-const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
-
-#[test]
-fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
-    let place = Place::new();
-    let output = place.batch(&["-j3", "--", "sh", "-c", SCRIPT, ":::", "a", "b", "c"]);
-    let lines: Vec<&str> = out(&output).lines().collect();
-    for group in lines.chunks(3) {
-        let name = &group[0][..1];
-        assert_eq!(group, ["1", "2", "3"].map(|i| format!("{name}{i}")), "{lines:?}");
-    }
-    assert_eq!(lines.len(), 9);
-    // The first job ends last.
-    let script =
-        "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; else touch end; fi; echo {}";
-    let output = place.batch(&["-j2", "--keep-order", "--", "sh", "-c", script, ":::", "1", "2"]);
-    assert_eq!(out(&output), "1\n2\n");
-    std::fs::remove_file(place.path("end")).unwrap();
-    let output = place.batch(&["-j2", "--", "sh", "-c", script, ":::", "1", "2"]);
-    assert_eq!(out(&output), "2\n1\n");
-}
-
 #[test]
 fn tags_name_the_job_of_each_line() {
     let place = Place::new();
@@ -76,14 +53,4 @@ fn output_beyond_the_cap_is_left_out_and_does_not_stop_the_job() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!((out(&output), err(&output)), ("1\n2\n3\n4\n5\n", "1\n2\n3\n4\n5\n"));
     assert!(place.path("ended").exists());
-}
-
-#[test]
-fn the_output_before_a_kill_is_printed_and_bytes_are_not_changed() {
-    let place = Place::new();
-    let script = r"printf 'a\377\376b'; kill -9 $$";
-    let output = place.batch(&["--", "sh", "-c", script, ":::", "1"]);
-    assert_eq!(output.stdout, b"a\xff\xfeb");
-    let silent = place.batch(&["--no-output", "--", "echo", ":::", "1"]);
-    assert_eq!((out(&silent), silent.status.code()), ("", Some(0)));
 }

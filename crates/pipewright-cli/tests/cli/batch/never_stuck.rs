@@ -1,0 +1,99 @@
+//! Batches that always end: graphs with failures, timeouts, jobs that cannot start, and too few handles.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::random::{Random, seed};
+use super::watchdog::Watchdog;
+use super::{Place, err, out, pace, sorted};
+
+#[test]
+fn every_job_runs_below_a_low_limit_of_open_files() {
+    let place = Place::new();
+    let numbers: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
+    for contain in ["tree", "group"] {
+        let words = format!(
+            "ulimit -n 24; exec $PW batch --contain {contain} --progress none -j20 -- \
+             sh -c 'sleep 0.02; echo {{}}' ::: {}",
+            numbers.join(" ")
+        );
+        let output = place.sh(&words);
+        assert_eq!(output.status.code(), Some(0), "{contain}: {}", err(&output));
+        assert_eq!(sorted(out(&output)), sorted(&numbers.join("\n")), "{contain}");
+    }
+}
+
+/// The ways in which a job of a random graph ends.
+const ENDS: [&str; 7] = [
+    r#""argv":["true"]"#,
+    r#""argv":["true"]"#,
+    r#""argv":["false"]"#,
+    r#""argv":["/no/such/program"]"#,
+    r#""argv":["true"],"cwd":"/no/such/folder""#,
+    r#""shell":"kill -9 $$""#,
+    r#""shell":"sleep 600","timeout":"SOON""#,
+];
+
+#[test]
+fn random_graphs_end_and_each_job_has_one_outcome() {
+    let _watchdog = Watchdog::start(300);
+    let seed = seed(7);
+    let mut random = Random::of(seed);
+    for round in 0..8 {
+        let place = Place::new();
+        let jobs = 5 + random.below(20);
+        // A job is after jobs of lower ranks; the lines are in another order.
+        let mut lines = Vec::new();
+        let mut after_of = BTreeMap::new();
+        let mut fails = BTreeMap::new();
+        for rank in 0..jobs {
+            let end = random.pick(&ENDS).replace("SOON", &pace::option(100));
+            let after: Vec<u64> =
+                (0..random.below(3)).filter(|_| rank > 0).map(|_| random.below(rank)).collect();
+            let names: Vec<String> = after.iter().map(|rank| format!("\"j{rank}\"")).collect();
+            lines.push(format!(r#"{{"id":"j{rank}",{end},"after":[{}]}}"#, names.join(",")));
+            fails.insert(rank, end != ENDS[0]);
+            after_of.insert(rank, after);
+        }
+        for at in 1..lines.len() {
+            lines.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        place.write("jobs", &(lines.join("\n") + "\n"));
+        let args = ["-j3", "--jsonl", "--from", "jobs", "--log", "run.db", "--retries", "1"];
+        let output = place.batch(&[&args[..], &["--retry-delay", "1ms"]].concat());
+        let code = output.status.code();
+        assert!(
+            code == Some(0) || code == Some(123),
+            "seed {seed}, round {round}: {}",
+            err(&output)
+        );
+        // What each job has to become, from the lowest rank on.
+        let mut expected: BTreeMap<u64, &str> = BTreeMap::new();
+        for rank in 0..jobs {
+            let is_held_up = after_of[&rank].iter().any(|other| expected[other] != "succeeded");
+            let state = match (is_held_up, fails[&rank]) {
+                (true, _) => "skipped",
+                (false, true) => "failed",
+                (false, false) => "succeeded",
+            };
+            expected.insert(rank, state);
+        }
+        let listed = place.tool(&["jobs", "run.db", "--json"]).output().unwrap();
+        let mut found = BTreeMap::new();
+        for line in out(&listed).lines() {
+            let job: Value = serde_json::from_str(line).unwrap();
+            let name = job["name"].as_str().unwrap();
+            let rank: u64 = name[1..].parse().unwrap();
+            assert_eq!(found.insert(rank, job["state"].as_str().unwrap().to_owned()), None);
+        }
+        let mut differs = String::new();
+        for (rank, state) in &expected {
+            if found.get(rank).map(String::as_str) != Some(state) {
+                let _ = writeln!(differs, "j{rank}: {:?}, not {state}", found.get(rank));
+            }
+        }
+        assert_eq!(differs, "", "seed {seed}, round {round}:\n{}", lines.join("\n"));
+    }
+}
