@@ -1,5 +1,9 @@
 //! The output of jobs.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use super::watchdog::Watchdog;
 use super::{Place, err, out, sorted};
 
 #[test]
@@ -15,13 +19,22 @@ fn tags_name_the_job_of_each_line() {
 
 #[test]
 fn lines_are_printed_as_they_arrive_if_asked() {
+    let _watchdog = Watchdog::start(120);
     let place = Place::new();
-    // Each job waits for a line that the other prints meanwhile: only both together can end.
-    let script = "echo {}1; touch {}; until [ -e a ] && [ -e b ]; do sleep 0.01; done; echo {}2";
-    let output = place.batch(&["-j2", "--line-buffer", "--", "sh", "-c", script, ":::", "a", "b"]);
-    let lines: Vec<&str> = out(&output).lines().collect();
-    assert_eq!(sorted(out(&output)), ["a1", "a2", "b1", "b2"]);
-    assert!(lines[..2].iter().all(|line| line.ends_with('1')), "{lines:?}");
+    // No job ends before the first line of each has been printed.
+    let script = "echo {}1; until [ -e end ]; do sleep 0.01; done; echo {}2";
+    let args = ["batch", "--quiet", "-j2", "--line-buffer", "--", "sh", "-c", script, ":::", "a"];
+    let mut tool = place.tool(&[&args[..], &["b"]].concat());
+    let mut tool = tool.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut first = [lines.next().unwrap(), lines.next().unwrap()];
+    first.sort();
+    assert_eq!(first, ["a1", "b1"]);
+    place.write("end", "");
+    let mut rest: Vec<String> = lines.collect();
+    rest.sort();
+    assert_eq!(rest, ["a2", "b2"]);
+    assert!(tool.wait().unwrap().success());
 }
 
 #[test]
