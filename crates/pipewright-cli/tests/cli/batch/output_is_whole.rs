@@ -1,5 +1,8 @@
 //! The output of jobs: together, in order if asked, complete, unchanged.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use super::watchdog::Watchdog;
 use super::{Place, err, out};
 
@@ -8,6 +11,7 @@ const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
 
 #[test]
 fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
+    let _watchdog = Watchdog::start(120);
     let place = Place::new();
     let output = place.batch(&["-j3", "--", "sh", "-c", SCRIPT, ":::", "a", "b", "c"]);
     let lines: Vec<&str> = out(&output).lines().collect();
@@ -21,9 +25,16 @@ fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
         "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; else touch end; fi; echo {}";
     let output = place.batch(&["-j2", "--keep-order", "--", "sh", "-c", script, ":::", "1", "2"]);
     assert_eq!(out(&output), "1\n2\n");
+    // Without the option, a job is printed when it has ended.
     std::fs::remove_file(place.path("end")).unwrap();
-    let output = place.batch(&["-j2", "--", "sh", "-c", script, ":::", "1", "2"]);
-    assert_eq!(out(&output), "2\n1\n");
+    let script = "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; fi; echo {}";
+    let words = ["batch", "--quiet", "-j2", "--", "sh", "-c", script, ":::", "1", "2"];
+    let mut tool = place.tool(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "2");
+    place.write("end", "");
+    assert_eq!(lines.collect::<Vec<_>>(), ["1"]);
+    assert!(tool.wait().unwrap().success());
 }
 
 #[test]
