@@ -135,7 +135,8 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     for attempt in 1.. {
         (0..runs).for_each(&run);
         let (handles_after, memory_after) = settled();
-        assert_eq!(handles_after, handles, "handles");
+        // Fewer is no leak: the last handle of the first rounds was closed late, seen under Wine 10.
+        assert!(handles_after <= handles, "{handles} handles have become {handles_after}");
         assert_eq!(count::zombies(), Vec::<u32>::new());
         let grown = memory_after.saturating_sub(memory);
         if grown < count::KEPT_NOISE_BYTES {
