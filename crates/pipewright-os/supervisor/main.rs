@@ -33,6 +33,7 @@
 
 mod call;
 mod child;
+mod children;
 mod clone;
 #[expect(dead_code, reason = "the host uses the rest")]
 mod message;

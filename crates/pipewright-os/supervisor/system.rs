@@ -2,9 +2,9 @@
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
-use core::slice;
 
 use crate::call::call;
+use crate::children::{self, check_child};
 use crate::number;
 use crate::sizes::RUSAGE_WORDS;
 
@@ -23,6 +23,7 @@ pub const FIRST_FREE: usize = 7;
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
+const P_ALL: usize = 0;
 
 // The kernel starts a program with a pointer only to its stack: the number of arguments, then the
 // arguments.
@@ -283,41 +284,9 @@ pub fn resume(pid: i32) {
     call(number::KILL, [pid as usize, SIGCONT as usize, 0, 0, 0, 0]);
 }
 
-/// Kills every child. Only this process can reap them, so each number still belongs to that child.
+/// Kills every child.
 pub fn kill_children() {
-    call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]);
-    let mut buffer = MaybeUninit::<[u8; 4096]>::uninit();
-    let place = buffer.as_mut_ptr() as usize;
-    let mut pid = 0;
-    loop {
-        let count = call(number::READ, [CHILDREN as usize, place, 4096, 0, 0, 0]);
-        if count <= 0 {
-            return;
-        }
-        // SAFETY: the kernel has just written that many bytes to the buffer.
-        let text = unsafe { slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), count as usize) };
-        // The file has numbers, each followed by a space. Two reads may split one.
-        for byte in text {
-            if byte.is_ascii_digit() {
-                pid = pid * 10 + i32::from(byte - b'0');
-            } else if pid > 0 {
-                // The numbers belong to the pid namespace that `/proc` shows, which may be another one.
-                if check_child(P_PID, pid) == 0 {
-                    kill(pid);
-                }
-                pid = 0;
-            }
-        }
-    }
-}
-
-const P_ALL: usize = 0;
-const P_PID: usize = 1;
-
-/// Returns 0 if the process is a child of this one, ended or not. Does not reap it.
-fn check_child(kind: usize, pid: i32) -> isize {
-    const WNOHANG_WEXITED_WNOWAIT_WALL: usize = 0x1 | 0x4 | 0x0100_0000 | 0x4000_0000;
-    call(number::WAITID, [kind, pid as usize, 0, WNOHANG_WEXITED_WNOWAIT_WALL, 0, 0])
+    children::kill_children(CHILDREN);
 }
 
 /// Returns true if the supervisor waits for proof that this program works. The proof is written under the

@@ -13,7 +13,7 @@ pub(super) type Syscall = fn(libc::c_long, [usize; 6]) -> Result<usize, i32>;
 /// what `/proc/self/fd` lists.
 ///
 /// # Errors
-/// `close_range` is refused, and `/proc/self/fd` cannot be read.
+/// `close_range` is refused, and `/proc/self/fd` cannot be read. That needs a handle; if none is free, one is made so.
 pub(super) fn close_from(
     from: RawFd,
     except: impl Iterator<Item = RawFd> + Clone,
@@ -22,12 +22,27 @@ pub(super) fn close_from(
     if !NO_CLOSE_RANGE && close_ranges(from, except.clone(), syscall).is_ok() {
         return Ok(());
     }
-    each_open(syscall, |fd| {
-        if fd >= from && !except.clone().any(|kept| kept == fd) {
-            // Ignored: Linux closes the handle even if it reports an error (close(2)).
-            let _ = syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+    let is_kept = |fd: RawFd| fd < from || except.clone().any(|kept| kept == fd);
+    let mut next = from;
+    loop {
+        let closed = each_open(syscall, |fd| {
+            if !is_kept(fd) {
+                // Ignored: Linux closes the handle even if it reports an error (close(2)).
+                let _ = syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+            }
+        });
+        if closed != Err(libc::EMFILE) {
+            return closed;
         }
-    })
+        // All numbers below the limit are open, so the first one that is not kept is.
+        while is_kept(next) {
+            next += 1;
+        }
+        if syscall(libc::SYS_close, [next as usize, 0, 0, 0, 0, 0]) == Err(libc::EBADF) {
+            return closed;
+        }
+        next += 1;
+    }
 }
 
 /// Closes the ranges between the listed handles.

@@ -24,6 +24,17 @@ mod call {
     }
 }
 
+#[path = "../../../../supervisor/children.rs"]
+mod children;
+
+/// The numbers of the calls that `children` makes.
+mod number {
+    pub(super) const LSEEK: usize = libc::SYS_lseek as usize;
+    pub(super) const READ: usize = libc::SYS_read as usize;
+    pub(super) const KILL: usize = libc::SYS_kill as usize;
+    pub(super) const WAITID: usize = libc::SYS_waitid as usize;
+}
+
 fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     let result = call(number as usize, arguments);
     usize::try_from(result).map_err(|_| -result as i32)
@@ -99,9 +110,19 @@ pub(super) fn kill(pid: i32) -> bool {
     syscall(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]).is_ok()
 }
 
-/// Reaps children until none is left.
-pub(super) fn reap_all() {
-    while syscall(libc::SYS_wait4, [usize::MAX, 0, 0, 0, 0, 0]).is_ok() {}
+/// Kills and reaps children until none is left. What a killed one leaves becomes a child of this process, which has to be a
+/// subreaper. `list` is the open list of children; without one, children are only waited for.
+pub(super) fn end_children(list: RawFd) {
+    loop {
+        if list >= 0 {
+            children::kill_children(list);
+        }
+        // Any further child is left by one that ends later, so the list is read again after each end.
+        match syscall(libc::SYS_wait4, [usize::MAX, 0, libc::__WALL as usize, 0, 0, 0]) {
+            Ok(_) | Err(libc::EINTR) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 pub(super) fn exit() -> ! {

@@ -232,7 +232,6 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     // SAFETY: the host keeps the context where it is until the child exists.
     let context = unsafe { &*argument.cast_const().cast::<StartContext<'_>>() };
     let mut program = context.program;
-    raw_syscall::become_subreaper();
     // The supervisor inherits this setting; the command has to find the host's.
     context.ignores_sigchld.store(raw_syscall::reset_sigchld(), Relaxed);
     program.handles[PLANS] = NONE;
@@ -247,7 +246,7 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
         }
         Err(errno) => program.report_failure(errno),
     }
-    raw_syscall::reap_all();
+    raw_syscall::end_children(program.handles[CHILDREN]);
     raw_syscall::exit()
 }
 
@@ -256,6 +255,7 @@ fn start_supervisor(
     context: &StartContext<'_>,
     program: &mut SupervisorProgram,
 ) -> Result<i32, i32> {
+    open_children_list(program)?;
     context.guard_pidfd.store(raw_syscall::open_own_pidfd()?, Relaxed);
     let [stack, _] = context.stacks;
     let request = context.clone_request(stack, supervisor, None);
@@ -299,7 +299,8 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
         Ok(None) => {}
         Err(errno) => program.report_failure(errno),
     }
-    raw_syscall::reap_all();
+    // A command that was started may have left processes already.
+    raw_syscall::end_children(program.handles[CHILDREN]);
     raw_syscall::exit()
 }
 
@@ -329,7 +330,7 @@ fn start_command(
     reported.map(|()| (failed == 0).then_some(pid))
 }
 
-/// Prepares this process to adopt and find children. Before the command exists: it may lose children in its first
+/// Prepares this process to adopt and find children. Before any exists: the command may lose children in its first
 /// moment, and may mount anything on `/proc`.
 fn open_children_list(program: &mut SupervisorProgram) -> Result<(), i32> {
     raw_syscall::become_subreaper();
