@@ -13,26 +13,21 @@ use super::super::{send_signal, with_default_stop_signals};
 use super::watchdog::Watchdog;
 use super::{Place, err, pace};
 
+/// Returns a batch of a shell script with these values, two at once and with a log. Its processes are marked with the name.
+fn batch_of(place: &Place, name: &str, script: &str, values: &[&str]) -> Command {
+    let mut command = with_default_stop_signals();
+    command.args("batch --progress none -j2 --log run.db -- sh -c".split(' '));
+    command.arg(script).arg(":::").args(values);
+    command.env(MARK, mark(name)).current_dir(place.path("")).stdin(Stdio::null());
+    command
+}
+
 /// Starts two of four jobs, with a process beside each, and waits until both run.
 fn started(place: &Place, name: &str) -> Child {
     let script =
         "echo start{} >> ran; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
-    let mut command = with_default_stop_signals();
-    command.args([
-        "batch",
-        "--progress",
-        "none",
-        "-j2",
-        "--log",
-        "run.db",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
-    command.args([":::", "1", "2", "3", "4"]).env(MARK, mark(name)).current_dir(place.path(""));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let mut command = batch_of(place, name, script, &["1", "2", "3", "4"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     until("both jobs run", || place.lines("ran") == ["start1", "start2"]);
     child
 }
@@ -129,22 +124,8 @@ fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
         (&["1", "2"], &["INT", "INT"], 130),
     ] {
         let place = Place::new();
-        let mut command = with_default_stop_signals();
-        command.args([
-            "batch",
-            "--progress",
-            "none",
-            "-j2",
-            "--log",
-            "run.db",
-            "--",
-            "sh",
-            "-c",
-            long,
-            ":::",
-        ]);
-        command.args(jobs).env(MARK, mark("batch-reader")).current_dir(place.path(""));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = batch_of(&place, "batch-reader", long, jobs);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
         let mut lines = std::io::BufRead::lines(stderr);
