@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
+use pipewright_os::process::terminal;
 
 use super::slots::Place;
 use super::{LocalSettings, SharedSink};
@@ -59,11 +60,11 @@ pub(super) fn build(
     }
     // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group would be enough for that, but a
     // job that asks a question at the terminal would be suspended there for ever. In a session it has none, and fails.
-    if cfg!(windows) {
+    if terminal::HAS_JOB_CONTROL {
+        command.own_session();
+    } else {
         // A stop needs the console of this process.
         command.own_group();
-    } else {
-        command.own_session();
     }
     match place {
         Place::Tree(slot) => {

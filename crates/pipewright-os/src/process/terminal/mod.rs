@@ -11,6 +11,9 @@ use windows as imp;
 
 use crate::base::handle::Handle;
 
+/// True if a background process that reads the terminal is suspended (SIGTTIN). Windows has no job control.
+pub const HAS_JOB_CONTROL: bool = cfg!(unix);
+
 /// The terminal of a process whose job was in the foreground.
 #[derive(Debug)]
 pub struct Foreground {
