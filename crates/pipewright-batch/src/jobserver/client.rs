@@ -52,14 +52,11 @@ impl Client {
         let Some((option, auth)) = makeflags::find(flags) else { return Ok(None) };
         let opened = match &auth {
             Auth::Fifo(path) => TokenPipe::open(path).map(|pipe| (pipe, Vec::new())),
-            // The standard streams carry data, even if they are pipes.
-            Auth::Pipe { read, write } if *read > 2 && *write > 2 => {
-                let pipe = match are_inherited(*read, *write) {
-                    Ok(true) => TokenPipe::from_numbers(*read, *write),
-                    Ok(false) => Err(io::ErrorKind::NotFound.into()),
-                    Err(error) => Err(error),
-                };
-                pipe.and_then(|pipe| {
+            // The standard streams carry data, even if they are pipes. Numbers that are not open fail below.
+            Auth::Pipe { read, write }
+                if *read > 2 && *write > 2 && are_inherited(*read, *write).unwrap_or(true) =>
+            {
+                TokenPipe::from_numbers(*read, *write).and_then(|pipe| {
                     let [reader, writer] = [read, write].map(|end| Handle::copy_of_number(*end));
                     Ok((pipe, vec![(reader?, *read), (writer?, *write)]))
                 })
@@ -97,8 +94,7 @@ impl Client {
     }
 
     /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
-    /// soon as there is a token. Another program may take it first. Set it before the first call. Set it once, before
-    /// the first call.
+    /// soon as there is a token. Another program may take it first. Set it once, before the first call.
     pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
         self.tokens.notify_when_available(waker);
     }

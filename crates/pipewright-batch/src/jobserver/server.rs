@@ -103,7 +103,7 @@ impl Server {
     }
 
     /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
-    /// soon as a program puts a token back. Another program may take it first. Set it before the first call. Set it
+    /// soon as a program puts a token back. Another program may take it first. Set it
     /// once, before the first call.
     pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
         self.tokens.notify_when_available(waker);
