@@ -101,7 +101,8 @@ fn everywhere(errno: i32) {
 /// guard keeps a handle of this process.
 fn the_supervisor_contains_a_tree(mark: &str) {
     refuse(&[libc::SYS_mkdirat], libc::EPERM);
-    if is_forced_off("supervisor") || is_forced_off("pidfd") {
+    // Without vfork it cannot be started.
+    if ["supervisor", "pidfd", "vfork"].into_iter().any(is_forced_off) {
         return skipped("the supervisor is left out of this build");
     }
     // Not close-on-exec, as a library opens it that does not know of that flag.
