@@ -44,13 +44,16 @@ pub(super) fn end(batch_id: &str) -> io::Result<u32> {
 }
 
 /// Waits for processes that exit: they may hold locks of the batch. Whose they are, nothing shows any more.
+///
+/// Reads their states and opens none of them: waiting for one that is a child of this program would reap it, and the code
+/// that started it would lose its status.
 fn wait_for_exits(until: Instant) {
-    let exiting = exiting_processes().unwrap_or_default();
-    let opened: Vec<_> = exiting.into_iter().map(ProcessHandle::open).collect();
-    for process in opened.into_iter().flatten() {
-        let left = until.saturating_duration_since(Instant::now());
-        // Ignored: one that does not end is stuck in the kernel, and may be another program's.
-        let _ = process.try_wait_for(left);
+    let mut exiting = exiting_processes().unwrap_or_default();
+    // One that does not end is stuck in the kernel, and may be another program's.
+    while !exiting.is_empty() && Instant::now() < until {
+        thread::park_timeout(PAUSE);
+        let now = exiting_processes().unwrap_or_default();
+        exiting.retain(|pid| now.contains(pid));
     }
 }
 
@@ -65,4 +68,28 @@ fn kill(pid: u32, batch_id: &str) -> io::Result<bool> {
         return Ok(false);
     }
     Ok(opened.kill()?)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn children_of_this_program_keep_their_status_for_the_code_that_started_them() {
+        let finished = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while !finished.load(Ordering::Relaxed) {
+                    assert_eq!(end("of no batch").unwrap(), 0);
+                }
+            });
+            let statuses: Vec<_> = (0..500).map(|_| Command::new("true").status()).collect();
+            finished.store(true, Ordering::Relaxed);
+            looking.join().unwrap();
+            assert!(statuses.into_iter().all(|status| status.unwrap().success()));
+        });
+    }
 }

@@ -2,16 +2,19 @@
 
 use std::io::Read as _;
 
-use pipewright::{Command, Handle, PipeOptions};
+use pipewright::{Command, ErrorKind, Handle, PipeOptions};
 use pipewright_ipc::{Channel, Options};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, skip};
 
 /// Returns a channel to that worker, unless this machine cannot run it.
 fn python(options: &Options) -> Option<Channel> {
-    if Command::new("python3").arg("--version").output().is_err() {
-        skip::skipped("no python3 here");
-        return None;
+    match Command::new("python3").arg("--version").output() {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
+            skip::skipped("no python3 here");
+            return None;
+        }
+        version => drop(version.unwrap()),
     }
     let mut command = Command::new("python3");
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../pipewright-ipc/examples/worker.py"));

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use pipewright::Command;
+use pipewright::{Command, ErrorKind};
 
 use super::{Client, JobserverErrorKind, Server, Style};
 
@@ -60,11 +60,13 @@ fn below(server: &Server, mut command: Command) -> Command {
 
 /// Returns the first line that `program --version` prints, or reports that the test is skipped.
 fn version_of(program: &str) -> Option<String> {
-    let text = Command::new(program).arg("--version").read();
-    if text.is_err() {
-        skipped(&format!("there is no {program} here"));
+    match Command::new(program).arg("--version").read() {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
+            skipped(&format!("there is no {program} here"));
+            None
+        }
+        text => text.unwrap().lines().next().map(str::to_owned),
     }
-    text.ok()?.lines().next().map(str::to_owned)
 }
 
 fn skipped(reason: &str) {

@@ -1,7 +1,6 @@
 //! SIGKILL of a runner at any moment: everything that was reported durable is in the log.
 
 use std::collections::{HashMap, HashSet};
-use std::process::Command;
 use std::sync::mpsc;
 
 use super::*;
@@ -131,14 +130,10 @@ fn by_others(log: &Path) -> Vec<String> {
         let words =
             words.iter().map(|word| if *word == "LOG" { log.as_os_str() } else { word.as_ref() });
         let words: Vec<_> = words.collect();
-        let output = Command::new(words[0]).args(&words[1..]).output();
-        let Ok(output) = output else {
-            skipped(
-                "whatever_was_reported_durable_survives_sigkill",
-                &format!("there is no {} here", words[0].to_string_lossy()),
-            );
-            return None;
-        };
+        let output = installed(
+            "whatever_was_reported_durable_survives_sigkill",
+            Command::new(words[0]).args(&words[1..]),
+        )?;
         let answer = [output.stdout, output.stderr].concat();
         Some(String::from_utf8_lossy(&answer).trim().to_owned())
     });

@@ -88,25 +88,13 @@ fn the_documented_questions_have_answers() {
     for question in &questions {
         let mut query = log.prepare(question).unwrap();
         assert!(query.query([]).unwrap().next().unwrap().is_some(), "no answer: {question}");
-        let output = Command::new("sqlite3")
-            .args(["-readonly", "-cmd"])
-            .arg(
-                question
-                    .lines()
-                    .filter(|line| !line.starts_with("--"))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            )
-            .arg(folder.log())
-            .stdin(std::process::Stdio::null())
-            .output();
-        match output {
-            Err(_) => return skipped(TEST, "there is no sqlite3 here"),
-            Ok(output) => {
-                let text = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success() && !output.stdout.is_empty(), "{question}: {text}");
-            }
-        }
+        let words: Vec<_> = question.lines().filter(|line| !line.starts_with("--")).collect();
+        let mut sqlite3 = Command::new("sqlite3");
+        sqlite3.args(["-readonly", "-cmd", &words.join(" ")]).arg(folder.log());
+        sqlite3.stdin(std::process::Stdio::null());
+        let Some(output) = installed(TEST, &mut sqlite3) else { return };
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{question}: {text}");
     }
 }
 
@@ -117,11 +105,9 @@ fn the_documented_python_runs() {
     let document = document();
     let programs = blocks(&document, "python");
     let [program] = &programs[..] else { panic!("{programs:?}") };
-    let output =
-        Command::new("python3").arg("-c").arg(program).current_dir(folder.0.path()).output();
-    let Ok(output) = output else {
-        return skipped("the_documented_python_runs", "there is no python3 here");
-    };
+    let mut python = Command::new("python3");
+    python.arg("-c").arg(program).current_dir(folder.0.path());
+    let Some(output) = installed("the_documented_python_runs", &mut python) else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "1: job 1 took 0.001 s\n1: job 1 took 0.001 s\n2: job 2 took 0.002 s\n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));

@@ -15,6 +15,7 @@ mod rollback;
 mod simulation;
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
@@ -113,6 +114,17 @@ fn check_whole(path: &Path) {
     assert_eq!(answer.unwrap(), "ok");
     let mut check = connection.prepare("PRAGMA foreign_key_check").unwrap();
     assert!(check.query([]).unwrap().next().unwrap().is_none(), "a row refers to a missing one");
+}
+
+/// Runs a program that the machine may not have. `None`, with a message, if it has not.
+fn installed(test: &str, command: &mut Command) -> Option<Output> {
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skipped(test, &format!("there is no {} here", command.get_program().to_string_lossy()));
+            None
+        }
+        output => Some(output.unwrap()),
+    }
 }
 
 fn skipped(test: &str, reason: &str) {

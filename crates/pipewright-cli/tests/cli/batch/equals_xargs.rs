@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use super::random::{self, Random};
 use super::watchdog::Watchdog;
-use super::{Place, pace};
+use super::{Place, pace, version};
 
 const SEED: u64 = 1;
 const BATCHES: u64 = 500;
@@ -246,11 +246,10 @@ fn place() -> Place {
 
 /// Returns true, with a message, if GNU's program of this name is not here.
 fn is_missing(program: &str) -> bool {
-    let mut command = Command::new(program);
-    let version = command.arg("--version").stdin(Stdio::null()).output();
-    let is_gnu = version.is_ok_and(|it| it.stdout.windows(3).any(|word| word == b"GNU"));
+    let Some(version) = version(program) else { return true };
+    let is_gnu = version.stdout.windows(3).any(|word| word == b"GNU");
     if !is_gnu {
-        pace::skipped(&format!("there is no {program} here"));
+        pace::skipped(&format!("there is no {program} of GNU here"));
     }
     !is_gnu
 }

@@ -138,3 +138,15 @@ fn refused(output: &Output, words: &[&str]) {
         assert!(text.contains(word), "{word:?} is not in {text}");
     }
 }
+
+/// Runs `program --version`. `None`, with a message, if this machine does not have the program.
+fn version(program: &str) -> Option<Output> {
+    let mut command = Command::new(program);
+    match command.arg("--version").stdin(Stdio::null()).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            pace::skipped(&format!("there is no {program} here"));
+            None
+        }
+        output => Some(output.unwrap()),
+    }
+}
