@@ -134,6 +134,9 @@ impl<E: Executor> Driver<E> {
         if let Some(id) = log.batch_id().filter(|_| log.is_resumed()) {
             match survivors::end(id).map_err(DriverError::Survivors)? {
                 0 => {}
+                1 => events.push_back(Event::Note(
+                    "a process of an earlier run was alive, and has been killed".into(),
+                )),
                 count => events.push_back(Event::Note(format!(
                     "{count} processes of an earlier run were alive, and have been killed"
                 ))),

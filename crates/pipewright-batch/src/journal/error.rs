@@ -26,6 +26,8 @@ pub enum LogErrorKind {
     Exists,
     /// There is no such log.
     Missing,
+    /// The log cannot be created, because there is no directory for it.
+    NoDirectory,
     /// The path names a folder or a device.
     NotAFile,
     /// The file is no log of a batch.
@@ -85,6 +87,15 @@ impl LogError {
         LogError(Box::new(ErrorFacts { path: path.to_owned(), kind, source: None }))
     }
 
+    fn caused_by(
+        path: &Path,
+        kind: LogErrorKind,
+        source: impl Error + Send + Sync + 'static,
+    ) -> LogError {
+        let source = Some(Arc::new(source) as Arc<dyn Error + Send + Sync>);
+        LogError(Box::new(ErrorFacts { path: path.to_owned(), kind, source }))
+    }
+
     pub(crate) fn io(path: &Path, source: io::Error) -> LogError {
         let kind = match source.kind() {
             io::ErrorKind::NotFound => LogErrorKind::Missing,
@@ -93,11 +104,16 @@ impl LogError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogErrorKind::Full,
             _ => LogErrorKind::Open,
         };
-        LogError(Box::new(ErrorFacts {
-            path: path.to_owned(),
-            kind,
-            source: Some(Arc::new(source)),
-        }))
+        LogError::caused_by(path, kind, source)
+    }
+
+    /// Returns the error of the creation of a file beside the log, or of the log itself.
+    pub(crate) fn creation(path: &Path, source: io::Error) -> LogError {
+        match source.kind() {
+            io::ErrorKind::NotFound => LogError::caused_by(path, LogErrorKind::NoDirectory, source),
+            io::ErrorKind::PermissionDenied => LogError::read_only(path, source),
+            _ => LogError::io(path, source),
+        }
     }
 
     pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> LogError {
@@ -111,20 +127,11 @@ impl LogError {
             Some(ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
             _ => LogErrorKind::Other,
         };
-        LogError(Box::new(ErrorFacts {
-            path: path.to_owned(),
-            kind,
-            source: Some(Arc::new(source)),
-        }))
+        LogError::caused_by(path, kind, source)
     }
 
     pub(crate) fn read_only(path: &Path, source: io::Error) -> LogError {
-        let kind = LogErrorKind::ReadOnly;
-        LogError(Box::new(ErrorFacts {
-            path: path.to_owned(),
-            kind,
-            source: Some(Arc::new(source)),
-        }))
+        LogError::caused_by(path, LogErrorKind::ReadOnly, source)
     }
 
     /// Returns the kind of the error, with its facts.
@@ -136,7 +143,7 @@ impl LogError {
     fn io_kind(&self) -> io::ErrorKind {
         match self.0.kind {
             LogErrorKind::Exists => io::ErrorKind::AlreadyExists,
-            LogErrorKind::Missing => io::ErrorKind::NotFound,
+            LogErrorKind::Missing | LogErrorKind::NoDirectory => io::ErrorKind::NotFound,
             LogErrorKind::NotAFile => io::ErrorKind::InvalidInput,
             LogErrorKind::NotALog
             | LogErrorKind::Corrupt
@@ -164,6 +171,9 @@ impl fmt::Display for LogError {
         match &self.0.kind {
             LogErrorKind::Exists => write!(f, "log {path} exists: use --resume, or another log"),
             LogErrorKind::Missing => write!(f, "log {path} does not exist"),
+            LogErrorKind::NoDirectory => {
+                write!(f, "cannot create log {path}: its directory does not exist")
+            }
             LogErrorKind::NotAFile => write!(f, "log {path} is not a regular file"),
             LogErrorKind::NotALog => write!(f, "{path} is not the log of a batch"),
             LogErrorKind::Newer { version } => {

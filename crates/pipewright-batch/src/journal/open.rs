@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -41,7 +40,7 @@ impl Journal {
         }
         let lock = take_lock(path)?;
         // Fails if another runner has created it meanwhile, or has ended in between.
-        private_file::create_new(path).map_err(|error| LogError::io(path, error))?;
+        private_file::create_new(path).map_err(|error| LogError::creation(path, error))?;
         let begun = begin(path, facts, lock, waker);
         if begun.is_err() {
             // Ignored: the first error is the one to report.
@@ -159,10 +158,7 @@ fn take_lock(path: &Path) -> Result<Lock, LogError> {
 /// Returns the system's reason why the file of the lock cannot be opened, which SQLite does not tell.
 fn lock_error(path: &Path) -> Option<LogError> {
     let error = OpenOptions::new().append(true).create(true).open(lock_path(path)).err()?;
-    Some(match error.kind() {
-        io::ErrorKind::PermissionDenied => LogError::read_only(path, error),
-        _ => LogError::io(path, error),
-    })
+    Some(LogError::creation(path, error))
 }
 
 /// Returns the error that names the runner of the log.

@@ -238,8 +238,9 @@ fn counts_line(counts: &Counts) -> String {
     ];
     let states = states.into_iter().filter(|(count, _)| *count > 0);
     let states: Vec<String> = states.map(|(count, word)| format!("{count} {word}")).collect();
+    let jobs = if counts.jobs == 1 { "job" } else { "jobs" };
     match states.is_empty() {
-        true => format!("{} jobs", counts.jobs),
-        false => format!("{} jobs: {}", counts.jobs, states.join(", ")),
+        true => format!("{} {jobs}", counts.jobs),
+        false => format!("{} {jobs}: {}", counts.jobs, states.join(", ")),
     }
 }

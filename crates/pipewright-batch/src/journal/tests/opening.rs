@@ -42,7 +42,7 @@ fn a_missing_log_is_an_error_with_its_cause() {
     refused(&folder.log(), LogErrorKind::Missing);
     let inside = folder.0.path().join("no folder/run.db");
     let error = Journal::create(&inside, &facts(), no_waker()).unwrap_err();
-    assert_eq!(*error.kind(), LogErrorKind::Missing);
+    assert_eq!(*error.kind(), LogErrorKind::NoDirectory);
     let source = std::error::Error::source(&error).unwrap();
     let source = source.downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(source.kind(), std::io::ErrorKind::NotFound);

@@ -40,6 +40,13 @@ fn what_a_halted_batch_did_not_run_runs_when_it_is_resumed() {
 }
 
 #[test]
+fn a_log_needs_a_directory() {
+    let place = Place::new();
+    let output = place.batch_of("a\n", &["--log", "no/such/run.db", "echo"]);
+    refused(&output, &["cannot create log", "no/such/run.db", "its directory does not exist"]);
+}
+
+#[test]
 fn a_log_is_continued_only_if_asked_and_only_if_it_is_one() {
     let place = Place::new();
     refused(&note(&place, &["--resume"], &["a"]), &["run.db", "does not exist"]);
