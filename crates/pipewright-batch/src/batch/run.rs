@@ -117,7 +117,7 @@ impl<E: Executor> Run<E> {
         let how = summary.halted.map_or("finished", Halt::name);
         let closed = self.driver.close(summary.exit_code(), how);
         // Also if the log has failed: the reports are whole then.
-        let reported = self.watchers.finish();
+        let reported = self.watchers.finish(&summary.totals(how, closed.is_ok()));
         closed?;
         reported.map_err(|(path, source)| BatchError::Report { path, source })?;
         summary.elapsed = self.started.elapsed();

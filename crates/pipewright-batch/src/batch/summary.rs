@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::event::{Event, Halt, JobState};
 use crate::output::OutputError;
 use crate::source::InputError;
+use crate::watch::Totals;
 
 /// Counts of a batch. Each job is counted once.
 #[derive(Debug, Default)]
@@ -75,6 +76,22 @@ impl Summary {
             _ if self.output_error.is_some() => 125,
             _ if failed + skipped + stopped + not_run + unknown > 0 => 123,
             _ => 0,
+        }
+    }
+}
+
+impl Summary {
+    /// Returns the counts for the reports. `is_closed`: the log and the output were written.
+    pub(super) fn totals(&self, how: &'static str, is_closed: bool) -> Totals {
+        Totals {
+            exit_code: is_closed.then(|| self.exit_code()),
+            how,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            skipped: self.skipped,
+            stopped: self.stopped,
+            not_run: self.not_run,
+            unknown: self.unknown,
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::lines::Pieces;
 use super::text::{cut, signal_name};
-use super::{JobState, Update};
+use super::{JobState, Totals, Update};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// The name and the version of the schema.
@@ -47,6 +47,7 @@ enum Fields<'a> {
     Cause { cause: String },
     Total { total: u64 },
     Note { message: &'a str },
+    Finished(&'a Totals),
 }
 
 #[derive(Serialize)]
@@ -127,6 +128,7 @@ fn describe<'a>(update: &Update<'a>) -> (&'static str, Fields<'a>) {
         Update::Halted { cause } => ("halted", Fields::Cause { cause: short(cause) }),
         Update::InputEnded { total } => ("input_ended", Fields::Total { total }),
         Update::Note(message) => ("note", Fields::Note { message }),
+        Update::Finished(totals) => ("finished", Fields::Finished(totals)),
     }
 }
 

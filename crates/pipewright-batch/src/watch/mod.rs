@@ -39,5 +39,5 @@ pub(crate) use progress::{Progress, Screen};
 pub(crate) use table::{JobRow, write_json, write_table};
 pub(crate) use text::signal_name;
 pub(crate) use trace::TraceWriter;
-pub(crate) use update::{BatchFacts, JobState, Update};
+pub(crate) use update::{BatchFacts, JobState, Totals, Update};
 pub(crate) use watchers::{WatchSettings, Watchers};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{BatchFacts, JobState, Update};
+use super::{BatchFacts, JobState, Totals, Update};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// Returns the time that many seconds after the start of the batch.
@@ -30,6 +30,16 @@ pub(super) fn end(job: u64, outcome: AttemptOutcome, start: f64, seconds: f64) -
 /// Calls `work` with one update of each kind.
 pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
     let facts = facts();
+    let totals = Totals {
+        exit_code: Some(123),
+        how: "finished",
+        succeeded: 9,
+        failed: 1,
+        skipped: 0,
+        stopped: 0,
+        not_run: 0,
+        unknown: 0,
+    };
     let end = end(2, AttemptOutcome::Exited(7), 0.5, 2.0);
     work(&[
         Update::Began(&facts),
@@ -42,5 +52,6 @@ pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
         Update::Halted { cause: "drain" },
         Update::InputEnded { total: 10 },
         Update::Note("the log is on a network filesystem"),
+        Update::Finished(&totals),
     ]);
 }

@@ -42,6 +42,23 @@ pub(crate) enum Update<'a> {
     InputEnded { total: u64 },
     /// A message for people.
     Note(&'a str),
+    /// The batch is over. The last update.
+    Finished(&'a Totals),
+}
+
+/// The counts of a batch that is over.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Totals {
+    /// The exit code of the tool, unless a signal ends it. `None`: the log or the output could not be written.
+    pub(crate) exit_code: Option<i32>,
+    /// `finished`, or the name of the reason for an early end.
+    pub(crate) how: &'static str,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) stopped: u64,
+    pub(crate) not_run: u64,
+    pub(crate) unknown: u64,
 }
 
 /// The final state of a job.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use super::{
-    BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, Screen, TraceWriter,
-    Update,
+    BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, Screen, Totals,
+    TraceWriter, Update,
 };
 use crate::event::{self, Event};
 
@@ -156,7 +156,8 @@ impl Watchers {
     }
 
     /// Erases the bar, and writes the ends of all reports. Returns the first that could not be written.
-    pub(crate) fn finish(self) -> Result<(), ReportFailed> {
+    pub(crate) fn finish(mut self, totals: &Totals) -> Result<(), ReportFailed> {
+        self.update(&Update::Finished(totals));
         if let Some(progress) = &self.progress {
             lock(progress).finish();
         }

@@ -114,7 +114,7 @@ impl PageModel {
             Update::Note(text) if self.notes.len() < MOST_NOTES => {
                 self.notes.push(line(text, MOST_LINE_COLUMNS));
             }
-            Update::Began(_) | Update::Retried { .. } | Update::Note(_) => {}
+            Update::Began(_) | Update::Retried { .. } | Update::Note(_) | Update::Finished(_) => {}
         }
     }
 

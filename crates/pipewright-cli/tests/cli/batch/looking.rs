@@ -105,6 +105,9 @@ fn every_event_is_a_line_of_json() {
         events.iter().any(|event| event["event"] == "ended" && event["exit_code"] == code)
     };
     assert!(code(0) && code(7), "{events:?}");
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["how"]), (&"finished".into(), &"finished".into()));
+    assert_eq!((&last["exit_code"], &last["succeeded"]), (&123.into(), &1.into()), "{last}");
     let trace: Value = serde_json::from_str(&place.read("trace")).unwrap();
     assert!(trace.to_string().contains("exit"), "{trace}");
 }
