@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use pipewright_os::base::os_text::LINES_END_WITH_CRLF;
+
 use super::error::{InputError, InputErrorKind, Position};
 use super::input::InputName;
 
@@ -13,6 +15,8 @@ pub(super) struct Delimited {
     name: InputName,
     reader: BufReader<Box<dyn Read + Send>>,
     end: u8,
+    /// A CR before the end belongs to the end.
+    has_crlf: bool,
     max_bytes: usize,
     /// The current record. Kept, so that a record costs no allocation.
     record: Vec<u8>,
@@ -27,7 +31,8 @@ impl Delimited {
         max_bytes: usize,
     ) -> Delimited {
         let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
-        Delimited { name, reader, end, max_bytes, record: Vec::new(), count: 0 }
+        let has_crlf = end == b'\n' && LINES_END_WITH_CRLF;
+        Delimited { name, reader, end, has_crlf, max_bytes, record: Vec::new(), count: 0 }
     }
 
     /// Reads the next record, without its end.
@@ -44,6 +49,9 @@ impl Delimited {
         }
         if self.record.last() == Some(&self.end) {
             self.record.pop();
+            if self.has_crlf && self.record.last() == Some(&b'\r') {
+                self.record.pop();
+            }
         } else if self.record.len() > self.max_bytes {
             return Err(self.error(InputErrorKind::TooLong { max_bytes: self.max_bytes }));
         }

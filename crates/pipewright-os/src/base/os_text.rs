@@ -2,6 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
+/// True if the lines of a text file usually end with CR and LF. On Unix, CR belongs to the line.
+pub const LINES_END_WITH_CRLF: bool = cfg!(windows);
+
 /// Splits at the first `separator`. `None`: there is none, or `separator` is not ASCII.
 ///
 /// ```

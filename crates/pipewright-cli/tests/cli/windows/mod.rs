@@ -1,8 +1,11 @@
 //! The tool on Windows; the suites for Unix cover the rest.
 
+mod batch;
+
 use std::fs::OpenOptions;
 use std::os::windows::fs::OpenOptionsExt as _;
 use std::os::windows::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +24,20 @@ fn run_cmd(options: &[&str], line: &str) -> Output {
 fn report_in(output: &Output) -> Value {
     let report = out(output).lines().find(|line| line.starts_with('{')).unwrap();
     serde_json::from_str(report).unwrap()
+}
+
+#[track_caller]
+fn until(what: &str, fact: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !fact() {
+        assert!(start.elapsed() < pace::millis(60_000), "waited in vain until {what}");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Returns true if no process has the file open.
+fn is_free(path: &Path) -> bool {
+    OpenOptions::new().write(true).share_mode(0).open(path).is_ok()
 }
 
 #[test]
@@ -67,19 +84,11 @@ fn the_command_ends_with_the_tool() {
     // No quotes around the path: cmd.exe parses them differently from the C runtime.
     let line = format!("ping -n 600 127.0.0.1 >{}", held.display());
     let mut tool = pipewright(&["run", "--quiet", "--", "cmd", "/c", &line]).spawn().unwrap();
-    let until = |what: &str, fact: &dyn Fn() -> bool| {
-        let start = Instant::now();
-        while !fact() {
-            assert!(start.elapsed() < pace::millis(60_000), "waited in vain until {what}");
-            thread::park_timeout(Duration::from_millis(5));
-        }
-    };
-    until("it has begun", &|| held.exists());
-    let is_free = || OpenOptions::new().write(true).share_mode(0).open(&held).is_ok();
-    assert!(!is_free(), "it has the file open");
+    until("it has begun", || held.exists());
+    assert!(!is_free(&held), "it has the file open");
     tool.kill().unwrap();
     tool.wait().unwrap();
-    until("no process has the file open", &is_free);
+    until("no process has the file open", || is_free(&held));
 }
 
 #[test]

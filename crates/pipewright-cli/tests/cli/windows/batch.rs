@@ -1,0 +1,178 @@
+//! Batches on Windows: values, exit codes, output, the log, a killed runner.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use super::{err, is_free, out, pipewright, until};
+
+/// A directory that jobs run in.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Returns the lines of a file, sorted.
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
+        lines.sort();
+        lines
+    }
+
+    fn tool(&self, args: &[&str]) -> Command {
+        let mut command = pipewright(args);
+        command.current_dir(self.0.path());
+        command
+    }
+
+    /// Runs `batch` without progress.
+    fn batch(&self, args: &[&str]) -> Output {
+        self.tool(&[&["batch", "--progress", "none"], args].concat()).output().unwrap()
+    }
+
+    fn start(&self, args: &[&str]) -> Child {
+        let mut tool = self.tool(&[&["batch", "--progress", "none"], args].concat());
+        tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+}
+
+/// Appends the value to a file, and fails for `b` until there is a file `fixed`.
+const NOTE: &str = "echo {}>> ran& if {}==b if not exist fixed exit 3";
+
+#[test]
+fn every_value_arrives_as_it_is() {
+    let place = Place::new();
+    // Each as it is quoted for a POSIX shell: that is how the tool prints the commands that it would run.
+    let values = [
+        ("plain", "plain"),
+        ("two words", "'two words'"),
+        ("a\"b", "'a\"b'"),
+        ("back\\slash\\", "'back\\slash\\'"),
+        ("trailing \\\\\"", "'trailing \\\\\"'"),
+        ("%PATH%", "'%PATH%'"),
+        ("\u{e4}\u{1f642}", "'\u{e4}\u{1f642}'"),
+        ("", "''"),
+    ];
+    let mut input = String::new();
+    for (value, _) in values {
+        let tool = env!("CARGO_BIN_EXE_pipewright");
+        let argv = [tool, "batch", "--dry-run", "--", "x", value, ":::", "y"];
+        input += &format!("{}\n", serde_json::json!({ "argv": argv }));
+    }
+    fs::write(place.path("jobs.jsonl"), input).unwrap();
+    let output = place.batch(&["-k", "--jsonl", "--from", "jobs.jsonl"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let expected: Vec<_> = values.iter().map(|(_, quoted)| format!("x {quoted} y")).collect();
+    assert_eq!(out(&output).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn failures_are_named_and_the_rest_runs() {
+    let place = Place::new();
+    let output =
+        place.batch(&["-k", "-j4", "--", "cmd", "/c", "echo {}& exit {}", ":::", "0", "7"]);
+    assert_eq!(output.status.code(), Some(123), "{}", err(&output));
+    assert_eq!(out(&output).lines().map(str::trim_end).collect::<Vec<_>>(), ["0", "7"]);
+    assert!(err(&output).contains("1 ok, 1 failed"), "{}", err(&output));
+    let missing = place.batch(&["--", "no-such-program", ":::", "1"]);
+    assert_eq!(missing.status.code(), Some(123), "{}", err(&missing));
+    assert!(err(&missing).contains("1 failed"), "{}", err(&missing));
+}
+
+#[test]
+fn a_timeout_ends_the_tree_of_a_job() {
+    let place = Place::new();
+    let line = "ping -n 600 127.0.0.1 >held-{}";
+    let output = place.batch(&["--timeout", "2s", "--", "cmd", "/c", line, ":::", "a", "b"]);
+    assert_eq!(output.status.code(), Some(123), "{}", err(&output));
+    assert!(err(&output).contains("2 failed"), "{}", err(&output));
+    assert!(is_free(&place.path("held-a")) && is_free(&place.path("held-b")));
+}
+
+#[test]
+fn only_what_failed_or_is_missing_runs_again() {
+    let place = Place::new();
+    let words = ["--", "cmd", "/c", NOTE, ":::", "a", "b", "c"];
+    let run = |options: &[&str]| {
+        place.batch(&[&["-j1", "--log", "run.db"], options, &words[..]].concat()).status.code()
+    };
+    assert_eq!(run(&[]), Some(123));
+    assert_eq!(run(&["--resume"]), Some(123));
+    assert_eq!(place.lines("ran"), ["a", "b", "c"], "a job that failed is not repeated unasked");
+    let failed = place.tool(&["jobs", "--failed", "run.db"]).output().unwrap();
+    assert!(out(&failed).contains("exit 3"), "{} {}", out(&failed), err(&failed));
+    fs::write(place.path("fixed"), "").unwrap();
+    assert_eq!(run(&["--resume", "--retry-failed"]), Some(0));
+    assert_eq!(place.lines("ran"), ["a", "b", "b", "c"]);
+    let second = run(&[]);
+    assert_eq!(second, Some(125), "the log exists");
+}
+
+#[test]
+fn a_killed_batch_leaves_no_job_and_is_resumed() {
+    let place = Place::new();
+    let line = ">>ran-{} echo {}& if not exist resumed ping -n 600 127.0.0.1 >held-{}";
+    let words = ["-j2", "--log", "run.db", "--", "cmd", "/c", line, ":::", "1", "2", "3"];
+    let mut tool = place.start(&words);
+    until("two jobs run", || place.path("held-1").exists() && place.path("held-2").exists());
+    // Another runner is refused meanwhile.
+    let refused = place.batch(&[&["--resume"], &words[..]].concat());
+    assert_eq!(refused.status.code(), Some(125), "{}", err(&refused));
+    assert!(err(&refused).contains("writes to log"), "{}", err(&refused));
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    until("the jobs have ended", || {
+        is_free(&place.path("held-1")) && is_free(&place.path("held-2"))
+    });
+    fs::write(place.path("resumed"), "").unwrap();
+    let output = place.batch(&["--resume", "run.db"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(place.lines("ran-1"), ["1", "1"]);
+    assert_eq!(place.lines("ran-3"), ["3"]);
+}
+
+#[test]
+fn outputs_are_whole_and_kept_in_files() {
+    let place = Place::new();
+    let line = "for /L %i in (1,1,200) do @echo {} line %i";
+    let args = ["-k", "-j4", "--tag", "--output-dir", "kept", "--", "cmd", "/c", line, ":::"];
+    let output = place.batch(&[&args[..], &["a", "b", "c"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let lines: Vec<_> = out(&output).lines().collect();
+    assert_eq!(lines.len(), 600);
+    let expected = ["a", "b", "c"]
+        .iter()
+        .flat_map(|job| (1..=200).map(move |line| format!("{job} line {line}")));
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.trim_end().ends_with(&expected), "{line:?} is not {expected:?}");
+    }
+    let kept = fs::read_dir(place.path("kept")).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept.filter(|path| path.is_dir()).collect();
+    assert_eq!(kept.len(), 3);
+    for folder in kept {
+        assert_eq!(fs::read_to_string(folder.join("stdout")).unwrap().lines().count(), 200);
+        assert!(folder.join("job.json").exists());
+    }
+}
+
+#[test]
+fn input_is_read_while_jobs_run() {
+    let place = Place::new();
+    let mut tool = place.tool(&["batch", "--quiet", "--", "cmd", "/c", "echo {}> ran-{}"]);
+    let mut tool = tool.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut input = tool.stdin.take().unwrap();
+    input.write_all(b"first\r\n").unwrap();
+    until("the first job has run", || place.lines("ran-first") == ["first"]);
+    input.write_all(b"second\r\n").unwrap();
+    drop(input);
+    assert!(tool.wait().unwrap().success());
+    assert_eq!(place.lines("ran-second"), ["second"]);
+}
