@@ -28,13 +28,14 @@
 
 #![no_std]
 #![no_main]
-// The compiler must not turn loops into calls of `memcpy`, which does not exist here.
+// The compiler must not turn loops into calls of `memcpy`: here that would be such a loop (`memory.rs`).
 #![no_builtins]
 
 mod call;
 mod child;
 mod children;
 mod clone;
+mod memory;
 #[expect(dead_code, reason = "the host uses the rest")]
 mod message;
 mod number;

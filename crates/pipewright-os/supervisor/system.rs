@@ -132,7 +132,6 @@ pub fn reap() -> Reaped {
     const WALL: usize = 0x4000_0000;
     let mut status = 0_i32;
     // User seconds, micros, system seconds, micros, peak, ...
-    // Not zeroed: on riscv64 that is a call of `memset`, which does not exist here.
     let mut usage = MaybeUninit::<[i64; RUSAGE_WORDS]>::uninit();
     let result = call(
         number::WAIT4,
