@@ -78,9 +78,7 @@ impl Summary {
             _ => 0,
         }
     }
-}
 
-impl Summary {
     /// Returns the counts for the reports. `is_closed`: the log and the output were written.
     pub(super) fn totals(&self, how: &'static str, is_closed: bool) -> Totals {
         Totals {

@@ -19,6 +19,7 @@ mod pace;
 mod pages;
 #[cfg(unix)]
 mod pipe;
+mod place;
 #[cfg(target_os = "linux")]
 mod readme;
 #[cfg(unix)]

@@ -217,7 +217,7 @@ fn cargo_in_a_job_shares_the_slots_of_the_batch() {
     let script = script.replace("JOB", &format!("{:?}", logged(2)));
     for number in 0..4 {
         let folder = format!("p{number}");
-        fs::create_dir_all(place.path(&folder).join("src")).unwrap();
+        std::fs::create_dir_all(place.path(&folder).join("src")).unwrap();
         let package =
             format!("[package]\nname = \"p{number}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
         place.write(&format!("{folder}/Cargo.toml"), &package);

@@ -42,51 +42,13 @@ mod refuses_bad_input;
 mod signals;
 mod watchdog;
 
-use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use super::{err, out, pace, pipewright};
-
-/// A directory that jobs run in.
-struct Place(tempfile::TempDir);
+use super::place::{Place, sorted};
+use super::{err, out, pace};
 
 impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    /// Returns the text of a file, or nothing if there is none.
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_default()
-    }
-
-    /// Returns the lines of a file, sorted.
-    fn lines(&self, name: &str) -> Vec<String> {
-        sorted(&self.read(name))
-    }
-
-    /// Returns the tool in this directory, not yet started.
-    fn tool(&self, args: &[&str]) -> Command {
-        let mut command = pipewright(args);
-        command.current_dir(self.0.path());
-        command
-    }
-
-    /// Runs `batch` without progress.
-    fn batch(&self, args: &[&str]) -> Output {
-        self.tool(&[&["batch", "--progress", "none"], args].concat()).output().unwrap()
-    }
-
     /// Runs `batch` without messages, and with this input.
     fn batch_of(&self, input: &str, args: &[&str]) -> Output {
         let mut command = self.tool(&[&["batch", "--quiet"], args].concat());
@@ -101,7 +63,7 @@ impl Place {
     fn sh(&self, script: &str) -> Output {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
-        command.current_dir(self.0.path()).stdin(Stdio::null()).output().unwrap()
+        command.current_dir(self.path("")).stdin(Stdio::null()).output().unwrap()
     }
 
     /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query it.
@@ -119,12 +81,6 @@ impl Place {
         pace::skipped("neither sqlite3 nor python3 is here");
         None
     }
-}
-
-fn sorted(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 /// Checks an exit code and a message of one line.

@@ -2,46 +2,14 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Stdio};
 
-use super::{err, is_free, out, pipewright, until};
+use super::super::place::Place;
+use super::{err, is_free, out, until};
 
-/// A directory that jobs run in.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Returns the lines of a file, sorted.
-    fn lines(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
-        let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
-        lines.sort();
-        lines
-    }
-
-    fn tool(&self, args: &[&str]) -> Command {
-        let mut command = pipewright(args);
-        command.current_dir(self.0.path());
-        command
-    }
-
-    /// Runs `batch` without progress.
-    fn batch(&self, args: &[&str]) -> Output {
-        self.tool(&[&["batch", "--progress", "none"], args].concat()).output().unwrap()
-    }
-
-    fn start(&self, args: &[&str]) -> Child {
-        let mut tool = self.tool(&[&["batch", "--progress", "none"], args].concat());
-        tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    }
+fn start(place: &Place, args: &[&str]) -> Child {
+    let mut tool = place.tool(&[&["batch", "--progress", "none"], args].concat());
+    tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Appends the value to a file, and fails for `b` until there is a file `fixed`.
@@ -67,7 +35,7 @@ fn every_value_arrives_as_it_is() {
         let argv = [tool, "batch", "--dry-run", "--", "x", value, ":::", "y"];
         input += &format!("{}\n", serde_json::json!({ "argv": argv }));
     }
-    fs::write(place.path("jobs.jsonl"), input).unwrap();
+    place.write("jobs.jsonl", &input);
     let output = place.batch(&["-k", "--jsonl", "--from", "jobs.jsonl"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let expected: Vec<_> = values.iter().map(|(_, quoted)| format!("x {quoted} y")).collect();
@@ -109,7 +77,7 @@ fn only_what_failed_or_is_missing_runs_again() {
     assert_eq!(place.lines("ran"), ["a", "b", "c"], "a job that failed is not repeated unasked");
     let failed = place.tool(&["jobs", "--failed", "run.db"]).output().unwrap();
     assert!(out(&failed).contains("exit 3"), "{} {}", out(&failed), err(&failed));
-    fs::write(place.path("fixed"), "").unwrap();
+    place.write("fixed", "");
     assert_eq!(run(&["--resume", "--retry-failed"]), Some(0));
     assert_eq!(place.lines("ran"), ["a", "b", "b", "c"]);
     let second = run(&[]);
@@ -121,7 +89,7 @@ fn a_killed_batch_leaves_no_job_and_is_resumed() {
     let place = Place::new();
     let line = ">>ran-{} echo {}& if not exist resumed ping -n 600 127.0.0.1 >held-{}";
     let words = ["-j2", "--log", "run.db", "--", "cmd", "/c", line, ":::", "1", "2", "3"];
-    let mut tool = place.start(&words);
+    let mut tool = start(&place, &words);
     until("two jobs run", || place.path("held-1").exists() && place.path("held-2").exists());
     // Another runner is refused meanwhile.
     let refused = place.batch(&[&["--resume"], &words[..]].concat());
@@ -132,7 +100,7 @@ fn a_killed_batch_leaves_no_job_and_is_resumed() {
     until("the jobs have ended", || {
         is_free(&place.path("held-1")) && is_free(&place.path("held-2"))
     });
-    fs::write(place.path("resumed"), "").unwrap();
+    place.write("resumed", "");
     let output = place.batch(&["--resume", "run.db"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(place.lines("ran-1"), ["1", "1"]);
