@@ -168,6 +168,11 @@ impl Changes {
         self.input_end
     }
 
+    /// Returns true if an intent is to be reported when it is durable.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
     /// Takes the intents that are to be reported when they are durable.
     pub(crate) fn take_awaited(&mut self) -> Vec<AttemptKey> {
         std::mem::take(&mut self.awaited)

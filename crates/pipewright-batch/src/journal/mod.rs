@@ -1,8 +1,8 @@
 //! The log of a batch: what is about to run, how it ended, durable, and readable while it is written.
 //!
 //! The log is a SQLite file; docs/batch-log.md describes its tables. One thread writes it: it takes all changes that are
-//! pending, commits them in one transaction, and takes the next ones. So the time that the disk needs decides how many changes
-//! share a commit, and there is no delay.
+//! pending, commits them in one transaction, and takes the next ones. A commit begins at once if the last one began more than
+//! 10 ms ago or an intent is awaited. Otherwise it waits until then, so that jobs which take less time share commits.
 //!
 //! **Driver.** One thread calls [`Journal`]. Calls only collect changes; [`Journal::submit`] hands them to the writer. The
 //! changes between two calls of `submit` are committed together: an end of an attempt and the decision about its job belong in

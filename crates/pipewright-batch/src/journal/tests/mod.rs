@@ -5,6 +5,7 @@ mod crash;
 mod documented;
 mod failing;
 mod full_disk;
+mod intervals;
 mod jobs;
 mod measure;
 mod one_writer;
