@@ -14,6 +14,8 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<E: Executor> Driver<E> {
     pub(super) fn look_at_log(&mut self) {
+        // Nothing is started after the note that nothing will be.
+        self.carry_out_decisions();
         while let Some(report) = self.log.next_report() {
             match report {
                 Report::Durable(key) => {
