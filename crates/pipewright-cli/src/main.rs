@@ -19,10 +19,9 @@ mod run;
 
 use std::fmt::Display;
 
-use clap::Parser as _;
 use clap::error::ErrorKind;
 
-use args::{Args, ToolCommand};
+use args::ToolCommand;
 use exit_code::OWN_FAILURE;
 
 fn main() {
@@ -35,7 +34,7 @@ fn run() -> i32 {
     if let Some(code) = bench::run_if_child() {
         return code;
     }
-    let args = match Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return report_usage(&error),
     };

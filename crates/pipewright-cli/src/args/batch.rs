@@ -14,7 +14,7 @@ use super::{headings, signal, size};
 /// Options of `batch`.
 #[derive(Debug, Args)]
 #[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... [:::: FILE...]...\n       \
-pipewright batch --resume [OPTIONS] LOG",
+pipewright batch --resume [OPTIONS] LOG [OPTIONS]",
 after_long_help = concat!(
     "Each line of the input is a job. With a command, the line replaces {} in its words, or is added as\n",
     "its last argument. Without one, the line is itself a command: words and quotes, but no shell. Lists\n",

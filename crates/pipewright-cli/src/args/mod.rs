@@ -10,6 +10,7 @@ mod disk;
 mod duration;
 mod headings;
 mod jobs;
+mod log_last;
 mod pipe;
 mod run;
 mod signal;
@@ -25,6 +26,7 @@ use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
 pub(crate) use jobs::JobsOptions;
+pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use run::{ContainKind, RunOptions};
 

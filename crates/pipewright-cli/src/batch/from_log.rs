@@ -14,7 +14,7 @@ use crate::{Failure, exit_code};
 
 /// The two forms, for errors.
 const FORMS: &str =
-    "write --resume [OPTIONS] LOG, or --log LOG --resume with the command and the input";
+    "write --resume [OPTIONS] LOG [OPTIONS], or --log LOG --resume with the command and the input";
 
 /// Returns the log, if the options mean this form: `--resume` without `--log`, and the log as the only argument. A command is
 /// never taken for a log, nor a log for a command, because the other form has `--log`.

@@ -67,6 +67,32 @@ fn a_killed_batch_is_resumed_without_its_input() {
 }
 
 #[test]
+fn options_can_follow_the_log() {
+    let place = Place::new();
+    let first = place.batch(&["--log", "run.db", "--", "test", "1", "=", ":::", "1", "2"]);
+    assert_eq!(first.status.code(), Some(123), "{}", err(&first));
+    let planned = place.batch(&["--resume", "run.db", "--retry-failed", "--dry-run"]);
+    assert_eq!(out(&planned), "test 1 = 2\n", "{}", err(&planned));
+    let between = ["--resume", "-j1", "run.db", "--retry-failed", "--env", "A=b"];
+    let again = place.batch(&between);
+    assert!(err(&again).contains("1 ok (1 before), 1 failed"), "{}", err(&again));
+
+    // An error is that of the option.
+    refused(&place.batch(&["--resume", "run.db", "--no-such"]), &["--no-such"]);
+    refused(&place.batch(&["--resume", "run.db", "-j", "0"]), &["-j"]);
+    // What can be a command is none of these options.
+    for words in [
+        &["echo", "--log", "run.db"][..],
+        &["--", "run.db", "--dry-run"],
+        &["run.db", "--dry-run", "--", "echo"],
+        &["run.db", "--dry-run", "echo"],
+    ] {
+        let output = place.batch(&[&["--resume"], words].concat());
+        refused(&output, &["is not expected", "--resume [OPTIONS] LOG"]);
+    }
+}
+
+#[test]
 fn a_job_that_runs_once_stays_unknown() {
     let place = Place::new();
     killed(&place, &numbers(3), &["--once"], |log| log.contains("2 started, 1 waiting"));
@@ -249,7 +275,10 @@ fn neither_form_is_taken_for_the_other() {
     let forms = ["--resume [OPTIONS] LOG", "--log LOG --resume"];
     refused(&place.batch(&["--resume"]), &forms);
     refused(&place.batch(&["--resume", "run.db", "touch"]), &[&forms[..], &["\"touch\""]].concat());
-    refused(&place.batch(&["--resume", "run.db", "-j4"]), &[&forms[..], &["\"-j4\""]].concat());
+    refused(
+        &place.batch(&["--resume", "run.db", "-j4", "touch"]),
+        &[&forms[..], &["-j4"]].concat(),
+    );
     refused(
         &place.batch(&["--resume", "--from", "run.db", "x"]),
         &[&forms[..], &["--from"]].concat(),
