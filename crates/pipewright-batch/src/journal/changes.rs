@@ -207,6 +207,7 @@ impl Changes {
 
     /// Asks for a report when this intent is durable.
     pub(crate) fn await_intent(&mut self, key: AttemptKey) {
+        self.bytes += size_of::<AttemptKey>();
         self.awaited.push(key);
     }
 

@@ -11,7 +11,7 @@ use super::changes::Changes;
 /// The memory of waiting changes from which on the driver waits for the disk.
 const MOST_BYTES: usize = 8 << 20;
 
-/// The shortest time from the begin of a commit to the begin of the next one, unless an intent is awaited.
+/// The shortest time from the start of a commit to the start of the next one, unless an intent is awaited.
 ///
 /// A commit of one row takes 0.1 ms of processor time, and a row in a large commit takes 0.01 ms. Short jobs therefore share
 /// commits. A longer interval saves little, and a killed runner would lose more.
@@ -43,8 +43,6 @@ struct State {
     closing: bool,
     /// The writer waits for changes, and not for the time of the next commit.
     is_idle: bool,
-    /// Somebody waits for the disk.
-    is_flushing: bool,
     /// The earliest time of the next commit.
     next_commit: Option<Instant>,
     writer_ended: bool,
@@ -70,7 +68,7 @@ impl Queue {
         Queue::with_interval(waker, INTERVAL)
     }
 
-    /// Creates a queue with that time between the begins of two commits.
+    /// Creates a queue with that time between the starts of two commits.
     pub(super) fn with_interval(waker: Box<dyn Fn() + Send + Sync>, interval: Duration) -> Queue {
         let (state, work, progress) = Default::default();
         Queue { state, work, progress, waker, interval }
@@ -100,8 +98,6 @@ impl Queue {
     pub(super) fn flush(&self) -> Flushed {
         let mut state = self.lock();
         let until = state.put;
-        state.is_flushing = true;
-        self.work.notify_one();
         loop {
             if state.durable >= until {
                 return Flushed::Durable;
@@ -217,13 +213,11 @@ impl Queue {
 impl State {
     /// Returns true if the changes are to be committed without a wait for the interval.
     fn is_urgent(&self) -> bool {
-        let is_awaited = self.is_flushing || self.pending.is_awaited();
-        !self.pending.is_empty() && (is_awaited || self.pending.bytes() >= ENOUGH_BYTES)
+        self.pending.is_awaited() || self.pending.bytes() >= ENOUGH_BYTES
     }
 
     fn take(&mut self) -> Changes {
         self.taken = self.put;
-        self.is_flushing = false;
         std::mem::take(&mut self.pending)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::journal::changes::Changes;
-use crate::journal::queue::{Flushed, Queue};
+use crate::journal::queue::Queue;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -75,18 +75,4 @@ fn the_end_of_the_log_is_committed_at_once() {
     queue.put(change(2, false));
     queue.close();
     assert_eq!(taken.join().unwrap(), (true, true));
-}
-
-#[test]
-fn a_flush_does_not_wait_for_the_interval() {
-    let queue = queue(HOUR);
-    queue.put(change(2, false));
-    let writer = Arc::clone(&queue);
-    let taken = thread::spawn(move || {
-        let taken = writer.take().is_some();
-        writer.report(Vec::new(), false);
-        taken
-    });
-    assert_eq!(queue.flush(), Flushed::Durable);
-    assert!(taken.join().unwrap());
 }
