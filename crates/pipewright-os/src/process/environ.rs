@@ -4,7 +4,8 @@ use std::io;
 
 /// Returns the numbers of the processes, this one excluded, that were started with that variable set to that value.
 ///
-/// A process that has changed its own environment since then still counts. Processes of other users count only as far as
+/// A process that has changed its own environment since then still counts. For one that executes its program right now this
+/// waits, up to 1 second: it has no environment for a moment. Processes of other users count only as far as
 /// this process may read their environment. A number may be another process's by the time it is used: open it first
 /// ([`Opened::open`](super::open::Opened::open)), then ask [`has_variable`] again.
 ///
@@ -43,6 +44,7 @@ pub fn exiting_processes() -> io::Result<Vec<u32>> {
 #[cfg(target_os = "linux")]
 mod imp {
     use std::io;
+    use std::time::{Duration, Instant};
 
     use crate::process::procfs;
 
@@ -56,34 +58,70 @@ mod imp {
 
     /// `PF_EXITING` of the kernel, in the flags of `/proc/PID/stat`.
     const EXITING: u64 = 0x4;
+    /// `PF_KTHREAD`: a thread of the kernel, which has no environment.
+    const KERNEL_THREAD: u64 = 0x20_0000;
 
     pub(super) fn exiting_processes() -> io::Result<Vec<u32>> {
         let pids = procfs::proc_is_ours().then(procfs::pids).flatten();
         let mut pids = pids.ok_or(io::ErrorKind::Unsupported)?;
         let own = std::process::id();
-        pids.retain(|pid| *pid != own && is_exiting(*pid));
+        pids.retain(|pid| *pid != own && stat(*pid).is_some_and(|stat| stat.is_exiting()));
         Ok(pids)
     }
 
-    /// Returns false for a process that has ended and is not reaped: it holds nothing.
-    fn is_exiting(pid: u32) -> bool {
-        let stat = procfs::read(&format!("/proc/{pid}/stat")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&stat);
-        // The name may have blanks and parentheses.
-        let mut fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-        let state = fields.next();
-        let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
-        !matches!(state, None | Some("Z" | "X")) && flags.is_some_and(|flags| flags & EXITING != 0)
+    /// The facts of `/proc/PID/stat` about a process that has not ended.
+    struct Stat {
+        flags: u64,
+        /// The address of the program. execve(2) stores it after the environment. 0: not yet; 1: it is not shown.
+        start_code: u64,
     }
 
+    impl Stat {
+        fn is_exiting(&self) -> bool {
+            self.flags & EXITING != 0
+        }
+
+        /// Returns true if its environment is in its memory, or if it has none any more.
+        fn has_environment_in_place(&self) -> bool {
+            self.start_code > 1 || self.flags & (EXITING | KERNEL_THREAD) != 0
+        }
+    }
+
+    /// Returns `None` for a process that has ended and is not reaped: it holds nothing.
+    fn stat(pid: u32) -> Option<Stat> {
+        let stat = procfs::read(&format!("/proc/{pid}/stat"))?;
+        let text = String::from_utf8_lossy(&stat);
+        // The name may have blanks and parentheses. proc(5) counts from 1; the state is field 3.
+        let fields: Vec<_> = text.rsplit(')').next()?.split_ascii_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse().ok();
+        let has_ended = matches!(fields.first(), None | Some(&("Z" | "X")));
+        (!has_ended).then_some(Stat { flags: number(9)?, start_code: number(26)? })
+    }
+
+    /// The time that a process may be in the middle of execve(2): its file may be on a network.
+    const EXEC_WAIT: Duration = Duration::from_secs(1);
+
     pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
-        // Empty for a process that has ended and is not reaped.
-        let environment = procfs::read(&format!("/proc/{pid}/environ")).unwrap_or_default();
-        let is_it = |variable: &[u8]| {
-            let rest = variable.strip_prefix(name.as_bytes());
-            rest.and_then(|rest| rest.strip_prefix(b"=")) == Some(value.as_bytes())
-        };
-        environment.split(|byte| *byte == 0).any(is_it)
+        let mut until = None;
+        loop {
+            let stat = stat(pid);
+            let Some(environment) = procfs::read(&format!("/proc/{pid}/environ")) else {
+                return false;
+            };
+            // In the middle of execve(2) the memory is the new program's, and has no environment yet.
+            let is_whole =
+                !environment.is_empty() || stat.is_none_or(|it| it.has_environment_in_place());
+            let until = *until.get_or_insert_with(|| Instant::now() + EXEC_WAIT);
+            if is_whole || Instant::now() >= until {
+                return environment.split(|byte| *byte == 0).any(|it| is_set(it, name, value));
+            }
+            std::thread::park_timeout(Duration::from_micros(100));
+        }
+    }
+
+    fn is_set(variable: &[u8], name: &str, value: &str) -> bool {
+        let rest = variable.strip_prefix(name.as_bytes());
+        rest.and_then(|rest| rest.strip_prefix(b"=")) == Some(value.as_bytes())
     }
 }
 
@@ -130,5 +168,25 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(find(), []);
+    }
+
+    #[test]
+    fn a_process_in_the_middle_of_execve_is_found() {
+        let value = format!("executing-{}", std::process::id());
+        let environ = |pid: u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        let own = environ(std::process::id());
+        for _ in 0..1000 {
+            let mut child = Command::new("cat")
+                .env("PIPEWRIGHT_FIND_ME", &value)
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            // std returns when execve(2) is about to leave the memory shared with this process.
+            while environ(child.id()) == own {}
+            let is_found = has_variable(child.id(), "PIPEWRIGHT_FIND_ME", &value);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert!(is_found);
+        }
     }
 }

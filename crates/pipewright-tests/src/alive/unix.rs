@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use pipewright_os::process::environ::has_variable;
+
 /// Returns true if a process has that pid and is not a zombie.
 pub fn is_running(pid: u32) -> bool {
     matches!(state(pid), Some(state) if state != 'Z' && state != 'X')
@@ -20,14 +22,9 @@ pub fn state(pid: u32) -> Option<char> {
 }
 
 pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
-    let mark = format!("{variable}={value}");
     let pids = fs::read_dir("/proc").expect("/proc is there").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let has_mark = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    pids.filter(|pid| has_mark(pid) && is_running(*pid)).collect()
+    pids.filter(|pid| has_variable(*pid, variable, value) && is_running(*pid)).collect()
 }
 
 /// Returns the supervisors and guards below that process.
