@@ -84,6 +84,7 @@ mod timeouts;
 mod traced;
 mod tree_slot;
 mod tree_slot_errors;
+mod tree_slot_runner;
 mod trees;
 #[cfg(target_os = "linux")]
 mod trees_deprived;

@@ -7,9 +7,11 @@
 //! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
 //! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
 //! | `start.rs` | the start: opens the streams and writes the plan |
+//! | `begin.rs` | a start that does not wait for a slot's answer |
 //! | `stage.rs` | a command as a stage of a pipeline |
 //! | `convert.rs`, `show.rs` | conversions, and how a command prints |
 
+mod begin;
 mod contain;
 mod convert;
 mod env;
@@ -31,6 +33,7 @@ use std::path::{Path, PathBuf};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
+pub(crate) use begin::{BegunChild, StartingChild};
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
 pub(crate) use stage::{StagePipes, StagePosition, StageStderr};

@@ -12,7 +12,7 @@ use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter}
 use pipewright_os::base::stdio;
 use pipewright_os::base::wait;
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::{self, ChildStdio, Inherit, Plan};
+use pipewright_os::process::spawn::{self, ChildStdio, Inherit, Plan, SpawnError};
 use pipewright_os::process::std_process::ParentStream;
 
 use super::env::ChildEnv;
@@ -47,19 +47,23 @@ pub(crate) struct StdioDefaults {
 }
 
 /// The child's end of one of its standard streams.
-enum ChildEnd<'a> {
+#[derive(Debug)]
+enum ChildEnd {
     Inherit,
-    Borrowed(&'a Handle),
+    /// The handle that the command has for this stream.
+    OfCommand,
     Owned(Handle),
     SameAsStdout,
 }
 
-impl ChildEnd<'_> {
-    fn as_plan(&self) -> ChildStdio<'_> {
-        match self {
-            ChildEnd::Inherit | ChildEnd::SameAsStdout => ChildStdio::Inherit,
-            ChildEnd::Borrowed(handle) => ChildStdio::Handle(handle),
-            ChildEnd::Owned(handle) => ChildStdio::Handle(handle),
+impl ChildEnd {
+    fn as_plan<'a>(&'a self, setting: Option<&'a Stdio>) -> ChildStdio<'a> {
+        match (self, setting) {
+            (ChildEnd::Owned(handle), _) => ChildStdio::Handle(handle),
+            (ChildEnd::OfCommand, Some(Stdio(Choice::Handle(handle)))) => {
+                ChildStdio::Handle(handle)
+            }
+            _ => ChildStdio::Inherit,
         }
     }
 }
@@ -67,10 +71,11 @@ impl ChildEnd<'_> {
 const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
 
 /// Everything that is opened and looked up before the start.
-struct Prepared<'a> {
+#[derive(Debug)]
+pub(super) struct Prepared {
     env: ChildEnv,
-    stdio: [ChildEnd<'a>; 3],
-    ends: ParentEnds,
+    stdio: [ChildEnd; 3],
+    pub(super) ends: ParentEnds,
 }
 
 impl Command {
@@ -102,9 +107,13 @@ impl Command {
         let mut plan = self.plan(&prepared);
         plan.foreground = foreground.as_ref().map(|job| job.terminal());
         let child = spawn(&plan)?;
+        Ok(Started { foreground, ..self.started(child, prepared.ends, at) })
+    }
+
+    pub(super) fn started(&self, child: ChildHandle, ends: ParentEnds, at: Instant) -> Started {
         let trace = Trace::started(&self.program, &child);
         let process = OwnedProcess::new(child, self.lifetime.kill_on_drop, trace);
-        Ok(Started { process, ends: prepared.ends, at, foreground })
+        Started { process, ends, at, foreground: None }
     }
 
     /// Replaces this process. Returns the reason if that fails.
@@ -120,7 +129,7 @@ impl Command {
         }
     }
 
-    fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared<'_>, Error> {
+    pub(super) fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared, Error> {
         let env = self.env.apply();
         let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
         let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
@@ -138,11 +147,12 @@ impl Command {
         Ok(Prepared { env, stdio: [stdin, stdout, stderr], ends })
     }
 
-    fn plan<'a>(&'a self, prepared: &'a Prepared<'a>) -> Plan<'a> {
+    pub(super) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
         let [stdin, stdout, stderr] = &prepared.stdio;
+        let stdout = stdout.as_plan(self.stdout.as_ref());
         let stderr = match stderr {
             ChildEnd::SameAsStdout => stdout,
-            stderr => stderr,
+            stderr => stderr.as_plan(self.stderr.as_ref()),
         };
         Plan {
             program: &self.program,
@@ -151,7 +161,7 @@ impl Command {
             args: &self.args,
             env: prepared.env.as_plan(),
             current_dir: self.current_dir.as_deref(),
-            stdio: [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()],
+            stdio: [stdin.as_plan(self.stdin.as_ref()), stdout, stderr],
             inherit: match self.inherit_all {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
@@ -167,14 +177,14 @@ impl Command {
         }
     }
 
-    fn open_stdin(&self, default: StdioDefault) -> Result<(ChildEnd<'_>, ParentEnds), Error> {
+    fn open_stdin(&self, default: StdioDefault) -> Result<(ChildEnd, ParentEnds), Error> {
         let no_ends = ParentEnds::default;
         let child_end = match self.stdin.as_ref().map(|stdin| &stdin.0) {
             None if matches!(default, StdioDefault::Piped) => return self.pipe_stdin(Mode::Sync),
             None if matches!(default, StdioDefault::Null) => self.null()?,
             None | Some(Choice::Inherit) => ChildEnd::Inherit,
             Some(Choice::Null) => self.null()?,
-            Some(Choice::Handle(handle)) => ChildEnd::Borrowed(handle),
+            Some(Choice::Handle(_)) => ChildEnd::OfCommand,
             Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
             Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
             Some(Choice::Piped(mode)) => return self.pipe_stdin(*mode),
@@ -209,14 +219,14 @@ impl Command {
 
     /// Makes the pipe for stdin. Both ends are synchronous by default: callers that take the parent's end expect a
     /// write to block.
-    fn pipe_stdin(&self, ours: Mode) -> Result<(ChildEnd<'static>, ParentEnds), Error> {
+    fn pipe_stdin(&self, ours: Mode) -> Result<(ChildEnd, ParentEnds), Error> {
         let (reader, writer) = self.make_pipe(PipeOptions { write: ours, ..Default::default() })?;
         let ends = ParentEnds { stdin: Some(writer), ..ParentEnds::default() };
         Ok((ChildEnd::Owned(reader.into()), ends))
     }
 
     /// Returns the child's end, a second handle to it, and our end.
-    fn feed_pipe(&self) -> Result<(ChildEnd<'static>, PipeReader, PipeWriter), Error> {
+    fn feed_pipe(&self) -> Result<(ChildEnd, PipeReader, PipeWriter), Error> {
         // Our end must not block. `poll` promises some room, not enough for the whole write; a write that waits for
         // the child to read, while the child waits for us to read, would deadlock.
         let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
@@ -225,12 +235,12 @@ impl Command {
         Ok((ChildEnd::Owned(reader.into()), copy, writer))
     }
 
-    fn open_output<'a>(
-        &'a self,
+    fn open_output(
+        &self,
         stream: usize,
-        choice: Option<&'a Stdio>,
+        choice: Option<&Stdio>,
         default: StdioDefault,
-    ) -> Result<(ChildEnd<'a>, Option<OutputEnd>), Error> {
+    ) -> Result<(ChildEnd, Option<OutputEnd>), Error> {
         let captured = |tee| -> Result<_, Error> {
             let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
             let (pipe, writer) = self.make_pipe(options)?;
@@ -254,7 +264,7 @@ impl Command {
             Some(Choice::TeeWith(open)) => {
                 return captured(Some(TeeTarget::Closure(Arc::clone(open))));
             }
-            Some(Choice::Handle(handle)) => ChildEnd::Borrowed(handle),
+            Some(Choice::Handle(_)) => ChildEnd::OfCommand,
             Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
             Some(Choice::Create(path)) => {
                 self.open_file(stream, path, write.write(true).create(true).truncate(true))?
@@ -281,7 +291,10 @@ impl Command {
         let cannot = |error| self.cannot_open(STREAM_NAMES[stream], error);
         let handle = match self.open_output(stream, Some(target), StdioDefault::Null)? {
             (ChildEnd::Owned(handle), None) => Ok(handle),
-            (ChildEnd::Borrowed(handle), None) => handle.try_clone(),
+            (ChildEnd::OfCommand, None) => match &target.0 {
+                Choice::Handle(handle) => handle.try_clone(),
+                _ => Err(io::ErrorKind::InvalidInput.into()),
+            },
             (ChildEnd::Inherit, None) if stream == 1 => stdio::console_out(),
             (ChildEnd::Inherit, None) => stdio::console_err(),
             _ => return Err(self.misuse("a tee target must be a file, a handle, null or inherit")),
@@ -294,14 +307,14 @@ impl Command {
         stream: usize,
         path: &Path,
         options: &OpenOptions,
-    ) -> Result<ChildEnd<'static>, Error> {
+    ) -> Result<ChildEnd, Error> {
         let file: File = options
             .open(path)
             .map_err(|error| could_not_open(&self.program, path, STREAM_NAMES[stream], error))?;
         Ok(ChildEnd::Owned(file.into()))
     }
 
-    fn parent_stream(&self, stream: ParentStream) -> Result<ChildEnd<'static>, Error> {
+    fn parent_stream(&self, stream: ParentStream) -> Result<ChildEnd, Error> {
         let opened = match stream {
             ParentStream::Stdout => stdio::console_out(),
             ParentStream::Stderr => stdio::console_err(),
@@ -311,7 +324,7 @@ impl Command {
             .map_err(|error| self.cannot_open("a stream of this process", error))
     }
 
-    fn null(&self) -> Result<ChildEnd<'static>, Error> {
+    fn null(&self) -> Result<ChildEnd, Error> {
         stdio::null()
             .map(ChildEnd::Owned)
             .map_err(|error| self.cannot_open("the null device", error))
@@ -339,11 +352,18 @@ impl Command {
 /// If another thread starts a child after we open a file for writing and before we close it, that child holds a
 /// writable handle until it execs. No order of calls closes that window (golang/go#22315).
 fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
+    retry_if_busy(plan, spawn::spawn(plan))
+}
+
+pub(super) fn retry_if_busy(
+    plan: &Plan<'_>,
+    mut started: Result<ChildHandle, SpawnError>,
+) -> Result<ChildHandle, Error> {
     const FIRST_PAUSE: Duration = Duration::from_millis(1);
     const RETRIES: u32 = 7;
     let mut tries = 0;
     loop {
-        let failed = match spawn::spawn(plan) {
+        let failed = match started {
             Ok(child) => return Ok(child),
             Err(failed) => failed,
         };
@@ -354,5 +374,6 @@ fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
         // 1, 2, 4 ... 64 ms: 127 ms in all. The result is ignored: a wait without handles cannot fail.
         let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
         tries += 1;
+        started = spawn::spawn(plan);
     }
 }

@@ -3,13 +3,13 @@
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::status::ExitStatus;
 
-use super::{Command, Scope, StdioDefault, StdioDefaults};
+use super::{BegunChild, Command, Scope, StdioDefault, StdioDefaults};
 use crate::child::Child;
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
-use crate::run::{ActiveRun, Collect, RunSettings, Steps, on_demand};
+use crate::run::{ActiveRun, Collect, RunSettings, Started, Steps, on_demand};
 use crate::text::into_text;
 
 pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
@@ -213,6 +213,16 @@ impl Command {
     /// Starts the run that [`capture`](Self::capture) finishes.
     pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
         self.start_run(CAPTURED, Collect::All)
+    }
+
+    /// Begins what [`start_capture`](Self::start_capture) does, and does not wait for a slot's answer.
+    pub(crate) fn begin_capture(&self) -> Result<BegunChild, Error> {
+        self.begin_child(CAPTURED)
+    }
+
+    /// Returns the run of a child that such a start has started.
+    pub(crate) fn captured(&self, started: Started) -> ActiveRun {
+        ActiveRun::of_child(started, &self.program, &self.options, Collect::All)
     }
 
     /// Starts the command and returns the child, in std's shape.

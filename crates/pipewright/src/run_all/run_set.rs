@@ -9,6 +9,7 @@ use std::time::Instant;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
+use super::runnable::{BegunCapture, StartingCapture};
 use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::{Error, OperationError};
@@ -28,6 +29,10 @@ pub(super) struct RunSet {
     members: Vec<RunningCommand>,
     /// `None` between two calls, for a member whose rules are enforced in the background: its run is suspended there.
     runs: Vec<Option<Box<RunState>>>,
+    /// The commands that slots have been asked to start.
+    starting: Vec<(usize, StartingCapture)>,
+    /// The results of starts that failed after they had begun.
+    failed: Vec<CommandEnd>,
 }
 
 /// The facts about a started command.
@@ -51,11 +56,44 @@ enum CommandState {
 
 impl RunningSet for RunSet {
     fn len(&self) -> usize {
-        self.runs.len()
+        self.runs.len() + self.starting.len() + self.failed.len()
     }
 
-    fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
-        let ActiveRun { processes, state, program, options, decide } = command.start()?;
+    fn start(&mut self, index: usize, command: Runnable<'_>) -> Result<(), Error> {
+        match command.begin()? {
+            BegunCapture::Running(run) => self.add(index, run),
+            BegunCapture::Starting(start) => self.starting.push((index, start)),
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        while let Some((index, start)) = self.starting.pop() {
+            self.finish_start(index, start);
+        }
+        let now = Instant::now();
+        for (run, member) in self.runs.iter_mut().zip(&self.members) {
+            member.stop(run, now);
+        }
+    }
+
+    fn stop_one(&mut self, index: usize) -> bool {
+        if let Some(at) = self.starting.iter().position(|(starting, _)| *starting == index) {
+            let (index, start) = self.starting.swap_remove(at);
+            self.finish_start(index, start);
+        }
+        let mut all = self.runs.iter_mut().zip(&self.members);
+        if let Some((run, member)) = all.find(|(_, member)| member.index == index) {
+            member.stop(run, Instant::now());
+            return true;
+        }
+        self.failed.iter().any(|(failed, _)| *failed == index)
+    }
+}
+
+impl RunSet {
+    fn add(&mut self, index: usize, run: ActiveRun) {
+        let ActiveRun { processes, state, program, options, decide } = run;
         let processes = Arc::new(processes);
         let suspended = Arc::new(SuspendedRun::default());
         let enforcement = options.enforce(&processes, &suspended);
@@ -65,27 +103,26 @@ impl RunningSet for RunSet {
         member.suspend(&mut run);
         self.members.push(member);
         self.runs.push(run);
-        Ok(())
     }
 
-    fn stop(&mut self) {
-        let now = Instant::now();
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            member.stop(run, now);
+    fn finish_start(&mut self, index: usize, start: StartingCapture) {
+        match start.finish() {
+            Ok(run) => self.add(index, run),
+            Err(error) => self.failed.push((index, Err(error))),
         }
     }
 
-    fn stop_one(&mut self, index: usize) -> bool {
-        let mut all = self.runs.iter_mut().zip(&self.members);
-        let Some((run, member)) = all.find(|(_, member)| member.index == index) else {
-            return false;
-        };
-        member.stop(run, Instant::now());
-        true
+    /// Finishes the starts whose results have come.
+    fn finish_starts(&mut self, has_come: &[bool]) {
+        // From the end: the start that replaces a removed one has already been handled.
+        for (at, has_come) in has_come.iter().enumerate().rev() {
+            if *has_come {
+                let (index, start) = self.starting.swap_remove(at);
+                self.finish_start(index, start);
+            }
+        }
     }
-}
 
-impl RunSet {
     /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of those
     /// that have ended.
     pub(super) fn step(
@@ -120,7 +157,7 @@ impl RunSet {
         wake: Option<&Wake>,
         limit: Option<Instant>,
     ) -> Vec<CommandEnd> {
-        let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 2);
+        let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + self.starting.len() + 2);
         let mut states = Vec::with_capacity(self.runs.len());
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
@@ -138,10 +175,13 @@ impl RunSet {
                 Err(failed) => CommandState::Failed(failed),
             });
         }
-        if states.iter().any(|state| !matches!(state, CommandState::Waiting)) {
+        let has_ends = states.iter().any(|state| !matches!(state, CommandState::Waiting));
+        if has_ends || !self.failed.is_empty() {
             // There are results to return now, so the wait must not block.
             until = Some(Instant::now());
         }
+        let starts_at = slots.len();
+        slots.extend(self.starting.iter().map(|(_, start)| Slot::Event(start.result())));
         slots.extend(wake.map(|wake| Slot::Event(wake)));
         // Ignored: a token without a flag is checked when something else wakes this thread.
         slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));
@@ -149,6 +189,8 @@ impl RunSet {
         if let (Some(token), Some(Slot::EventDone)) = (cancel, slots.last()) {
             self.forward_signals(token);
         }
+        let starts = slots.iter().skip(starts_at).take(self.starting.len());
+        let has_come: Vec<_> = starts.map(|slot| matches!(slot, Slot::EventDone)).collect();
         let mut lent = slots.chunks_mut(SLOTS);
         for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
             let (CommandState::Waiting, Some(run)) = (&*state, run) else {
@@ -162,7 +204,10 @@ impl RunSet {
             }
         }
         drop(slots);
-        self.remove_ended(states)
+        let mut ends = self.remove_ended(states);
+        self.finish_starts(&has_come);
+        ends.append(&mut self.failed);
+        ends
     }
 
     /// Forwards the token's signals to all children. Errors are ignored: a child has ended.

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use crate::command::Command;
+use pipewright_os::base::event::WaitEvent;
+
+use crate::command::{BegunChild, Command, StartingChild};
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::pipeline::{Pipeline, Stage};
 use crate::run::ActiveRun;
@@ -17,12 +19,50 @@ pub struct Runnable<'a>(Box<dyn StartCapture + Send + Sync + 'a>);
 /// code.
 trait StartCapture: fmt::Debug {
     fn start(&mut self) -> Result<ActiveRun, Error>;
+    /// Begins the capture, and does not wait for a slot's answer if the command is owned.
+    fn begin(mut self: Box<Self>) -> Result<BegunCapture, Error> {
+        self.start().map(BegunCapture::Running)
+    }
     /// Returns the name of the program, for errors.
     fn name(&self) -> OsString;
 }
 
+/// A capture that has begun.
+#[expect(clippy::large_enum_variant, reason = "it lives for one match")]
+pub(crate) enum BegunCapture {
+    Running(ActiveRun),
+    /// A slot has been asked to start the command.
+    Starting(StartingCapture),
+}
+
+/// A capture whose command a slot has been asked to start.
+#[derive(Debug)]
+pub(crate) struct StartingCapture {
+    child: StartingChild,
+    command: Box<Command>,
+}
+
+impl StartingCapture {
+    /// Returns the event that ends the wait for the start.
+    pub(crate) fn result(&self) -> &dyn WaitEvent {
+        self.child.result()
+    }
+
+    /// Waits for the start.
+    pub(crate) fn finish(self) -> Result<ActiveRun, Error> {
+        let started = self.command.finish_child(self.child)?;
+        Ok(self.command.captured(started))
+    }
+}
+
 impl Runnable<'_> {
+    /// Begins the capture, and does not wait for a slot's answer if the command is owned.
+    pub(crate) fn begin(self) -> Result<BegunCapture, Error> {
+        self.0.begin()
+    }
+
     /// Starts the capture.
+    #[cfg(feature = "tokio")]
     pub(crate) fn start(&mut self) -> Result<ActiveRun, Error> {
         self.0.start()
     }
@@ -41,6 +81,15 @@ impl Runnable<'_> {
 impl StartCapture for Command {
     fn start(&mut self) -> Result<ActiveRun, Error> {
         self.start_capture()
+    }
+
+    fn begin(self: Box<Self>) -> Result<BegunCapture, Error> {
+        Ok(match self.begin_capture()? {
+            BegunChild::Started(started) => BegunCapture::Running(self.captured(started)),
+            BegunChild::Starting(child) => {
+                BegunCapture::Starting(StartingCapture { child, command: self })
+            }
+        })
     }
 
     fn name(&self) -> OsString {

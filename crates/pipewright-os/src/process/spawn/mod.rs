@@ -43,6 +43,7 @@ use std::cmp::Ordering;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use contain::Contain;
 pub use error::{BadInput, SpawnError, Step};
@@ -54,7 +55,7 @@ pub use plan::{
 };
 #[cfg(unix)]
 pub use pre_exec::PreExec;
-pub use slot::TreeSlot;
+pub use slot::{Begun, RequestedStart, TreeSlot};
 pub use snapshot::EnvSnapshot;
 
 use crate::process::child::ChildHandle;
@@ -93,8 +94,23 @@ use crate::process::child::ChildHandle;
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     match plan.slot {
-        Some(slot) => slot.0.start(plan),
+        Some(_) => begin(plan)?.finish(plan),
         None => imp::spawn(plan),
+    }
+}
+
+/// Begins a start as [`spawn`] does, and does not wait for another process that starts the child. Nothing has started the
+/// child if this is an error.
+///
+/// # Platform
+/// Linux: in a [`TreeSlot`], this returns once the supervisor has been asked. Otherwise the child has been started.
+///
+/// # Errors
+/// As for [`spawn`]. Errors of the child itself come from [`Begun::finish`].
+pub fn begin(plan: &Plan<'_>) -> Result<Begun, SpawnError> {
+    match plan.slot {
+        Some(slot) => Arc::clone(&slot.0).begin(plan),
+        None => imp::spawn(plan).map(Begun::Started),
     }
 }
 

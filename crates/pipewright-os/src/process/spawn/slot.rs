@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Plan, SpawnError};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::process::child::{ChildHandle, Containment};
 
 /// A holder of process trees, one at a time.
@@ -24,9 +25,68 @@ pub struct TreeSlot(pub(super) Arc<dyn Slot>);
 
 /// A slot of the current system. A trait object, so that programs without slots do not contain their code.
 pub(crate) trait Slot: fmt::Debug + Send + Sync {
-    fn start(&self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError>;
+    fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError>;
 
     fn containment(&self) -> Containment;
+}
+
+/// A start that has begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// The child has been started.
+    Started(ChildHandle),
+    /// Another process starts the child, and has not answered yet.
+    Requested(RequestedStart),
+}
+
+impl Begun {
+    /// Waits for the result of the start. The plan must be the one that it began with.
+    ///
+    /// # Errors
+    /// As for [`spawn`](super::spawn).
+    pub fn finish(self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+        match self {
+            Begun::Started(child) => Ok(child),
+            Begun::Requested(start) => start.finish(plan),
+        }
+    }
+}
+
+/// A start that another process has been asked for. As an event, it happens when [`finish`](Self::finish) would not wait.
+///
+/// # Drop
+/// Waits for the result of the start. A child that has been started is killed, and its tree.
+pub struct RequestedStart(pub(crate) Box<dyn Requested>);
+
+/// A requested start of the current system. A trait object, for the same reason as [`Slot`].
+pub(crate) trait Requested: WaitEvent {
+    fn finish(self: Box<Self>, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError>;
+}
+
+impl RequestedStart {
+    /// Waits for the result of the start. The plan must be the one that it began with.
+    ///
+    /// # Errors
+    /// As for [`spawn`](super::spawn).
+    pub fn finish(self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+        self.0.finish(plan)
+    }
+}
+
+impl WaitEvent for RequestedStart {
+    fn source(&self) -> EventSource<'_> {
+        self.0.source()
+    }
+
+    fn has_happened(&self) -> bool {
+        self.0.has_happened()
+    }
+}
+
+impl fmt::Debug for RequestedStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestedStart").finish_non_exhaustive()
+    }
 }
 
 impl TreeSlot {

@@ -6,7 +6,7 @@ use super::{SpawnError, Step, start};
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::contain::windows::{Job, JobTree};
 use crate::process::member::Member;
-use crate::process::spawn::slot::{Slot, TreeSlot};
+use crate::process::spawn::slot::{Begun, Slot, TreeSlot};
 use crate::process::spawn::{BadInput, Plan};
 
 /// Creates a slot. Nothing has to be reaped.
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Slot for WindowsSlot {
-    fn start(&self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+    fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError> {
         if plan.contain.is_some() {
             return Err(SpawnError::bad(BadInput::NotInSlot("contain")));
         }
@@ -54,7 +54,8 @@ impl Slot for WindowsSlot {
         let in_use = Arc::new(());
         state.tree = Arc::downgrade(&in_use);
         let tree = JobTree::new(Arc::clone(&state.job), exit.pid());
-        Ok(ChildHandle(exit.with_tree(Box::new(SlotTree { tree, _in_use: in_use }))))
+        let tree = Box::new(SlotTree { tree, _in_use: in_use });
+        Ok(Begun::Started(ChildHandle(exit.with_tree(tree))))
     }
 
     fn containment(&self) -> Containment {

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `mod.rs` | the slot: its supervisor, and its current job |
 //! | `launch.rs` | the start of the supervisor and its guard |
+//! | `start.rs` | a start that the supervisor has been asked for |
 //! | `request.rs` | a plan as the supervisor reads it, and the handles that go with it |
 //! | `plans.rs` | the memory of the plans |
 
 mod launch;
 mod plans;
 mod request;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +31,12 @@ use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
 use crate::process::contain::linux::message::Request;
 use crate::process::contain::linux::report::{JobNotStarted, KILLED};
-use crate::process::spawn::layout::Layout;
-use crate::process::spawn::slot::{Slot, TreeSlot};
+use crate::process::spawn::slot::{Begun, RequestedStart, Slot, TreeSlot};
 use crate::process::spawn::{BadInput, Plan, steps};
 use launch::{SlotSupervision, launch};
 use plans::Plans;
-use request::{Handles, PlanWords};
+use request::PlanWords;
+use start::{Attempt, SlotStart, StartRequest};
 
 pub(in crate::process::spawn) fn new_slot(reap: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
     let contain_error = |error| SpawnError::new(Step::Contain, error);
@@ -61,6 +63,8 @@ struct State {
     job: Option<Arc<Job>>,
     /// The number of the last request.
     number: i64,
+    /// True from the request of a start until its result has been received.
+    is_starting: bool,
 }
 
 /// The supervisor, and the memory for its plans.
@@ -84,45 +88,23 @@ impl Users {
 }
 
 impl Slot for LinuxSlot {
-    fn start(&self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+    fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError> {
         if !self.made_in.is_current() {
             return Err(SpawnError::bad(BadInput::SlotOfParent));
         }
-        request::check_options(plan)?;
-        let layout = Layout::new(plan)?;
-        let handles = Handles::of(plan)?;
+        let mut attempt = Attempt::default();
         let mut state = self.lock();
-        state.end_last_job()?;
-        let mut stops = 0;
-        let mut may_renew = true;
-        loop {
-            state.number += 1;
-            let number = state.number;
-            let holder = self.usable_holder(&mut state)?;
-            let words = PlanWords {
-                plan,
-                layout: &layout,
-                may_retry: stops < MOST_STOPS,
-                ignores_sigchld: holder.ignores_sigchld,
-            };
-            match holder.start(number, &words, &handles) {
-                Ok((job, pidfd)) => return state.child(job, pidfd),
-                Err(Failed::Start(error)) => return Err(error),
-                Err(Failed::StopPending) => stops += 1,
-                Err(Failed::NotReceived) if may_renew => {
-                    state.holder = None;
-                    may_renew = false;
-                }
-                Err(Failed::NotReceived) => {
-                    state.holder = None;
-                    return Err(SpawnError::new(Step::Contain, io::Error::other(KILLED)));
-                }
-                Err(Failed::Holder(error)) => {
-                    state.holder = None;
-                    return Err(error);
-                }
-            }
+        if state.is_starting {
+            return Err(SpawnError::bad(BadInput::SlotInUse));
         }
+        request::check_options(plan)?;
+        let request = StartRequest::of(plan)?;
+        state.end_last_job()?;
+        let supervisor = self.request(&mut state, &request, &mut attempt)?;
+        state.is_starting = true;
+        drop(state);
+        let start = SlotStart::new(self, supervisor, attempt);
+        Ok(Begun::Requested(RequestedStart(Box::new(start))))
     }
 
     fn containment(&self) -> Containment {
@@ -131,6 +113,41 @@ impl Slot for LinuxSlot {
 }
 
 impl LinuxSlot {
+    /// Requests a start.
+    fn request(
+        &self,
+        state: &mut State,
+        request: &StartRequest<'_>,
+        attempt: &mut Attempt,
+    ) -> Result<Arc<SlotSupervisor>, SpawnError> {
+        loop {
+            state.number += 1;
+            attempt.number = state.number;
+            let holder = self.usable_holder(state)?;
+            match holder.request(request, attempt) {
+                Ok(()) => return Ok(Arc::clone(&holder.supervisor)),
+                Err(failed) => state.may_try_again(failed, attempt)?,
+            }
+        }
+    }
+
+    /// Waits for the result of a start, and tries again if the supervisor was killed before it.
+    fn result(
+        &self,
+        state: &mut State,
+        plan: &Plan<'_>,
+        mut supervisor: Arc<SlotSupervisor>,
+        mut attempt: Attempt,
+    ) -> Result<ChildHandle, SpawnError> {
+        loop {
+            match state.answer(&supervisor, attempt.number) {
+                Ok((job, pidfd)) => return state.child(job, pidfd),
+                Err(failed) => state.may_try_again(failed, &mut attempt)?,
+            }
+            supervisor = self.request(state, &StartRequest::of(plan)?, &mut attempt)?;
+        }
+    }
+
     /// Returns the holder, or a new one if it is gone.
     fn usable_holder<'a>(&self, state: &'a mut State) -> Result<&'a mut Holder, SpawnError> {
         // A supervisor that was started before this process has given up its rights would keep them.
@@ -176,24 +193,29 @@ enum Failed {
 }
 
 impl Holder {
-    /// Requests a start, and waits for its result.
-    fn start(
-        &mut self,
-        number: i64,
-        words: &PlanWords<'_>,
-        handles: &Handles<'_>,
-    ) -> Result<(Arc<Job>, Option<OwnedFd>), Failed> {
-        let bytes = self.plans.write(words, handles).map_err(Failed::Start)?;
-        let request = Request::Start { job: number, bytes };
+    /// Requests a start.
+    fn request(&mut self, request: &StartRequest<'_>, attempt: &Attempt) -> Result<(), Failed> {
+        let StartRequest { plan, layout, handles } = request;
+        let words = PlanWords {
+            plan,
+            layout,
+            may_retry: attempt.stops < MOST_STOPS,
+            ignores_sigchld: self.ignores_sigchld,
+        };
+        let bytes = self.plans.write(&words, handles).map_err(Failed::Start)?;
         let reports = self.supervisor.reports();
+        let request = Request::Start { job: attempt.number, bytes };
         match handles.send(|fds| reports.request(request, fds)) {
-            Ok(()) => {}
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(Failed::NotReceived),
-            Err(error) => return Err(Failed::Start(handles.error(error))),
+            Ok(()) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(Failed::NotReceived),
+            Err(error) => Err(Failed::Start(handles.error(error))),
         }
-        let started = job::started(&self.supervisor, number);
-        self.plans.trim();
-        started.map_err(|error| match error {
+    }
+}
+
+impl From<JobNotStarted> for Failed {
+    fn from(error: JobNotStarted) -> Failed {
+        match error {
             JobNotStarted::Failed { errno: STOP_PENDING, .. } => Failed::StopPending,
             JobNotStarted::Failed { errno, step } => {
                 let error = io::Error::from_raw_os_error(errno);
@@ -205,11 +227,48 @@ impl Holder {
             }
             // The result is unknown, so the command must not run.
             JobNotStarted::Socket(error) => Failed::Holder(SpawnError::new(Step::Create, error)),
-        })
+        }
     }
 }
 
 impl State {
+    /// Waits for the result of the start with that number.
+    fn answer(
+        &mut self,
+        supervisor: &Arc<SlotSupervisor>,
+        number: i64,
+    ) -> Result<(Arc<Job>, Option<OwnedFd>), Failed> {
+        let started = job::started(supervisor, number);
+        if let Some(holder) = &mut self.holder {
+            holder.plans.trim();
+        }
+        Ok(started?)
+    }
+
+    /// Returns the error of a start, or nothing if it may be tried again.
+    fn may_try_again(&mut self, failed: Failed, attempt: &mut Attempt) -> Result<(), SpawnError> {
+        match failed {
+            Failed::Start(error) => Err(error),
+            Failed::StopPending => {
+                attempt.stops += 1;
+                Ok(())
+            }
+            Failed::NotReceived if !attempt.has_renewed => {
+                self.holder = None;
+                attempt.has_renewed = true;
+                Ok(())
+            }
+            Failed::NotReceived => {
+                self.holder = None;
+                Err(SpawnError::new(Step::Contain, io::Error::other(KILLED)))
+            }
+            Failed::Holder(error) => {
+                self.holder = None;
+                Err(error)
+            }
+        }
+    }
+
     /// Makes sure that no process of the last job is left.
     fn end_last_job(&mut self) -> Result<(), SpawnError> {
         match &self.job {

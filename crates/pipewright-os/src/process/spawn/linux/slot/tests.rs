@@ -10,7 +10,7 @@ use crate::process::spawn::layout::Layout;
 use crate::process::spawn::linux::child::resource_number;
 use crate::process::spawn::{
     ChildStdio, Env, Group, Inherit, Plan, Resource, ResourceLimit, Search, Step, TreeSlot,
-    UnixOptions, spawn, steps,
+    UnixOptions, begin, spawn, steps,
 };
 
 fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
@@ -120,4 +120,23 @@ fn a_fork_cannot_use_a_slot_and_does_not_end_it() {
         is_refused
     }));
     assert!(run().unwrap().unwrap(), "the slot still works");
+}
+
+#[test]
+fn a_fork_cannot_finish_a_start_and_takes_no_answer_from_its_parent() {
+    let Ok(slot) = TreeSlot::new(drop) else { return };
+    let unix = UnixOptions::default();
+    let plan = Plan { slot: Some(&slot), ..plan("/bin/true", &[], &unix) };
+    let start = begin(&plan).unwrap();
+    assert!(in_a_fork(|| {
+        // SAFETY: the fork's own copy of the value. The fork ends without another use of it.
+        unsafe { std::ptr::read(&raw const start) }.finish(&plan).is_err()
+    }));
+    assert!(in_a_fork(|| {
+        // SAFETY: as above.
+        drop(unsafe { std::ptr::read(&raw const start) });
+        true
+    }));
+    let child = start.finish(&plan).unwrap();
+    assert!(child.wait().unwrap().status.success());
 }
