@@ -19,6 +19,8 @@ pub(crate) struct Rules {
     pub(crate) linger: Linger,
     /// Drains a stream that the run has given up.
     pub(crate) linger_drain: Option<fn(PipeReader)>,
+    /// Delays reads even of streams that somebody watches.
+    pub(crate) coalesce_reads: bool,
 }
 
 impl Default for Rules {
@@ -32,6 +34,7 @@ impl Default for Rules {
             stop_signal: Signal::TERM,
             linger: Linger::default(),
             linger_drain: None,
+            coalesce_reads: false,
         }
     }
 }

@@ -9,7 +9,7 @@ use pipewright::Source;
 use super::content::Content;
 use super::error::{OutputError, OutputErrorKind};
 use super::folder::Folder;
-use super::options::OutputOptions;
+use super::options::{OutputMode, OutputOptions};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::tail::Tail;
@@ -25,6 +25,7 @@ struct State {
     /// The numbers of bytes that the attempt wrote, stdout first.
     bytes: [u64; 2],
     streams: [Stream; 2],
+    is_line_buffered: bool,
     tail: Tail,
     folder: Option<Folder>,
     /// The first error.
@@ -61,6 +62,7 @@ impl AttemptOutput {
             bytes: [0; 2],
             streams: [Source::Stdout, Source::Stderr]
                 .map(|source| Stream::new(source, shared, options, tag)),
+            is_line_buffered: options.mode == OutputMode::LineBuffer,
             tail: Tail::default(),
             folder,
             is_truncated: error.is_some(),
@@ -126,6 +128,10 @@ struct Sink(AttemptOutput);
 impl OutputSink for Sink {
     fn write(&mut self, stream: Source, bytes: &[u8]) {
         self.0.lock().write(stream, bytes);
+    }
+
+    fn is_live(&self) -> bool {
+        self.0.lock().is_line_buffered
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright::{
     AsyncRunner, Child, Command, ErrorKind, Event, Limit, Next, Outcome, ProcessHandle, Runner,
@@ -291,4 +291,21 @@ fn a_taken_stream_does_not_reach_the_closure() {
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!((text.as_str(), seen.take().len()), ("x", 0));
+}
+
+#[watched_test]
+fn coalesced_reads_of_small_chunks_are_a_millisecond_apart() {
+    let chunks = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&chunks);
+    let mut command = puppet(["lines=2000"]);
+    command.stdout(Stdio::tee_with(move |chunk| {
+        seen.lock().unwrap().push((Instant::now(), chunk.len()));
+    }));
+    let done = command.coalesce_reads().capture().unwrap();
+    let chunks = chunks.lock().unwrap();
+    assert_eq!(chunks.iter().map(|(_, bytes)| bytes).sum::<usize>(), done.stdout.len());
+    let apart = chunks.last().unwrap().0 - chunks[0].0;
+    // A chunk that is not small ends the delay, and so does the end of the child.
+    let least = chunks.len().saturating_sub(8) as u32 * Duration::from_micros(500);
+    assert!(apart >= least, "{} chunks in {apart:?}", chunks.len());
 }

@@ -116,6 +116,17 @@ macro_rules! option_setters {
                 self
             }
 
+            /// Lets up to 1 ms pass before a stream is read, so that several small writes of the child are read in one go.
+            /// Each read wakes this process, which costs more than a short child. The end of the child is never delayed.
+            ///
+            /// Streams that are only captured are always read in this way. This includes those that are passed on as they
+            /// arrive: by [`Stdio::tee`](crate::Stdio::tee), [`Stdio::tee_with`](crate::Stdio::tee_with) and
+            /// [`events`](Self::events).
+            pub fn coalesce_reads(&mut self) -> &mut Self {
+                self.options.set_coalesce_reads();
+                self
+            }
+
             /// Makes text that is not UTF-8 an error with the offset, instead of using replacement characters. A
             /// character cut by a limit is dropped silently.
             pub fn strict_utf8(&mut self) -> &mut Self {

@@ -72,6 +72,10 @@ impl RunSettings {
         self.rules.linger_drain = Some(on_demand::DRAIN);
     }
 
+    pub(crate) fn set_coalesce_reads(&mut self) {
+        self.rules.coalesce_reads = true;
+    }
+
     pub(crate) fn set_strict_utf8(&mut self) {
         self.decoding.make_strict();
     }

@@ -2,8 +2,8 @@
 //!
 //! A child that writes its lines one by one wakes its reader for each: with two processors the wake-ups cost more than
 //! the child itself. So after a small chunk the streams are not read for a moment. Meanwhile the run still waits for
-//! the child's end and everything else, so the delay makes no result late. Streams that somebody watches are never
-//! delayed.
+//! the child's end and everything else, so the delay makes no result late. Streams that somebody watches are
+//! delayed only if the command says so.
 
 use std::time::{Duration, Instant};
 

@@ -63,6 +63,8 @@ pub(crate) struct RunState {
     stdin_unread: u64,
     streams: [Stream; 2],
     coalescer: ReadCoalescer,
+    /// Delays reads even of streams that somebody watches.
+    coalesces_watched: bool,
     slots: [Slot<'static>; KEPT_SLOTS],
     /// The number of children that are known to have ended. The run waits for the children one at a time.
     ended_count: usize,
@@ -84,7 +86,8 @@ impl RunState {
     ) -> RunState {
         // Without streams there is nothing to delay, and a timer is not free.
         let reads = streams.iter().any(Option::is_some);
-        let watched = streams.iter().flatten().any(|(_, sink)| sink.is_watched());
+        let watched =
+            !rules.coalesce_reads && streams.iter().flatten().any(|(_, sink)| sink.is_watched());
         let coalescer = match reads && !watched {
             true => ReadCoalescer::at_start(Instant::now()),
             false => ReadCoalescer::default(),
@@ -97,6 +100,7 @@ impl RunState {
             stdin_unread: 0,
             streams: streams.map(Stream::new),
             coalescer,
+            coalesces_watched: rules.coalesce_reads,
             slots: Default::default(),
             ended_count: 0,
             ended: None,
@@ -354,7 +358,7 @@ impl RunState {
         }
         self.policy.note_output(now);
         *place = Some(pipe);
-        if !sink.is_watched() && self.ended.is_none() {
+        if (self.coalesces_watched || !sink.is_watched()) && self.ended.is_none() {
             self.coalescer.note(count, buffer.len() == buffer.capacity(), now);
         }
         self.limit_exceeded |= sink.accept(buffer, count) == LimitCheck::Exceeded;

@@ -50,6 +50,9 @@ pub(super) fn build(
     match sink {
         Some(sink) => {
             command.stdout(tee(sink, Source::Stdout)).stderr(tee(sink, Source::Stderr));
+            if !sink.lock().unwrap_or_else(PoisonError::into_inner).is_live() {
+                command.coalesce_reads();
+            }
             // The sink has the bytes, so nothing is kept here.
             command
                 .limit(settings.limit_bytes.map_or(Limit::keep_head(0), Limit::fail).count_only());
