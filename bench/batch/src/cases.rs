@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Stdio};
 use pipewright_bench::interleaved;
-use pipewright_bench::stats::median;
 
 use super::peers::{Measured, Peer, measured};
 use super::{Result, Setup, summary};
@@ -145,46 +144,54 @@ pub(crate) fn output(setup: &Setup) -> Result<()> {
     const COUNT: usize = 1000;
     let lines = setup.folder.join("output.txt");
     fs::write(&lines, (1..=COUNT).map(|number| format!("{number}\n")).collect::<String>())?;
-    let run = |tool: &bool| -> Result<Duration> {
-        let mut command =
-            Command::new(if *tool { setup.tool.as_os_str() } else { "parallel".as_ref() });
+    let run = |writers: &Writers| -> Result<Duration> {
+        let mut command = Command::new(match writers {
+            Writers::Batch => setup.tool.as_os_str(),
+            Writers::Parallel => "parallel".as_ref(),
+            Writers::Alone => "xargs".as_ref(),
+        });
         command.stdin(Stdio::null());
-        match tool {
-            true => command.args(["batch", "--quiet", "--keep-order", "-j2", "-a"]),
-            false => command.args(["--will-cite", "--keep-order", "-j2", "-a"]),
+        match writers {
+            Writers::Batch => command.args(["batch", "--quiet", "--keep-order", "-j2", "-a"]),
+            Writers::Parallel => command.args(["--will-cite", "--keep-order", "-j2", "-a"]),
+            Writers::Alone => command.args(["-P2", "-n1", "-a"]),
         };
-        command.arg(&lines);
-        match tool {
-            true => command.args(["sh", "-c", "head -c 1048576 /dev/zero", "sh"]),
-            // A line for the shell, to which it adds the argument.
-            false => command.arg("head -c 1048576 /dev/zero #"),
-        };
+        command.arg(&lines).arg(&setup.writer);
         let began = Instant::now();
         command.stdout(Stdio::create(setup.folder.join("output"))).run()?;
         Ok(began.elapsed())
     };
-    let is_here = Peer::Parallel.is_here(setup);
-    let tools: &[bool] = if is_here { &[true, false] } else { &[true] };
-    let rounds = interleaved(setup.rounds, tools, |_, tool| run(tool))?;
-    let speed = |at: usize| -> Vec<f64> {
-        rounds
+    let mut all = vec![Writers::Batch, Writers::Alone];
+    all.extend(Peer::Parallel.is_here(setup).then_some(Writers::Parallel));
+    let rounds = interleaved(setup.rounds, &all, |_, writers| run(writers))?;
+    println!("{COUNT} jobs of 1 MiB, 2 at once, into a file:\n");
+    println!("| | seconds, median (min..max) | ratio to the first, in the same round |");
+    println!("|---|--:|--:|");
+    for (index, writers) in all.iter().enumerate() {
+        let seconds: Vec<f64> = rounds.iter().map(|round| round[index].as_secs_f64()).collect();
+        let ratios: Vec<f64> = rounds
             .iter()
-            .filter_map(|round| round.get(at))
-            .map(|it| COUNT as f64 / it.as_secs_f64())
-            .collect()
-    };
-    let ours = summary(&speed(0))?;
-    println!(
-        "{COUNT} jobs of 1 MiB: {:.0} MiB/s ({:.0}..{:.0})",
-        ours.median, ours.least, ours.most
-    );
-    match median(&speed(1)) {
-        Some(theirs) => {
-            println!("GNU parallel: {theirs:.0} MiB/s; ratio {:.1}", ours.median / theirs)
-        }
-        None => println!("GNU parallel is not installed."),
+            .map(|round| round[index].as_secs_f64() / round[0].as_secs_f64())
+            .collect();
+        let (time, ratio) = (summary(&seconds)?, summary(&ratios)?);
+        let name = match writers {
+            Writers::Batch => "pipewright batch --keep-order",
+            Writers::Parallel => "GNU parallel --keep-order",
+            Writers::Alone => "xargs: the jobs write to the file themselves",
+        };
+        println!(
+            "| {name} | {:.2} ({:.2}..{:.2}) | {:.2} ({:.2}..{:.2}) |",
+            time.median, time.least, time.most, ratio.median, ratio.least, ratio.most
+        );
     }
     Ok(())
+}
+
+/// The programs of the case `output`.
+enum Writers {
+    Batch,
+    Parallel,
+    Alone,
 }
 
 pub(crate) fn million(setup: &Setup) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The rate of `pipewright batch` beside `xargs -P`, GNU parallel, ninja and make.
 //!
-//! `batch PIPEWRIGHT CHILD [CASE]...`: PIPEWRIGHT is the tool, CHILD a static program that does nothing. Prints the report in
-//! Markdown. Peers that are not installed are left out, and the report says so. Run it as an ordinary user too: without a
+//! `batch PIPEWRIGHT CHILD WRITER [CASE]...`: PIPEWRIGHT is the tool, CHILD a static program that does nothing, WRITER one that
+//! writes 1 MiB (`bench/c`). Prints the report in Markdown. Peers that are not installed are left out, and the report says so. Run it as an ordinary user too: without a
 //! cgroup, trees are held by a supervisor.
 //!
 //! | case | measurement |
@@ -30,15 +30,18 @@ type Case = fn(&Setup) -> Result<()>;
 struct Setup {
     tool: PathBuf,
     child: PathBuf,
+    /// Writes 1 MiB.
+    writer: PathBuf,
     folder: PathBuf,
     rounds: usize,
 }
 
 fn main() -> Result<()> {
-    let usage = "usage: batch PIPEWRIGHT CHILD [--rounds N] [CASE]...";
+    let usage = "usage: batch PIPEWRIGHT CHILD WRITER [--rounds N] [CASE]...";
     let mut args = std::env::args_os().skip(1);
     let tool = std::fs::canonicalize(args.next().ok_or(usage)?)?;
     let child = std::fs::canonicalize(args.next().ok_or(usage)?)?;
+    let writer = std::fs::canonicalize(args.next().ok_or(usage)?)?;
     let mut rounds = 5;
     let mut chosen = Vec::new();
     while let Some(word) = args.next() {
@@ -53,7 +56,7 @@ fn main() -> Result<()> {
     let folder =
         std::env::temp_dir().join(format!("pipewright-bench-batch-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    let setup = Setup { tool, child, folder, rounds };
+    let setup = Setup { tool, child, writer, folder, rounds };
     let all: [(&str, Case); 6] = [
         ("rate", cases::rate),
         ("log", cases::log),
