@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
+use pipewright_os::process::terminal;
 
 use super::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink};
 pub use settings::{Containing, LocalSettings};
@@ -24,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Local {
     settings: LocalSettings,
     slots: Slots,
+    /// True if jobs could ask at the terminal of this process.
+    has_terminal: bool,
     runner: Runner<AttemptKey>,
     attempts: HashMap<AttemptKey, Running>,
     /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
@@ -52,6 +55,7 @@ impl Local {
         Local {
             slots: Slots::new(settings.contain),
             settings,
+            has_terminal: terminal::is_controlling(),
             // The batch decides what runs, so the runner has no limit of its own.
             runner: Runner::new(usize::MAX),
             attempts: HashMap::new(),
@@ -87,7 +91,13 @@ impl Local {
             }
         };
         self.events.extend(self.slots.take_note().map(ExecutorEvent::Note));
-        match command::build(&self.settings, &running.attempt, running.sink.as_ref(), place) {
+        match command::build(
+            &self.settings,
+            &running.attempt,
+            running.sink.as_ref(),
+            place,
+            self.has_terminal,
+        ) {
             Ok(command) => self.runner.push(key, command),
             Err(message) => self.end_without_run(key, AttemptOutcome::NotStarted(message)),
         }

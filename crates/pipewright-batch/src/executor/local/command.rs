@@ -3,7 +3,6 @@
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
-use pipewright_os::process::terminal;
 
 use super::slots::Place;
 use super::{LocalSettings, SharedSink};
@@ -16,6 +15,7 @@ pub(super) fn build(
     attempt: &Attempt,
     sink: Option<&SharedSink>,
     place: Place,
+    has_terminal: bool,
 ) -> Result<Command, String> {
     let Some((program, args)) = attempt.argv.split_first() else {
         return Err("the command is empty".to_owned());
@@ -61,14 +61,13 @@ pub(super) fn build(
             command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
         }
     }
-    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group would be enough for that, but a
-    // job that asks a question at the terminal would be suspended there for ever. In a session it has none, and fails.
-    if terminal::HAS_JOB_CONTROL {
-        command.own_session();
-    } else {
-        // A stop needs the console of this process.
-        command.own_group();
-    }
+    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group is enough for that, but a job that
+    // asks a question at the terminal would be suspended there for ever. In a session it has none, and fails. Without a
+    // terminal a group costs less. On Windows, a stop needs the console of this process.
+    match has_terminal {
+        true => command.own_session(),
+        false => command.own_group(),
+    };
     match place {
         Place::Tree(slot) => {
             command.contain_in(&slot);

@@ -11,8 +11,15 @@ use windows as imp;
 
 use crate::base::handle::Handle;
 
-/// True if a background process that reads the terminal is suspended (SIGTTIN). Windows has no job control.
-pub const HAS_JOB_CONTROL: bool = cfg!(unix);
+/// Returns true if this process has a controlling terminal: a background process of its session that reads it is suspended
+/// (SIGTTIN).
+///
+/// # Platform
+/// Unix: true unless opening `/dev/tty` fails with `ENXIO`. Windows: false; it has no job control.
+#[must_use]
+pub fn is_controlling() -> bool {
+    imp::is_controlling()
+}
 
 /// The terminal of a process whose job was in the foreground.
 #[derive(Debug)]

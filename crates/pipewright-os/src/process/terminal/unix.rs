@@ -1,6 +1,7 @@
 //! `/dev/tty` and job control.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
@@ -11,9 +12,17 @@ use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
 
 pub(super) fn terminal() -> Option<Handle> {
+    open_terminal().ok().map(Handle::from)
+}
+
+pub(super) fn is_controlling() -> bool {
+    open_terminal().err().and_then(|error| error.raw_os_error()) != Some(libc::ENXIO)
+}
+
+fn open_terminal() -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NOCTTY);
-    options.open("/dev/tty").ok().map(Handle::from)
+    options.open("/dev/tty")
 }
 
 pub(super) fn own_group() -> u32 {

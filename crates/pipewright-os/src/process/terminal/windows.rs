@@ -10,6 +10,10 @@ pub(super) fn terminal() -> Option<Handle> {
     None
 }
 
+pub(super) fn is_controlling() -> bool {
+    false
+}
+
 pub(super) fn own_group() -> u32 {
     // No group has this number.
     0
