@@ -3,8 +3,8 @@
 #
 #   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
 #
-# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees` or `pipes`. The default
-# is all parts. A part's text is between two comments of its name in its document. It includes the date, the commit, the
+# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees`, `batches` or `pipes`. The
+# default is all parts. A part's text is between two comments of its name in its document. It includes the date, the commit, the
 # machine and the preset. Other parts stay unchanged. A part that fails keeps its old table, and the script then exits
 # with an error at its end.
 #
@@ -29,7 +29,7 @@ done
 cases=(spawn spawn-options spawn-async capture-lines capture-block allocations many stream collect text-lines
     watched-line pipeline size cli)
 if [ ${#parts[@]} -eq 0 ]; then
-    parts=("${cases[@]}" messages files trees pipes)
+    parts=("${cases[@]}" messages files trees batches pipes)
 fi
 # Prints the document that contains the comments of that part.
 document_of() {
@@ -129,6 +129,16 @@ trees() {
     echo '```'
 }
 
+batches() {
+    cc -O2 -static -o "$work/child" bench/c/exit0.c
+    cc -O2 -static -o "$work/writer" bench/c/mib.c
+    "$bench/batch" "$tool" "$work/child" "$work/writer" --rounds "$rounds" rate output > "$work/report"
+    head_of batches "\`pipewright batch\` beside \`xargs -P\`, \`make -j\`, ninja and GNU parallel, as far as they are installed." \
+        "$rounds rounds"
+    echo
+    sed 's/^## \(.*\)$/**\1**/' "$work/report"
+}
+
 pipes() {
     "$tool" bench pipes --preset "$preset" --quiet --markdown "$work/report" --json "$work/json" > /dev/null
     local first
@@ -158,7 +168,7 @@ failed=()
 for part in "${parts[@]}"; do
     echo "update-docs.sh: $part" >&2
     case $part in
-        messages | files | trees | pipes) measure=("$part") ;;
+        messages | files | trees | batches | pipes) measure=("$part") ;;
         *) measure=(driver "$part") ;;
     esac
     # A separate shell, so that the first failure ends the part: `set -e` has no effect inside an `if`.
