@@ -110,6 +110,7 @@ impl Command {
         Ok(Started { foreground, ..self.started(child, prepared.ends, at) })
     }
 
+    /// Combines a child that runs and our ends of its streams.
     pub(super) fn started(&self, child: ChildHandle, ends: ParentEnds, at: Instant) -> Started {
         let trace = Trace::started(&self.program, &child);
         let process = OwnedProcess::new(child, self.lifetime.kill_on_drop, trace);
