@@ -54,6 +54,12 @@ pub enum Event {
         /// The number of jobs.
         jobs: u64,
     },
+    /// The number of jobs that can run at once has changed: a node has come or gone.
+    #[non_exhaustive]
+    Capacity {
+        /// The number of slots.
+        slots: u32,
+    },
     /// The batch ends early: nothing more is started.
     Halted(Halt),
     /// A message for the user: one line.

@@ -14,6 +14,7 @@ mod jobserver;
 mod journal;
 mod output;
 mod plan;
+mod remote;
 mod scheduler;
 mod source;
 mod view;
@@ -21,7 +22,7 @@ mod watch;
 
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
-pub use batch::{Batch, BatchError, CheckError, FailureClass, ProgressKind, Run, Summary};
+pub use batch::{Batch, BatchError, CheckError, Engine, FailureClass, ProgressKind, Run, Summary};
 pub use driver::Control;
 pub use event::{Event, Halt, JobState};
 pub use executor::{
@@ -35,6 +36,7 @@ pub use job::{
 pub use jobserver::JobserverMode;
 pub use journal::{LogError, LogErrorKind};
 pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
+pub use remote::{Drain, Hooks, Nodes, Remote, RemoteError, SECRET_VARIABLE, SecretSource, Worker};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };

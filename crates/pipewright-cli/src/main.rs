@@ -16,6 +16,7 @@ mod pages;
 mod pipe;
 mod print;
 mod run;
+mod worker;
 
 use std::fmt::Display;
 
@@ -43,6 +44,7 @@ fn run() -> i32 {
         ToolCommand::Run(options) => run::run(*options.0),
         ToolCommand::Pipe(options) => pipe::run(&options.0),
         ToolCommand::Batch(options) => batch::run(*options.0),
+        ToolCommand::Worker(options) => worker::run(*options.0),
         ToolCommand::Jobs(options) => jobs::run(&options.0),
         ToolCommand::Bench(options) => bench::run(&options.0),
         ToolCommand::Disk(options) => disk::run(&options.0),

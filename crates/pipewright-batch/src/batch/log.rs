@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Batch, BatchError, Run};
 use crate::driver::LogSettings;
-use crate::executor::{Executor, Local};
+use crate::executor::Executor;
 use crate::journal::RunFacts;
 use crate::source::Jobs;
 
@@ -89,8 +89,8 @@ impl Batch {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resume_log(self, path: impl Into<PathBuf>) -> Result<Run, BatchError> {
-        let local = Local::new(self.local.clone());
-        self.resume_log_on(local, path)
+        let engine = self.engine()?;
+        self.resume_log_on(engine, path)
     }
 
     /// Does the same as [`resume_log`](Self::resume_log) with another executor.
@@ -116,6 +116,7 @@ impl Batch {
             retry_failed: false,
             rerun_unknown: false,
             facts: RunFacts {
+                remote: false,
                 description: String::new(),
                 tool_version: env!("CARGO_PKG_VERSION").to_owned(),
                 slots: 1,

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `log.rs`, `reports.rs` | settings of the log and of reports |
+//! | `engine.rs` | this machine, or nodes |
 //! | `run.rs` | a batch that runs |
 //! | `summary.rs` | counts, and the exit code |
 //! | `check.rs` | the check of a whole input |
@@ -10,6 +11,7 @@
 //! | `error.rs` | the error type |
 
 mod check;
+mod engine;
 mod error;
 mod log;
 mod reports;
@@ -34,6 +36,7 @@ use crate::job::Job;
 use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
+use crate::remote::Nodes;
 pub use crate::scheduler::Failure as FailureClass;
 use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
@@ -42,6 +45,7 @@ use crate::source::InputError;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
+pub use engine::Engine;
 pub use error::BatchError;
 pub use run::Run;
 pub use summary::Summary;
@@ -80,6 +84,9 @@ pub struct Batch {
     jobserver: JobserverMode,
     watch: WatchSettings,
     local: LocalSettings,
+    max_lost: u32,
+    /// `None`: this machine.
+    nodes: Option<Nodes>,
 }
 
 impl Default for Batch {
@@ -112,6 +119,8 @@ impl Batch {
             jobserver: JobserverMode::default(),
             watch: WatchSettings::default(),
             local: LocalSettings::default(),
+            max_lost: 2,
+            nodes: None,
         }
     }
 
@@ -217,6 +226,13 @@ impl Batch {
         self
     }
 
+    /// Sets the number of nodes that a job may lose: the last one of so many is a failure of the job. Before that it is started
+    /// again elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
+    pub fn max_lost(mut self, count: u32) -> Batch {
+        self.max_lost = count;
+        self
+    }
+
     /// Sets a variable in the environment of every job.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Batch {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
@@ -230,7 +246,17 @@ impl Batch {
         self
     }
 
-    /// Runs all jobs on this machine, and returns the counts.
+    /// Runs the jobs on other machines. [`jobs`](Self::jobs) has no effect then ([`Nodes::slots_per_node`] has), and no job has a
+    /// part in a jobserver.
+    ///
+    /// The batch begins at once, and its jobs start as soon as a node is there. Directories, files and programs are those of the
+    /// nodes. What a job prints is printed here.
+    pub fn nodes(mut self, nodes: Nodes) -> Batch {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Runs all jobs, and returns the counts.
     ///
     /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
     /// thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end, and the
@@ -246,17 +272,17 @@ impl Batch {
         self.start(jobs)?.finish()
     }
 
-    /// Starts to run the jobs on this machine. The events of the [`Run`] tell what happens.
+    /// Starts to run the jobs. The events of the [`Run`] tell what happens.
     ///
     /// # Errors
     /// No more threads or handles are available.
-    pub fn start<I>(self, jobs: I) -> Result<Run<Local>, BatchError>
+    pub fn start<I>(self, jobs: I) -> Result<Run, BatchError>
     where
         I: IntoIterator<Item: Into<Result<Job, InputError>> + 'static>,
         I::IntoIter: Send + 'static,
     {
-        let local = Local::new(self.local.clone());
-        self.start_on(local, jobs)
+        let engine = self.engine()?;
+        self.start_on(engine, jobs)
     }
 
     /// Starts to run the jobs with another executor. Settings for this machine ([`contain`](Self::contain),
@@ -279,15 +305,31 @@ impl Batch {
         Ok(Run::new(driver, watchers))
     }
 
+    /// Returns the executor.
+    fn engine(&self) -> Result<Engine, BatchError> {
+        match &self.nodes {
+            None => Ok(Engine::Local(Box::new(Local::new(self.local.clone())))),
+            Some(nodes) => {
+                let remote = nodes.clone().connect(&self.local).map_err(BatchError::Executor)?;
+                Ok(Engine::Remote(Box::new(remote)))
+            }
+        }
+    }
+
     fn facts(&self) -> BatchFacts {
         let description = self.log.as_ref().map(|log| log.facts.description.clone());
         let path = self.log.as_ref().map(|log| log.path.display().to_string());
         BatchFacts {
             command: description.unwrap_or_default(),
-            slots: self.slots.get(),
+            slots: self.known_slots(),
             started: SystemTime::now(),
             log: path.filter(|path| !path.is_empty()),
         }
+    }
+
+    /// Returns the number of slots that there are before any node has come.
+    fn known_slots(&self) -> u32 {
+        if self.nodes.is_some() { 0 } else { self.slots.get() }
     }
 
     fn limits(&self) -> Limits {
@@ -296,14 +338,14 @@ impl Batch {
             capacity: *capacity,
         };
         Limits {
-            slots: self.slots,
+            slots: if self.nodes.is_some() { NonZeroU32::MAX } else { self.slots },
             memory_bytes: self.memory_bytes,
             tokens: self.tokens.iter().map(token).collect(),
         }
     }
 
     fn config(self) -> Config {
-        let limits = self.limits();
+        let (limits, known_slots) = (self.limits(), self.known_slots());
         let retry = RetryPolicy {
             on: self.retry_on.into_iter().collect::<FailureSet>(),
             delay: self.retry_delay,
@@ -313,21 +355,31 @@ impl Batch {
         let then = if self.stop_on_failures { OnLimit::Stop } else { OnLimit::Drain };
         let failures = FailurePolicy { limit: self.failures, then };
         Config {
-            scheduler: scheduler::Config { limits, retry, failures, total: None, seed: seed() },
+            scheduler: scheduler::Config {
+                limits,
+                retry,
+                failures,
+                total: None,
+                max_lost: self.max_lost,
+                capacity: self.nodes.is_some().then_some(0),
+                seed: seed(),
+            },
             retries: self.retries,
             once: self.once,
             timeout: self.timeout,
             batch_timeout: self.batch_timeout,
             log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
                 facts: RunFacts {
-                    slots: self.slots.get(),
+                    slots: known_slots,
                     keep_values: self.output.tag,
+                    remote: self.nodes.is_some(),
                     ..log.facts
                 },
                 ..log
             }),
             output: self.output,
-            jobserver: self.jobserver,
+            // Tokens are for processes of one machine.
+            jobserver: if self.nodes.is_some() { JobserverMode::Off } else { self.jobserver },
             env: Arc::from(self.env),
         }
     }

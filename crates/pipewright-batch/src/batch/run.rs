@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Instant;
 
-use super::{BatchError, Summary};
+use super::{BatchError, Engine, Summary};
 use crate::driver::{Control, Driver};
 use crate::event::{Event, Halt};
-use crate::executor::{Executor, Local};
+use crate::executor::Executor;
 use crate::watch::Watchers;
 
 /// A batch that runs: an iterator of its events.
@@ -30,7 +30,7 @@ use crate::watch::Watchers;
 /// ```
 #[derive(Debug)]
 #[must_use = "a run does nothing until its events are taken"]
-pub struct Run<E = Local> {
+pub struct Run<E = Engine> {
     driver: Driver<E>,
     watchers: Watchers,
     summary: Summary,

@@ -76,6 +76,7 @@ impl<E: Executor> Driver<E> {
             key,
             id,
             slot,
+            cpus: job.get_resources().cpus.max(1),
             argv,
             current_dir: job.get_current_dir().map(Into::into),
             env: self.environment(number, slot, attempt),

@@ -33,6 +33,8 @@ pub(super) struct Log {
     rerun_unknown: bool,
     /// The jobs are those of the log.
     is_input: bool,
+    /// The largest number of slots so far.
+    most_slots: u32,
 }
 
 impl Log {
@@ -48,6 +50,7 @@ impl Log {
                 retry_failed: false,
                 rerun_unknown: false,
                 is_input: false,
+                most_slots: 0,
             });
         };
         let LogSettings { path, resume, retry_failed, rerun_unknown, facts } = settings;
@@ -58,8 +61,9 @@ impl Log {
             false => (Journal::create(path, facts, waker)?, None),
         };
         let (retry_failed, rerun_unknown) = (*retry_failed, *rerun_unknown);
-        let is_input = facts.from_log;
-        Ok(Log { journal: Some(journal), past, retry_failed, rerun_unknown, is_input })
+        let (is_input, most_slots) = (facts.from_log, facts.slots);
+        let journal = Some(journal);
+        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, most_slots })
     }
 
     /// Returns the identity of the batch, which all its runs share.
@@ -108,6 +112,19 @@ impl Log {
         let removed = || self.past.iter().flat_map(Past::removed);
         journal.input_ended(jobs, removed());
         removed().count()
+    }
+
+    /// Returns true if the runner before was killed while nodes ran its jobs.
+    pub(super) fn left_nodes(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::left_nodes)
+    }
+
+    /// Notes the number of slots. It is the largest one in the end.
+    pub(super) fn capacity(&mut self, slots: u32) {
+        if let Some(journal) = self.journal.as_mut().filter(|_| slots > self.most_slots) {
+            self.most_slots = slots;
+            journal.set_slots(slots);
+        }
     }
 
     /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true if a

@@ -142,6 +142,9 @@ impl<E: Executor> Driver<E> {
                 ))),
             }
         }
+        if log.left_nodes() {
+            survivors::wait_for_nodes();
+        }
         let mut part = Part::take(config.jobserver, config.scheduler.limits.slots)
             .map_err(|error| DriverError::Start(error.into()))?;
         events.extend(part.take_note().map(Event::Note));
@@ -270,7 +273,7 @@ impl<E: Executor> Driver<E> {
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let until = earlier(until, self.timers.next());
         let wants_input = self.scheduler.wants_input() && !self.input_ended;
-        if self.live.running() == 0 {
+        if self.live.running() == 0 && !self.executor.expects_events() {
             self.inbox.wait(wants_input, until);
             return Ok(());
         }
@@ -282,6 +285,11 @@ impl<E: Executor> Driver<E> {
         match event? {
             Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
             Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
+            Some(ExecutorEvent::Capacity { cpus }) => {
+                self.report(scheduler::Event::Capacity { cpus });
+                self.log.capacity(cpus);
+                self.events.push_back(Event::Capacity { slots: cpus });
+            }
             None => {}
         }
         Ok(())

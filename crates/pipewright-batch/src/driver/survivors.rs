@@ -43,6 +43,14 @@ pub(super) fn end(batch_id: &str) -> io::Result<u32> {
     }
 }
 
+/// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not known.
+pub(super) fn wait_for_nodes() {
+    let until = Instant::now() + crate::remote::NODES_END_WITHIN;
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {
+        thread::park_timeout(left);
+    }
+}
+
 /// Waits for processes that exit: they may hold locks of the batch. Whose they are, nothing shows any more.
 ///
 /// Reads their states and opens none of them: waiting for one that is a child of this program would reap it, and the code

@@ -36,6 +36,8 @@ pub struct Attempt {
     pub id: JobId,
     /// The slot that it runs in, from 1.
     pub slot: u32,
+    /// The number of CPUs that it needs.
+    pub cpus: u32,
     /// The program and its arguments.
     pub argv: Vec<OsString>,
     /// The working directory. `None`: that of the executor.

@@ -34,6 +34,8 @@ pub struct AttemptEnd {
     pub output_truncated: bool,
     /// The number of processes that it left running, and that were killed.
     pub leftovers_killed: u32,
+    /// The node that it ran on. `None`: this machine, or none.
+    pub node: Option<String>,
 }
 
 impl AttemptEnd {
@@ -63,6 +65,7 @@ impl AttemptEnd {
             stderr_bytes: 0,
             output_truncated: false,
             leftovers_killed: 0,
+            node: None,
         }
     }
 }

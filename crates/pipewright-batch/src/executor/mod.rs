@@ -46,6 +46,12 @@ pub trait Executor: Send {
     /// # Errors
     /// No more handles are available.
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>>;
+
+    /// Returns true if events can come while nothing runs. [`next_event`](Self::next_event) then waits for them. The default is
+    /// false.
+    fn expects_events(&self) -> bool {
+        false
+    }
 }
 
 /// A report of an executor.
@@ -56,4 +62,10 @@ pub enum ExecutorEvent {
     Note(String),
     /// The end of an attempt. Nothing more is reported about it.
     Ended(Box<AttemptEnd>),
+    /// The number of CPUs that all attempts together may use from now on. Those that run keep theirs. Without this event it is
+    /// the number of slots of the batch.
+    Capacity {
+        /// The number of CPUs.
+        cpus: u32,
+    },
 }

@@ -28,6 +28,8 @@ pub(crate) struct Changes {
     removed: Vec<(u32, u32)>,
     /// The end of the input of a run, and the number of its jobs.
     input_end: Option<(u32, u64)>,
+    /// A run, and the number of its slots.
+    slots: Option<(u32, u32)>,
     /// Intents that are reported when they are durable.
     awaited: Vec<AttemptKey>,
     bytes: usize,
@@ -104,6 +106,7 @@ pub(crate) struct EndedAttempt {
     pub(crate) error: Option<Box<str>>,
     pub(crate) output_path: Option<Vec<u8>>,
     pub(crate) stderr_tail: Option<Box<str>>,
+    pub(crate) node: Option<Box<str>>,
 }
 
 /// The end of a run.
@@ -168,6 +171,10 @@ impl Changes {
         self.input_end
     }
 
+    pub(crate) fn slots(&self) -> Option<(u32, u32)> {
+        self.slots
+    }
+
     /// Returns true if an intent is to be reported when it is durable.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.awaited.is_empty()
@@ -223,6 +230,7 @@ impl Changes {
     pub(crate) fn end(&mut self, attempt: EndedAttempt) {
         let texts = attempt.error.as_ref().map_or(0, |text| text.len())
             + attempt.output_path.as_ref().map_or(0, Vec::len)
+            + attempt.node.as_ref().map_or(0, |text| text.len())
             + attempt.stderr_tail.as_ref().map_or(0, |text| text.len());
         self.bytes += size_of::<EndedAttempt>() + texts;
         self.stop(attempt.job);
@@ -254,6 +262,12 @@ impl Changes {
         self.input_end = Some((run, jobs));
     }
 
+    /// Notes the number of slots.
+    pub(crate) fn set_slots(&mut self, run: u32, slots: u32) {
+        self.bytes += size_of::<(u32, u32)>();
+        self.slots = Some((run, slots));
+    }
+
     /// Appends later changes.
     pub(crate) fn append(&mut self, later: Changes) {
         if self.is_empty() {
@@ -273,6 +287,7 @@ impl Changes {
         self.described.extend(later.described);
         self.removed.extend(later.removed);
         self.input_end = later.input_end.or(self.input_end);
+        self.slots = later.slots.or(self.slots);
         self.run = later.run.or(self.run.take());
         self.awaited.extend(later.awaited);
     }

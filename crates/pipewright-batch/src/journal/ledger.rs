@@ -153,6 +153,7 @@ impl Ledger {
             error,
             output_path: output.path.map(|path| path.as_os_str().as_encoded_bytes().to_vec()),
             stderr_tail: tail(output.stderr_tail),
+            node: end.node.as_deref().map(cut),
         });
         // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
         // run again.
@@ -196,6 +197,10 @@ impl Ledger {
 
     pub(crate) fn end_input(&mut self, jobs: u64) {
         self.changes.end_input(self.run, jobs);
+    }
+
+    pub(crate) fn set_slots(&mut self, slots: u32) {
+        self.changes.set_slots(self.run, slots);
     }
 
     pub(crate) fn end_run(&mut self, exit_code: Option<i32>, how: &str) {

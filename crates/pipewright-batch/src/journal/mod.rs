@@ -81,6 +81,8 @@ pub(crate) struct RunFacts {
     pub(crate) from_log: bool,
     /// The log keeps the values that tag lines of output.
     pub(crate) keep_values: bool,
+    /// The jobs run on other machines.
+    pub(crate) remote: bool,
 }
 
 /// A report of the writer.
@@ -119,6 +121,8 @@ pub(crate) struct Journal {
     batch_id: String,
     run: u32,
     mode: JournalMode,
+    /// The last runner was killed while nodes ran its jobs.
+    left_nodes: bool,
     /// Released after the writer has ended.
     _lock: Lock,
 }
@@ -137,6 +141,16 @@ impl Journal {
     /// Returns the way in which changes become durable, for a message if it is not the fast one.
     pub(crate) fn mode(&self) -> JournalMode {
         self.mode
+    }
+
+    /// Returns true if the last runner was killed while nodes ran its jobs. They end them when they miss it.
+    pub(crate) fn left_nodes(&self) -> bool {
+        self.left_nodes
+    }
+
+    /// Notes the number of slots.
+    pub(crate) fn set_slots(&mut self, slots: u32) {
+        self.ledger.set_slots(slots);
     }
 
     /// Notes an attempt that is about to start. The first call for a job notes the job too.

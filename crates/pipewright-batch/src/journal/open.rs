@@ -192,6 +192,13 @@ fn begin(
     let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
     schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
+    let killed = earlier.runner.as_ref().filter(|runner| !runner.has_ended);
+    let left_nodes = match killed {
+        Some(runner) => connection
+            .query_row("SELECT remote FROM runs WHERE number = ?1", [runner.run], |row| row.get(0))
+            .map_err(sqlite)?,
+        None => false,
+    };
     let is_remote = is_network_filesystem(path).unwrap_or(false);
     let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
     let runner = Runner::this(earlier.runner.as_ref().map_or(1, |runner| runner.run + 1));
@@ -216,6 +223,7 @@ fn begin(
         batch_id,
         run: runner.run,
         mode,
+        left_nodes,
         _lock: lock,
     };
     Ok((journal, Past::new(entries)))
@@ -319,6 +327,7 @@ fn interruptions(
             error: None,
             output_path: None,
             stderr_tail: None,
+            node: None,
         });
         let number = row.get::<_, i64>(6)?;
         let line = row.get::<_, Option<i64>>(7)?;

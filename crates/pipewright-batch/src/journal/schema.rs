@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i64 = 0x5057_626c;
 
 /// The steps from version 0, an empty file, to the current version. A step never changes after a release.
-pub(crate) const STEPS: [&str; 2] = [VERSION_1, VERSION_2];
+pub(crate) const STEPS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
 
 /// The settings of jobs that version 1 has written, which are not known.
 pub(crate) const UNKNOWN_SETTINGS: &str = "?";
@@ -90,6 +90,12 @@ ALTER TABLE jobs ADD COLUMN settings TEXT DEFAULT '?';
 ALTER TABLE jobs ADD COLUMN removed INTEGER REFERENCES runs (number);
 ALTER TABLE runs ADD COLUMN jobs INTEGER;
 ALTER TABLE runs ADD COLUMN input TEXT;
+";
+
+/// The nodes of a batch on several machines.
+const VERSION_3: &str = "
+ALTER TABLE attempts ADD COLUMN node TEXT;
+ALTER TABLE runs ADD COLUMN remote INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// Returns the version of the file. 0: it is empty.

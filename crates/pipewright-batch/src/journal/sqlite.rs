@@ -117,6 +117,10 @@ pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusql
         insert_attempt(connection, attempt)?;
     }
     write_input(connection, changes)?;
+    if let Some(slots) = changes.slots() {
+        let update = "UPDATE runs SET slots = ?2 WHERE number = ?1";
+        connection.prepare_cached(update)?.execute(slots)?;
+    }
     changes.run().map_or(Ok(()), |run| end_run(connection, run))
 }
 
@@ -173,7 +177,7 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
     let mut insert = connection.prepare_cached(
         "INSERT OR REPLACE INTO attempts (id, job, run, attempt, slot, started, elapsed_seconds, outcome, code, signal, \
          user_seconds, system_seconds, peak_rss_bytes, stdout_bytes, stderr_bytes, leftovers_killed, error, output_path, \
-         stderr_tail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+         stderr_tail, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
     )?;
     insert.execute(params![
         signed(attempt.row),
@@ -195,6 +199,7 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
         attempt.error,
         attempt.output_path.as_deref().map(Bytes),
         attempt.stderr_tail,
+        attempt.node,
     ])?;
     Ok(())
 }

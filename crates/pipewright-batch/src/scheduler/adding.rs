@@ -86,6 +86,7 @@ impl Scheduler {
             attempts: 0,
             retries_left: spec.retries,
             retries: 0,
+            lost: 0,
             once: spec.once,
             last: None,
         };

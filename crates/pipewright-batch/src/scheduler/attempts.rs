@@ -36,6 +36,15 @@ impl Scheduler {
                 return;
             }
             (Err(_), Some(_)) => Outcome::Stopped,
+            // Not the job's fault, unless it takes one executor after the other with it.
+            (Err(Failure::Lost), None) if !is_over && job.lost + 1 < self.config.max_lost => {
+                job.lost += 1;
+                job.last = Some(Attempt::Failed(Failure::Lost));
+                job.state = State::Ready;
+                self.ready.push(number, job.shape);
+                decisions.push(Decision::Requeue { job: number });
+                return;
+            }
             (Err(failure), None) => {
                 let retry = &self.config.retry;
                 if !is_over && job.retries_left > 0 && retry.on.contains(failure) {

@@ -30,6 +30,8 @@ pub(crate) enum Event {
     /// Memory that all jobs together may use from now on, as far as they state their needs.
     #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     MemoryAvailable { bytes: u64 },
+    /// CPUs that there are from now on, at most one a slot: nodes come and go. Jobs that run keep theirs.
+    Capacity { cpus: u32 },
     /// CPUs that running jobs may use from now on, because a jobserver gave so many permits. Jobs that run keep theirs.
     /// Without this event the slots are the only limit.
     Permits { cpus: u32 },
@@ -101,7 +103,8 @@ pub(crate) enum Decision {
     Stop { job: JobNumber },
     /// The attempt has failed: send [`Event::RetryDue`] after this delay.
     Retry { job: JobNumber, delay: Duration },
-    /// The attempt was stopped under pressure and did not succeed: the job waits for another attempt, which is no retry.
+    /// The attempt was stopped under pressure and did not succeed, or was lost with its executor: the job waits for another
+    /// attempt, which is no retry.
     Requeue { job: JobNumber },
     /// The job is over. Nothing more is decided about it.
     Settle { job: JobNumber, outcome: Outcome },

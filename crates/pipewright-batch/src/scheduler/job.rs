@@ -54,6 +54,8 @@ pub(super) struct Job {
     pub(super) retries_left: u32,
     /// Retries that were decided.
     pub(super) retries: u32,
+    /// Attempts that were lost with their executor.
+    pub(super) lost: u32,
     pub(super) once: bool,
     pub(super) last: Option<Attempt>,
 }

@@ -89,6 +89,11 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
     pub(crate) failures: FailurePolicy,
+    /// Attempts of a job that may be lost with their executor. The one that reaches this number is a failure; the others are
+    /// started again, and count as no retry. 0 counts as 1.
+    pub(crate) max_lost: u32,
+    /// The CPUs that there are in the beginning. `None`: one a slot.
+    pub(crate) capacity: Option<u32>,
     /// The number of jobs, without those that ended in an earlier run, if it is known before the end of the input.
     pub(crate) total: Option<u64>,
     /// The source of all randomness, which is the jitter of retries.
@@ -139,7 +144,7 @@ impl Scheduler {
         Scheduler {
             jobs: Map::default(),
             ready: Ready::new(patience),
-            pool: Pool::new(&config.limits),
+            pool: Pool::new(&config.limits, config.capacity),
             names: Some(Names::default()),
             last_added: None,
             input_ended: false,
@@ -188,6 +193,9 @@ impl Scheduler {
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works(decisions),
             Event::MemoryAvailable { bytes } => self.pool.set_memory_budget(bytes),
+            Event::Capacity { cpus } => {
+                self.pool.set_capacity(cpus.min(self.config.limits.slots.get()));
+            }
             Event::Permits { cpus } => self.pool.set_permits(cpus),
             Event::Pressure(pressure) => self.press(pressure, decisions),
             Event::Drain => self.halt(HaltCause::Drain, decisions),
@@ -202,7 +210,7 @@ impl Scheduler {
     /// others may come later. But above 100,000 waiting jobs (a retry counts too), nothing is read while another job is ready,
     /// runs or is retried. If there is none, reading is the only way on.
     pub(crate) fn wants_input(&self) -> bool {
-        let slots = usize::try_from(self.config.limits.slots.get()).unwrap_or(usize::MAX);
+        let slots = usize::try_from(self.pool.capacity()).unwrap_or(usize::MAX);
         let is_idle = self.pool.jobs() + self.ready.len() + self.retrying == 0;
         !self.input_ended
             && self.halted.is_none()

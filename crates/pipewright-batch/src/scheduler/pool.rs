@@ -10,6 +10,8 @@ use super::limits::{Limits, Needs};
 pub(super) struct Pool {
     slots: Slots,
     cpus: Amount,
+    /// The number of CPUs that there are. Jobs may hold more, if some went away.
+    capacity: u32,
     /// CPUs that jobs may use at once. `None`: as many as there are slots.
     permits: Option<u32>,
     cpus_in_use: u32,
@@ -36,11 +38,13 @@ impl Amount {
 }
 
 impl Pool {
-    pub(super) fn new(limits: &Limits) -> Pool {
+    pub(super) fn new(limits: &Limits, capacity: Option<u32>) -> Pool {
         let amount = |free| Amount { free, kept: 0 };
+        let capacity = capacity.unwrap_or(limits.slots.get());
         Pool {
             slots: Slots::default(),
-            cpus: amount(limits.slots.get()),
+            cpus: amount(capacity),
+            capacity,
             permits: None,
             cpus_in_use: 0,
             tokens: limits.tokens.iter().map(|kind| amount(kind.capacity)).collect(),
@@ -76,6 +80,21 @@ impl Pool {
         self.permits.is_some_and(|permits| wanted > permits).then_some(wanted)
     }
 
+    /// Returns the number of CPUs that there are.
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Sets the number of CPUs that there are.
+    pub(super) fn set_capacity(&mut self, cpus: u32) {
+        self.capacity = cpus;
+        self.count_free_cpus();
+    }
+
+    fn count_free_cpus(&mut self) {
+        self.cpus.free = self.capacity.saturating_sub(self.cpus_in_use);
+    }
+
     /// Sets the number of CPUs that all jobs together may use.
     pub(super) fn set_permits(&mut self, cpus: u32) {
         self.permits = Some(cpus);
@@ -89,8 +108,8 @@ impl Pool {
     /// Takes the resources of a job, and returns its slot.
     pub(super) fn take(&mut self, needs: &Needs) -> u32 {
         self.jobs += 1;
-        self.cpus.free -= needs.cpus.get();
         self.cpus_in_use += needs.cpus.get();
+        self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_add(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {
             self.tokens[need.kind].free -= need.count;
@@ -101,8 +120,8 @@ impl Pool {
     /// Gives back the resources of a job.
     pub(super) fn release(&mut self, needs: &Needs, slot: u32) {
         self.jobs -= 1;
-        self.cpus.free += needs.cpus.get();
         self.cpus_in_use -= needs.cpus.get();
+        self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_sub(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {
             self.tokens[need.kind].free += need.count;

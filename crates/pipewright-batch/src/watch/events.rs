@@ -45,6 +45,7 @@ enum Fields<'a> {
     Job { job: u64 },
     Settled { job: u64, state: JobState, reason: Option<String> },
     Cause { cause: String },
+    Capacity { slots: u32 },
     Total { total: u64 },
     Note { message: &'a str },
     Finished(&'a Totals),
@@ -67,6 +68,7 @@ struct Ended {
     stdout_bytes: u64,
     stderr_bytes: u64,
     leftovers_killed: u32,
+    node: Option<String>,
 }
 
 impl<W: Write> EventWriter<W> {
@@ -126,6 +128,7 @@ fn describe<'a>(update: &Update<'a>) -> (&'static str, Fields<'a>) {
             ("settled", Fields::Settled { job, state, reason: reason.map(short) })
         }
         Update::Halted { cause } => ("halted", Fields::Cause { cause: short(cause) }),
+        Update::Capacity { slots } => ("capacity", Fields::Capacity { slots }),
         Update::InputEnded { total } => ("input_ended", Fields::Total { total }),
         Update::Note(message) => ("note", Fields::Note { message }),
         Update::Finished(totals) => ("finished", Fields::Finished(totals)),
@@ -159,6 +162,7 @@ fn ended(end: &AttemptEnd, text: &str) -> Ended {
         stdout_bytes: end.stdout_bytes,
         stderr_bytes: end.stderr_bytes,
         leftovers_killed: end.leftovers_killed,
+        node: end.node.clone(),
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
         Update::Retried { job: 2 },
         Update::Settled { job: 2, state: JobState::Failed, reason: Some("exit 7") },
         Update::Halted { cause: "drain" },
+        Update::Capacity { slots: 8 },
         Update::InputEnded { total: 10 },
         Update::Note("the log is on a network filesystem"),
         Update::Finished(&totals),

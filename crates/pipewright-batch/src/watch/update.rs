@@ -38,6 +38,8 @@ pub(crate) enum Update<'a> {
     Settled { job: u64, state: JobState, reason: Option<&'a str> },
     /// The batch ends early, for that reason.
     Halted { cause: &'a str },
+    /// The number of slots has changed.
+    Capacity { slots: u32 },
     /// The input has ended, and had that many jobs.
     InputEnded { total: u64 },
     /// A message for people.

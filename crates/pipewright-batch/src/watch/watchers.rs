@@ -112,6 +112,7 @@ impl Watchers {
             Event::Retrying { job, .. } => self.update(&Update::Retried { job: *job }),
             Event::Settled { job, state, .. } => self.settled(*job, state),
             Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
+            Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
             Event::Halted(halt) => self.update(&Update::Halted { cause: &halt.to_string() }),
             Event::Note(note) => self.update(&Update::Note(note)),
         }

@@ -102,6 +102,25 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) env: Vec<OsString>,
 
+    /// Run the jobs on a node that CMD connects to (repeatable)
+    ///
+    /// CMD connects its stdin and stdout to a shell on the node: 'ssh host', 'docker exec -i c', 'kubectl exec -i pod --'. A copy of
+    /// pipewright is kept in the cache folder of the node. With --jobs, each node runs N jobs at once.
+    #[arg(long, value_name = "CMD", value_hint = ValueHint::CommandString, help_heading = headings::NODES)]
+    pub(crate) via: Vec<OsString>,
+
+    /// Read the commands of --via from FILE, one a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::NODES)]
+    pub(crate) via_file: Option<PathBuf>,
+
+    /// Path of pipewright on the nodes; nothing is copied there
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::Other, help_heading = headings::NODES)]
+    pub(crate) worker_path: Option<PathBuf>,
+
+    /// Fail a job that has lost N nodes
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 2, help_heading = headings::NODES)]
+    pub(crate) max_lost: u32,
+
     /// Stop a job after DUR
     #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,

@@ -14,6 +14,8 @@ pub(super) const REPORTING: &str = "Reporting";
 pub(super) const INPUT: &str = "Input";
 /// The number of jobs at once, and their attempts.
 pub(super) const RUNNING: &str = "Running";
+/// The machines that run a batch.
+pub(super) const NODES: &str = "Nodes";
 /// The log of a batch.
 pub(super) const LOG: &str = "Log";
 /// The jobs that `jobs` lists.

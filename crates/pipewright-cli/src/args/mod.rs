@@ -15,6 +15,7 @@ mod pipe;
 mod run;
 mod signal;
 mod size;
+mod worker;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -29,6 +30,7 @@ pub(crate) use jobs::JobsOptions;
 pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use run::{ContainKind, RunOptions};
+pub(crate) use worker::WorkerOptions;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
@@ -63,6 +65,9 @@ pub(crate) enum ToolCommand {
     Batch(Deferred<BatchOptions>),
     /// List the jobs of a batch, from its log
     Jobs(Deferred<JobsOptions>),
+    /// Run the jobs of a batch on this node, for the batch that has started it
+    #[command(hide = true)]
+    Worker(Deferred<WorkerOptions>),
     /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
     /// Test whether file I/O is asynchronous, and explain why it is not

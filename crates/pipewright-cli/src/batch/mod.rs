@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `input.rs` | the jobs that the options describe |
 //! | `from_log.rs` | a batch that is resumed without its input |
+//! | `nodes.rs` | the machines that run the jobs |
 //! | `settings.rs` | the settings of the batch |
 //! | `interrupt.rs` | signals: the first Ctrl-C lets running jobs end, the second one stops them |
 
 mod from_log;
 mod input;
 mod interrupt;
+mod nodes;
 mod settings;
 
 use std::io::{self, Write as _};

@@ -46,6 +46,10 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
     }
+    batch = batch.max_lost(options.max_lost);
+    if let Some(nodes) = super::nodes::nodes(options)? {
+        batch = batch.nodes(nodes);
+    }
     // As make and ninja do: an explicit number is obeyed whatever runs above.
     let jobserver = options.jobserver.map(JobserverKind::to_mode);
     let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };

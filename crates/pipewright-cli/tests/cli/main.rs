@@ -15,6 +15,8 @@ mod bench_terminal;
 mod completions;
 mod disk;
 mod help;
+#[cfg(target_os = "linux")]
+mod nodes;
 mod pace;
 mod pages;
 #[cfg(unix)]

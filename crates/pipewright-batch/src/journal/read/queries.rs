@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use super::Log;
 use super::rows::{
     ATTEMPT_COLUMNS, AttemptRow, BatchRow, Counts, JOB_COLUMNS, JobRow, RunRow, RunningRow,
-    unsigned,
+    node_column, unsigned,
 };
 use crate::journal::{JobState, LogError};
 
@@ -110,8 +110,9 @@ impl Log {
             Some(_) => "attempts.elapsed_seconds DESC, attempts.id",
             None => "attempts.id",
         };
+        let node = self.node_column()?;
         let query = format!(
-            "SELECT {JOB_COLUMNS}, {ATTEMPT_COLUMNS} FROM attempts JOIN jobs ON jobs.id = attempts.job \
+            "SELECT {JOB_COLUMNS}, {ATTEMPT_COLUMNS}, {node} FROM attempts JOIN jobs ON jobs.id = attempts.job \
              WHERE attempts.id > ?1 \
              AND (?2 IS NULL OR (jobs.state = ?2 AND jobs.last_attempt = attempts.id)) \
              AND (NOT ?3 OR attempts.outcome <> 'exited' OR attempts.code <> 0) \
@@ -126,11 +127,18 @@ impl Log {
 
     /// Returns the attempts of a job that have ended, in order. Reads all attempts of the log.
     pub(crate) fn attempts_of(&self, job: u32) -> Result<Vec<AttemptRow>, LogError> {
+        let node = self.node_column()?;
         let query = format!(
-            "SELECT {JOB_COLUMNS}, {ATTEMPT_COLUMNS} FROM attempts JOIN jobs ON jobs.id = attempts.job \
+            "SELECT {JOB_COLUMNS}, {ATTEMPT_COLUMNS}, {node} FROM attempts JOIN jobs ON jobs.id = attempts.job \
              WHERE attempts.job = ?1 ORDER BY attempts.id"
         );
         self.list(&query, [job], AttemptRow::from_row)
+    }
+
+    fn node_column(&self) -> Result<&'static str, LogError> {
+        let version =
+            crate::journal::schema::version(&self.connection).map_err(|error| self.error(error))?;
+        Ok(node_column(version))
     }
 
     /// Returns the attempts that run now, the longest first.

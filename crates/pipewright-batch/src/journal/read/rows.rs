@@ -74,6 +74,7 @@ pub(crate) struct AttemptRow {
     pub(crate) error: Option<String>,
     pub(crate) output_path: Option<String>,
     pub(crate) stderr_tail: Option<String>,
+    pub(crate) node: Option<String>,
 }
 
 /// An attempt that was intended and has not ended: it runs now, unless its runner was killed.
@@ -131,11 +132,19 @@ pub(super) const JOB_COLUMNS: &str = "jobs.id, jobs.identity, jobs.number, jobs.
 /// The number of those columns.
 const JOB_WIDTH: usize = 11;
 
-/// The columns of an [`AttemptRow`] after those of its job.
+/// The columns of an [`AttemptRow`] after those of its job. A column with the node follows: see [`node_column`].
 pub(super) const ATTEMPT_COLUMNS: &str = "attempts.id, attempts.run, attempts.attempt, attempts.slot, attempts.started, \
      attempts.elapsed_seconds, attempts.outcome, attempts.code, attempts.signal, attempts.user_seconds, \
      attempts.system_seconds, attempts.peak_rss_bytes, attempts.stdout_bytes, attempts.stderr_bytes, \
      attempts.leftovers_killed, attempts.error, attempts.output_path, attempts.stderr_tail";
+
+/// Returns the expression for the node of an attempt. Logs before version 3 have none.
+pub(super) fn node_column(version: i64) -> &'static str {
+    match version {
+        ..=2 => "NULL",
+        _ => "attempts.node",
+    }
+}
 
 impl JobRow {
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
@@ -180,6 +189,7 @@ impl AttemptRow {
             error: text(row, at(15))?,
             output_path: text(row, at(16))?,
             stderr_tail: text(row, at(17))?,
+            node: text(row, at(18))?,
         })
     }
 }

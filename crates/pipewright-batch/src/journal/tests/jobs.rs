@@ -61,6 +61,7 @@ fn a_job_is_read_back_as_it_was_written() {
         error: None,
         output_path: Some("out/7".into()),
         stderr_tail: Some("one\ntwo\n".into()),
+        node: None,
     };
     assert_eq!(*attempt, expected);
     assert_eq!(all_jobs(&log), [expected_job]);

@@ -42,6 +42,7 @@ impl Folder {
 fn facts() -> RunFacts {
     let (description, tool_version) = ("true {}".to_owned(), "1.2.3".to_owned());
     RunFacts {
+        remote: false,
         description,
         tool_version,
         slots: 4,

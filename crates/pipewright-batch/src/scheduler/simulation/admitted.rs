@@ -42,7 +42,7 @@ impl Model<'_> {
     fn free(&self) -> Free {
         let limits = &self.batch.config.limits;
         let mut free = Free {
-            cpus: i64::from(limits.slots.get()),
+            cpus: i64::from(self.capacity),
             memory: self.memory.map(|bytes| bytes as i64),
             tokens: limits.tokens.iter().map(|kind| i64::from(kind.capacity)).collect(),
             nothing_runs: self.holders().next().is_none(),
@@ -146,10 +146,11 @@ impl Model<'_> {
     }
 
     /// Checks that no resource is used twice. A single job may exceed the memory, and so may those that ran before the
-    /// budget was made smaller.
+    /// budget was made smaller; the same with CPUs that are gone.
     pub(super) fn check_capacity(&self) {
         let free = self.free();
-        assert!(free.cpus >= 0, "too many CPUs are used");
+        let has_shrunk = self.capacity < self.batch.config.limits.slots.get();
+        assert!(free.cpus >= 0 || has_shrunk, "too many CPUs are used");
         assert!(free.tokens.iter().all(|free| *free >= 0), "too many tokens are used");
         let mut slots: Vec<u32> = self.holders().map(|(_, slot)| slot).collect();
         slots.sort_unstable();

@@ -19,6 +19,7 @@ pub(super) struct Batch {
     pub(super) log_trouble: usize,
     pub(super) memory_trouble: usize,
     pub(super) permit_trouble: usize,
+    pub(super) capacity_trouble: usize,
     pub(super) early_end: usize,
     pub(super) noise: usize,
 }
@@ -32,6 +33,7 @@ pub(super) fn batch(random: &mut Random) -> Batch {
     };
     let jobs = jobs(random, &limits, count);
     let ran_here = jobs.iter().filter(|(_, spec)| spec.past.is_none()).count() as u64;
+    let has_nodes = random.percent(25);
     let trouble = |random: &mut Random, percent| usize::from(random.percent(percent));
     Batch {
         config: Config {
@@ -39,6 +41,8 @@ pub(super) fn batch(random: &mut Random) -> Batch {
             retry: retry(random),
             failures: failures(random),
             total: random.percent(30).then_some(ran_here),
+            max_lost: random.below(4) as u32,
+            capacity: has_nodes.then_some(0),
             seed: random.next(),
         },
         patience: *random.pick(&[0, 1, 2, 3, 16]),
@@ -48,6 +52,7 @@ pub(super) fn batch(random: &mut Random) -> Batch {
         log_trouble: trouble(random, 30),
         memory_trouble: trouble(random, 50) * 4,
         permit_trouble: trouble(random, 25),
+        capacity_trouble: usize::from(has_nodes) * 5,
         early_end: trouble(random, 15),
         noise: trouble(random, 50),
     }

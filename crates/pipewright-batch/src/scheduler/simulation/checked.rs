@@ -15,11 +15,19 @@ impl Model<'_> {
             Decision::Retry { job, delay } => self.retry(job, delay),
             Decision::Requeue { job } => {
                 let is_over = self.halted;
+                let most_lost = self.batch.config.max_lost;
                 let job = self.job(job);
-                let is_shed =
-                    matches!(job.phase, Phase::Ended { result: Err(_), stop: Some(Why::Pressure) });
-                assert!(is_shed && !is_over);
-                (job.phase, job.last) = (Phase::Waiting, Some(Last::Shed));
+                let last = match job.phase {
+                    Phase::Ended { result: Err(_), stop: Some(Why::Pressure) } => Last::Shed,
+                    Phase::Ended { result: Err(Failure::Lost), stop: None } => {
+                        job.lost += 1;
+                        assert!(!job.spec.once && job.lost < most_lost, "lost too often");
+                        Last::Failed(Failure::Lost)
+                    }
+                    _ => panic!("queued again while it is {:?}", job.phase),
+                };
+                assert!(!is_over);
+                (job.phase, job.last) = (Phase::Waiting, Some(last));
             }
             Decision::Settle { job, ref outcome } => {
                 self.check_outcome(job, outcome);
@@ -118,6 +126,9 @@ impl Model<'_> {
                     Outcome::Stopped
                 }
                 (Err(failure), None) => {
+                    let may_be_lost = job.lost + 1 < self.batch.config.max_lost;
+                    let is_queued = failure == Failure::Lost && may_be_lost;
+                    assert!(self.halted || !is_queued, "a lost job was not queued again");
                     let is_retried = self.batch.config.retry.on.contains(failure);
                     let has_retry = job.retries < job.spec.retries && is_retried;
                     assert!(self.halted || !has_retry, "a retry is missing");
@@ -203,7 +214,7 @@ impl Model<'_> {
         assert_eq!(scheduler.is_finished(), is_over && (self.input_ended || self.halted));
         assert_eq!(scheduler.halted().is_some(), self.halted);
         let ready = self.jobs.values().filter(|job| self.is_ready(job)).count();
-        let ahead = (2 * self.batch.config.limits.slots.get() as usize).max(64);
+        let ahead = (2 * self.capacity as usize).max(64);
         let takes_jobs = !self.input_ended && !self.halted && self.log_works;
         assert_eq!(scheduler.wants_input(), takes_jobs && ready < ahead);
     }

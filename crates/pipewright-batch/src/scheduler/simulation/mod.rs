@@ -34,6 +34,7 @@ enum Move {
     Log,
     Memory,
     Permits,
+    Capacity,
     EarlyEnd,
     Noise,
 }
@@ -74,7 +75,8 @@ impl Game<'_> {
         let moves = self.moves();
         let goes_on = moves.iter().any(|(it, _)| {
             matches!(it, Move::Add | Move::EndInput | Move::Intended | Move::End | Move::Retry)
-        }) || self.scheduler.wanted_permits().is_some();
+        }) || self.scheduler.wanted_permits().is_some()
+            || !self.scheduler.is_finished() && batch_lacks_nodes(&self.model);
         if !goes_on && self.model.log_works {
             assert!(self.scheduler.is_finished(), "the batch is stuck");
             return false;
@@ -119,6 +121,7 @@ impl Game<'_> {
             (Move::Log, batch.log_trouble > 0 || !model.log_works, 2),
             (Move::Memory, true, batch.memory_trouble),
             (Move::Permits, batch.permit_trouble > 0, 6),
+            (Move::Capacity, true, batch.capacity_trouble),
             (Move::EarlyEnd, self.added > 2, batch.early_end),
             (Move::Noise, self.added > 0, batch.noise * 4),
         ];
@@ -183,6 +186,13 @@ impl Game<'_> {
                     _ => random.below(self.batch.config.limits.slots.get() as usize + 1) as u32,
                 },
             },
+            // All nodes come back often enough.
+            Move::Capacity => Event::Capacity {
+                cpus: match random.percent(50) {
+                    true => u32::MAX,
+                    false => random.below(self.batch.config.limits.slots.get() as usize) as u32,
+                },
+            },
             Move::EarlyEnd => random.pick(&[Event::Drain, Event::Stop]).clone(),
             Move::Add | Move::EndInput | Move::Noise => Event::InputEnded,
         }
@@ -221,6 +231,11 @@ impl Game<'_> {
         assert_eq!(self.decisions, []);
         self.model.check(&self.scheduler);
     }
+}
+
+/// Returns true if there are fewer CPUs than there could be.
+fn batch_lacks_nodes(model: &Model<'_>) -> bool {
+    model.capacity < model.batch.config.limits.slots.get()
 }
 
 fn is_intended(phase: &Phase) -> bool {

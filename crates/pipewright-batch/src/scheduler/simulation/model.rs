@@ -15,6 +15,7 @@ pub(super) struct Job<'a> {
     pub(super) phase: Phase,
     pub(super) attempts: u32,
     pub(super) retries: u32,
+    pub(super) lost: u32,
     pub(super) last: Option<Last>,
 }
 
@@ -63,6 +64,7 @@ pub(super) struct Model<'a> {
     /// Jobs that may still be stopped by the current report of pressure.
     pub(super) may_shed: usize,
     pub(super) memory: Option<u64>,
+    pub(super) capacity: u32,
     pub(super) permits: Option<u32>,
     pub(super) halted: bool,
     pub(super) stopping: bool,
@@ -86,6 +88,7 @@ impl<'a> Model<'a> {
             pressure: Pressure::None,
             may_shed: 0,
             memory: batch.config.limits.memory_bytes,
+            capacity: batch.config.capacity.unwrap_or(batch.config.limits.slots.get()),
             permits: None,
             halted: false,
             stopping: false,
@@ -102,7 +105,7 @@ impl<'a> Model<'a> {
             assert!(self.names.insert(name, number).is_none());
         }
         let phase = Phase::Waiting;
-        let job = Job { spec, phase, attempts: 0, retries: 0, last: None };
+        let job = Job { spec, phase, attempts: 0, retries: 0, lost: 0, last: None };
         self.jobs.push(number, job);
     }
 
@@ -132,6 +135,9 @@ impl<'a> Model<'a> {
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works = true,
             Event::MemoryAvailable { bytes } => self.memory = Some(bytes),
+            Event::Capacity { cpus } => {
+                self.capacity = cpus.min(self.batch.config.limits.slots.get());
+            }
             Event::Permits { cpus } => self.permits = Some(cpus),
             Event::Pressure(pressure) => {
                 self.pressure = pressure;

@@ -82,6 +82,8 @@ fn config(slots: u32) -> Config {
         },
         failures: FailurePolicy { limit: FailureLimit::Never, then: OnLimit::Drain },
         total: None,
+        max_lost: 1,
+        capacity: None,
         seed: 1,
     }
 }

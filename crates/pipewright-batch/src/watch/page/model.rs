@@ -111,6 +111,7 @@ impl PageModel {
             Update::Ended { end, text, last_lines } => self.ended(end, text, last_lines),
             Update::Settled { job, state, reason } => self.settled(job, state, reason),
             Update::Halted { cause } => self.halted = Some(line(cause, MOST_LINE_COLUMNS)),
+            Update::Capacity { slots } => self.facts.slots = self.facts.slots.max(slots),
             Update::Note(text) if self.notes.len() < MOST_NOTES => {
                 self.notes.push(line(text, MOST_LINE_COLUMNS));
             }

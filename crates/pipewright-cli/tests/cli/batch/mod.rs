@@ -40,7 +40,7 @@ mod output_is_whole;
 mod random;
 mod refuses_bad_input;
 mod signals;
-mod watchdog;
+pub(super) mod watchdog;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query it.
-    fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
+    pub(super) fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
         let python = "import sqlite3, sys\n\
             for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):\n\
             \x20print('|'.join('' if it is None else str(it) for it in row))";

@@ -8,14 +8,14 @@ use super::super::pace;
 /// Ends the process with a message if it is not dropped in time.
 ///
 /// A failed assertion would not do: the thread of the test waits for a child.
-pub(super) struct Watchdog {
+pub(in super::super) struct Watchdog {
     sender: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
     /// Watches the calling test for so many seconds of a machine that is not slow.
-    pub(super) fn start(seconds: u64) -> Watchdog {
+    pub(in super::super) fn start(seconds: u64) -> Watchdog {
         let name = thread::current().name().unwrap_or("a test").to_owned();
         let (sender, receiver): (Sender<()>, Receiver<()>) = channel();
         let limit = pace::millis(seconds * 1000);

@@ -1,0 +1,86 @@
+//! The nodes of a batch: how many there are, and how they are reached.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use super::bootstrap::Program;
+use super::reports::Reports;
+use super::via::{Delivery, Via};
+use super::{Remote, place};
+use crate::executor::LocalSettings;
+use crate::remote::wire;
+
+/// The nodes that run a batch, instead of this machine.
+///
+/// ```no_run
+/// use pipewright_batch::{Batch, Job, Nodes};
+/// let nodes = Nodes::new().via(["ssh", "n1"]).via(["ssh", "n2"]);
+/// let summary = Batch::new().nodes(nodes).run(["uptime"].map(Job::new))?;
+/// assert_eq!(summary.succeeded, 1);
+/// # Ok::<(), pipewright_batch::BatchError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "nodes do nothing until a batch is started on them"]
+pub struct Nodes {
+    commands: Vec<Vec<OsString>>,
+    worker_path: Option<PathBuf>,
+    slots: Option<u32>,
+}
+
+impl Nodes {
+    /// Creates an empty list.
+    pub fn new() -> Nodes {
+        Nodes::default()
+    }
+
+    /// Adds a node. The command connects its stdin and stdout to a program there, whose words are added to its own: `ssh n1`,
+    /// `docker exec -i c`, `kubectl exec -i pod --`.
+    ///
+    /// The program is `sh`, which gets a copy of this program, kept in the cache folder of the node. It is copied once.
+    pub fn via<I>(mut self, command: I) -> Nodes
+    where
+        I: IntoIterator<Item: Into<OsString>>,
+    {
+        self.commands.push(command.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets the path of pipewright on the nodes. Nothing is copied there, and no shell is needed.
+    pub fn worker_path(mut self, path: impl Into<PathBuf>) -> Nodes {
+        self.worker_path = Some(path.into());
+        self
+    }
+
+    /// Sets the number of jobs that each node runs at once. The default is the number of processors that the worker there may use.
+    pub fn slots_per_node(mut self, count: u32) -> Nodes {
+        self.slots = Some(count.max(1));
+        self
+    }
+
+    /// Starts to connect the nodes.
+    pub(crate) fn connect(self, settings: &LocalSettings) -> io::Result<Remote> {
+        if self.commands.iter().any(Vec::is_empty) || self.commands.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no node"));
+        }
+        let settings = wire::wire_settings(settings);
+        let reports = Reports::new();
+        let delivery = match self.worker_path {
+            Some(path) => Delivery::Path(path),
+            None => Delivery::Copy(Arc::new(Program::own()?)),
+        };
+        let mut threads = Vec::new();
+        for words in self.commands {
+            let via = Via {
+                words,
+                delivery: delivery.clone(),
+                slots: self.slots,
+                reports: Arc::clone(&reports),
+                running: Mutex::default(),
+            };
+            threads.push(place::spawn(&reports, &settings, via)?);
+        }
+        Ok(Remote::new(reports, threads))
+    }
+}

@@ -1,0 +1,158 @@
+//! Workers over the stdio of a command: `ssh host`, `docker exec -i c`, `kubectl exec -i pod --`.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pipewright::{Child, Command, Contain, Scope, Stdio};
+
+use super::bootstrap::{self, Program};
+use super::place::{Connect, Connected};
+use super::reports::Reports;
+use crate::job::shell_quoted;
+use crate::remote::error::RemoteError;
+use crate::remote::wire::hello::greet_worker;
+
+/// The time for a command to reach its node, and to start the worker there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The end of the command's stderr that is kept for messages.
+const KEPT_BYTES: usize = 4096;
+
+/// The way of the worker's program to a node.
+#[derive(Debug, Clone)]
+pub(super) enum Delivery {
+    /// A shell there gets a copy of this program.
+    Copy(Arc<Program>),
+    /// The node has it under this path.
+    Path(PathBuf),
+}
+
+/// A node that a command reaches.
+#[derive(Debug)]
+pub(super) struct Via {
+    pub(super) words: Vec<OsString>,
+    pub(super) delivery: Delivery,
+    /// The number of jobs at once. `None`: the worker decides.
+    pub(super) slots: Option<u32>,
+    pub(super) reports: Arc<Reports>,
+    pub(super) running: Mutex<Option<Running>>,
+}
+
+/// A started command.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Arc<Child>,
+    stderr: Option<thread::JoinHandle<Vec<u8>>>,
+}
+
+impl Via {
+    fn args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["worker".into(), "--stdio".into()];
+        if let Some(slots) = self.slots {
+            args.extend(["--slots".into(), slots.to_string().into()]);
+        }
+        args
+    }
+
+    fn command(&self) -> Option<Command> {
+        let (program, words) = self.words.split_first()?;
+        let mut command = Command::new(program);
+        command.args(words);
+        match &self.delivery {
+            Delivery::Copy(_) => command.arg("sh"),
+            Delivery::Path(path) => command.arg(path).args(self.args()),
+        };
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the batch, and a question at the terminal would disturb it.
+            .own_session()
+            .contain(Contain::Tree)
+            .kill_on_parent_exit(Scope::Tree);
+        Some(command)
+    }
+}
+
+impl Connect for Via {
+    fn label(&self) -> String {
+        String::from_utf8_lossy(&shell_quoted(&self.words)).into_owned()
+    }
+
+    fn connect(&self) -> Result<Connected, RemoteError> {
+        let mut command = self.command().ok_or(RemoteError::Garbled("an empty command"))?;
+        let mut child = command.spawn().map_err(|error| RemoteError::Command(error.to_string()))?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let stderr = child.stderr.take().map(|mut stderr| {
+            thread::Builder::new().stack_size(128 << 10).spawn(move || {
+                let (mut tail, mut buffer) = (Vec::new(), [0; KEPT_BYTES]);
+                // An error is the end, too.
+                while let Ok(count @ 1..) = stderr.read(&mut buffer) {
+                    tail.extend_from_slice(&buffer[..count]);
+                    let surplus = tail.len().saturating_sub(KEPT_BYTES);
+                    tail.drain(..surplus);
+                }
+                tail
+            })
+        });
+        let child = Arc::new(child);
+        let running = Running { child: Arc::clone(&child), stderr: stderr.transpose()? };
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        let (Some(mut writer), Some(mut reader)) = (stdin, stdout) else {
+            return Err(RemoteError::Closed);
+        };
+        let close: super::link::Closer = Arc::new(move || {
+            // One that has ended is no error, and its user does not change.
+            let _ = child.kill();
+        });
+        let _watchdog = Watchdog::start(&self.reports, &close)?;
+        if let Delivery::Copy(program) = &self.delivery {
+            let args = String::from_utf8_lossy(&shell_quoted(&self.args())).into_owned();
+            bootstrap::start_worker(&mut reader, &mut writer, program, &args)?;
+        }
+        greet_worker(&mut reader, &mut writer, None, true)?;
+        Ok(Connected { reader: Box::new(reader), writer: Box::new(writer), close })
+    }
+
+    fn disconnected(&self) -> Option<String> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let Running { child, stderr } = running;
+        // Ignored: it has ended, or is dropped below with everything that it has started.
+        let _ = child.kill();
+        drop(child);
+        // A panic there has been printed.
+        let tail = stderr.and_then(|stderr| stderr.join().ok()).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&tail);
+        let last = tail.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+        Some(last.chars().take(200).collect())
+    }
+}
+
+/// Kills a command that takes too long to connect, or whose batch ends meanwhile.
+struct Watchdog {
+    _done: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn start(reports: &Arc<Reports>, close: &super::link::Closer) -> std::io::Result<Watchdog> {
+        let (sender, done) = mpsc::channel();
+        let (reports, close) = (Arc::clone(reports), Arc::clone(close));
+        thread::Builder::new().stack_size(64 << 10).spawn(move || {
+            let mut left = CONNECT_TIMEOUT;
+            let step = Duration::from_millis(100);
+            while !left.is_zero() && !reports.is_closed() {
+                match done.recv_timeout(step) {
+                    Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(step),
+                    _ => return,
+                }
+            }
+            close();
+        })?;
+        Ok(Watchdog { _done: sender })
+    }
+}

@@ -1,0 +1,28 @@
+//! Batches on other machines: a worker on each node, and one protocol between it and the batch.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `host/` | the executor of a batch, and its connections |
+//! | `worker/` | the program on a node |
+//! | `wire/` | the messages between both |
+//! | `outbox.rs` | the bytes that a connection is to send |
+//! | `lease.rs` | the time after which a worker that hears nothing kills its jobs |
+//! | `secret.rs` | the secret that both sides of a connection prove to know |
+//! | `tcp.rs` | connections |
+//! | `error.rs` | the error type |
+
+mod error;
+mod host;
+mod lease;
+mod outbox;
+mod secret;
+mod tcp;
+mod wire;
+mod worker;
+
+/// The time after the death of a host within which its nodes have ended its jobs.
+pub(crate) const NODES_END_WITHIN: std::time::Duration = lease::SILENCE;
+
+pub use error::RemoteError;
+pub use host::{Nodes, Remote};
+pub use worker::{Drain, Hooks, SECRET_VARIABLE, SecretSource, Worker};

@@ -1,0 +1,151 @@
+//! The secret of a batch: both sides of a connection prove that they know it.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::error::RemoteError;
+
+/// The number of bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// The number of bytes of a proof.
+pub(crate) const PROOF_BYTES: usize = 32;
+
+/// A random secret, which is overwritten when it is dropped.
+#[derive(Clone, Zeroize)]
+#[zeroize(drop)]
+pub(crate) struct Secret([u8; SECRET_BYTES]);
+
+impl Secret {
+    /// Returns a new secret.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub(crate) fn random() -> io::Result<Secret> {
+        let mut secret = Secret([0; SECRET_BYTES]);
+        getrandom::fill(&mut secret.0).map_err(io::Error::other)?;
+        Ok(secret)
+    }
+
+    /// Writes the secret to a new file that only its owner can read.
+    ///
+    /// # Errors
+    /// The file exists, or cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = pipewright_os::base::private_file::create_new(path)?;
+        file.write_all(self.to_text().as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Returns the secret as hexadecimal digits.
+    pub(crate) fn to_text(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_BYTES));
+        for byte in self.0 {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+            }
+        }
+        text
+    }
+
+    /// Reads a secret from a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has no secret.
+    pub(crate) fn read(path: &Path) -> Result<Secret, RemoteError> {
+        let mut text = Zeroizing::new([0; 2 * SECRET_BYTES]);
+        let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut *text));
+        read.map_err(RemoteError::Secret)?;
+        Secret::parse(&*text)
+    }
+
+    /// Returns the secret with these hexadecimal digits.
+    ///
+    /// # Errors
+    /// The text is not that of a secret.
+    pub(crate) fn parse(text: &[u8]) -> Result<Secret, RemoteError> {
+        let mut secret = Secret([0; SECRET_BYTES]);
+        let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
+        for (at, byte) in secret.0.iter_mut().enumerate() {
+            let (Some(high), Some(low)) = (digit(2 * at), digit(2 * at + 1)) else {
+                return Err(RemoteError::Secret(io::ErrorKind::InvalidData.into()));
+            };
+            *byte = u8::try_from(high << 4 | low).unwrap_or(0);
+        }
+        match text.len() == 2 * SECRET_BYTES {
+            true => Ok(secret),
+            false => Err(RemoteError::Secret(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Returns the proof that this side knows the secret, for these bytes.
+    pub(crate) fn proof(&self, parts: &[&[u8]]) -> [u8; PROOF_BYTES] {
+        self.mac(parts).finalize().into_bytes().into()
+    }
+
+    /// Returns true if that is the proof for these bytes. Takes the same time whatever differs.
+    pub(crate) fn is_proof(&self, parts: &[&[u8]], proof: &[u8; PROOF_BYTES]) -> bool {
+        self.mac(parts).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        // A shorter key than a block of the hash is padded with zeros, by definition of HMAC.
+        let mut key = Zeroizing::new([0; 64]);
+        key[..SECRET_BYTES].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new((&*key).into());
+        mac.update(b"pipewright batch proof\0");
+        for part in parts {
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_back_from_its_file_and_the_file_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let secret = Secret::random().unwrap();
+        secret.write(&path).unwrap();
+        assert_eq!(Secret::read(&path).unwrap().0, secret.0);
+        // An old file of somebody else is never written to.
+        assert!(secret.write(&path).is_err());
+        assert!(!format!("{secret:?}").contains(&*secret.to_text()));
+    }
+
+    #[test]
+    fn texts_that_are_no_secret_are_refused() {
+        let good = Secret::random().unwrap().to_text();
+        assert!(Secret::parse(good.as_bytes()).is_ok());
+        let long = format!("{}00", &*good);
+        let wrong = good.replacen(|_| true, "g", 1);
+        for text in ["", "00", &good[1..], &long, &wrong] {
+            assert!(matches!(Secret::parse(text.as_bytes()), Err(RemoteError::Secret(_))));
+        }
+    }
+
+    #[test]
+    fn a_proof_holds_for_its_secret_and_its_bytes_only() {
+        let (secret, other) = (Secret::random().unwrap(), Secret::random().unwrap());
+        let proof = secret.proof(&[b"a", b"b"]);
+        assert!(secret.is_proof(&[b"a", b"b"], &proof));
+        assert!(!secret.is_proof(&[b"b", b"a"], &proof));
+        assert!(!other.is_proof(&[b"a", b"b"], &proof));
+    }
+}

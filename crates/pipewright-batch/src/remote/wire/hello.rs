@@ -1,0 +1,211 @@
+//! The handshake: each side says its version, and proves that it knows the secret, before anything else is read.
+//!
+//! 1. The worker sends its hello, 84 bytes. A host sends nothing to somebody who sends anything else.
+//! 2. The host sends its hello. Different versions end the handshake on both sides.
+//! 3. With a secret, the worker sends its proof, and then the host sends its own. A proof is the HMAC-SHA256 of the role and
+//!    of both hellos, whose random numbers make it worthless for any other connection.
+
+use std::io::{Read, Write};
+
+use crate::remote::error::RemoteError;
+use crate::remote::secret::{PROOF_BYTES, Secret};
+
+const MAGIC: &[u8; 16] = b"pipewright batch";
+
+/// The version of the protocol. It is for people who compare two captures: the versions of the programs have to be equal.
+const PROTOCOL: u16 = 1;
+
+const VERSION_BYTES: usize = 32;
+const NONCE_BYTES: usize = 32;
+const HELLO_BYTES: usize = MAGIC.len() + 2 + 1 + 1 + VERSION_BYTES + NONCE_BYTES;
+
+/// Bytes that may come before a worker's hello: a shell prints its greetings there.
+const MOST_NOISE_BYTES: usize = 64 << 10;
+
+/// A side of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Host,
+    Worker,
+}
+
+impl Role {
+    fn byte(self) -> u8 {
+        match self {
+            Role::Host => b'h',
+            Role::Worker => b'w',
+        }
+    }
+}
+
+/// The first bytes of a side.
+struct Hello([u8; HELLO_BYTES]);
+
+impl Hello {
+    fn new(role: Role, has_secret: bool, version: &str) -> Result<Hello, RemoteError> {
+        let mut bytes = Vec::with_capacity(HELLO_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
+        bytes.extend_from_slice(&[role.byte(), u8::from(has_secret)]);
+        bytes.extend(version.bytes().chain(std::iter::repeat(0)).take(VERSION_BYTES));
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
+        bytes.extend_from_slice(&nonce);
+        let bytes = bytes.try_into().map_err(|_| RemoteError::Garbled("its hello"))?;
+        Ok(Hello(bytes))
+    }
+
+    fn version(&self) -> String {
+        let version = &self.0[20..20 + VERSION_BYTES];
+        let end = version.iter().position(|byte| *byte == 0).unwrap_or(VERSION_BYTES);
+        String::from_utf8_lossy(&version[..end]).into_owned()
+    }
+
+    /// Checks the hello of the other side, apart from its version.
+    fn check(&self, role: Role, has_secret: bool) -> Result<(), RemoteError> {
+        if self.0[..MAGIC.len()] != *MAGIC || self.0[18] != role.byte() {
+            return Err(RemoteError::NotPipewright(String::new()));
+        }
+        match self.0[19] == u8::from(has_secret) {
+            true => Ok(()),
+            false => Err(RemoteError::WrongSecret),
+        }
+    }
+
+    /// Checks that both sides are the same version.
+    fn check_version(&self, own: &Hello) -> Result<(), RemoteError> {
+        let is_same = self.0[16..18] == own.0[16..18] && self.version() == own.version();
+        match is_same {
+            true => Ok(()),
+            false => Err(RemoteError::Version { own: own.version(), peer: self.version() }),
+        }
+    }
+}
+
+/// Greets a worker. `skips_noise`: what a shell prints before it is passed over.
+///
+/// # Errors
+/// The other side is no worker, has another version or another secret, or the connection failed.
+pub(crate) fn greet_worker(
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+    secret: Option<&Secret>,
+    skips_noise: bool,
+) -> Result<(), RemoteError> {
+    greet_worker_as(env!("CARGO_PKG_VERSION"), reader, writer, secret, skips_noise)
+}
+
+fn greet_worker_as(
+    version: &str,
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+    secret: Option<&Secret>,
+    skips_noise: bool,
+) -> Result<(), RemoteError> {
+    let worker = read_hello(reader, skips_noise)?;
+    worker.check(Role::Worker, secret.is_some())?;
+    let host = Hello::new(Role::Host, secret.is_some(), version)?;
+    writer.write_all(&host.0)?;
+    writer.flush()?;
+    worker.check_version(&host)?;
+    if let Some(secret) = secret {
+        check_proof(reader, secret, Role::Worker, &host, &worker)?;
+        writer.write_all(&secret.proof(&[&[Role::Host.byte()], &host.0, &worker.0]))?;
+        writer.flush()?;
+    }
+    Ok(())
+}
+
+/// Greets a host.
+///
+/// # Errors
+/// The other side is no host, has another version or another secret, or the connection failed.
+pub(crate) fn greet_host(
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+    secret: Option<&Secret>,
+) -> Result<(), RemoteError> {
+    greet_host_as(env!("CARGO_PKG_VERSION"), reader, writer, secret)
+}
+
+fn greet_host_as(
+    version: &str,
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+    secret: Option<&Secret>,
+) -> Result<(), RemoteError> {
+    let worker = Hello::new(Role::Worker, secret.is_some(), version)?;
+    writer.write_all(&worker.0)?;
+    writer.flush()?;
+    let host = read_hello(reader, false)?;
+    host.check(Role::Host, secret.is_some())?;
+    host.check_version(&worker)?;
+    if let Some(secret) = secret {
+        writer.write_all(&secret.proof(&[&[Role::Worker.byte()], &host.0, &worker.0]))?;
+        writer.flush()?;
+        check_proof(reader, secret, Role::Host, &host, &worker)?;
+    }
+    Ok(())
+}
+
+fn check_proof(
+    reader: &mut impl Read,
+    secret: &Secret,
+    role: Role,
+    host: &Hello,
+    worker: &Hello,
+) -> Result<(), RemoteError> {
+    let mut proof = [0; PROOF_BYTES];
+    // Who does not know the secret may close the connection instead.
+    reader.read_exact(&mut proof).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => RemoteError::WrongSecret,
+        _ => error.into(),
+    })?;
+    match secret.is_proof(&[&[role.byte()], &host.0, &worker.0], &proof) {
+        true => Ok(()),
+        false => Err(RemoteError::WrongSecret),
+    }
+}
+
+/// Reads the hello of the other side.
+fn read_hello(reader: &mut impl Read, skips_noise: bool) -> Result<Hello, RemoteError> {
+    let mut noise = Vec::new();
+    let mut hello = [0; HELLO_BYTES];
+    let mut length = 0;
+    // Never past the magic: what comes before it can end at any byte.
+    loop {
+        while length < MAGIC.len() {
+            match reader.read(&mut hello[length..MAGIC.len()]) {
+                Ok(0) => return Err(not_pipewright(&noise, &hello[..length])),
+                Ok(count) => length += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if hello[..length] == *MAGIC {
+            break;
+        }
+        if !skips_noise || noise.len() >= MOST_NOISE_BYTES {
+            return Err(not_pipewright(&noise, &hello[..length]));
+        }
+        // The next place where the magic can begin.
+        let skipped = (1..MAGIC.len()).find(|at| MAGIC.starts_with(&hello[*at..length]));
+        let skipped = skipped.unwrap_or(length);
+        noise.extend_from_slice(&hello[..skipped]);
+        hello.copy_within(skipped..length, 0);
+        length -= skipped;
+    }
+    reader.read_exact(&mut hello[length..])?;
+    Ok(Hello(hello))
+}
+
+/// Returns the error for a stream that has no hello, with the last line of it.
+fn not_pipewright(noise: &[u8], rest: &[u8]) -> RemoteError {
+    let text = [noise, rest].concat();
+    let text = String::from_utf8_lossy(&text);
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    RemoteError::NotPipewright(last.unwrap_or_default().chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Handshakes between two threads.
+
+use std::io::{self, Cursor};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use super::*;
+
+/// Returns the two ends of a connection.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let worker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, worker)
+}
+
+type Results = (Result<(), RemoteError>, Result<(), RemoteError>);
+
+/// Returns the results of host and worker.
+fn greet(versions: [&'static str; 2], secrets: [Option<Secret>; 2]) -> Results {
+    let (mut host, mut worker) = connection();
+    let [host_secret, worker_secret] = secrets;
+    let greeting = thread::spawn(move || {
+        let mut reader = worker.try_clone().unwrap();
+        greet_host_as(versions[1], &mut reader, &mut worker, worker_secret.as_ref())
+    });
+    let mut reader = host.try_clone().unwrap();
+    let greeted = greet_worker_as(versions[0], &mut reader, &mut host, host_secret.as_ref(), false);
+    // The worker waits for the end of the connection otherwise.
+    host.shutdown(std::net::Shutdown::Both).unwrap_or_default();
+    (greeted, greeting.join().unwrap())
+}
+
+#[test]
+fn sides_with_one_secret_and_one_version_accept_each_other() {
+    let secret = Secret::random().unwrap();
+    let (host, worker) = greet(["1.2.3"; 2], [Some(secret.clone()), Some(secret)]);
+    host.unwrap();
+    worker.unwrap();
+    let (host, worker) = greet(["1.2.3"; 2], [None, None]);
+    host.unwrap();
+    worker.unwrap();
+}
+
+#[test]
+fn another_version_is_refused_by_both_sides_with_both_versions() {
+    let secret = Secret::random().unwrap();
+    let (host, worker) = greet(["1.2.3", "1.2.4"], [Some(secret.clone()), Some(secret)]);
+    let (host, worker) = (host.unwrap_err(), worker.unwrap_err());
+    assert_eq!(host.to_string(), "the other side is pipewright 1.2.4, this one 1.2.3");
+    assert_eq!(worker.to_string(), "the other side is pipewright 1.2.3, this one 1.2.4");
+}
+
+#[test]
+fn a_wrong_secret_is_refused_by_both_sides() {
+    let wrong = || Some(Secret::random().unwrap());
+    let (host, worker) = greet(["1"; 2], [wrong(), wrong()]);
+    assert!(matches!(host, Err(RemoteError::WrongSecret)), "{host:?}");
+    assert!(matches!(worker, Err(RemoteError::WrongSecret)), "{worker:?}");
+}
+
+#[test]
+fn a_side_without_a_secret_is_refused() {
+    let secret = || Some(Secret::random().unwrap());
+    for secrets in [[secret(), None], [None, secret()]] {
+        let (host, worker) = greet(["1"; 2], secrets);
+        assert!(matches!(host, Err(RemoteError::WrongSecret)), "{host:?}");
+        assert!(worker.is_err());
+    }
+}
+
+#[test]
+fn a_replayed_handshake_is_refused() {
+    let secret = Secret::random().unwrap();
+    // All bytes of a worker whose handshake succeeded.
+    let worker = Hello::new(Role::Worker, true, env!("CARGO_PKG_VERSION")).unwrap();
+    let host = Hello::new(Role::Host, true, env!("CARGO_PKG_VERSION")).unwrap();
+    let proof = secret.proof(&[b"w", &host.0, &worker.0]);
+    let recorded = [&worker.0[..], &proof].concat();
+    check_proof(&mut &proof[..], &secret, Role::Worker, &host, &worker).unwrap();
+    let replayed = greet_worker(&mut Cursor::new(recorded), &mut io::sink(), Some(&secret), false);
+    assert!(matches!(replayed, Err(RemoteError::WrongSecret)), "{replayed:?}");
+}
+
+#[test]
+fn a_reflected_handshake_is_refused() {
+    // A port that sends back what it receives.
+    let secret = Secret::random().unwrap();
+    let (mut echo, mut worker) = connection();
+    let echoing = thread::spawn(move || {
+        let mut reader = echo.try_clone().unwrap();
+        io::copy(&mut reader, &mut echo)
+    });
+    let mut reader = worker.try_clone().unwrap();
+    let greeted = greet_host(&mut reader, &mut worker, Some(&secret));
+    assert!(matches!(greeted, Err(RemoteError::NotPipewright(_))), "{greeted:?}");
+    worker.shutdown(std::net::Shutdown::Both).unwrap();
+    echoing.join().unwrap().unwrap_or_default();
+}
+
+#[test]
+fn a_port_scanner_gets_no_byte() {
+    for sent in
+        [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"", b"\x16\x03\x01", &[0; 9000]]
+    {
+        let mut answer = Vec::new();
+        let greeted = greet_worker(&mut &sent[..], &mut answer, None, false);
+        assert!(matches!(greeted, Err(RemoteError::NotPipewright(_))), "{greeted:?}");
+        assert_eq!(answer, b"");
+    }
+}
+
+#[test]
+fn what_a_shell_prints_before_the_hello_is_passed_over() {
+    let hello = || Hello::new(Role::Worker, false, env!("CARGO_PKG_VERSION")).unwrap().0;
+    for noise in
+        ["", "Welcome!\n", "pipewright", "pipewright batcpipewright batc", "p", "pipewright batc"]
+    {
+        let bytes = [noise.as_bytes(), &hello(), b"rest"].concat();
+        let mut reader = &bytes[..];
+        greet_worker(&mut reader, &mut io::sink(), None, true).unwrap();
+        assert_eq!(reader, b"rest", "{noise:?}");
+    }
+    let error = greet_worker(&mut &b"Hi\nsh: not found\n"[..], &mut io::sink(), None, true);
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, "the other side is not pipewright: sh: not found");
+    // An endless stream of something else ends, too.
+    let greeted = greet_worker(&mut io::repeat(b'y'), &mut io::sink(), None, true);
+    assert!(matches!(greeted, Err(RemoteError::NotPipewright(_))));
+}

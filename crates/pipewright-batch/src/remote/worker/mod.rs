@@ -1,0 +1,304 @@
+//! The worker: runs the attempts that a host sends it, on this node.
+//!
+//! Four threads: one runs the jobs, one reads orders, one writes what there is to tell, and one watches the lease. The first may wait
+//! for a slow host; the other three never do.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `inbox.rs` | orders that have arrived |
+//! | `sink.rs` | output on its way to the host |
+
+mod inbox;
+mod sink;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::error::RemoteError;
+use super::lease::{BEAT, LEASE, Lease};
+use super::outbox::Outbox;
+use super::secret::Secret;
+use super::wire::hello::greet_host;
+use super::wire::message::{WireAttempt, WireEnd, WireOutcome, parse};
+use super::wire::{self, About, Frames, FromWorker, Key, ToWorker};
+use crate::executor::{Executor, ExecutorEvent, Local};
+use inbox::{Inbox, Order};
+
+/// The variable with the secret, for systems that pass variables to nodes but no files. Jobs do not get it.
+pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
+
+/// The time for a connection to the host, and then for the handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A worker on this node. The tool runs it as `pipewright worker`.
+#[derive(Debug)]
+pub struct Worker {
+    node: String,
+    slots: u32,
+}
+
+/// A handle that asks the host to start nothing more on this node.
+#[derive(Debug, Clone)]
+pub struct Drain(Arc<Outbox>);
+
+impl Drain {
+    /// Asks for it. The jobs that run go on.
+    pub fn drain(&self, reason: &str) {
+        // A short text is never too long.
+        let _ = self.0.send(&FromWorker::Draining(reason.to_owned()));
+    }
+}
+
+/// The functions that a worker calls. They come from its program, because they concern the whole process.
+pub struct Hooks {
+    /// Called when the host is lost, and jobs may run. Has to end this process at once, so that the holders of the trees kill them.
+    pub lost: Box<dyn Fn(&RemoteError) + Send + Sync>,
+    /// Called when the host has accepted the worker.
+    pub accepted: Box<dyn FnOnce(Drain)>,
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+/// A source of the secret.
+#[derive(Debug)]
+pub enum SecretSource {
+    /// The first line of a file.
+    File(PathBuf),
+    /// The variable [`SECRET_VARIABLE`].
+    Environment,
+}
+
+impl Worker {
+    /// Creates a worker that runs so many jobs at once.
+    #[must_use]
+    pub fn new(node: String, slots: u32) -> Worker {
+        Worker { node, slots: slots.max(1) }
+    }
+
+    /// Connects to the host at the first address that answers, and runs what it sends until it ends the connection.
+    ///
+    /// # Errors
+    /// The host cannot be reached, has another version, or does not know the secret.
+    pub fn connect(
+        self,
+        addresses: &[std::net::SocketAddr],
+        secret: &SecretSource,
+        hooks: Hooks,
+    ) -> Result<(), RemoteError> {
+        let secret = match secret {
+            SecretSource::File(path) => Secret::read(path)?,
+            SecretSource::Environment => {
+                let text = std::env::var_os(SECRET_VARIABLE).unwrap_or_default();
+                let text = zeroize::Zeroizing::new(text.into_encoded_bytes());
+                Secret::parse(&text)?
+            }
+        };
+        let mut failure = RemoteError::Closed;
+        for address in addresses {
+            match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+                Ok(stream) => return self.serve_tcp(stream, secret, hooks),
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
+    fn serve_tcp(self, stream: TcpStream, secret: Secret, hooks: Hooks) -> Result<(), RemoteError> {
+        super::tcp::configure(&stream)?;
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        let (mut reader, mut writer) = (stream.try_clone()?, stream.try_clone()?);
+        greet_host(&mut reader, &mut writer, Some(&secret))?;
+        drop(secret);
+        stream.set_read_timeout(None)?;
+        self.serve(reader, writer, hooks)
+    }
+
+    /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process has them.
+    ///
+    /// # Errors
+    /// The other side is no host, or has another version.
+    pub fn over(
+        self,
+        mut reader: impl Read + Send + 'static,
+        mut writer: impl Write + Send + 'static,
+        hooks: Hooks,
+    ) -> Result<(), RemoteError> {
+        greet_host(&mut reader, &mut writer, None)?;
+        self.serve(reader, writer, hooks)
+    }
+
+    fn serve(
+        self,
+        mut reader: impl Read + Send + 'static,
+        mut writer: impl Write + Send + 'static,
+        hooks: Hooks,
+    ) -> Result<(), RemoteError> {
+        let Hooks { lost, accepted } = hooks;
+        let lost: Arc<dyn Fn(&RemoteError) + Send + Sync> = Arc::from(lost);
+        let outbox = Outbox::new();
+        let lease = Arc::new(Lease::new(BEAT, LEASE));
+        outbox.send(&FromWorker::About(About { node: self.node, slots: self.slots }))?;
+
+        let (leased, expire) = (Arc::clone(&lease), Arc::clone(&lost));
+        spawn("lease", move || {
+            if leased.wait_for_end() {
+                expire(&RemoteError::Silent(LEASE));
+            }
+        })?;
+        let (sending, beating, fail) = (Arc::clone(&outbox), Arc::clone(&lease), Arc::clone(&lost));
+        let writing = spawn("writer", move || {
+            if let Err(error) = sending.write_to(&mut writer, Some(&beating)) {
+                fail(&error.into());
+            }
+        })?;
+
+        let mut frames = Frames::default();
+        let settings = match next_order(&mut frames, &mut reader)? {
+            ToWorker::Settings(settings) => wire::settings_of(&settings)?,
+            _ => return Err(RemoteError::Garbled("no settings")),
+        };
+        let mut local = Local::new(settings);
+        let inbox = Arc::new(Inbox::new(local.waker()?));
+        accepted(Drain(Arc::clone(&outbox)));
+        let (orders, told) = (Arc::clone(&inbox), Arc::clone(&lease));
+        let credited = Arc::clone(&outbox);
+        spawn("reader", move || {
+            if let Err(error) = read_orders(frames, reader, &orders, &told, &credited) {
+                lost(&error);
+            }
+        })?;
+
+        run(&mut local, &inbox, &outbox)?;
+        // Kills what runs. Nothing should: the host has waited for its jobs.
+        drop(local);
+        outbox.send(&FromWorker::Bye)?;
+        outbox.close();
+        // A panic of that thread has nothing to tell any more.
+        let _ = writing.join();
+        lease.release();
+        Ok(())
+    }
+}
+
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, RemoteError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 << 10)
+        .spawn(run)
+        .map_err(RemoteError::Io)
+}
+
+/// Reads one message.
+fn next_order(frames: &mut Frames, reader: &mut impl Read) -> Result<ToWorker, RemoteError> {
+    loop {
+        if let Some(body) = frames.next()? {
+            return parse(body);
+        }
+        if !frames.fill(reader)? {
+            return Err(RemoteError::Closed);
+        }
+    }
+}
+
+/// Reads orders until the host ends the batch. The end of the stream before that is an error.
+fn read_orders(
+    mut frames: Frames,
+    mut reader: impl Read,
+    inbox: &Inbox,
+    lease: &Lease,
+    outbox: &Outbox,
+) -> Result<(), RemoteError> {
+    loop {
+        match next_order(&mut frames, &mut reader)? {
+            ToWorker::Start(attempt) => inbox.push(Order::Start(attempt)),
+            ToWorker::Stop(key) => inbox.push(Order::Stop(key)),
+            ToWorker::Seen(beat) => lease.seen(beat),
+            ToWorker::Credit(bytes) => outbox.add_credit(bytes),
+            ToWorker::End => {
+                // A host that does not wait needs no answer.
+                lease.release();
+                outbox.add_credit(u64::MAX);
+                inbox.push(Order::End);
+                return Ok(());
+            }
+            ToWorker::Settings(_) => return Err(RemoteError::Garbled("settings again")),
+        }
+    }
+}
+
+/// Carries out orders until the host ends the batch.
+fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), RemoteError> {
+    let mut running = 0_usize;
+    loop {
+        for order in inbox.take(running == 0) {
+            match order {
+                Order::Start(attempt) => {
+                    running += usize::from(start(local, *attempt, outbox)?);
+                }
+                Order::Stop(key) => local.stop(key.into()),
+                Order::End => return Ok(()),
+            }
+        }
+        if running == 0 || !inbox.enter_executor() {
+            continue;
+        }
+        let event = local.next_event(None);
+        inbox.leave_executor();
+        match event? {
+            Some(ExecutorEvent::Ended(end)) => {
+                running -= 1;
+                outbox.send(&FromWorker::Ended(Box::new(wire::wire_end(&end))))?;
+            }
+            Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
+            Some(ExecutorEvent::Capacity { .. }) | None => {}
+        }
+    }
+}
+
+/// Starts an attempt. Returns false if it has ended by that.
+fn start(
+    local: &mut Local,
+    attempt: WireAttempt,
+    outbox: &Arc<Outbox>,
+) -> Result<bool, RemoteError> {
+    let (key, is_live) = (attempt.key, attempt.is_live);
+    let sink = sink::Sink { outbox: Arc::clone(outbox), key, is_live };
+    match wire::attempt_of(attempt, Box::new(sink)) {
+        Ok(mut attempt) => {
+            // Jobs do not see the secret, whatever their batch sets.
+            attempt.env.retain(|(name, _)| name != SECRET_VARIABLE);
+            attempt.env.push((SECRET_VARIABLE.into(), None));
+            local.start(attempt);
+            Ok(true)
+        }
+        Err(error) => {
+            outbox.send(&FromWorker::Ended(Box::new(refused(key, error.to_string()))))?;
+            Ok(false)
+        }
+    }
+}
+
+fn refused(key: Key, reason: String) -> WireEnd {
+    WireEnd {
+        key,
+        outcome: WireOutcome::NotStarted(reason),
+        elapsed: Duration::ZERO,
+        user: None,
+        system: None,
+        peak_rss_bytes: None,
+        stdout_bytes: 0,
+        stderr_bytes: 0,
+        leftovers_killed: 0,
+    }
+}

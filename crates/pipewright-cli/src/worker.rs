@@ -1,0 +1,75 @@
+//! `worker`: runs the jobs of a batch on this node.
+
+use std::sync::OnceLock;
+use std::thread;
+
+use pipewright::{CaughtSignals, PipeReader, PipeWriter, Signal, console_in, console_out};
+use pipewright_batch::{Drain, Hooks, SecretSource, Worker};
+use pipewright_os::host::boot::host_name;
+
+use crate::args::WorkerOptions;
+use crate::{Failure, exit_code, print_error};
+
+/// Runs the worker, and returns the exit code.
+pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
+    let hooks = Hooks {
+        lost: Box::new(|error| {
+            print_error(&format!("worker: {error}"));
+            // At once: the holders of the trees see the end of this process, and kill what it has started.
+            std::process::exit(exit_code::OWN_FAILURE);
+        }),
+        accepted: catch_signals()?,
+    };
+    let node = options.node.or_else(slurm_node).or_else(host_name);
+    let slots = options.slots.or_else(slurm_processors).unwrap_or_else(processors);
+    let worker = Worker::new(node.unwrap_or_else(|| "?".to_owned()), slots);
+    let served = if options.stdio {
+        let stdin = console_in().map_err(Failure::cannot("use stdin"))?;
+        let stdout = console_out().map_err(Failure::cannot("use stdout"))?;
+        worker.over(PipeReader::from(stdin), PipeWriter::from(stdout), hooks)
+    } else {
+        let secret = options.secret_file.map_or(SecretSource::Environment, SecretSource::File);
+        worker.connect(&options.connect, &secret, hooks)
+    };
+    served.map(|()| exit_code::SUCCESS).map_err(|error| Failure(format!("worker: {error}")))
+}
+
+/// Catches signals, before other threads start. Once the batch has accepted the worker, they ask it to start nothing more here: an
+/// engine that ends an allocation sends SIGTERM, and SIGKILL some time later.
+fn catch_signals() -> Result<Box<dyn FnOnce(Drain)>, Failure> {
+    static DRAIN: OnceLock<Drain> = OnceLock::new();
+    let caught = CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])
+        .map_err(Failure::cannot("catch signals"))?;
+    let handle = move || {
+        while let Ok(arrived) = caught.wait_for_arrival() {
+            match DRAIN.get() {
+                Some(drain) => drain.drain(&format!("{} was sent to its worker", arrived.signal)),
+                None => std::process::exit(exit_code::of_signal(arrived.signal.number())),
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .stack_size(64 << 10)
+        .spawn(handle)
+        .map_err(Failure::cannot("start a thread"))?;
+    Ok(Box::new(|drain| {
+        // Ignored: a process has one worker.
+        let _ = DRAIN.set(drain);
+    }))
+}
+
+fn processors() -> u32 {
+    let processors = thread::available_parallelism().map_or(1, |count| count.get());
+    u32::try_from(processors).unwrap_or(u32::MAX)
+}
+
+/// Returns the name that Slurm has for this node.
+fn slurm_node() -> Option<String> {
+    std::env::var("SLURMD_NODENAME").ok()
+}
+
+/// Returns the number of processors that Slurm has allocated here.
+fn slurm_processors() -> Option<u32> {
+    std::env::var("SLURM_CPUS_ON_NODE").ok()?.parse().ok()
+}

@@ -1,0 +1,156 @@
+//! Nodes that are killed, stopped or drained, and batches that are.
+
+use std::process::Stdio;
+
+use super::*;
+
+/// Starts a batch of jobs that note their starts and their ends, and wait for the file `end` in between.
+fn started(place: &Place, name: &str, nodes: &[String], values: &[&str]) -> std::process::Child {
+    let script =
+        "echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+    let args = [&["--log", "run.db", "--", "sh", "-c", script, ":::"], values].concat();
+    let mut command = batch_on(place, nodes, &args);
+    command.env(MARK, mark(name)).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn jobs_of_a_killed_node_run_elsewhere_and_none_ends_twice() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let child = started(&place, "node-killed", &nodes(2), &["1", "2", "3", "4", "5", "6"]);
+    until("both nodes are full", || place.lines("starts").len() == 4);
+    kill(workers(&place)[0], "KILL");
+    // The node comes back, and has room for two more. By then nothing of the first two jobs is left.
+    until("the other jobs run", || place.lines("starts").len() == 6);
+    place.write("end", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(place.lines("ends"), ["1", "2", "3", "4", "5", "6"]);
+    assert!(err(&output).contains("is lost with 2 jobs: "), "{}", err(&output));
+    let query = "select outcome, count(*) from attempts group by outcome";
+    if let Some(rows) = place.rows("run.db", query) {
+        assert_eq!(rows, ["exited|6", "lost|2"]);
+    }
+    assert_eq!(marked("node-killed"), [0; 0]);
+}
+
+#[test]
+fn a_node_comes_back_after_its_worker_was_killed() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let child = started(&place, "node-back", &nodes(1), &["1", "2"]);
+    until("both jobs run", || place.lines("starts").len() == 2);
+    kill(workers(&place)[0], "KILL");
+    until("both jobs run again", || place.lines("starts").len() == 4);
+    place.write("end", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(place.lines("ends"), ["1", "2"]);
+    assert_eq!(workers(&place).len(), 2);
+}
+
+#[test]
+fn a_job_that_has_lost_two_nodes_is_not_tried_on_a_third() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    // It kills the worker that it runs on, and every other one.
+    let script = "echo {} >> starts; [ {} = good ] || kill -9 $(cat workers); sleep 0.1";
+    let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "bad", "good"];
+    let mut nodes = nodes(1);
+    nodes.extend(["--max-lost".to_owned(), "3".to_owned()]);
+    for (nodes, times) in [(&nodes[..nodes.len() - 2], 2), (&nodes[..], 3)] {
+        place.write("starts", "");
+        let _ = std::fs::remove_file(place.path("run.db"));
+        let output = batch_on(&place, nodes, &args).output().unwrap();
+        assert_eq!(output.status.code(), Some(123), "{}", err(&output));
+        let starts = place.lines("starts");
+        assert_eq!(starts.iter().filter(|value| *value == "bad").count(), times, "{starts:?}");
+        assert!(err(&output).contains("job 1 failed: lost: node "), "{}", err(&output));
+        let Some(rows) = place.rows("run.db", "select state from jobs where number = 1") else {
+            return;
+        };
+        assert_eq!(rows, ["failed"]);
+    }
+}
+
+#[test]
+fn a_job_that_runs_at_most_once_is_unknown_after_its_node_was_lost() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let script = "echo {} >> starts; kill -9 $(cat workers); sleep 600";
+    let args = ["--once", "--log", "run.db", "--", "sh", "-c", script, ":::", "a"];
+    let output = batch_on(&place, &nodes(1), &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(123), "{}", err(&output));
+    assert!(err(&output).contains("1 unknown"), "{}", err(&output));
+    assert_eq!(place.lines("starts"), ["a"]);
+}
+
+#[test]
+fn a_node_that_hangs_is_lost_and_kills_its_jobs_when_it_wakes() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let child = started(&place, "node-hangs", &nodes(2), &["1", "2", "3", "4"]);
+    until("both nodes are full", || place.lines("starts").len() == 4);
+    let hanging = workers(&place)[0];
+    kill(hanging, "STOP");
+    // Its jobs, whose processes go on, start a second time only after their node is known to be gone.
+    place.write("end", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(err(&output).contains("is lost with 2 jobs: no answer for 5.0 s"), "{}", err(&output));
+    until("nothing of the node is left", || marked("node-hangs").is_empty());
+}
+
+#[test]
+fn a_drained_node_ends_its_jobs_and_gets_no_more() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let child = started(&place, "node-drained", &nodes(2), &["1", "2", "3", "4", "5", "6"]);
+    until("both nodes are full", || place.lines("starts").len() == 4);
+    let drained = workers(&place)[0];
+    kill(drained, "TERM");
+    place.write("end", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    // Nothing was lost, and so nothing ran twice.
+    assert_eq!(place.lines("starts"), ["1", "2", "3", "4", "5", "6"]);
+    let text = err(&output);
+    assert!(text.contains("no job is started there: SIGTERM was sent to its worker"), "{text}");
+}
+
+#[test]
+fn nothing_is_left_on_the_nodes_of_a_killed_batch_and_it_goes_on() {
+    let _watchdog = Watchdog::start(180);
+    let place = Place::new();
+    let mut child = started(&place, "batch-killed", &nodes(2), &["1", "2", "3", "4", "5"]);
+    until("both nodes are full", || place.lines("starts").len() == 4);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("nothing is left", || marked("batch-killed").is_empty());
+    place.write("end", "");
+    let resumed = batch_on(&place, &nodes(2), &["--resume", "run.db"]).output().unwrap();
+    assert!(resumed.status.success(), "{}", err(&resumed));
+    assert_eq!(place.lines("ends"), ["1", "2", "3", "4", "5"]);
+}
+
+#[test]
+fn ctrl_c_drains_and_sigterm_stops_the_jobs_on_nodes() {
+    let _watchdog = Watchdog::start(120);
+    for (signal, ends) in [("INT", &["1", "2", "3", "4"][..]), ("TERM", &[])] {
+        let place = Place::new();
+        let child = started(&place, signal, &nodes(2), &["1", "2", "3", "4", "5"]);
+        until("both nodes are full", || place.lines("starts").len() == 4);
+        kill(child.id(), signal);
+        if signal == "INT" {
+            // Only then it has arrived for sure.
+            let query = "select state from jobs where state = 'not_run'";
+            until("it drains", || place.rows("run.db", query).is_none_or(|rows| rows.len() == 1));
+            place.write("end", "");
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_ne!(output.status.code(), Some(0));
+        assert_eq!(place.lines("ends"), ends, "{signal}: {}", err(&output));
+        until("nothing is left", || marked(signal).is_empty());
+    }
+}
