@@ -43,6 +43,7 @@ expected() {
             [[ $stage == Windows* ]] || ! has "${program% here}" ;;
         # A kernel, or a system in a folder, that the package archive did not have at that moment.
         "apt-get could not "*) : ;;
+        "needs a Slurm cluster: "*) [[ $stage != *Slurm* ]] ;;
         # Rights of the user.
         *"needs root"* | *" need root" | "only root "* | *"by root only" | "this user may not "*)
             # Those machines run the suite of processes as an ordinary user.
