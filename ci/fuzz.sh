@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes a host with hostile workers, for SECONDS a target: `ci/fuzz.sh [SECONDS] [TARGET...]`.
+# Fuzzes hosts with hostile workers, and workers of batches with hostile hosts, for SECONDS a target: `ci/fuzz.sh [SECONDS] [TARGET...]`.
 # The stable compiler suffices for coverage counters; only a sanitizer would need nightly.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../fuzz"
 command -v c++ > /dev/null || { echo "SKIPPED fuzzing: libFuzzer needs a C++ compiler" >&2; exit 77; }
 seconds=${1:-20}
 shift || true
-[ $# != 0 ] || set -- frames handshake ring
+[ $# != 0 ] || set -- batch frames handshake ring
 # An explicit --target keeps the flags away from build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
 counters="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -36,7 +36,12 @@ pub use job::{
 pub use jobserver::JobserverMode;
 pub use journal::{LogError, LogErrorKind};
 pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
-pub use remote::{Drain, Hooks, Nodes, Remote, RemoteError, SECRET_VARIABLE, SecretSource, Worker};
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use remote::fuzzing;
+pub use remote::{
+    Drain, Hooks, Nodes, Remote, RemoteError, SECRET_VARIABLE, SecretSource, Slurm, Worker,
+};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };

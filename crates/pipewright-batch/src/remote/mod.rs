@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `host/` | the executor of a batch, and its connections |
+//! | `slurm/` | allocations of Slurm |
 //! | `worker/` | the program on a node |
 //! | `wire/` | the messages between both |
 //! | `outbox.rs` | the bytes that a connection is to send |
@@ -12,10 +13,13 @@
 //! | `error.rs` | the error type |
 
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod host;
 mod lease;
 mod outbox;
 mod secret;
+mod slurm;
 mod tcp;
 mod wire;
 mod worker;
@@ -24,5 +28,5 @@ mod worker;
 pub(crate) const NODES_END_WITHIN: std::time::Duration = lease::SILENCE;
 
 pub use error::RemoteError;
-pub use host::{Nodes, Remote};
+pub use host::{Nodes, Remote, Slurm};
 pub use worker::{Drain, Hooks, SECRET_VARIABLE, SecretSource, Worker};

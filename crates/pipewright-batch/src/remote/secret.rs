@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use hmac::{Hmac, Mac};
@@ -31,16 +31,6 @@ impl Secret {
         let mut secret = Secret([0; SECRET_BYTES]);
         getrandom::fill(&mut secret.0).map_err(io::Error::other)?;
         Ok(secret)
-    }
-
-    /// Writes the secret to a new file that only its owner can read.
-    ///
-    /// # Errors
-    /// The file exists, or cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let mut file = pipewright_os::base::private_file::create_new(path)?;
-        file.write_all(self.to_text().as_bytes())?;
-        file.sync_all()
     }
 
     /// Returns the secret as hexadecimal digits.
@@ -118,14 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_read_back_from_its_file_and_the_file_is_private() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
+    fn a_secret_is_read_back_from_its_text_and_is_not_printed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
         let secret = Secret::random().unwrap();
-        secret.write(&path).unwrap();
-        assert_eq!(Secret::read(&path).unwrap().0, secret.0);
-        // An old file of somebody else is never written to.
-        assert!(secret.write(&path).is_err());
+        fs::write(file.path(), &*secret.to_text()).unwrap();
+        assert_eq!(Secret::read(file.path()).unwrap().0, secret.0);
         assert!(!format!("{secret:?}").contains(&*secret.to_text()));
     }
 

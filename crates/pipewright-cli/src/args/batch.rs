@@ -113,6 +113,31 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::NODES)]
     pub(crate) via_file: Option<PathBuf>,
 
+    /// Run the jobs on nodes of an engine
+    ///
+    /// Inside of an allocation, its nodes are used.
+    #[arg(long, value_name = "ENGINE", help_heading = headings::NODES)]
+    pub(crate) on: Option<EngineKind>,
+
+    /// Number of nodes to ask for
+    #[arg(short = 'N', long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 1, requires = "on",
+          help_heading = headings::NODES)]
+    pub(crate) nodes: u32,
+
+    /// Option for sbatch, such as --time=10 (repeatable)
+    #[arg(long, value_name = "ARG", value_hint = ValueHint::Other, allow_hyphen_values = true, requires = "on",
+          help_heading = headings::NODES)]
+    pub(crate) slurm_arg: Vec<OsString>,
+
+    /// Speak to the nodes over srun, if they cannot connect to this machine
+    #[arg(long, requires = "on", help_heading = headings::NODES)]
+    pub(crate) slurm_stdio: bool,
+
+    /// Interface or address at which nodes connect [default: that of the network of the engine]
+    #[arg(long, value_name = "NAME|ADDR", value_hint = ValueHint::Other, requires = "on", conflicts_with = "slurm_stdio",
+          help_heading = headings::NODES)]
+    pub(crate) listen: Option<String>,
+
     /// Path of pipewright on the nodes; nothing is copied there
     #[arg(long, value_name = "PATH", value_hint = ValueHint::Other, help_heading = headings::NODES)]
     pub(crate) worker_path: Option<PathBuf>,
@@ -221,6 +246,10 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) trace: Option<PathBuf>,
 
+    /// Name the addresses at which nodes connect, and connections that are refused
+    #[arg(long, conflicts_with = "quiet", help_heading = headings::REPORTING)]
+    pub(crate) verbose: bool,
+
     /// Suppress everything except errors and the output of jobs
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,
@@ -270,6 +299,13 @@ impl JobserverKind {
             JobserverKind::Off => JobserverMode::Off,
         }
     }
+}
+
+/// `--on`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineKind {
+    /// Slurm: one allocation, and a worker on each of its nodes
+    Slurm,
 }
 
 /// `--retry-on`.

@@ -19,7 +19,7 @@ mod worker;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub(crate) use batch::{BatchOptions, BatchProgressKind, JobserverKind};
+pub(crate) use batch::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind};
 pub(crate) use batch_values::FailureCount;
 pub(crate) use bench::BenchOptions;
 pub(crate) use common::CommonOptions;

@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod host_info;
+pub mod interfaces;
 pub mod network_filesystem;
 #[cfg(target_os = "macos")]
 mod sysctl;

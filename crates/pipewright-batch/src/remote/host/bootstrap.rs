@@ -160,7 +160,8 @@ fn read_answer(reader: &mut impl Read) -> Result<String, RemoteError> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::process::{Child, Command, Stdio};
 

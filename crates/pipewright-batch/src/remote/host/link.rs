@@ -103,6 +103,7 @@ pub(crate) fn serve(
     };
     reading.outbox.close();
     close();
+    reports.disconnect(node);
     let (has_joined, is_bye) = (reading.link.is_none(), reading.is_bye);
     let served = Served { has_joined, error: error.filter(|_| !is_bye) };
     if has_joined {
@@ -162,6 +163,7 @@ impl Reading<'_> {
         }
         Ok(match message {
             FromWorker::About(about) => {
+                self.reports.connect(node, &about.node);
                 self.link.take().map(|link| Report::Joined { node, about, link })
             }
             FromWorker::Output(key, stream, bytes) => {

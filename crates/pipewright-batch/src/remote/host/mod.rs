@@ -6,19 +6,25 @@
 //! | file | contents |
 //! |---|---|
 //! | `nodes.rs` | the settings: which nodes, and how they are reached |
-//! | `placement.rs` | which node runs an attempt |
+//! | `placing.rs`, `placement.rs` | which node runs an attempt |
+//! | `losing.rs` | nodes that are drained, silent or gone, and the end of all |
 //! | `reports.rs` | the reports of all connections |
 //! | `link.rs` | a connection to a worker |
 //! | `place.rs` | a place that connects a node, again and again |
 //! | `via.rs`, `bootstrap.rs` | workers over the stdio of a command, and the way of the program there |
+//! | `slurm.rs` | the nodes of a Slurm allocation |
 //! | `listener.rs` | workers that connect by themselves |
 
 mod bootstrap;
 pub(crate) mod link;
+mod listener;
+mod losing;
 mod nodes;
 pub(crate) mod place;
 mod placement;
+mod placing;
 pub(crate) mod reports;
+mod slurm;
 mod via;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,8 +34,6 @@ use std::time::{Duration, Instant};
 
 use pipewright::Source;
 
-use super::error::RemoteError;
-use super::lease::SILENCE;
 use super::wire::message::WireEnd;
 use super::wire::{self, About, Key, Stream, ToWorker};
 use crate::executor::{
@@ -39,9 +43,7 @@ use link::Link;
 pub use nodes::Nodes;
 use placement::{Place, Placement};
 use reports::{NodeId, Report, Reports};
-
-/// The time that workers have to end after the batch.
-const END_WAIT: Duration = Duration::from_secs(2);
+pub use slurm::Slurm;
 
 /// Runs attempts on other machines.
 ///
@@ -58,8 +60,12 @@ pub struct Remote {
     events: VecDeque<ExecutorEvent>,
     /// The capacity that was reported last.
     capacity: u32,
-    /// The threads of the places.
-    threads: Vec<std::thread::JoinHandle<()>>,
+    /// The end of the nodes' allocation, and the time limit of a fresh one.
+    deadline: Option<Instant>,
+    time_limit: Option<Duration>,
+    /// There is an allocation whose end is not known yet. Attempts with a timeout wait for that.
+    lacks_deadline: bool,
+    is_verbose: bool,
     /// The reason of the place that gave up last.
     last_failure: Option<String>,
 }
@@ -94,7 +100,7 @@ struct Running {
 }
 
 impl Remote {
-    fn new(reports: Arc<Reports>, threads: Vec<std::thread::JoinHandle<()>>) -> Remote {
+    pub(super) fn new(reports: Arc<Reports>, is_verbose: bool) -> Remote {
         Remote {
             reports,
             nodes: BTreeMap::new(),
@@ -103,7 +109,10 @@ impl Remote {
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             capacity: 0,
-            threads,
+            deadline: None,
+            time_limit: None,
+            lacks_deadline: false,
+            is_verbose,
             last_failure: None,
         }
     }
@@ -124,6 +133,21 @@ impl Remote {
                 self.report_capacity();
             }
             Report::Left { node, error } => self.left(node, error),
+            Report::Submitted => self.lacks_deadline = true,
+            Report::Deadline { at, limit } => {
+                (self.deadline, self.time_limit) = (at, limit);
+                self.lacks_deadline = false;
+                self.placement.set_end(at);
+                self.place_waiting();
+            }
+            Report::Refused { peer, error } if self.is_verbose => {
+                let note = format!("a connection of {peer} was refused: {error}");
+                self.events.push_back(ExecutorEvent::Note(note));
+            }
+            Report::Detail(text) if self.is_verbose => {
+                self.events.push_back(ExecutorEvent::Note(text));
+            }
+            Report::Refused { .. } | Report::Detail(_) => {}
             Report::GaveUp { label, error } => {
                 self.events.push_back(ExecutorEvent::Note(format!("{label}: {error}; given up")));
                 self.last_failure = Some(format!("{label}: {error}"));
@@ -143,7 +167,7 @@ impl Remote {
         self.events.push_back(ExecutorEvent::Note(note));
         let state = NodeState::Connected;
         self.nodes.insert(id, Node { name, link, state, running: 0 });
-        self.placement.add(id, about.slots.max(1));
+        self.placement.add(id, about.slots.max(1), self.deadline);
         self.place_waiting();
         self.report_capacity();
     }
@@ -201,120 +225,11 @@ impl Remote {
         self.events.push_back(ExecutorEvent::Note(text));
     }
 
-    /// Lets a node go that is drained.
-    fn release_if_drained(&mut self, id: NodeId) {
-        let node = self.nodes.get(&id);
-        let node = node.filter(|node| matches!(node.state, NodeState::Draining));
-        if let Some(node) = node.filter(|node| node.running == 0) {
-            // It has no fields.
-            let _ = node.link.send(&ToWorker::End);
-        }
-    }
-
-    fn left(&mut self, id: NodeId, error: Option<RemoteError>) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        self.placement.close(id);
-        match error {
-            // Nothing runs there.
-            None => self.lose(id, "it has ended"),
-            Some(error) => node.state = NodeState::Disconnected(error.to_string()),
-        }
-        self.report_capacity();
-    }
-
-    /// Gives up a node, and the attempts that ran there.
-    fn lose(&mut self, id: NodeId, reason: &str) {
-        let Some(node) = self.nodes.remove(&id) else { return };
-        node.link.close();
-        self.placement.remove(id);
-        let here = |running: &Running| running.place.is_some_and(|place| place.node == id);
-        let mut lost: Vec<_> = self.attempts.iter().filter(|(_, running)| here(running)).collect();
-        lost.sort_unstable_by_key(|(key, _)| **key);
-        let lost: Vec<_> = lost.into_iter().map(|(key, _)| *key).collect();
-        if !lost.is_empty() {
-            let jobs =
-                if lost.len() == 1 { "1 job".into() } else { format!("{} jobs", lost.len()) };
-            let note = format!("node {} is lost with {jobs}: {reason}", node.name);
-            self.events.push_back(ExecutorEvent::Note(note));
-        }
-        for key in lost {
-            let outcome = AttemptOutcome::Lost(format!("node {}: {reason}", node.name));
-            let mut end = AttemptEnd::without_run(key, outcome);
-            end.node = Some(node.name.clone());
-            self.finish(key, end);
-        }
-        self.report_capacity();
-    }
-
-    /// Gives up the nodes that were silent for too long. Returns the time at which the next one would be.
-    fn check_silence(&mut self, now: Instant) -> Option<Instant> {
-        let silent: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.link.heard() + SILENCE <= now)
-            .map(|(id, node)| match &node.state {
-                NodeState::Disconnected(reason) => (*id, reason.clone()),
-                _ => (*id, RemoteError::Silent(SILENCE).to_string()),
-            })
-            .collect();
-        for (id, reason) in silent {
-            self.lose(id, &reason);
-        }
-        self.nodes.values().map(|node| node.link.heard() + SILENCE).min()
-    }
-
     fn report_capacity(&mut self) {
         let capacity = self.placement.capacity();
         if capacity != self.capacity {
             self.capacity = capacity;
             self.events.push_back(ExecutorEvent::Capacity { cpus: capacity });
-        }
-    }
-
-    /// Starts attempts that wait for room, as far as there is some.
-    fn place_waiting(&mut self) {
-        let mut kept = None;
-        let mut passed_over = VecDeque::new();
-        while let Some(key) = self.waiting.pop_front() {
-            let Some(running) = self.attempts.get_mut(&key) else { continue };
-            let cpus = running.cpus;
-            let is_hopeless = cpus > self.placement.largest()
-                && self.placement.capacity() > 0
-                && self.reports.places() <= self.nodes.len();
-            if is_hopeless {
-                let reason = format!(
-                    "needs {cpus} CPUs, and the largest node has {}",
-                    self.placement.largest()
-                );
-                let outcome = AttemptOutcome::NotStarted(reason);
-                self.attempts.remove(&key);
-                let end = AttemptEnd::without_run(key, outcome);
-                self.events.push_back(ExecutorEvent::Ended(Box::new(end)));
-                continue;
-            }
-            match self.placement.place(cpus, kept) {
-                Some(place) => self.start_there(key, place),
-                None => {
-                    // Kept for the first one only.
-                    kept = kept.or_else(|| self.placement.node_kept_for(cpus));
-                    passed_over.push_back(key);
-                }
-            }
-        }
-        self.waiting = passed_over;
-    }
-
-    fn start_there(&mut self, key: AttemptKey, place: Place) {
-        let Some(running) = self.attempts.get_mut(&key) else { return };
-        let Some(node) = self.nodes.get_mut(&place.node) else { return };
-        let Some(attempt) = running.attempt.take() else { return };
-        let message = wire::wire_attempt(&attempt, place.slot);
-        running.output = attempt.output;
-        running.place = Some(place);
-        node.running += 1;
-        if let Err(error) = node.link.send(&ToWorker::Start(Box::new(message))) {
-            let outcome = AttemptOutcome::NotStarted(error.to_string());
-            self.finish(key, AttemptEnd::without_run(key, outcome));
         }
     }
 }
@@ -379,34 +294,5 @@ impl Executor for Remote {
 
     fn expects_events(&self) -> bool {
         true
-    }
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.reports.close();
-        for node in self.nodes.values() {
-            // It has no fields.
-            let _ = node.link.send(&ToWorker::End);
-        }
-        let until = Instant::now() + END_WAIT;
-        while !self.nodes.is_empty() {
-            let left: Vec<_> = self.reports.take(Some(until)).into();
-            for report in left {
-                if let Report::Left { node, .. } = report {
-                    self.nodes.remove(&node);
-                }
-            }
-            if Instant::now() >= until {
-                break;
-            }
-        }
-        for node in std::mem::take(&mut self.nodes).into_values() {
-            node.link.close();
-        }
-        for thread in self.threads.drain(..) {
-            // A panic there has been printed.
-            let _ = thread.join();
-        }
     }
 }

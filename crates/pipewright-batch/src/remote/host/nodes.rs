@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::bootstrap::Program;
 use super::reports::Reports;
+use super::slurm::{Cluster, Slurm};
 use super::via::{Delivery, Via};
 use super::{Remote, place};
 use crate::executor::LocalSettings;
@@ -27,6 +28,8 @@ pub struct Nodes {
     commands: Vec<Vec<OsString>>,
     worker_path: Option<PathBuf>,
     slots: Option<u32>,
+    slurm: Option<Slurm>,
+    is_verbose: bool,
 }
 
 impl Nodes {
@@ -53,6 +56,18 @@ impl Nodes {
         self
     }
 
+    /// Adds the nodes of a Slurm allocation.
+    pub fn slurm(mut self, slurm: Slurm) -> Nodes {
+        self.slurm = Some(slurm);
+        self
+    }
+
+    /// Adds notes about addresses and refused connections.
+    pub fn verbose(mut self) -> Nodes {
+        self.is_verbose = true;
+        self
+    }
+
     /// Sets the number of jobs that each node runs at once. The default is the number of processors that the worker there may use.
     pub fn slots_per_node(mut self, count: u32) -> Nodes {
         self.slots = Some(count.max(1));
@@ -61,16 +76,17 @@ impl Nodes {
 
     /// Starts to connect the nodes.
     pub(crate) fn connect(self, settings: &LocalSettings) -> io::Result<Remote> {
-        if self.commands.iter().any(Vec::is_empty) || self.commands.is_empty() {
+        let has_nodes = !self.commands.is_empty() || self.slurm.is_some();
+        if self.commands.iter().any(Vec::is_empty) || !has_nodes {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no node"));
         }
         let settings = wire::wire_settings(settings);
         let reports = Reports::new();
-        let delivery = match self.worker_path {
-            Some(path) => Delivery::Path(path),
+        let delivery = match &self.worker_path {
+            Some(path) => Delivery::Path(path.clone()),
+            None if self.commands.is_empty() => Delivery::Complete,
             None => Delivery::Copy(Arc::new(Program::own()?)),
         };
-        let mut threads = Vec::new();
         for words in self.commands {
             let via = Via {
                 words,
@@ -78,9 +94,21 @@ impl Nodes {
                 slots: self.slots,
                 reports: Arc::clone(&reports),
                 running: Mutex::default(),
+                name: None,
             };
-            threads.push(place::spawn(&reports, &settings, via)?);
+            reports.add_thread(place::spawn(&reports, &settings, via)?);
         }
-        Ok(Remote::new(reports, threads))
+        if let Some(slurm) = self.slurm {
+            let worker = self.worker_path.map_or_else(std::env::current_exe, Ok)?;
+            let cluster = Cluster {
+                slurm,
+                worker,
+                slots: self.slots,
+                reports: Arc::clone(&reports),
+                settings: settings.clone(),
+            };
+            reports.add_thread(cluster.spawn()?);
+        }
+        Ok(Remote::new(reports, self.is_verbose))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Instant;
 
 use super::reports::NodeId;
 
@@ -24,6 +25,8 @@ struct Room {
     used: u32,
     /// Nothing new is placed there.
     is_closed: bool,
+    /// The time at which the node ends.
+    ends: Option<Instant>,
 }
 
 /// A place on a node.
@@ -36,10 +39,15 @@ pub(super) struct Place {
 }
 
 impl Placement {
-    pub(super) fn add(&mut self, node: NodeId, slots: u32) {
+    pub(super) fn add(&mut self, node: NodeId, slots: u32, ends: Option<Instant>) {
         let released = BinaryHeap::new();
-        let room = Room { slots, free: slots, released, used: 0, is_closed: false };
+        let room = Room { slots, free: slots, released, used: 0, is_closed: false, ends };
         self.nodes.insert(node, room);
+    }
+
+    /// Sets the time at which all nodes end that are there.
+    pub(super) fn set_end(&mut self, ends: Option<Instant>) {
+        self.nodes.values_mut().for_each(|room| room.ends = ends);
     }
 
     /// Places nothing more on a node.
@@ -70,9 +78,20 @@ impl Placement {
         large.max_by_key(|(node, room)| (room.free, Reverse(**node))).map(|(node, _)| *node)
     }
 
-    /// Takes room for an attempt, not on the node that is kept for another one.
-    pub(super) fn place(&mut self, cpus: u32, kept: Option<NodeId>) -> Option<Place> {
-        let fitting = self.open().filter(|(node, room)| room.free >= cpus && Some(**node) != kept);
+    /// Takes room for an attempt that may run until that time, not on the node that is kept for another one.
+    pub(super) fn place(
+        &mut self,
+        cpus: u32,
+        until: Option<Instant>,
+        kept: Option<NodeId>,
+    ) -> Option<Place> {
+        let lasts = |room: &Room| match (room.ends, until) {
+            (Some(ends), Some(until)) => until <= ends,
+            _ => true,
+        };
+        let fitting = self
+            .open()
+            .filter(|(node, room)| room.free >= cpus && lasts(room) && Some(**node) != kept);
         let node = *fitting.max_by_key(|(node, room)| (room.free, Reverse(**node)))?.0;
         let room = self.nodes.get_mut(&node)?;
         room.free -= cpus;
@@ -108,7 +127,7 @@ mod tests {
     fn placement(slots: &[u32]) -> Placement {
         let mut placement = Placement::default();
         for (node, slots) in slots.iter().enumerate() {
-            placement.add(node as NodeId, *slots);
+            placement.add(node as NodeId, *slots, None);
         }
         placement
     }
@@ -116,27 +135,27 @@ mod tests {
     #[test]
     fn attempts_are_spread_and_slots_are_used_again() {
         let mut nodes = placement(&[2, 2]);
-        let places: Vec<_> = (0..4).map(|_| nodes.place(1, None).unwrap()).collect();
+        let places: Vec<_> = (0..4).map(|_| nodes.place(1, None, None).unwrap()).collect();
         let at = |node, slot| Place { node, slot, cpus: 1 };
         assert_eq!(places, [at(0, 1), at(1, 1), at(0, 2), at(1, 2)]);
-        assert_eq!(nodes.place(1, None), None);
+        assert_eq!(nodes.place(1, None, None), None);
         nodes.release(places[2]);
         nodes.release(places[0]);
-        assert_eq!(nodes.place(1, None), Some(at(0, 1)));
+        assert_eq!(nodes.place(1, None, None), Some(at(0, 1)));
     }
 
     #[test]
     fn the_node_that_lacks_fewest_is_kept_for_a_large_attempt() {
         let mut nodes = placement(&[4, 8, 8]);
-        let first = nodes.place(2, None).unwrap();
+        let first = nodes.place(2, None, None).unwrap();
         assert_eq!(first.node, 1);
-        assert_eq!(nodes.place(8, None).unwrap().node, 2);
+        assert_eq!(nodes.place(8, None, None).unwrap().node, 2);
         // Only nodes that are large enough count, however busy they are.
         let kept = nodes.node_kept_for(8);
         assert_eq!(kept, Some(1));
-        assert_eq!(nodes.place(1, kept).unwrap().node, 0);
+        assert_eq!(nodes.place(1, None, kept).unwrap().node, 0);
         nodes.release(first);
-        assert_eq!(nodes.place(8, None).unwrap().node, 1);
+        assert_eq!(nodes.place(8, None, None).unwrap().node, 1);
         assert_eq!(nodes.node_kept_for(9), None);
     }
 
@@ -145,7 +164,20 @@ mod tests {
         let mut nodes = placement(&[2, 3]);
         nodes.close(1);
         assert_eq!((nodes.capacity(), nodes.largest()), (2, 2));
-        assert_eq!(nodes.place(3, None), None);
+        assert_eq!(nodes.place(3, None, None), None);
+    }
+
+    #[test]
+    fn an_attempt_goes_only_where_its_time_is_left() {
+        let (now, minute) = (Instant::now(), std::time::Duration::from_secs(60));
+        let mut nodes = placement(&[1, 1]);
+        nodes.set_end(Some(now + minute));
+        assert_eq!(nodes.place(1, Some(now + 2 * minute), None), None);
+        assert!(nodes.place(1, Some(now + minute), None).is_some());
+        // One without a limit may end with its node.
+        assert!(nodes.place(1, None, None).is_some());
+        nodes.add(7, 1, None);
+        assert_eq!(nodes.place(1, Some(now + 2 * minute), None).unwrap().node, 7);
     }
 
     proptest! {
@@ -160,7 +192,7 @@ mod tests {
                 if ends && !places.is_empty() {
                     nodes.release(places.swap_remove(which.index(places.len())));
                 } else {
-                    places.extend(nodes.place(cpus, None));
+                    places.extend(nodes.place(cpus, None, None));
                 }
                 for (node, slots) in slots.iter().enumerate() {
                     let here: Vec<_> = places.iter().filter(|it| it.node == node as NodeId).collect();

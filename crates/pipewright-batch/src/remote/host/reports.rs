@@ -1,7 +1,10 @@
 //! The reports of all connections, for the one thread that runs the batch.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::link::Link;
@@ -27,6 +30,14 @@ pub(crate) enum Report {
     Draining { node: NodeId, reason: String },
     /// The connection has ended. `None`: in order, so nothing runs there.
     Left { node: NodeId, error: Option<RemoteError> },
+    /// The nodes of an allocation come. It is not known yet how long they stay.
+    Submitted,
+    /// Nodes that join from now on, and those that are there, end at that time. `limit`: the time that a fresh allocation has.
+    Deadline { at: Option<Instant>, limit: Option<Duration> },
+    /// Somebody connected who is no worker of this batch.
+    Refused { peer: SocketAddr, error: RemoteError },
+    /// A message for a user who wants to know more.
+    Detail(String),
     /// No further node will come from there.
     GaveUp { label: String, error: String },
 }
@@ -46,9 +57,23 @@ struct State {
     last_node: NodeId,
     /// Places that have a connection, or may get one.
     places: usize,
+    /// The names of the nodes that are connected.
+    connected: BTreeMap<NodeId, String>,
+    joined: u64,
+    threads: Vec<JoinHandle<()>>,
+    on_close: Vec<OnClose>,
     is_waiting: bool,
     is_woken: bool,
     is_closed: bool,
+}
+
+/// A function that ends a wait.
+struct OnClose(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for OnClose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnClose")
+    }
 }
 
 impl Reports {
@@ -128,8 +153,75 @@ impl Reports {
 
     /// Ends all waits between attempts to connect.
     pub(crate) fn close(&self) {
-        self.state().is_closed = true;
+        let mut state = self.state();
+        state.is_closed = true;
+        let on_close = std::mem::take(&mut state.on_close);
+        drop(state);
         self.closed.notify_all();
+        on_close.into_iter().for_each(|OnClose(call)| call());
+    }
+
+    /// Calls a function when the batch ends.
+    pub(crate) fn on_close(&self, call: impl FnOnce() + Send + 'static) {
+        let mut state = self.state();
+        if !state.is_closed {
+            state.on_close.push(OnClose(Box::new(call)));
+            return;
+        }
+        drop(state);
+        call();
+    }
+
+    /// Records that a node is connected.
+    pub(crate) fn connect(&self, node: NodeId, name: &str) {
+        let mut state = self.state();
+        state.joined += 1;
+        state.connected.insert(node, name.to_owned());
+        drop(state);
+        self.closed.notify_all();
+    }
+
+    /// Waits for that time, or until another node is connected than the first so many. Returns true if the batch has ended.
+    pub(crate) fn pause_until_joined(&self, time: Duration, joined: u64) -> bool {
+        let end = Instant::now() + time;
+        let mut state = self.state();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if state.is_closed || left.is_zero() || state.joined > joined {
+                return state.is_closed;
+            }
+            let waited = self.closed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Records that a node is not connected any more.
+    pub(crate) fn disconnect(&self, node: NodeId) {
+        self.state().connected.remove(&node);
+    }
+
+    /// Returns the names of the nodes that are connected.
+    pub(crate) fn connected(&self) -> Vec<String> {
+        self.state().connected.values().cloned().collect()
+    }
+
+    /// Returns the number of times that a node was connected.
+    pub(crate) fn joined(&self) -> u64 {
+        self.state().joined
+    }
+
+    /// Keeps a thread that has to end with the batch.
+    pub(crate) fn add_thread(&self, thread: JoinHandle<()>) {
+        self.state().threads.push(thread);
+    }
+
+    /// Returns the threads that have to end with the batch.
+    pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.state().threads)
+    }
+
+    pub(crate) fn detail(&self, text: String) {
+        self.add([Report::Detail(text)]);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -30,6 +30,8 @@ pub(super) enum Delivery {
     Copy(Arc<Program>),
     /// The node has it under this path.
     Path(PathBuf),
+    /// The command itself starts the worker.
+    Complete,
 }
 
 /// A node that a command reaches.
@@ -41,6 +43,8 @@ pub(super) struct Via {
     pub(super) slots: Option<u32>,
     pub(super) reports: Arc<Reports>,
     pub(super) running: Mutex<Option<Running>>,
+    /// The name for messages. `None`: the command.
+    pub(super) name: Option<String>,
 }
 
 /// A started command.
@@ -66,6 +70,7 @@ impl Via {
         match &self.delivery {
             Delivery::Copy(_) => command.arg("sh"),
             Delivery::Path(path) => command.arg(path).args(self.args()),
+            Delivery::Complete => &mut command,
         };
         command
             .stdin(Stdio::piped())
@@ -81,7 +86,8 @@ impl Via {
 
 impl Connect for Via {
     fn label(&self) -> String {
-        String::from_utf8_lossy(&shell_quoted(&self.words)).into_owned()
+        let command = || String::from_utf8_lossy(&shell_quoted(&self.words)).into_owned();
+        self.name.clone().unwrap_or_else(command)
     }
 
     fn connect(&self) -> Result<Connected, RemoteError> {

@@ -302,3 +302,20 @@ fn refused(key: Key, reason: String) -> WireEnd {
         leftovers_killed: 0,
     }
 }
+
+/// Reads orders from bytes, and returns the number of attempts that they would start.
+#[cfg(fuzzing)]
+pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
+    let (inbox, lease) = (Inbox::new(Box::new(|| {})), Lease::new(BEAT, LEASE));
+    // Any error is right: the connection ends with it.
+    let _ = read_orders(Frames::default(), bytes, &inbox, &lease, outbox);
+    let sink = |key| sink::Sink { outbox: Arc::clone(outbox), key, is_live: false };
+    let starts = |order| match order {
+        Order::Start(attempt) => {
+            let key = attempt.key;
+            wire::attempt_of(*attempt, Box::new(sink(key))).is_ok()
+        }
+        _ => false,
+    };
+    inbox.take(false).into_iter().filter_map(|order| starts(order).then_some(())).count()
+}

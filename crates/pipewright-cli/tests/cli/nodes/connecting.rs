@@ -24,7 +24,7 @@ fn with_one_more(via: &str, wanted: &str) {
     let rest: Vec<String> = lines.collect();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{via}: {before:?} {rest:?}");
-    assert_eq!(sorted(&out(&output)), ["a", "b"]);
+    assert_eq!(sorted(out(&output)), ["a", "b"]);
 }
 
 /// Returns what a worker of another version says first.
@@ -105,7 +105,10 @@ fn options_for_nodes_that_make_no_sense_are_refused() {
         (&["--via-file", "none"], "name no command"),
         (&["--via-file", "open"], "line 1 of \"open\": the quote ' is not closed"),
         (&["--via-file", "missing"], "\"missing\""),
-        (&["--worker-path", "/x"], "--worker-path needs --via"),
+        (&["--worker-path", "/x"], "--worker-path needs --via or --on"),
+        (&["--on", "slurm", "--listen", "0.0.0.0"], "would be every interface"),
+        (&["--on", "slurm", "--listen", "no-such-interface"], "there is no such interface"),
+        (&["--nodes", "2"], "--on"),
     ] {
         let output = place.batch(&[args, &["--", "echo", ":::", "a"]].concat());
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}", err(&output));

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `via.rs` | jobs on nodes end, print and fail as they do here |
 //! | `connecting.rs` | nodes that cannot be used |
+//! | `slurm.rs` | nodes of a Slurm cluster |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
 
 mod connecting;
 mod lost;
+mod slurm;
 mod via;
 
 use std::process::Command;
@@ -15,7 +17,7 @@ use std::process::Command;
 use super::batch::watchdog::Watchdog;
 use super::place::{Place, sorted};
 use super::trees::{MARK, mark, marked, until};
-use super::{err, out};
+use super::{err, out, pace};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_pipewright");
 

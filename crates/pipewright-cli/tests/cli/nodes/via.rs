@@ -26,10 +26,8 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
-#[test]
-fn jobs_on_nodes_end_as_they_do_here() {
-    let _watchdog = Watchdog::start(120);
-    let place = Place::new();
+/// Checks that jobs of every end have the same one here and on the nodes of the function.
+pub(super) fn check_ends(place: &Place, batch_on: impl FnOnce(&[&str]) -> Command) {
     place.write("no-program", "#!/no/such/interpreter\n");
     let mut mode = std::fs::metadata(place.path("no-program")).unwrap().permissions();
     place.write("not-executable", "");
@@ -53,16 +51,23 @@ fn jobs_on_nodes_end_as_they_do_here() {
     );
     let args = ["--jsonl", "--from", "jobs", "--limit", "100k", "--no-output", "--log"];
     let here = place.batch(&[&args[..], &["here.db"]].concat());
-    let there = batch_on(&place, &nodes(2), &[&args[..], &["there.db"]].concat()).output().unwrap();
+    let there = batch_on(&[&args[..], &["there.db"]].concat()).output().unwrap();
     assert_eq!(
         (here.status.code(), there.status.code()),
         (Some(123), Some(123)),
         "{}",
         err(&there)
     );
-    let here = ends(&place, "here.db", &here);
+    let here = ends(place, "here.db", &here);
     assert_eq!(here.len(), 12 + 10);
-    assert_eq!(here, ends(&place, "there.db", &there));
+    assert_eq!(here, ends(place, "there.db", &there));
+}
+
+#[test]
+fn jobs_on_nodes_end_as_they_do_here() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    check_ends(&place, |args| batch_on(&place, &nodes(2), args));
 }
 
 #[test]
@@ -104,7 +109,7 @@ fn output_is_whole_and_in_order() {
     assert!(output.status.success(), "{}", err(&output));
     let once: String = (1..=900_000).map(|number| format!("{number}\n")).collect();
     assert!(output.stdout == once.repeat(5).as_bytes());
-    assert_eq!(sorted(&err(&output)), ["1", "2", "3", "4", "5"]);
+    assert_eq!(sorted(err(&output)), ["1", "2", "3", "4", "5"]);
 }
 
 #[test]
@@ -117,7 +122,7 @@ fn each_node_runs_as_many_jobs_at_once_as_it_has_slots() {
     let args = [&["--quiet", "--", "sh", "-c", script, ":::"][..], &values].concat();
     let output = batch_on(&place, &nodes(3), &args).output().unwrap();
     assert!(output.status.success(), "{}", err(&output));
-    assert_eq!(sorted(&out(&output)), values);
+    assert_eq!(sorted(out(&output)), values);
     assert_eq!(place.lines("started"), ["1", "1", "2", "2", "3", "3"]);
 }
 
@@ -135,7 +140,7 @@ fn a_job_on_several_processors_has_them_on_one_node() {
     let args = ["--jsonl", "--from", "jobs", "--log", "run.db"];
     let output = batch_on(&place, &nodes(2), &args).output().unwrap();
     assert_eq!(output.status.code(), Some(123));
-    assert_eq!(sorted(&out(&output)), ["large", "small"]);
+    assert_eq!(sorted(out(&output)), ["large", "small"]);
     let wanted = "job 3 failed: needs 3 CPUs, and the largest node has 2";
     assert!(err(&output).contains(wanted), "{}", err(&output));
 }

@@ -1,0 +1,155 @@
+//! Workers that connect by themselves, over TCP. Each proves that it knows the secret of the batch.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::link;
+use super::reports::Reports;
+use crate::remote::error::RemoteError;
+use crate::remote::secret::Secret;
+use crate::remote::tcp;
+use crate::remote::wire::hello::greet_worker;
+use crate::remote::wire::message::Settings;
+
+/// The time for a handshake. Somebody who only connects is not waited for longer.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Handshakes at one time. Further connections are closed, and workers try again.
+const MOST_HANDSHAKES: usize = 256;
+
+/// The port at which workers connect.
+///
+/// # Drop
+/// Closes it. Connections stay.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    address: SocketAddr,
+    reports: Arc<Reports>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Everything that a connection needs.
+struct Shared {
+    reports: Arc<Reports>,
+    settings: Settings,
+    secret: Secret,
+    handshakes: AtomicUsize,
+}
+
+impl Listener {
+    /// Opens a port on that address. Port 0: a free one.
+    ///
+    /// # Errors
+    /// The address is not one of this machine, or its port is in use.
+    pub(crate) fn open(
+        address: SocketAddr,
+        reports: &Arc<Reports>,
+        settings: &Settings,
+        secret: Secret,
+    ) -> io::Result<Listener> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            reports: Arc::clone(reports),
+            settings: settings.clone(),
+            secret,
+            handshakes: AtomicUsize::new(0),
+        });
+        let thread = thread::Builder::new()
+            .name("listener".to_owned())
+            .stack_size(128 << 10)
+            .spawn(move || accept(&listener, &shared))?;
+        Ok(Listener { address, reports: Arc::clone(reports), thread: Some(thread) })
+    }
+
+    /// Returns the address, with the port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.reports.close();
+        // Wakes the thread. One that cannot be woken ends with the next connection.
+        if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
+            // A panic there has been printed.
+            let _ = self.thread.take().map(thread::JoinHandle::join);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let accepted = listener.accept();
+        if shared.reports.is_closed() {
+            return;
+        }
+        let Ok((stream, peer)) = accepted else {
+            // No handle is left, or the peer is gone already. Nothing is lost: workers try again.
+            thread::park_timeout(Duration::from_millis(50));
+            continue;
+        };
+        if shared.handshakes.fetch_add(1, Ordering::SeqCst) >= MOST_HANDSHAKES {
+            shared.handshakes.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let for_it = Arc::clone(shared);
+        let serving = thread::Builder::new().name("node".to_owned()).stack_size(256 << 10);
+        let spawned = serving.spawn(move || for_it.serve(stream, peer));
+        if spawned.is_err() {
+            shared.handshakes.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        let greeted = self.greet(&stream);
+        self.handshakes.fetch_sub(1, Ordering::SeqCst);
+        let streams = greeted.and_then(|()| Ok((stream.try_clone()?, stream.try_clone()?)));
+        match streams {
+            Ok((reader, writer)) => {
+                let close: link::Closer = Arc::new(move || {
+                    // Ignored: it is closed already.
+                    let _ = stream.shutdown(Shutdown::Both);
+                });
+                link::serve(&self.reports, reader, writer, &self.settings, &close);
+            }
+            Err(error) => {
+                self.reports.add([super::reports::Report::Refused { peer, error }]);
+            }
+        }
+    }
+
+    fn greet(&self, stream: &TcpStream) -> Result<(), RemoteError> {
+        tcp::configure(stream)?;
+        let until = Instant::now() + HANDSHAKE_TIMEOUT;
+        stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        greet_worker(&mut Timed { stream, until }, &mut &*stream, Some(&self.secret), false)?;
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        Ok(())
+    }
+}
+
+/// Reads until a time, however slowly the bytes arrive.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}

@@ -1,0 +1,106 @@
+//! Nodes that are drained, silent or gone, and the end of all of them.
+
+use std::time::{Duration, Instant};
+
+use super::reports::{NodeId, Report};
+use super::{NodeState, Remote, Running};
+use crate::executor::{AttemptEnd, AttemptOutcome, ExecutorEvent};
+use crate::remote::error::RemoteError;
+use crate::remote::lease::SILENCE;
+use crate::remote::wire::ToWorker;
+
+/// The time that workers have to end after the batch.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+impl Remote {
+    /// Lets a node go that is drained.
+    pub(super) fn release_if_drained(&mut self, id: NodeId) {
+        let node = self.nodes.get(&id);
+        let node = node.filter(|node| matches!(node.state, NodeState::Draining));
+        if let Some(node) = node.filter(|node| node.running == 0) {
+            // It has no fields.
+            let _ = node.link.send(&ToWorker::End);
+        }
+    }
+
+    pub(super) fn left(&mut self, id: NodeId, error: Option<RemoteError>) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        self.placement.close(id);
+        match error {
+            // Nothing runs there.
+            None => self.lose(id, "it has ended"),
+            Some(error) => node.state = NodeState::Disconnected(error.to_string()),
+        }
+        self.report_capacity();
+    }
+
+    /// Gives up a node, and the attempts that ran there.
+    pub(super) fn lose(&mut self, id: NodeId, reason: &str) {
+        let Some(node) = self.nodes.remove(&id) else { return };
+        node.link.close();
+        self.placement.remove(id);
+        let here = |running: &Running| running.place.is_some_and(|place| place.node == id);
+        let mut lost: Vec<_> = self.attempts.iter().filter(|(_, running)| here(running)).collect();
+        lost.sort_unstable_by_key(|(key, _)| **key);
+        let lost: Vec<_> = lost.into_iter().map(|(key, _)| *key).collect();
+        if !lost.is_empty() {
+            let jobs =
+                if lost.len() == 1 { "1 job".into() } else { format!("{} jobs", lost.len()) };
+            let note = format!("node {} is lost with {jobs}: {reason}", node.name);
+            self.events.push_back(ExecutorEvent::Note(note));
+        }
+        for key in lost {
+            let outcome = AttemptOutcome::Lost(format!("node {}: {reason}", node.name));
+            let mut end = AttemptEnd::without_run(key, outcome);
+            end.node = Some(node.name.clone());
+            self.finish(key, end);
+        }
+        self.report_capacity();
+    }
+
+    /// Gives up the nodes that were silent for too long. Returns the time at which the next one would be.
+    pub(super) fn check_silence(&mut self, now: Instant) -> Option<Instant> {
+        let silent: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.link.heard() + SILENCE <= now)
+            .map(|(id, node)| match &node.state {
+                NodeState::Disconnected(reason) => (*id, reason.clone()),
+                _ => (*id, RemoteError::Silent(SILENCE).to_string()),
+            })
+            .collect();
+        for (id, reason) in silent {
+            self.lose(id, &reason);
+        }
+        self.nodes.values().map(|node| node.link.heard() + SILENCE).min()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.reports.close();
+        for node in self.nodes.values() {
+            // It has no fields.
+            let _ = node.link.send(&ToWorker::End);
+        }
+        let until = Instant::now() + END_WAIT;
+        while !self.nodes.is_empty() {
+            let left: Vec<_> = self.reports.take(Some(until)).into();
+            for report in left {
+                if let Report::Left { node, .. } = report {
+                    self.nodes.remove(&node);
+                }
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        for node in std::mem::take(&mut self.nodes).into_values() {
+            node.link.close();
+        }
+        for thread in self.reports.take_threads() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Allocations of Slurm: asks for nodes, waits for them, starts workers on them, gives them back.
+//!
+//! Everything goes through Slurm's own commands, each under a timeout. Nothing here knows the protocol of the workers: a
+//! worker is a command line. Its secret is never in that line, nor in a script: write it to a [`SecretFile`] and pass the
+//! path.
+//!
+//! An allocation runs one of two scripts. [`dial_back_script`] starts a worker on each node, and ends with the last of them.
+//! [`holding_script`] starts nothing: [`srun_on_node`] is the command that starts a worker on one node and connects it to its
+//! own stdin and stdout. Both end by themselves if this process is killed, so the nodes are never kept for nothing.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `allocation.rs` | an allocation: submitted or adopted, and given back |
+//! | `client.rs` | one call of a command of Slurm |
+//! | `error.rs` | the error of all calls |
+//! | `job.rs` | a job as `scontrol show job` prints it |
+//! | `network.rs` | the network of the controller |
+//! | `secret.rs` | the file with the workers' secret |
+//! | `state.rs` | the states of a job |
+//! | `time.rs` | the times that Slurm prints |
+//! | `worker.rs` | the scripts, and the commands that start workers |
+
+mod allocation;
+mod client;
+mod error;
+mod job;
+mod network;
+mod secret;
+mod state;
+mod time;
+mod worker;
+
+pub(crate) use allocation::{Allocation, AllocationRequest, GrantedNodes};
+pub(crate) use error::SlurmError;
+pub(crate) use job::JobInfo;
+pub(crate) use network::controller_address;
+pub(crate) use secret::SecretFile;
+pub(crate) use state::{JobState, Phase};
+pub(crate) use worker::{
+    Connection, IDLE_TIME, dial_back_script, holding_script, srun_on_all_nodes, srun_on_node,
+};
+
+#[cfg(test)]
+mod tests;
