@@ -29,13 +29,21 @@ fi
 
 nodes=(n1 n2 n3 n4) cgroups=/sys/fs/cgroup/freezer tracking=linuxproc command_pid='' own='' start=$EPOCHREALTIME
 
-# Prints the processes of the cluster: the daemons, and what was started with its configuration. slurmstepd writes its title
-# over its environment, but has a log open.
+# Prints the processes that were started with the configuration of the cluster: daemons, commands, jobs.
+configured() { grep -lzsxF "SLURM_CONF=$conf" /proc/[0-9]*/environ | cut -d / -f 3; }
+
+# Prints all processes of the cluster. slurmstepd writes its title over its environment, but has a log open.
 processes() {
     {
-        grep -lzsxF "SLURM_CONF=$conf" /proc/[0-9]*/environ
-        find /proc/[0-9]*/fd -lname "$dir/log/*" 2> /dev/null
-    } | cut -d / -f 3 | sort -u
+        configured
+        find /proc/[0-9]*/fd -lname "$dir/log/*" 2> /dev/null | cut -d / -f 3
+    } | sort -u
+}
+
+# Prints those of the given pids that are no daemons.
+of_jobs() {
+    local pid
+    for pid; do [[ " $own ${daemons[*]} " == *" $pid "* ]] || echo "$pid"; done
 }
 
 # Succeeds once no process with one of these pids is left, and fails after that many tenths of a second.
@@ -51,6 +59,12 @@ ended_within() {
     return 1
 }
 
+# Waits. During a plain `sleep`, bash drops a SIGINT that `sleep` itself did not get.
+pause() {
+    sleep "$1" &
+    wait $!
+}
+
 # Ends processes: asks, waits up to 5 s, and kills.
 end() {
     [ $# != 0 ] || return 0
@@ -64,14 +78,13 @@ take_down() {
     [ -z "$command_pid" ] || end "$command_pid"
     local name daemons=() pids round
     for name in "${nodes[@]}" slurmctld munged; do daemons+=($(cat "$dir/run/$name.pid" 2> /dev/null)); done
-    # The daemons end the jobs best, as they know processes that left their job. They do not end jobs when they end.
-    if [ -e "$dir/run/slurmctld.pid" ]; then
+    # The daemons do not end the jobs when they end, but they know processes that left their job.
+    if [ -n "$own" ]; then
         "${as_user[@]}" timeout 5 scancel --quiet --partition=p 2> /dev/null
-        # KillWait, and some time.
-        for ((round = 0; round < 30; round++)); do
-            pids=" $own ${daemons[*]} "
-            for name in $(processes); do [[ $pids == *" $name "* ]] || break; name=; done
-            [ -n "$name" ] || break
+        for ((round = 0; round < 50; round++)); do
+            [ -n "$(of_jobs $(processes))" ] || break
+            # Instead of KillWait.
+            [ $round -lt 5 ] || kill -KILL $(of_jobs $(configured)) 2> /dev/null
             sleep 0.1
         done
     fi
@@ -201,7 +214,7 @@ daemon munged munged --foreground --num-threads=2 --key-file="$dir/munge/key" --
     --pid-file="$dir/munge/pid" --log-file="$dir/log/munge" --seed-file="$dir/munge/seed"
 until [ -S "$dir/munge/socket" ]; do
     kill -0 "$(cat "$dir/run/munged.pid")" 2> /dev/null || failed "munged has ended"
-    sleep 0.02
+    pause 0.02
 done
 daemon slurmctld slurmctld -D -c
 for node in "${nodes[@]}"; do daemon "$node" slurmd -D -N "$node"; done
@@ -210,7 +223,7 @@ until [ "$("${as_user[@]}" sinfo --noheader --format '%T %D' 2> /dev/null)" = "i
         kill -0 "$(cat "$file")" 2> /dev/null || failed "$(basename "$file" .pid) has ended"
     done
     [ "${EPOCHREALTIME%.*}" -lt $((${start%.*} + 60)) ] || failed "the nodes are not ready after 60 s"
-    sleep 0.05
+    pause 0.05
 done
 own=$(echo $(processes))
 say "four nodes after $(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $start }") s, as $user, with proctrack/$tracking"
