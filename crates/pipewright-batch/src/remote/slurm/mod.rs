@@ -6,7 +6,11 @@
 //!
 //! An allocation runs one of two scripts. [`dial_back_script`] starts a worker on each node, and ends with the last of them.
 //! [`holding_script`] starts nothing: [`srun_on_node`] is the command that starts a worker on one node and connects it to its
-//! own stdin and stdout. Both end by themselves if this process is killed, so the nodes are never kept for nothing.
+//! own stdin and stdout. Both end by themselves if this process is killed, so the nodes are not kept for nothing.
+//!
+//! The script runs on the first node. If that node is lost, Slurm keeps the allocation on the others (`--no-kill`), without a
+//! script: then only [`Allocation::end`](allocation::Allocation::end), the drop or the time limit gives the nodes back. An
+//! `srun` that waits for a lost node does not end: use the state of the job and its own connection, and kill it.
 //!
 //! | file | contents |
 //! |---|---|

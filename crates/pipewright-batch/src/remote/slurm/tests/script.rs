@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+#[cfg(unix)]
 use std::time::Duration;
 
 use crate::remote::slurm::allocation::{AllocationRequest, sbatch_arguments, submitted};
 use crate::remote::slurm::job::JobNumber;
-use crate::remote::slurm::worker::{
-    Connection, IDLE_TIME, dial_back_script, holding_script, srun_on_all_nodes, srun_on_node,
-};
+use crate::remote::slurm::worker::{Connection, dial_back_script, srun_on_all_nodes, srun_on_node};
+#[cfg(unix)]
+use crate::remote::slurm::worker::{IDLE_TIME, holding_script};
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
