@@ -41,6 +41,12 @@ cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
 # Wine's server does all the work, and crashes more often the more it has to do.
 newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.sh; }
 cell "Windows: the suites and the tool under Wine 10" visibly_skipped newer_wine
+slurm_of_a_user() {
+    # The user of the cluster compiles nothing, and runs what is there.
+    cargo test --locked -p pipewright-cli --test cli --no-run
+    bash ci/slurm.sh --user "$(ls -t target/debug/deps/cli-* | grep -v '\.d$' | head -n 1)" nodes::slurm
+}
+cell "Slurm: the cluster of an ordinary user" visibly_skipped slurm_of_a_user
 cell "the archives of a release" visibly_skipped bash ci/release.sh
 cell "published crates with pipewright::process in place of std" visibly_skipped bash ci/ported.sh
 stage "done"

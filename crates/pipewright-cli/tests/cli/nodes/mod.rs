@@ -5,11 +5,13 @@
 //! | `via.rs` | jobs on nodes end, print and fail as they do here |
 //! | `connecting.rs` | nodes that cannot be used |
 //! | `slurm.rs` | nodes of a Slurm cluster |
+//! | `ssh.rs` | nodes behind a real sshd |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
 
 mod connecting;
 mod lost;
 mod slurm;
+mod ssh;
 mod via;
 
 use std::process::Command;
