@@ -1,11 +1,11 @@
 //! Allocations of Slurm: asks for nodes, waits for them, starts workers on them, gives them back.
 //!
 //! Everything goes through Slurm's own commands, each under a timeout. Nothing here knows the protocol of the workers: a
-//! worker is a command line. Its secret is never in that line, nor in a script: write it to a [`SecretFile`] and pass the
+//! worker is a command line. Its secret is never in that line, nor in a script: write it to a `SecretFile` and pass the
 //! path.
 //!
-//! An allocation runs one of two scripts. [`dial_back_script`] starts a worker on each node, and ends with the last of them.
-//! [`holding_script`] starts nothing: [`srun_on_node`] is the command that starts a worker on one node and connects it to its
+//! An allocation runs one of two scripts. `dial_back_script` starts a worker on each node, and ends with the last of them.
+//! `holding_script` starts nothing: `srun_on_node` is the command that starts a worker on one node and connects it to its
 //! own stdin and stdout. Both end by themselves if this process is killed, so the nodes are not kept for nothing.
 //!
 //! The script runs on the first node. If that node is lost, Slurm keeps the allocation on the others (`--no-kill`), without a
