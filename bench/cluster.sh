@@ -36,7 +36,7 @@ for ((round = 0; round < rounds; round++)); do
     per_second 400 "$from" "$(now)" >> array
     idle
     from=$(now)
-    "$tool" batch --quiet --on slurm -N 1 --events events -- head -c 100000000 /dev/zero ::: x > /dev/null
+    "$tool" batch --quiet --on slurm -N 1 --events events -- head -c 100000000 ::: /dev/zero > /dev/null
     per_second 100 "$(at started)" "$(last ended)" >> output
 done
 echo "| | median (min..max) |"
