@@ -114,12 +114,7 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
         _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
-        // The reader of our stdout, and so of the command's output, has read enough.
-        _ if capture.status.terminating_signal() == Some(Signal::PIPE)
-            && capture.tee_failed.is_some() =>
-        {
-            exit_code::SUCCESS
-        }
+        // Also for a command that SIGPIPE killed because the reader of our stdout had gone: as without --tee.
         _ => exit_code::of_status(capture.status),
     }
 }
