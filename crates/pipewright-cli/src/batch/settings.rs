@@ -94,7 +94,9 @@ fn output(options: &BatchOptions) -> OutputOptions {
     output.keep_order = options.keep_order;
     output.tag = options.tag;
     output.dir = options.output_dir.clone();
-    output.max_bytes = options.max_output.map(|bytes| bytes as u64);
+    // A job that exceeds --limit is stopped, and the excess is not printed.
+    let most = options.max_output.into_iter().chain(options.limit).min();
+    output.max_bytes = most.map(|bytes| bytes as u64);
     output
 }
 

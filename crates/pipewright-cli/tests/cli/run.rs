@@ -185,6 +185,34 @@ fn an_idle_timeout_and_a_limit_stop_the_command() {
 }
 
 #[test]
+fn no_byte_beyond_a_limit_is_passed_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let file = path.to_str().unwrap();
+    for words in [
+        &["run", "--limit", "10", "--", "yes"][..],
+        &["run", "--limit", "10", "--capture", "--", "yes"],
+        &["run", "--limit", "10", "--stdout", file, "--", "yes"],
+        &["pipe", "--limit", "10", "--", "yes", "|", "cat"],
+        &["pipe", "--limit", "10", "--", "yes", "|", "cat", ">", file],
+    ] {
+        let _ = fs::remove_file(&path);
+        let output = pipewright(words).output().unwrap();
+        let all = [&output.stdout[..], &fs::read(&path).unwrap_or_default()].concat();
+        assert_eq!((all.as_slice(), output.status.code()), (&b"y\ny\ny\ny\ny\n"[..], Some(124)));
+    }
+    let batch = pipewright(&["batch", "--limit", "10", "--progress", "none", "--", "yes", ":::", "a"])
+        .output()
+        .unwrap();
+    assert_eq!(out(&batch), "a\na\na\na\na\n");
+    // Output that just fits is neither stopped nor called truncated.
+    let output = run_sh(&["--limit", "10", "--report", file], "printf 1234567890");
+    assert_eq!((out(&output), output.status.code()), ("1234567890", Some(0)));
+    let report = fs::read_to_string(&path).unwrap();
+    assert!(report.contains("\"truncated\":false"), "{report}");
+}
+
+#[test]
 fn output_that_a_background_process_holds_is_reported() {
     let output = run_sh(&["--tee"], "sleep 60 & exit 3");
     let words =

@@ -42,6 +42,28 @@ fn fail_stops_the_child_and_keeps_what_fits() {
 }
 
 #[watched_test]
+fn fail_passes_no_byte_beyond_the_limit_to_a_tee() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    for limit in [Limit::fail(1000), Limit::fail(1000).count_only()] {
+        let mut command = puppet(["out-bytes=300000", "wait=600"]);
+        let output = command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(limit).output();
+        assert_eq!(output.unwrap().outcome, Outcome::LimitExceeded);
+        assert!(std::fs::read(&path).unwrap() == flood(1000), "{limit:?}");
+    }
+    // Output that just fits is passed on whole.
+    let mut command = puppet(["out-bytes=1000"]);
+    command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(Limit::fail(1000));
+    assert_eq!(command.output().unwrap().outcome, Outcome::Exited);
+    assert!(std::fs::read(&path).unwrap() == flood(1000));
+    // A limit that stops nothing does not limit the tee either.
+    let mut command = puppet(["out-bytes=3000"]);
+    command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(Limit::keep_head(1000));
+    assert!(command.output().unwrap().truncated);
+    assert!(std::fs::read(&path).unwrap() == flood(3000));
+}
+
+#[watched_test]
 fn fail_stops_the_child_whatever_the_verb_keeps() {
     let is_stopped = |command: &mut Command| {
         let error = command.limit(Limit::fail(3)).run().unwrap_err();

@@ -97,7 +97,7 @@ impl Stdio {
     /// up if the target does not accept it for 250 ms. If the target fails (a full disk, a closed reader), the capture
     /// continues and [`tee_failed`](crate::Captured::tee_failed) reports the failure. Verbs that cannot report it fail
     /// instead, unless the reader was closed. If this process's stream is closed, nothing is written to it, and that
-    /// is not a failure. The mode of the target, which other processes may share, is not changed.
+    /// is not a failure. With [`Limit::fail`](crate::Limit::fail) the target gets no byte beyond the limit. The mode of the target, which other processes may share, is not changed.
     ///
     /// # Platform
     /// Linux: a pipe or a terminal is reopened through `/proc/self/fd`, to set `O_NONBLOCK` without affecting
@@ -124,7 +124,7 @@ impl Stdio {
     /// let mut command = Command::new("yes");
     /// command.stdout(Stdio::tee_to(Stdio::create(&log))).limit(Limit::fail(10_000));
     /// assert_eq!(command.output()?.outcome, Outcome::LimitExceeded);
-    /// assert!(std::fs::metadata(&log).unwrap().len() >= 10_000);
+    /// assert_eq!(std::fs::metadata(&log).unwrap().len(), 10_000);
     /// # std::fs::remove_file(log).unwrap();
     /// # Ok::<(), pipewright::Error>(())
     /// ```

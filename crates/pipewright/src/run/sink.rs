@@ -203,9 +203,7 @@ impl Sink {
     #[inline(never)]
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> LimitCheck {
         self.total_bytes += new as u64;
-        if let Some(tee) = &mut self.tee {
-            tee.write(&buffer[buffer.len() - new..]);
-        }
+        self.write_to_tee(&buffer[buffer.len() - new..]);
         let is_full = buffer.len() == buffer.capacity() || new >= MAX_ROOM_BYTES / 2;
         let check = self.apply_limit(&mut buffer, new);
         match &mut self.storage {
@@ -220,6 +218,23 @@ impl Sink {
         }
         self.kept = buffer;
         check
+    }
+
+    /// Writes new bytes to the tee, up to the limit that stops the child.
+    fn write_to_tee(&mut self, new: &[u8]) {
+        let fail_limit_bytes = self.fail_limit_bytes();
+        let Some(tee) = &mut self.tee else { return };
+        let passed = match fail_limit_bytes.filter(|_| !tee.takes_excess()) {
+            Some(limit) => {
+                let excess = self.total_bytes.saturating_sub(limit as u64);
+                let excess = usize::try_from(excess).unwrap_or(new.len()).min(new.len());
+                &new[..new.len() - excess]
+            }
+            None => new,
+        };
+        if !passed.is_empty() {
+            tee.write(passed);
+        }
     }
 
     fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> LimitCheck {

@@ -23,6 +23,11 @@ pub(crate) trait Tee: fmt::Debug + Send {
     /// Writes bytes, or keeps them until the target accepts them.
     fn write(&mut self, bytes: &[u8]);
 
+    /// Returns true if it also gets the bytes beyond [`Limit::fail`](crate::Limit::fail).
+    fn takes_excess(&self) -> bool {
+        false
+    }
+
     /// Returns true if there are unwritten bytes. The child's stream must not be read then.
     fn has_pending(&self) -> bool;
 

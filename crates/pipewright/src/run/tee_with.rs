@@ -44,6 +44,10 @@ impl<F: FnMut(&[u8]) + Send> Tee for ClosureTee<F> {
         }
     }
 
+    fn takes_excess(&self) -> bool {
+        true
+    }
+
     fn take_panic(&mut self) -> Option<PanicPayload> {
         self.panic.take()
     }
