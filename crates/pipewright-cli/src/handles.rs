@@ -1,5 +1,6 @@
 //! `pipewright handles`: the handles that this process inherited.
 
+use pipewright_os::base::stdio;
 use serde::Serialize;
 
 use crate::Failure;
@@ -24,6 +25,8 @@ pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
     let handles = pipewright::open_handles()
         .map_err(Failure::cannot("list the handles"))?
         .into_iter()
+        // Placeholders for streams that were closed: they were not inherited.
+        .filter(|handle| !u8::try_from(handle.number).is_ok_and(stdio::was_closed))
         .map(|handle| HandleEntry {
             number: handle.number,
             kind: handle.kind.to_string(),

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use pipewright_batch::{JobFilter, LogView, OutputQueryError};
+use pipewright_os::base::stdio;
 use pipewright_os::process::terminal;
 
 use crate::args::JobsOptions;
@@ -35,7 +36,7 @@ pub(crate) fn run(options: &JobsOptions) -> Result<i32, Failure> {
         false => options.state,
     };
     let filter = JobFilter { state, slowest: options.slowest };
-    let mut stdout = BufWriter::new(io::stdout().lock());
+    let mut stdout = BufWriter::new(stdio::stdout());
     let listed = match (options.summary, options.json) {
         (true, _) => Ok(()),
         (false, true) => log.write_json(&filter, &mut stdout),
@@ -60,7 +61,7 @@ fn width() -> Option<usize> {
 }
 
 fn output(log: &LogView, job: &str) -> Result<i32, Failure> {
-    match log.write_output(job, &mut io::stdout(), &mut io::stderr()) {
+    match log.write_output(job, &mut stdio::stdout(), &mut io::stderr()) {
         Err(OutputQueryError::Io { path: None, source }) => check(Err(source))?,
         done => done.map_err(Failure::from_error)?,
     }
@@ -70,7 +71,7 @@ fn output(log: &LogView, job: &str) -> Result<i32, Failure> {
 fn follow(log: &LogView) -> Result<i32, Failure> {
     let mut position = log.position().map_err(Failure::from_error)?;
     loop {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = stdio::stdout();
         let written = log.write_new(position, width(), &mut stdout).and_then(|new| {
             stdout.flush()?;
             Ok(new)
@@ -83,7 +84,6 @@ fn follow(log: &LogView) -> Result<i32, Failure> {
         if !is_running {
             return Ok(exit_code::SUCCESS);
         }
-        drop(stdout);
         sleep(FOLLOW_INTERVAL);
     }
 }

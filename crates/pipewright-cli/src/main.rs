@@ -21,6 +21,7 @@ mod worker;
 use std::fmt::Display;
 
 use clap::error::ErrorKind;
+use pipewright_os::base::stdio;
 
 use args::ToolCommand;
 use exit_code::OWN_FAILURE;
@@ -34,6 +35,9 @@ fn main() {
 fn run() -> i32 {
     if let Some(code) = bench::run_if_child() {
         return code;
+    }
+    if let Err(error) = stdio::keep_closed() {
+        return Failure::cannot("open the null device")(error).report();
     }
     let args = match args::parse() {
         Ok(args) => args,
@@ -87,7 +91,7 @@ fn print_error(message: &str) {
 fn report_usage(error: &clap::Error) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let printed = print::check(error.print());
+            let printed = print::check(stdio::fail_if_closed(1).and_then(|()| error.print()));
             printed.map_or_else(Failure::report, |()| exit_code::SUCCESS)
         }
         _ => {

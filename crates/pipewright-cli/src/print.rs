@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use pipewright::{CaughtSignals, Signal};
+use pipewright_os::base::stdio;
 use serde::Serialize;
 
 use crate::Failure;
@@ -17,7 +18,7 @@ pub(crate) fn report_large_files_as_errors() {
 
 /// Prints bytes.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     check(stdout.write_all(bytes.as_ref()).and_then(|()| stdout.flush()))
 }
 

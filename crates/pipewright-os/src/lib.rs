@@ -19,6 +19,8 @@
 //! | [`disk`] | `disk` | `base`, `host` | files, io_uring, Linux AIO, completion ports |
 //! | [`host`] | `host` | `base` | facts about this machine |
 //!
+//! The feature `closed-stdio` is for programs: it adds a function that runs before `main` (see [`base::stdio::was_closed`]).
+//!
 //! A build with `--cfg pipewright_force_fallback` uses none of the kernel's optional facilities, so that the
 //! suites test the fallbacks too. A value (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`,
 //! `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility. `="vmsplice"`

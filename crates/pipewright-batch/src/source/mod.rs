@@ -35,6 +35,8 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pipewright_os::base::stdio;
+
 pub use arguments::{ListWords, split_lists};
 use delimited::Delimited;
 use error::Position;
@@ -84,7 +86,7 @@ impl Source {
 
     /// Makes a source of the standard input.
     pub fn stdin() -> Source {
-        Source { name: InputName::Stdin, ..Source::new(io::stdin()) }
+        Source { name: InputName::Stdin, ..Source::new(stdio::stdin()) }
     }
 
     /// Opens a file.

@@ -1,7 +1,7 @@
 //! All reports of a batch, fed with its events.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Stderr, Write};
+use std::io::{self, Stderr, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -67,16 +67,14 @@ impl Watchers {
     }
 
     /// Returns a writer that erases the bar first.
-    pub(crate) fn beside<W>(&self, writer: W) -> Box<dyn Write + Send>
+    pub(crate) fn beside<W>(&self, writer: W, is_terminal: bool) -> Box<dyn Write + Send>
     where
-        W: Write + IsTerminal + Send + 'static,
+        W: Write + Send + 'static,
     {
         match &self.progress {
-            Some(progress) => Box::new(BesideProgress {
-                is_terminal: writer.is_terminal(),
-                writer,
-                progress: Arc::clone(progress),
-            }),
+            Some(progress) => {
+                Box::new(BesideProgress { is_terminal, writer, progress: Arc::clone(progress) })
+            }
             None => Box::new(writer),
         }
     }

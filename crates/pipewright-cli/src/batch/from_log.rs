@@ -1,11 +1,12 @@
 //! A batch that is resumed without its input: `--resume LOG`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use pipewright_batch::LogView;
 use pipewright_os::base::os_text::from_encoded_bytes;
+use pipewright_os::base::stdio;
 use serde_json::{Value, json};
 
 use crate::args::BatchOptions;
@@ -43,7 +44,7 @@ pub(super) fn path(options: &BatchOptions) -> Result<Option<PathBuf>, Failure> {
 /// Prints the commands that would run, one a line.
 pub(super) fn dry_run(log: &Path, options: &BatchOptions) -> Result<i32, Failure> {
     let view = LogView::open(log).map_err(Failure::from_error)?;
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     let written =
         view.write_commands_to_run(options.retry_failed, options.rerun_unknown, &mut stdout);
     match written.and_then(|()| stdout.flush()) {

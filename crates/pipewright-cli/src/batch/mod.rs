@@ -14,9 +14,10 @@ mod interrupt;
 mod nodes;
 mod settings;
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use pipewright_batch::{BatchError, LogErrorKind, Run, Summary, shell_quoted};
+use pipewright_os::base::stdio;
 
 use crate::args::BatchOptions;
 use crate::print::is_reader_gone;
@@ -105,7 +106,7 @@ fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
 
 /// Prints the commands, one a line.
 fn dry_run(jobs: input::AllJobs) -> Result<i32, Failure> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     for job in jobs {
         let job = job.map_err(Failure::from_error)?;
         let mut line = shell_quoted(&job.argv(1).map_err(Failure::from_error)?);

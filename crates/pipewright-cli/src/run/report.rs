@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usage};
+use pipewright_os::base::stdio;
 use serde::Serialize;
 
 use crate::args::RunOptions;
@@ -146,7 +147,7 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
     if options.stderr.is_some() {
         err = &[];
     }
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     let shown = stdout.write_all(out).and_then(|()| stdout.flush());
     let shown = [shown, io::stderr().write_all(err)];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
@@ -166,7 +167,7 @@ fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
     if path.as_os_str() == "-" {
-        io::stdout().write_all(text.as_bytes())
+        stdio::stdout().write_all(text.as_bytes())
     } else {
         fs::write(path, text)
     }

@@ -12,6 +12,8 @@ mod bench_rough;
 #[cfg(target_os = "linux")]
 mod bench_terminal;
 #[cfg(target_os = "linux")]
+mod closed_streams;
+#[cfg(target_os = "linux")]
 mod completions;
 mod disk;
 mod help;

@@ -1,5 +1,6 @@
 //! The null device and the standard streams, as handles.
 
+mod closed;
 #[cfg(feature = "tokio")]
 mod task;
 #[cfg(unix)]
@@ -18,6 +19,7 @@ use std::io;
 use crate::base::handle::Handle;
 use crate::base::pipe::PipeWriter;
 
+pub use closed::{OwnStdin, OwnStdout, fail_if_closed, keep_closed, stdin, stdout, was_closed};
 #[cfg(feature = "tokio")]
 pub use task::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async};
 
