@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use pipewright::Signal;
@@ -14,6 +15,8 @@ use super::{headings, signal, size};
 #[derive(Debug, Args)]
 pub(crate) struct CommonOptions {
     /// Stop after DUR
+    ///
+    /// 0 means no timeout.
     #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
@@ -85,8 +88,18 @@ impl CommonOptions {
         self.report.as_deref().or(self.json.then_some(Path::new("-")))
     }
 
+    /// Returns the time after which the command is stopped.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.as_ref().and_then(Span::as_limit)
+    }
+
+    /// Returns the time without output after which the command is stopped.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout.as_ref().and_then(Span::as_limit)
+    }
+
     /// Returns true if the output has to pass through this process.
     pub(crate) fn passes_through(&self) -> bool {
-        self.tee || self.idle_timeout.is_some() || self.limit.is_some()
+        self.tee || self.idle_timeout().is_some() || self.limit.is_some()
     }
 }

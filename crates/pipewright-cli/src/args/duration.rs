@@ -11,6 +11,13 @@ pub(crate) struct Span {
     text: String,
 }
 
+impl Span {
+    /// Returns the duration as a limit; zero is no limit, as in `timeout` of coreutils.
+    pub(crate) fn as_limit(&self) -> Option<Duration> {
+        Some(self.duration).filter(|duration| !duration.is_zero())
+    }
+}
+
 impl FromStr for Span {
     type Err = String;
 

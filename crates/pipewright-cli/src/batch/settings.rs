@@ -6,7 +6,7 @@ use pipewright_batch::{
 
 use super::from_log;
 use crate::Failure;
-use crate::args::{BatchOptions, BatchProgressKind, FailureCount, JobserverKind};
+use crate::args::{BatchOptions, BatchProgressKind, FailureCount, JobserverKind, Span};
 
 /// Returns the batch.
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
@@ -64,14 +64,14 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         let (name, value) = crate::run::command::split_variable(variable)?;
         batch = batch.env(name, value);
     }
-    if let Some(timeout) = &options.timeout {
-        batch = batch.timeout(timeout.duration);
+    if let Some(timeout) = options.timeout.as_ref().and_then(Span::as_limit) {
+        batch = batch.timeout(timeout);
     }
-    if let Some(timeout) = &options.idle_timeout {
-        batch = batch.idle_timeout(timeout.duration);
+    if let Some(timeout) = options.idle_timeout.as_ref().and_then(Span::as_limit) {
+        batch = batch.idle_timeout(timeout);
     }
-    if let Some(timeout) = &options.batch_timeout {
-        batch = batch.batch_timeout(timeout.duration);
+    if let Some(timeout) = options.batch_timeout.as_ref().and_then(Span::as_limit) {
+        batch = batch.batch_timeout(timeout);
     }
     if let Some(bytes) = options.limit {
         batch = batch.limit_bytes(bytes);

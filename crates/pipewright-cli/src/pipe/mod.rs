@@ -82,11 +82,11 @@ fn build(
 }
 
 fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipelineOptions, cancel: &CancelToken) {
-    if let Some(timeout) = &options.common.timeout {
-        pipeline.timeout(timeout.duration);
+    if let Some(timeout) = options.common.timeout() {
+        pipeline.timeout(timeout);
     }
-    if let Some(timeout) = &options.common.idle_timeout {
-        pipeline.idle_timeout(timeout.duration);
+    if let Some(timeout) = options.common.idle_timeout() {
+        pipeline.idle_timeout(timeout);
     }
     pipeline
         .kill_grace(options.common.kill_grace.duration)

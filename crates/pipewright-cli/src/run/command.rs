@@ -61,11 +61,11 @@ pub(crate) fn set_containment(command: &mut Command, contain: ContainKind, kill_
 }
 
 fn set_times(command: &mut Command, options: &RunOptions) {
-    if let Some(timeout) = &options.common.timeout {
-        command.timeout(timeout.duration);
+    if let Some(timeout) = options.common.timeout() {
+        command.timeout(timeout);
     }
-    if let Some(timeout) = &options.common.idle_timeout {
-        command.idle_timeout(timeout.duration);
+    if let Some(timeout) = options.common.idle_timeout() {
+        command.idle_timeout(timeout);
     }
     command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.stop_signal);
     command.linger(options.common.linger.to_linger());
@@ -98,7 +98,7 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
 
 /// Passes output to a file through this process if a timeout or a limit has to watch it.
 pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
-    let is_watched = options.idle_timeout.is_some() || options.limit.is_some();
+    let is_watched = options.idle_timeout().is_some() || options.limit.is_some();
     if is_watched { Stdio::tee_to(file) } else { file }
 }
 

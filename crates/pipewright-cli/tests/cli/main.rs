@@ -37,6 +37,8 @@ mod start_up;
 #[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
+mod times;
+#[cfg(unix)]
 mod trees;
 #[cfg(windows)]
 mod windows;
