@@ -9,7 +9,7 @@ use crate::args::{ContainKind, PipelineOptions};
 use crate::run::command::{count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::Interrupt;
 use crate::run::message;
-use crate::run::report::write_or_fail;
+use crate::run::report_target::ReportTarget;
 use crate::run::{code_of, lost_output};
 use crate::{Failure, exit_code, print_error};
 use parse::{OutputFile, Parsed};
@@ -18,6 +18,7 @@ use report::PipeReport;
 /// Runs the pipeline, and writes its report.
 pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let parsed = Parsed::parse(&options.words)?;
+    let target = ReportTarget::open(&options.common)?;
     let cancel = CancelToken::new();
     let interrupt = Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, false)
         .map_err(Failure::cannot("catch signals"))?;
@@ -37,8 +38,8 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error),
     };
-    let code = match options.common.report() {
-        Some(path) => write_or_fail(&PipeReport::new(options, &parsed, &result), path, code),
+    let code = match target {
+        Some(target) => target.write_or_fail(&PipeReport::new(options, &parsed, &result), code),
         None => code,
     };
     Ok(interrupt.end(result.as_deref().ok(), false, code))

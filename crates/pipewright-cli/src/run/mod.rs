@@ -4,6 +4,7 @@ pub(crate) mod command;
 pub(crate) mod interrupt;
 pub(crate) mod message;
 pub(crate) mod report;
+pub(crate) mod report_target;
 
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
@@ -15,12 +16,14 @@ use crate::print::print;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
 use report::RunReport;
+use report_target::ReportTarget;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     if options.detach {
         return detach(&options);
     }
+    let target = ReportTarget::open(&options.common)?;
     let cancel = CancelToken::new();
     let is_foreground = Foreground::own().is_some();
     let shares_terminal = options.common.contain != ContainKind::Group;
@@ -53,10 +56,8 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
-    let code = match options.common.report() {
-        Some(path) => {
-            report::write_or_fail(&RunReport::new(&options, &result, attempts), path, code)
-        }
+    let code = match target {
+        Some(target) => target.write_or_fail(&RunReport::new(&options, &result, attempts), code),
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))

@@ -1,9 +1,7 @@
 //! The JSON report of a run, described in `docs/json.md`.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
 
 use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usage};
 use pipewright_os::base::stdio;
@@ -130,14 +128,6 @@ fn outcome_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Writes a report, and returns the exit code: 125 if the report cannot be written.
-pub(crate) fn write_or_fail(report: &impl Serialize, path: &Path, code: i32) -> i32 {
-    match write(report, path) {
-        Ok(()) => code,
-        Err(error) => fail(&format!("write the report to \"{}\"", path.display()), &error, code),
-    }
-}
-
 /// Prints the captured output that is in no file, and returns the exit code: 125 if it cannot be printed.
 pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) -> i32 {
     let (mut out, mut err) = (&captured.stdout[..], &captured.stderr[..]);
@@ -157,20 +147,9 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
 }
 
 /// Prints the error, with the exit code that it replaces.
-fn fail(action: &str, error: &io::Error, code: i32) -> i32 {
+pub(super) fn fail(action: &str, error: &io::Error, code: i32) -> i32 {
     print_error(&format!("cannot {action}: {error}; the exit code would have been {code}"));
     exit_code::OWN_FAILURE
-}
-
-/// Writes a report on one line; `-` is stdout.
-fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
-    let mut text = serde_json::to_string(report)?;
-    text.push('\n');
-    if path.as_os_str() == "-" {
-        stdio::stdout().write_all(text.as_bytes())
-    } else {
-        fs::write(path, text)
-    }
 }
 
 impl RunReport {

@@ -107,6 +107,42 @@ fn a_failed_start_is_reported() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_found_out_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let touch = ["--", "touch", mark.to_str().unwrap()];
+    for target in ["/no/such/x", "/", "/etc/passwd/x"] {
+        for command in ["run", "pipe"] {
+            let words = [&[command, "--report", target][..], &touch].concat();
+            let output = pipewright(&words).output().unwrap();
+            assert_eq!(output.status.code(), Some(125), "{words:?}");
+            let start = format!("pipewright: cannot write the report to \"{target}\": ");
+            assert!(err(&output).starts_with(&start), "{}", err(&output));
+            assert!(!mark.exists(), "{words:?}: the command has run");
+        }
+    }
+    // A page of a batch too.
+    let words = [&["batch", "--html", "/no/such/x"][..], &touch, &[":::", "a"]].concat();
+    let output = pipewright(&words).output().unwrap();
+    assert_eq!((output.status.code(), mark.exists()), (Some(125), false), "{}", err(&output));
+}
+
+/// The reader of a FIFO may come later than the command.
+#[test]
+fn a_report_to_a_fifo_does_not_wait_for_its_reader_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mkfifo f; \"$0\" run --report f -- touch mark & \
+                  until [ -e mark ]; do sleep 0.01; done; cat f; wait";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pipewright")])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!(report["outcome"], "exited");
+}
+
+#[test]
 fn json_is_a_report_on_stdout() {
     for (args, schema) in [
         (&["run", "--json", "--", "sh", "-c", "exit 3"][..], "pipewright.run/1"),
