@@ -1,6 +1,6 @@
 //! Messages about the end of a command or a pipeline.
 
-use pipewright::{Captured, Outcome};
+use pipewright::{Captured, Containment, Outcome};
 
 use crate::args::{CommonOptions, Span};
 
@@ -20,11 +20,17 @@ pub(crate) fn about_end<T>(
             format!("{name} exceeded --limit ({} bytes)", options.limit.unwrap_or_default())
         }
         Outcome::Cancelled => format!("{name} was interrupted"),
-        _ if captured.held_open => {
+        _ if captured.held_open && lives_on(captured.containment) => {
             format!("{name} exited; a background process still holds its output (see --linger)")
         }
         _ => return None,
     })
+}
+
+/// Returns true if a process that outlives the command keeps running, and so loses its later output. Otherwise it has been
+/// killed, and the report counts it: nothing more would have come.
+fn lives_on(containment: Containment) -> bool {
+    matches!(containment, Containment::None | Containment::Group)
 }
 
 /// Quotes names of programs, on one line.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::report::fail;
 use crate::Failure;
 use crate::args::CommonOptions;
+use crate::print::is_reader_gone;
 
 /// The destination of a report.
 #[derive(Debug)]
@@ -34,10 +35,12 @@ impl ReportTarget {
         Ok(Some(ReportTarget::File(path.to_owned())))
     }
 
-    /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written.
+    /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has gone is
+    /// no failure.
     pub(crate) fn write_or_fail(self, report: &impl Serialize, code: i32) -> i32 {
         match self.write(report) {
             Ok(()) => code,
+            Err(error) if is_reader_gone(&error) => code,
             Err(error) => fail(&self.action(), &error, code),
         }
     }

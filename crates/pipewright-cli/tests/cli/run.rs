@@ -213,12 +213,28 @@ fn no_byte_beyond_a_limit_is_passed_on() {
 }
 
 #[test]
-fn output_that_a_background_process_holds_is_reported() {
-    let output = run_sh(&["--tee"], "sleep 60 & exit 3");
-    let words =
-        "pipewright: \"sh\" exited; a background process still holds its output (see --linger)\n";
-    assert_eq!((err(&output), output.status.code()), (words, Some(3)));
-    assert_eq!(err(&run_sh(&["--tee", "--quiet"], "sleep 60 & exit 3")), "");
+fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
+    for contain in ["none", "group"] {
+        let options = ["--tee", "--contain", contain];
+        let output = run_sh(&options, "sleep 60 & echo $!; exit 3");
+        let words =
+            "pipewright: \"sh\" exited; a background process still holds its output (see --linger)\n";
+        assert_eq!((err(&output), output.status.code()), (words, Some(3)));
+        let quiet = run_sh(&[&options[..], &["--quiet"]].concat(), "sleep 60 & echo $!; exit 3");
+        assert_eq!(err(&quiet), "");
+        for sleep in [output, quiet] {
+            std::process::Command::new("kill").arg(out(&sleep).trim()).status().unwrap();
+        }
+    }
+    // In a tree it has been killed, and has nothing more to say.
+    for option in ["--tee", "--capture"] {
+        let output = run_sh(&[option, "--report", "-"], "sleep 60 & exit 3");
+        let is_contained = !out(&output).contains("\"containment\":\"group\"");
+        if is_contained {
+            assert_eq!((err(&output), output.status.code()), ("", Some(3)), "{option}");
+        }
+        assert!(out(&output).contains("\"held_open\":true"), "{option}: {}", out(&output));
+    }
 }
 
 #[test]
