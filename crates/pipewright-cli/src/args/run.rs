@@ -52,11 +52,11 @@ pub(crate) struct RunOptions {
     ])]
     pub(crate) detach: bool,
 
-    /// Write stdout to FILE
+    /// Write stdout to FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
     pub(crate) stdout: Option<PathBuf>,
 
-    /// Write stderr to FILE
+    /// Write stderr to FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
     pub(crate) stderr: Option<PathBuf>,
 
@@ -72,7 +72,7 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "tee", help_heading = headings::OUTPUT)]
     pub(crate) capture: bool,
 
-    /// Read stdin from FILE, "inherit" or "null"
+    /// Read stdin from FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]
     pub(crate) stdin: Option<OsString>,
 

@@ -73,11 +73,12 @@ fn set_times(command: &mut Command, options: &RunOptions) {
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
     set_stdin(command, options);
-    let output = |file: Option<&Path>| match file {
-        Some(path) => watched(file_to_write(path, options), &options.common),
+    let output = |target: Option<&Path>| match target.map(OutputTarget::of) {
+        Some(OutputTarget::File(path)) => watched(file_to_write(path, options), &options.common),
+        Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
         None if options.capture => Stdio::piped(),
-        None if options.common.passes_through() => Stdio::tee(),
-        None => Stdio::inherit(),
+        _ if options.common.passes_through() => Stdio::tee(),
+        _ => Stdio::inherit(),
     };
     command.stdout(output(options.stdout.as_deref()));
     if options.merge {
@@ -112,22 +113,44 @@ fn set_files(command: &mut Command, options: &RunOptions) {
     if options.stdin.is_some() {
         set_stdin(command, options);
     }
-    if let Some(path) = &options.stdout {
-        command.stdout(file_to_write(path, options));
+    let output = |target: &Path| match OutputTarget::of(target) {
+        OutputTarget::File(path) => file_to_write(path, options),
+        OutputTarget::Null => Stdio::null(),
+        OutputTarget::Inherit => Stdio::inherit(),
+    };
+    if let Some(target) = &options.stdout {
+        command.stdout(output(target));
     }
     if options.merge {
         command.merge_stderr();
-    } else if let Some(path) = &options.stderr {
-        command.stderr(file_to_write(path, options));
+    } else if let Some(target) = &options.stderr {
+        command.stderr(output(target));
     }
 }
 
 fn set_stdin(command: &mut Command, options: &RunOptions) {
     command.stdin(match options.stdin.as_deref().map(OsStr::as_encoded_bytes) {
-        None | Some(b"inherit") => Stdio::inherit(),
+        None | Some(b"inherit" | b"-") => Stdio::inherit(),
         Some(b"null") => Stdio::null(),
         Some(_) => Stdio::open(options.stdin.clone().unwrap_or_default()),
     });
+}
+
+/// The value of `--stdout` or `--stderr`.
+enum OutputTarget<'a> {
+    Inherit,
+    Null,
+    File(&'a Path),
+}
+
+impl OutputTarget<'_> {
+    fn of(target: &Path) -> OutputTarget<'_> {
+        match target.as_os_str().as_encoded_bytes() {
+            b"inherit" | b"-" => OutputTarget::Inherit,
+            b"null" => OutputTarget::Null,
+            _ => OutputTarget::File(target),
+        }
+    }
 }
 
 fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {

@@ -27,6 +27,8 @@ mod place;
 #[cfg(target_os = "linux")]
 mod readme;
 #[cfg(unix)]
+mod redirects;
+#[cfg(unix)]
 mod report;
 #[cfg(unix)]
 mod run;
