@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipewright_os::disk::file;
+
 use crate::Error;
 use crate::options::CommonBenchOptions;
 use crate::report::{BenchReport, SCHEMA};
@@ -38,12 +40,15 @@ impl ReportFiles {
             .filter_map(|(format, path)| Some((format, path.clone()?)))
             .collect();
         for (index, (_, path)) in files.iter().enumerate() {
-            if files[..index].iter().any(|(_, other)| other == path) {
-                return Err(Error::SameFile(path.clone()));
-            }
             if !is_stdout(path) {
                 let opened = OpenOptions::new().create(true).append(true).open(path);
                 opened.map_err(|error| cannot_write(path, error))?;
+            }
+            // All are opened, and so exist.
+            let is_same =
+                |other: &Path| other == path || file::is_same(other, path).unwrap_or(false);
+            if files[..index].iter().any(|(_, other)| is_same(other)) {
+                return Err(Error::SameFile(path.clone()));
             }
         }
         Ok(ReportFiles(files))

@@ -6,6 +6,7 @@ use std::path::Path;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
 use pipewright_os::base::os_text;
 
+use super::same_file::is_merged;
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions};
 
@@ -81,7 +82,7 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
         _ => Stdio::inherit(),
     };
     command.stdout(output(options.stdout.as_deref()));
-    if options.merge {
+    if options.merge || is_merged(options) {
         command.merge_stderr();
     } else {
         command.stderr(output(options.stderr.as_deref()));
@@ -121,7 +122,7 @@ fn set_files(command: &mut Command, options: &RunOptions) {
     if let Some(target) = &options.stdout {
         command.stdout(output(target));
     }
-    if options.merge {
+    if options.merge || is_merged(options) {
         command.merge_stderr();
     } else if let Some(target) = &options.stderr {
         command.stderr(output(target));
@@ -137,14 +138,14 @@ fn set_stdin(command: &mut Command, options: &RunOptions) {
 }
 
 /// The value of `--stdout` or `--stderr`.
-enum OutputTarget<'a> {
+pub(super) enum OutputTarget<'a> {
     Inherit,
     Null,
     File(&'a Path),
 }
 
 impl OutputTarget<'_> {
-    fn of(target: &Path) -> OutputTarget<'_> {
+    pub(super) fn of(target: &Path) -> OutputTarget<'_> {
         match target.as_os_str().as_encoded_bytes() {
             b"inherit" | b"-" => OutputTarget::Inherit,
             b"null" => OutputTarget::Null,

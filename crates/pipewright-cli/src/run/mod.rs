@@ -5,6 +5,7 @@ pub(crate) mod interrupt;
 pub(crate) mod message;
 pub(crate) mod report;
 pub(crate) mod report_target;
+mod same_file;
 
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
@@ -24,6 +25,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         return detach(&options);
     }
     let target = ReportTarget::open(&options.common)?;
+    same_file::check_report(&options)?;
     let cancel = CancelToken::new();
     let is_foreground = Foreground::own().is_some();
     let shares_terminal = options.common.contain != ContainKind::Group;

@@ -7,7 +7,9 @@ use super::{err, out};
 fn inherit_null_and_a_dash_are_no_files() {
     let place = Place::new();
     let script = "echo out; echo err >&2";
-    for (name, shown) in [("inherit", ["out\n", "err\n"]), ("-", ["out\n", "err\n"]), ("null", ["", ""])] {
+    for (name, shown) in
+        [("inherit", ["out\n", "err\n"]), ("-", ["out\n", "err\n"]), ("null", ["", ""])]
+    {
         for more in [&[][..], &["--tee"], &["--limit", "100"], &["--append"]] {
             let streams = ["--stdout", name, "--stderr", name];
             let words = [&["run"], &streams[..], more, &["--", "sh", "-c", script]].concat();
@@ -23,4 +25,42 @@ fn inherit_null_and_a_dash_are_no_files() {
     // A file of that name has a path.
     let output = place.tool(&["run", "--stdout", "./null", "--", "echo", "hi"]).output().unwrap();
     assert_eq!((out(&output), place.read("null").as_str()), ("", "hi\n"));
+}
+
+#[test]
+fn one_file_for_both_streams_has_all_lines_in_order() {
+    let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
+    let all = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
+    for stderr in ["both", "./both", "link"] {
+        for more in [&[][..], &["--tee"], &["--limit", "100"], &["--append"]] {
+            let place = Place::new();
+            std::os::unix::fs::symlink("both", place.path("link")).unwrap();
+            let streams = ["--stdout", "both", "--stderr", stderr];
+            let words = [&["run"], &streams[..], more, &["--", "sh", "-c", script]].concat();
+            let output = place.tool(&words).output().unwrap();
+            assert_eq!(err(&output), "", "{words:?}");
+            assert_eq!(place.read("both"), all, "{words:?}");
+        }
+    }
+    // A device has nothing to overwrite, and its streams stay two.
+    let place = Place::new();
+    let streams = ["--stdout", "/dev/null", "--stderr", "/dev/null", "--limit", "9", "--json"];
+    let words = [&["run"], &streams[..], &["--", "sh", "-c", "echo hi"]].concat();
+    let output = place.tool(&words).output().unwrap();
+    assert!(out(&output).contains("\"stderr_bytes\":0"), "{}", out(&output));
+}
+
+#[test]
+fn a_report_does_not_overwrite_the_output() {
+    for stream in ["--stdout", "--stderr"] {
+        let place = Place::new();
+        place.write("x", "before\n");
+        let words = ["run", stream, "x", "--report", "./x", "--", "touch", "mark"];
+        let output = place.tool(&words).output().unwrap();
+        let error = format!(
+            "pipewright: --report would overwrite \"x\", the file of {stream}; choose another file\n"
+        );
+        assert_eq!((err(&output), output.status.code()), (&error[..], Some(125)));
+        assert_eq!((place.read("x").as_str(), place.path("mark").exists()), ("before\n", false));
+    }
 }
