@@ -66,6 +66,8 @@ pub(crate) struct CommonOptions {
     pub(crate) clear_env: bool,
 
     /// Run in DIR
+    ///
+    /// Also sets PWD.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
     pub(crate) cwd: Option<PathBuf>,
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
-use pipewright_os::base::os_text;
+use pipewright_os::base::{os_text, pwd};
 
 use super::same_file::is_merged;
 use crate::Failure;
@@ -37,15 +37,18 @@ pub(crate) fn set_environment(
     command: &mut Command,
     options: &CommonOptions,
 ) -> Result<(), Failure> {
+    if let Some(dir) = &options.cwd {
+        command.current_dir(dir);
+    }
     if options.clear_env {
         command.env_clear();
+    } else if let Some(dir) = options.cwd.as_deref().and_then(pwd::of) {
+        // Programs show it, and shells take it for their directory if it is right.
+        command.env("PWD", dir);
     }
     for variable in &options.env {
         let (key, value) = split_variable(variable)?;
         command.env(key, value);
-    }
-    if let Some(dir) = &options.cwd {
-        command.current_dir(dir);
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ pub(crate) mod overlapped;
 pub mod park;
 pub mod pipe;
 pub mod private_file;
+pub mod pwd;
 #[cfg(unix)]
 pub(crate) mod raw_pipe;
 #[cfg(windows)]

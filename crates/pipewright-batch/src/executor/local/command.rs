@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
+use pipewright_os::base::pwd;
 
 use super::slots::Place;
 use super::{LocalSettings, SharedSink};
@@ -22,6 +23,9 @@ pub(super) fn build(
     };
     let mut command = Command::new(program);
     command.args(args);
+    if let Some(dir) = attempt.current_dir.as_deref().and_then(pwd::of) {
+        command.env("PWD", dir);
+    }
     for (name, value) in &attempt.env {
         match value {
             Some(value) => command.env(name, value),
