@@ -1,7 +1,9 @@
 //! Groups of options in the help of `run`, `pipe` and `batch`.
 
-/// Conditions that stop a command, or start it again.
+/// Conditions that stop a command.
 pub(super) const LIMITS: &str = "Limits";
+/// Conditions that start a command again.
+pub(super) const RETRIES: &str = "Retries";
 /// The way a command is stopped, and the processes that this reaches.
 pub(super) const STOPPING: &str = "Stopping";
 /// Destinations of stdout and stderr.

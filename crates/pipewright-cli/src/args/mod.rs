@@ -12,6 +12,7 @@ mod headings;
 mod jobs;
 mod log_last;
 mod pipe;
+mod retry;
 mod run;
 mod signal;
 mod size;
@@ -29,6 +30,7 @@ pub(crate) use duration::Span;
 pub(crate) use jobs::JobsOptions;
 pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
+pub(crate) use retry::{RetryOn, RetryOptions};
 pub(crate) use run::{ContainKind, RunOptions};
 pub(crate) use worker::WorkerOptions;
 

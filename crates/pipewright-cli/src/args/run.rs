@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Linger;
 
 use super::common::CommonOptions;
-use super::duration::Span;
 use super::headings;
+use super::retry::RetryOptions;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -36,19 +36,12 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 
-    /// Retry up to N times if the command fails
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 0,
-          help_heading = headings::LIMITS)]
-    pub(crate) retries: u32,
-
-    /// Wait DUR before each retry
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "0",
-          help_heading = headings::LIMITS)]
-    pub(crate) retry_delay: Span,
+    #[command(flatten)]
+    pub(crate) retry: RetryOptions,
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report", "json",
+        "timeout", "idle_timeout", "total_timeout", "capture", "tee", "limit", "retries", "contain", "report", "json",
     ])]
     pub(crate) detach: bool,
 

@@ -110,7 +110,8 @@ fn print_result(
     if let Some(failed) = lost_output(output) {
         print_error(&failed.to_string());
     }
-    let message = message::about_end(&name(parsed), output, &options.common);
+    let times = message::Times { common: &options.common, total: None };
+    let message = message::about_end(&name(parsed), output, &times);
     if let Some(message) = message.filter(|_| !options.common.quiet) {
         print_error(&message);
     }

@@ -1,18 +1,37 @@
 //! Messages about the end of a command or a pipeline.
 
-use pipewright::{Captured, Containment, Outcome};
+use pipewright::{Captured, Containment, Exceeded, Outcome};
 
 use crate::args::{CommonOptions, Span};
+
+/// The limits that a message names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times<'a> {
+    pub(crate) common: &'a CommonOptions,
+    /// The limit for all attempts.
+    pub(crate) total: Option<&'a Span>,
+}
+
+impl Times<'_> {
+    /// Returns true if the limit for all attempts stopped the command, and not that for one attempt.
+    fn is_total(&self, exceeded: Option<Exceeded>) -> bool {
+        self.common.timeout().map(Exceeded::Time) != exceeded
+    }
+}
 
 /// Returns the message about a stop, or about output that is still held; `None` if the command just ended.
 pub(crate) fn about_end<T>(
     name: &str,
     captured: &Captured<T>,
-    options: &CommonOptions,
+    times: &Times<'_>,
 ) -> Option<String> {
+    let options = times.common;
     let shown = |span: &Option<Span>| span.as_ref().map(ToString::to_string).unwrap_or_default();
     Some(match captured.outcome {
-        Outcome::TimedOut => format!("{name} timed out after {}", shown(&options.timeout)),
+        Outcome::TimedOut => match times.total.filter(|_| times.is_total(captured.exceeded)) {
+            Some(total) => format!("{name} timed out: all attempts took {total}"),
+            None => format!("{name} timed out after {}", shown(&options.timeout)),
+        },
         Outcome::IdleTimedOut => {
             format!("{name} timed out: no output for {}", shown(&options.idle_timeout))
         }

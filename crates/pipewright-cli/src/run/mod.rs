@@ -5,10 +5,11 @@ pub(crate) mod interrupt;
 pub(crate) mod message;
 pub(crate) mod report;
 pub(crate) mod report_target;
+mod retries;
 mod same_file;
 
 use pipewright::{
-    CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
+    CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, TeeFailed,
 };
 use pipewright_os::process::terminal::Foreground;
 
@@ -16,8 +17,10 @@ use crate::args::{ContainKind, RunOptions};
 use crate::print::print;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
+use message::Times;
 use report::RunReport;
 use report_target::ReportTarget;
+use retries::Retries;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -32,24 +35,20 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let interrupt = Interrupt::catch(&cancel, shares_terminal, is_foreground)
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
-    let mut attempts = 0;
+    let mut retries = Retries::new(&options.retry);
+    if let Some(end) = retries.end() {
+        command.deadline(end);
+    }
     let (result, gave_up) = loop {
-        attempts += 1;
         interrupt.command_starts();
         let result = attempt(&mut command, &options);
         interrupt.command_ended();
-        let again = attempts <= options.retries && is_worth_a_retry(&result);
-        if !again || interrupt.was_interrupted_at_terminal() {
-            break (result, again);
-        }
-        let most = u64::from(options.retries) + 1;
-        print_unless_quiet(&options, || {
-            let delay = &options.retry_delay;
-            let when =
-                if delay.duration.is_zero() { String::new() } else { format!(" in {delay}") };
-            format!("attempt {attempts} of {most}: {}; retrying{when}", failure(&options, &result))
-        });
-        if cancel.wait_for(options.retry_delay.duration) {
+        let delay = retries.delay_after(&result);
+        let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
+            break (result, delay.is_some());
+        };
+        print_unless_quiet(&options, || retries.message(&failure(&options, &result), delay));
+        if cancel.wait_for(delay) {
             break (result, true);
         }
     };
@@ -59,7 +58,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = show(&options, &result, code);
     let code = match target {
-        Some(target) => target.write_or_fail(&RunReport::new(&options, &result, attempts), code),
+        Some(target) => target.write_or_fail(&RunReport::new(&options, &result, &retries), code),
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))
@@ -95,20 +94,6 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
     }
 }
 
-fn is_worth_a_retry(result: &Result<Output, Error>) -> bool {
-    match result {
-        // An interrupt from the terminal also ends the retries. A command in its own group gets it alone, and so its
-        // status has to be checked.
-        Ok(capture) => {
-            !capture.success()
-                && capture.outcome != Outcome::Cancelled
-                && capture.status.terminating_signal() != Some(Signal::INT)
-        }
-        // A command that cannot be started now cannot be started a second later either.
-        Err(_) => false,
-    }
-}
-
 /// Returns the exit code for a command or a pipeline that was started.
 pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
     match capture.outcome {
@@ -138,7 +123,7 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
             if let Some(failed) = lost_output(capture) {
                 print_error(&failed.to_string());
             }
-            if let Some(message) = message::about_end(&name(options), capture, &options.common) {
+            if let Some(message) = message::about_end(&name(options), capture, &times(options)) {
                 print_unless_quiet(options, || message);
             }
         }
@@ -152,6 +137,10 @@ fn print_unless_quiet(options: &RunOptions, message: impl FnOnce() -> String) {
     }
 }
 
+fn times(options: &RunOptions) -> Times<'_> {
+    Times { common: &options.common, total: options.retry.total_timeout.as_ref() }
+}
+
 fn name(options: &RunOptions) -> String {
     let program = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
     message::quoted(&program)
@@ -163,7 +152,7 @@ fn failure(options: &RunOptions, result: &Result<Output, Error>) -> String {
         Err(error) => error.to_string(),
         Ok(capture) => {
             let is_stopped = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
-            message::about_end(&name(options), capture, &options.common)
+            message::about_end(&name(options), capture, &times(options))
                 .filter(|_| is_stopped)
                 .unwrap_or_else(|| format!("{} failed: {}", name(options), capture.status))
         }

@@ -7,6 +7,7 @@ use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usag
 use pipewright_os::base::stdio;
 use serde::Serialize;
 
+use super::retries::Retries;
 use crate::args::RunOptions;
 use crate::print::is_reader_gone;
 use crate::{exit_code, print_error};
@@ -19,6 +20,7 @@ pub(super) struct RunReport {
     #[serde(flatten)]
     ended: EndReport,
     attempts: u32,
+    total_seconds: f64,
 }
 
 /// Result and resource usage of a command or a pipeline.
@@ -156,13 +158,14 @@ impl RunReport {
     pub(super) fn new(
         options: &RunOptions,
         result: &Result<Output, Error>,
-        attempts: u32,
+        retries: &Retries<'_>,
     ) -> RunReport {
         RunReport {
             schema: "pipewright.run/1",
             command: lossy(&options.command),
             ended: EndReport::new(result.as_ref()),
-            attempts,
+            attempts: retries.attempts(),
+            total_seconds: retries.elapsed().as_secs_f64(),
         }
     }
 }

@@ -31,6 +31,8 @@ mod redirects;
 #[cfg(unix)]
 mod report;
 #[cfg(unix)]
+mod retries;
+#[cfg(unix)]
 mod run;
 #[cfg(unix)]
 mod signals;

@@ -38,6 +38,7 @@ fn every_documented_field_is_there() {
         "containment",
         "leftovers_killed",
         "attempts",
+        "total_seconds",
         "error",
     ];
     documented.sort_unstable();
