@@ -21,6 +21,7 @@ mod worker;
 use std::fmt::Display;
 
 use clap::error::ErrorKind;
+use pipewright_os::base::error::OneLine;
 use pipewright_os::base::stdio;
 
 use args::ToolCommand;
@@ -105,7 +106,8 @@ fn report_usage(error: &clap::Error) -> i32 {
 fn usage_error(text: &str) -> String {
     let lines = || text.lines().map(str::trim);
     let error: Vec<&str> = lines().take_while(|line| !line.is_empty()).collect();
-    let error = error.join(" ");
+    // Words of the user may be long.
+    let error = OneLine(&error.join(" ")).to_string();
     let mut parts = vec![error.strip_prefix("error: ").unwrap_or(&error)];
     parts.extend(lines().filter_map(|line| line.strip_prefix("tip: ")));
     let is_plain = parts.len() == 1 && !parts[0].contains(['[', ':']);

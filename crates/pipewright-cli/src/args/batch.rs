@@ -9,7 +9,7 @@ use pipewright_batch::{Containing, FailureClass, JobserverMode, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
 use super::duration::Span;
-use super::{headings, signal, size};
+use super::{headings, number, signal, size};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ after_long_help = concat!(
     "  {}  line   {.}  without extension   {/}  base name   {//}  directory   {/.}  base name without\n",
     "  extension   {#}  job number   {%}  slot   {1} {2}  value of that list or column   {name}  CSV column\n",
     "\n",
-    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "Durations: 200ms, 1.5s, 2m, 1h30m; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
     "  0      every job succeeded\n",
@@ -69,7 +69,7 @@ pub(crate) struct BatchOptions {
     /// Run N jobs at once: a number, 150% of the processors, or +2 more than they are
     ///
     /// The default is the number of processors that this process may use.
-    #[arg(short, long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
     /// Share job slots with make, ninja and cargo [default: join, or off with -j]
@@ -83,7 +83,8 @@ pub(crate) struct BatchOptions {
     pub(crate) tokens: Vec<TokenCount>,
 
     /// Retry a failed job up to N times
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 0, help_heading = headings::RUNNING)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
+          value_parser = number::count, help_heading = headings::RUNNING)]
     pub(crate) retries: u32,
 
     /// Retry only after these failures
@@ -91,7 +92,7 @@ pub(crate) struct BatchOptions {
     pub(crate) retry_on: Vec<FailureKind>,
 
     /// Wait DUR before the first retry; the delay doubles with each further one
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
     pub(crate) retry_delay: Span,
 
     /// Do not run an interrupted job again when the batch is resumed
@@ -147,19 +148,19 @@ pub(crate) struct BatchOptions {
     pub(crate) max_lost: u32,
 
     /// Stop a job after DUR
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
     /// Stop a job after DUR without output
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop the whole batch after DUR
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) batch_timeout: Option<Span>,
 
     /// Stop a job once its stdout or stderr exceeds BYTES
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
@@ -177,7 +178,7 @@ pub(crate) struct BatchOptions {
     pub(crate) stop_signal: Signal,
 
     /// Time between the stop signal and SIGKILL
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "5s",
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5s",
           help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
 
@@ -222,7 +223,7 @@ pub(crate) struct BatchOptions {
     pub(crate) output_dir: Option<PathBuf>,
 
     /// Keep only the first BYTES of each stream of a job
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
           help_heading = headings::OUTPUT)]
     pub(crate) max_output: Option<usize>,
 

@@ -64,15 +64,15 @@ enum Bench {
 #[derive(Debug, Args)]
 struct CommonBenchOptions {
     /// Measure each cell (a point in a chart) N times [default: the preset's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
     series: Option<u16>,
 
     /// Measure each cell for DUR in each series [default: the preset's]
-    #[arg(long, value_name = "DUR")]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     time: Option<Span>,
 
     /// Seed for the order of the cells; the same seed gives the same order
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seed: Option<u64>,
 
     /// Measure only these charts (comma-separated, named as in the JSON report)
@@ -151,7 +151,7 @@ struct PipesOptions {
     pin: Vec<Placement>,
 
     /// Move N blocks per measurement, instead of as many as fit into --time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Compare received with sent bytes (slower; the figures include the cost)

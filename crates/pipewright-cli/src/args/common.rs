@@ -17,15 +17,15 @@ pub(crate) struct CommonOptions {
     /// Stop after DUR
     ///
     /// 0 means no timeout.
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
     /// Stop after DUR without output (implies --tee)
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop once stdout or stderr exceeds BYTES (implies --tee)
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
@@ -37,7 +37,7 @@ pub(crate) struct CommonOptions {
     pub(crate) stop_signal: Signal,
 
     /// Time between the stop signal and SIGKILL
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "5s",
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5s",
           help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
 

@@ -34,12 +34,12 @@ pub(crate) struct DiskOptions {
     pub(crate) paths: Vec<PathBuf>,
 
     /// Requests per test
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 500,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 500,
           value_parser = clap::value_parser!(u32).range(1..=30_000))]
     pub(crate) requests: u32,
 
     /// Bytes per request
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, default_value = "64k",
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "64k",
           value_parser = size::parse_some)]
     pub(crate) block: usize,
 

@@ -29,7 +29,7 @@ pub(crate) struct JobsOptions {
     pub(crate) state: Option<LoggedState>,
 
     /// List the N slowest attempts, slowest first
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, help_heading = headings::LISTING)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LISTING)]
     pub(crate) slowest: Option<u32>,
 
     /// List the attempts that end from now on, until the batch is over

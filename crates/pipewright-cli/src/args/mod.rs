@@ -11,6 +11,7 @@ mod duration;
 mod headings;
 mod jobs;
 mod log_last;
+mod number;
 mod pipe;
 mod retry;
 mod run;

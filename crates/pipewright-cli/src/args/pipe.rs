@@ -18,7 +18,7 @@ after_long_help = concat!(
     "The pipeline fails if a command fails, with the exit code of the last one that failed. A command\n",
     "killed by SIGPIPE because its reader had stopped reading does not count as failed.\n",
     "\n",
-    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "Durations: 200ms, 1.5s, 2m, 1h30m; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
     "  N      exit code of the pipeline\n",

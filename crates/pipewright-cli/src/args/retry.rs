@@ -6,41 +6,43 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use super::duration::Span;
-use super::headings;
+use super::{headings, number};
 
 /// Options about retries.
 #[derive(Debug, Args)]
 pub(crate) struct RetryOptions {
     /// Retry up to N times if the command fails
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 0,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
+          value_parser = number::count,
           help_heading = headings::RETRIES)]
     pub(crate) retries: u32,
 
     /// Retry only after these failures
     ///
     /// A list of code, timeout, signal, limit, start and exit codes, as in timeout,75. By default all but start.
-    #[arg(long, value_name = "FAILURE,...", value_hint = ValueHint::Other, value_delimiter = ',',
+    #[arg(long, value_name = "FAILURE,...", value_hint = ValueHint::Other, value_delimiter = ',', hide_short_help = true,
           help_heading = headings::RETRIES)]
     pub(crate) retry_on: Vec<RetryOn>,
 
     /// Wait DUR before each retry
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "0",
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "0",
           help_heading = headings::RETRIES)]
     pub(crate) retry_delay: Span,
 
     /// Double the delay with each further retry
-    #[arg(long, help_heading = headings::RETRIES)]
+    #[arg(long, hide_short_help = true, help_heading = headings::RETRIES)]
     pub(crate) retry_backoff: bool,
 
     /// Longest delay with --retry-backoff
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "5m", requires = "retry_backoff",
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5m", requires = "retry_backoff",
+          hide_short_help = true,
           help_heading = headings::RETRIES)]
     pub(crate) retry_max_delay: Span,
 
     /// Stop after DUR in all, with all attempts and delays
     ///
     /// --timeout applies to each attempt.
-    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
     pub(crate) total_timeout: Option<Span>,
 }
 

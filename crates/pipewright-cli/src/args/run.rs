@@ -15,7 +15,7 @@ use super::retry::RetryOptions;
 #[command(override_usage = "pipewright run [OPTIONS] [--] <CMD> [ARGS]...", after_long_help = concat!(
     "No shell is used: write sh -c '...' for globs, variables and pipes.\n",
     "\n",
-    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "Durations: 200ms, 1.5s, 2m, 1h30m; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
     "  N      exit code of the command\n",

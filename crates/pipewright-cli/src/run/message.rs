@@ -1,6 +1,7 @@
 //! Messages about the end of a command or a pipeline.
 
 use pipewright::{Captured, Containment, Exceeded, Outcome};
+use pipewright_os::base::error::Quoted;
 
 use crate::args::{CommonOptions, Span};
 
@@ -54,5 +55,5 @@ fn lives_on(containment: Containment) -> bool {
 
 /// Quotes names of programs, on one line.
 pub(crate) fn quoted(names: &str) -> String {
-    format!("\"{}\"", names.escape_debug())
+    Quoted(names.as_ref()).to_string()
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::error::Quoted;
 use pipewright_os::base::stdio;
 use serde::Serialize;
 
@@ -63,7 +64,7 @@ impl ReportTarget {
 }
 
 fn action(path: &Path) -> String {
-    format!("write the report to \"{}\"", path.display())
+    format!("write the report to {}", Quoted(path.as_os_str()))
 }
 
 /// Returns true for a file or a device, and for a path that does not exist yet.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::error::Quoted;
 use pipewright_os::disk::file;
 
 use super::command::OutputTarget;
@@ -29,7 +30,8 @@ pub(super) fn check_report(options: &RunOptions) -> Result<(), Failure> {
     for (name, target) in [("--stdout", &options.stdout), ("--stderr", &options.stderr)] {
         if let Some(path) = file_of(target).filter(|path| is_one_file(path, report)) {
             return Err(Failure(format!(
-                "--report would overwrite {path:?}, the file of {name}; choose another file"
+                "--report would overwrite {}, the file of {name}; choose another file",
+                Quoted(path.as_os_str())
             )));
         }
     }

@@ -19,6 +19,8 @@ mod disk;
 mod help;
 #[cfg(target_os = "linux")]
 mod nodes;
+#[cfg(unix)]
+mod messages;
 mod pace;
 mod pages;
 #[cfg(unix)]

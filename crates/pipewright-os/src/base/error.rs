@@ -29,7 +29,8 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// A file name or path in quotes, with its control characters escaped. It is never cut.
+/// A file name or path in quotes, with its control characters escaped. Of a long one, `...` replaces the middle: the start and
+/// the end of a path say most, and at most 500 characters remain.
 ///
 /// ```
 /// # use pipewright_os::base::error::Quoted;
@@ -40,10 +41,26 @@ pub struct Quoted<'a>(pub &'a OsStr);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The characters that remain at each end of a long name.
+        const END_CHARS: usize = 248;
+        let name = self.0.to_string_lossy();
+        let starts = || name.char_indices().map(|(start, _)| start);
         f.write_str("\"")?;
-        write_escaped(&self.0.to_string_lossy(), f)?;
+        match (starts().nth(END_CHARS), starts().rev().nth(END_CHARS - 1)) {
+            (Some(head), Some(tail)) if name.get(head..tail).is_some_and(is_long) => {
+                write_escaped(name.get(..head).unwrap_or_default(), f)?;
+                f.write_str("...")?;
+                write_escaped(name.get(tail..).unwrap_or_default(), f)?;
+            }
+            _ => write_escaped(&name, f)?,
+        }
         f.write_str("\"")
     }
+}
+
+/// Returns true if `...` is shorter.
+fn is_long(middle: &str) -> bool {
+    middle.chars().count() > "...".len()
 }
 
 fn write_escaped(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,6 +144,20 @@ mod tests {
     fn a_name_with_control_characters_stays_on_one_line() {
         let name = OsStr::new("a\nb\0\x1b[31m\u{e9}\"");
         assert_eq!(Quoted(name).to_string(), "\"a\\nb\\u{0}\\u{1b}[31m\u{e9}\"\"");
+    }
+
+    #[test]
+    fn the_middle_of_a_long_name_is_left_out() {
+        let name = |characters: usize| format!("/{}", "\u{e9}".repeat(characters - 1));
+        for fits in [1, 247, 248, 249, 499] {
+            let name = name(fits);
+            assert_eq!(Quoted(name.as_ref()).to_string(), format!("\"{name}\""));
+        }
+        for long in [500, 501, 5000, 100_000] {
+            let (start, end) = (name(248), "\u{e9}".repeat(248));
+            let shown = Quoted(name(long).as_ref()).to_string();
+            assert_eq!(shown, format!("\"{start}...{end}\""), "{long}");
+        }
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn not_executable_names_the_reason() {
     let error = error_of(program(dir.path(), "text", "just text\n"));
     is_not_executable(&error, &NotExecutable::BadFormat);
     assert!(error.to_string().contains("\": exec format error: "), "{error}");
+    assert!(error.to_string().ends_with("as in #!/bin/sh"), "{error}");
     is_not_executable(&error_of(program(dir.path(), "empty", "")), &NotExecutable::BadFormat);
 
     let script = program(dir.path(), "script", "#!/no/such/python -u\nprint()\n");

@@ -220,7 +220,8 @@ impl fmt::Display for NotExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotExecutable::BadFormat => f.write_str(
-                "exec format error: neither a program for this machine nor a script with a #! line",
+                "exec format error: not a program for this machine; the first line of a script has to name its interpreter, \
+                 as in #!/bin/sh",
             ),
             NotExecutable::IsDirectory => f.write_str("is a directory"),
             NotExecutable::MissingInterpreter(path) => {
