@@ -14,6 +14,8 @@ after_long_help = concat!(
     "Quote the operators for the shell: '|' between commands, '<' FILE before the first command, and\n",
     "'>' FILE or '>>' FILE (append) after the last. To pass such a word as an argument, put a\n",
     "backslash before it: '\\|', '\\<', '\\>', '\\>>'. Only one backslash is removed: '\\\\|' passes '\\|'.\n",
+    "Other operators of a shell, such as '&&' and '2>&1', are arguments. A hint says so, unless they have\n",
+    "a backslash.\n",
     "\n",
     "The pipeline fails if a command fails, with the exit code of the last one that failed. A command\n",
     "killed by SIGPIPE because its reader had stopped reading does not count as failed.\n",

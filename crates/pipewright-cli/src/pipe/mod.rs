@@ -5,6 +5,8 @@ mod report;
 
 use pipewright::{CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, Stdio};
 
+use pipewright_os::base::error::Quoted;
+
 use crate::args::{ContainKind, PipelineOptions};
 use crate::run::command::{count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::Interrupt;
@@ -19,6 +21,14 @@ use report::PipeReport;
 pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let parsed = Parsed::parse(&options.words)?;
     let target = ReportTarget::open(&options.common)?;
+    for (word, program) in parsed.hints.iter().filter(|_| !options.common.quiet) {
+        let word = word.to_string_lossy();
+        print_error(&format!(
+            "'{word}' is an argument of {} here, because pipe is no shell: for that, use sh -c '...'; to pass it without \
+             this hint, write '\\{word}'",
+            Quoted(program)
+        ));
+    }
     let cancel = CancelToken::new();
     let interrupt = Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, false)
         .map_err(Failure::cannot("catch signals"))?;

@@ -11,6 +11,8 @@ pub(super) struct Parsed {
     pub(super) stages: Vec<Vec<OsString>>,
     pub(super) input: Option<PathBuf>,
     pub(super) output: Option<OutputFile>,
+    /// Words that mean something to a shell, and the program that gets each as an argument.
+    pub(super) hints: Vec<(OsString, OsString)>,
 }
 
 /// The file that the pipeline writes to.
@@ -21,6 +23,9 @@ pub(super) enum OutputFile {
 }
 
 const OPERATORS: [&str; 4] = ["|", "<", ">", ">>"];
+
+/// Operators of a shell that are arguments here.
+const OF_A_SHELL: [&str; 9] = ["||", "&&", ";", "&", "2>&1", "2>", "2>/dev/null", "|&", "&>"];
 
 impl Parsed {
     pub(super) fn parse(words: &[OsString]) -> Result<Parsed, Failure> {
@@ -55,11 +60,25 @@ impl Parsed {
                     ),
                 }));
             }
+            parsed.hints.extend(shell_words(stage));
             let words: Result<Vec<_>, _> = stage.iter().map(unescape).collect();
             parsed.stages.push(words?);
         }
         Ok(parsed)
     }
+}
+
+/// Returns the arguments of a stage that are probably meant for a shell, each with the program that gets it.
+fn shell_words(stage: &[OsString]) -> impl Iterator<Item = (OsString, OsString)> {
+    let program = stage.first().cloned().unwrap_or_default();
+    // find -exec CMD ';'
+    let ends_list = stage
+        .iter()
+        .any(|word| ["-exec", "-execdir", "-ok", "-okdir"].iter().any(|action| word == action));
+    let is_of_shell = move |word: &&OsString| {
+        OF_A_SHELL.iter().any(|operator| word == operator) && !(ends_list && *word == ";")
+    };
+    stage.iter().skip(1).filter(is_of_shell).map(move |word| (word.clone(), program.clone()))
 }
 
 /// Removes the backslash of an escaped operator.
@@ -71,11 +90,15 @@ fn unescape(word: &OsString) -> Result<OsString, Failure> {
         }
         // Of several backslashes one is removed, so that every word can be written.
         Some(escaped) => match escaped.strip_prefix('\\') {
-            Some(word) if OPERATORS.contains(&word.trim_start_matches('\\')) => Ok(word.into()),
+            Some(word) if is_operator(word.trim_start_matches('\\')) => Ok(word.into()),
             _ => Ok(escaped.into()),
         },
         None => Ok(word.clone()),
     }
+}
+
+fn is_operator(word: &str) -> bool {
+    OPERATORS.contains(&word) || OF_A_SHELL.contains(&word)
 }
 
 fn misplaced(operator: &str, place: &str) -> Failure {
@@ -126,6 +149,25 @@ mod tests {
         let parsed = parse(r"echo \\| \\\>> \\ \\x \| | cat").unwrap();
         let commands: &[&[&str]] = &[&["echo", r"\|", r"\\>>", r"\\", r"\\x", "|"], &["cat"]];
         assert_eq!(parsed.stages, stages(commands));
+    }
+
+    #[test]
+    fn words_for_a_shell_are_noticed_unless_they_are_escaped() {
+        let hints = |text: &str| -> Vec<String> {
+            let hint = |(word, program): (OsString, OsString)| {
+                format!("{} {}", program.to_string_lossy(), word.to_string_lossy())
+            };
+            parse(text).unwrap().hints.into_iter().map(hint).collect()
+        };
+        assert_eq!(hints("a && b | c 2>&1"), ["a &&", "c 2>&1"]);
+        assert_eq!(hints("a ; b || c"), ["a ;", "a ||"]);
+        assert!(hints("find . -exec cat {} ; | wc").is_empty());
+        assert_eq!(hints("find . -exec cat {} ; && b"), ["find &&"]);
+        assert!(hints(r"grep \&& x | grep a;b").is_empty());
+        assert_eq!(
+            parse(r"grep \&& \\; \x").unwrap().stages,
+            stages(&[&["grep", "&&", r"\;", r"\x"]])
+        );
     }
 
     #[test]

@@ -193,3 +193,29 @@ fn the_report_has_every_stage() {
         (&Value::Null, &Value::Null)
     );
 }
+
+#[test]
+fn operators_of_a_shell_get_a_hint() {
+    for (word, escaped) in [("||", r"\||"), ("&&", r"\&&"), ("2>&1", r"\2>&1"), (";", r"\;")] {
+        let output = pipe(&[], &["echo", "a", word, "echo", "b", "|", "cat"]);
+        assert_eq!(out(&output), format!("a {word} echo b\n"));
+        let words = format!(
+            "pipewright: '{word}' is an argument of \"echo\" here, because pipe is no shell: for that, use sh -c '...'; to \
+             pass it without this hint, write '{escaped}'\n"
+        );
+        assert_eq!((err(&output), output.status.code()), (&words[..], Some(0)));
+        for (options, word) in [(&["--quiet"][..], word), (&[], escaped)] {
+            let output = pipe(options, &["echo", "a", word, "b"]);
+            assert_eq!(
+                (out(&output), err(&output)),
+                (&format!("a {} b\n", words_of(word))[..], "")
+            );
+        }
+    }
+    let output = pipe(&[], &["find", "/", "-maxdepth", "0", "-exec", "echo", "{}", ";"]);
+    assert_eq!((out(&output), err(&output)), ("/\n", ""));
+}
+
+fn words_of(escaped: &str) -> &str {
+    escaped.trim_start_matches('\\')
+}
