@@ -13,8 +13,8 @@ use super::pace;
 use super::trees::{named_below, until};
 
 pub(super) const CTRL_C: &str = "\x03";
-const CTRL_D: &str = "\x04";
-const CTRL_Z: &str = "\x1a";
+pub(super) const CTRL_D: &str = "\x04";
+pub(super) const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
 /// An interactive shell, and the text on its terminal.
@@ -335,5 +335,64 @@ fn the_command_has_a_terminal_and_leaves_it_usable() {
         shell.types(CTRL_D);
         shell.types("echo the shell is ba''ck\n");
         shell.shows("the shell is back");
+    }
+}
+
+#[test]
+fn a_background_job_gets_the_terminal_with_fg() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        // It reads before it has the terminal, and is stopped.
+        shell.types(&format!("$PW run --quiet {way} -- cat &\n"));
+        shell.types("until jobs -s | grep -q cat; do sleep 0.05; done; echo st''opped\n");
+        shell.shows("stopped");
+        shell.types("fg\n");
+        shell.shows("$PW run");
+        shell.types("hello\n");
+        shell.shows("hello\r\nhello");
+        shell.types(CTRL_D);
+        shell.ended_with(0);
+        // It reads only once it has the terminal.
+        let dir = tempfile::tempdir().unwrap();
+        let flag = dir.path().join("flag");
+        let script = format!(
+            "until [ -e {} ]; do sleep 0.05; done; read line; echo got $line; exit 5",
+            flag.display()
+        );
+        shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}' &\n"));
+        shell.types("echo the shell is ba''ck\n");
+        shell.shows("the shell is back");
+        shell.types("fg\n");
+        shell.shows("$PW run");
+        fs::write(&flag, "").unwrap();
+        shell.types("hello\n");
+        shell.shows("got hello");
+        shell.ended_with(5);
+    }
+}
+
+/// The end of a job in the background leaves the terminal to the job that has it.
+#[test]
+fn a_job_in_the_background_does_not_take_the_terminal() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let flag = dir.path().join("flag");
+        let script = format!("echo up; until [ -e {} ]; do sleep 0.05; done", flag.display());
+        shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_Z);
+        shell.shows("Stopped");
+        shell.types("bg; echo read''y; cat\n");
+        shell.shows("ready\r\n");
+        shell.types("one\n");
+        shell.shows("one\r\none");
+        fs::write(&flag, "").unwrap();
+        let pid = shell.shell.id();
+        until("the job has ended", || named_below(pid, "pipewright").is_empty());
+        shell.types("two\n");
+        shell.shows("two\r\ntwo");
+        shell.types(CTRL_D);
+        shell.ended_with(0);
     }
 }

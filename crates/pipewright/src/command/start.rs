@@ -105,7 +105,7 @@ impl Command {
         let prepared = self.prepare(defaults)?;
         let foreground = self.lifetime.foreground.and_then(|open| open());
         let mut plan = self.plan(&prepared);
-        plan.foreground = foreground.as_ref().map(|job| job.terminal());
+        plan.foreground = foreground.as_ref().and_then(|job| job.terminal());
         let child = spawn(&plan)?;
         Ok(Started { foreground, ..self.started(child, prepared.ends, at) })
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
@@ -15,39 +16,51 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The time that it takes to continue all processes of a group.
 const CONTINUE_TIME: Duration = Duration::from_millis(20);
 
-/// Opens the terminal if this process may give it away. Called through a pointer: see [`on_demand`](crate::run::on_demand).
+/// Opens the controlling terminal. Called through a pointer: see [`on_demand`](crate::run::on_demand).
 pub(crate) type OpenForeground = fn() -> Option<Arc<dyn ForegroundJob>>;
 
 /// The terminal as a run sees it.
 pub(crate) trait ForegroundJob: fmt::Debug + Send + Sync {
-    /// Returns the terminal, for the child to take.
-    fn terminal(&self) -> &Foreground;
+    /// Returns the terminal, for the child to take; `None` if another job is in the foreground.
+    fn terminal(&self) -> Option<&Foreground>;
 
-    /// Stops this process if the child has been stopped, and continues the child when this process is continued.
+    /// Stops this process if the child has been stopped, and continues the child when this process is continued. Hands the
+    /// terminal over if this job has been brought to the foreground.
     fn follow_stops(&self, children: &[ChildHandle]);
 }
 
 pub(super) fn open_foreground() -> Option<Arc<dyn ForegroundJob>> {
-    let terminal = Foreground::own()?;
-    Some(Arc::new(ForegroundTerminal { terminal }))
+    let terminal = Foreground::controlling()?;
+    let is_given = AtomicBool::new(terminal.is_ours());
+    Some(Arc::new(ForegroundTerminal { terminal, is_given }))
 }
 
-/// The terminal. A drop takes it back.
+/// The terminal. A drop takes it back from the child.
 #[derive(Debug)]
 struct ForegroundTerminal {
     terminal: Foreground,
+    /// This job is in the foreground, as far as is known: a child with its own group has got the terminal. In the background
+    /// the terminal must not be taken from the job that has it.
+    is_given: AtomicBool,
 }
 
 impl ForegroundJob for ForegroundTerminal {
-    fn terminal(&self) -> &Foreground {
-        &self.terminal
+    fn terminal(&self) -> Option<&Foreground> {
+        Some(&self.terminal).filter(|_| self.is_given.load(Ordering::Relaxed))
     }
 
     fn follow_stops(&self, children: &[ChildHandle]) {
+        if !self.is_given.load(Ordering::Relaxed) && self.terminal.is_ours() {
+            // The shell (`fg`) knows only the group of this process. A child with its own group may have been stopped since,
+            // because it has read the terminal.
+            self.give_back(children);
+            take_stops(children);
+            return;
+        }
         let mut have_stopped = take_stops(children);
         while have_stopped && stays_stopped(children) {
             // The parent of this process sees the job stop, as it would have seen the command itself stop.
-            self.terminal.take_back();
+            self.take_back();
             terminal::stop_this_process();
             self.give_back(children);
             have_stopped = continue_others(children);
@@ -56,9 +69,16 @@ impl ForegroundJob for ForegroundTerminal {
 }
 
 impl ForegroundTerminal {
+    fn take_back(&self) {
+        if self.is_given.swap(false, Ordering::Relaxed) {
+            self.terminal.take_back();
+        }
+    }
+
     /// Continues children that have their own group, as a shell does.
     fn give_back(&self, children: &[ChildHandle]) {
         let in_front = self.terminal.is_ours();
+        self.is_given.store(in_front, Ordering::Relaxed);
         for child in children.iter().filter(|child| has_own_group(child)) {
             if in_front {
                 self.terminal.give_to(child.pid());
@@ -116,6 +136,6 @@ fn stays_stopped(children: &[ChildHandle]) -> bool {
 
 impl Drop for ForegroundTerminal {
     fn drop(&mut self) {
-        self.terminal.take_back();
+        self.take_back();
     }
 }

@@ -21,7 +21,7 @@ pub fn is_controlling() -> bool {
     imp::is_controlling()
 }
 
-/// The terminal of a process whose job was in the foreground.
+/// The terminal of a process, whose job may be in the foreground.
 #[derive(Debug)]
 pub struct Foreground {
     terminal: Handle,
@@ -37,6 +37,15 @@ impl Foreground {
     pub fn own() -> Option<Foreground> {
         let foreground = Foreground { terminal: imp::terminal()? };
         foreground.is_ours().then_some(foreground)
+    }
+
+    /// Returns the controlling terminal of this process, whichever job is in the foreground; `None` if there is none.
+    ///
+    /// # Platform
+    /// Unix: `/dev/tty`. Windows: `None`.
+    #[must_use]
+    pub fn controlling() -> Option<Foreground> {
+        imp::terminal().map(|terminal| Foreground { terminal })
     }
 
     /// Returns true if the group of this process is in the foreground.
