@@ -105,7 +105,7 @@ impl LingerKind {
 pub(crate) enum ContainKind {
     /// Command and descendants linked to it by parentage; those that outlive it keep running
     None,
-    /// Same as none, plus the command's process group, which is new and in the foreground
+    /// Same as none, plus the command's process group, which is new and in the foreground (pipe: one group for all)
     Group,
     /// Every process that the command starts; those that outlive it are killed
     Tree,

@@ -105,6 +105,9 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipelineOptions, cancel: &Ca
         .cancel(cancel);
     pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
     pipeline.limit(count_only(options.common.limit));
+    if options.common.contain == ContainKind::Group {
+        pipeline.foreground();
+    }
 }
 
 /// Prints a message about an error, or about the end of the pipeline.

@@ -42,6 +42,8 @@ mod signals;
 mod start_up;
 #[cfg(unix)]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod terminal_pipe;
 #[cfg(unix)]
 mod times;
 #[cfg(unix)]

@@ -43,12 +43,59 @@ fn the_reader_is_stopped_before_its_writer() {
     for _ in 0..20 {
         // A reader cannot tell a cut input from a complete one.
         let load = format!("cat >/dev/null; echo loaded >{}", done.display());
-        let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
-            .timeout(Duration::from_millis(20))
-            .output()
-            .unwrap();
+        let commands = || {
+            (
+                Command::new("sleep").arg("600").owned(),
+                Command::new("sh").args(["-c", &load]).owned(),
+            )
+        };
+        let (sleep, sh) = commands();
+        let output = (sleep | sh).timeout(Duration::from_millis(20)).output().unwrap();
         assert_eq!(output.outcome, Outcome::TimedOut);
         assert!(!done.exists(), "half a dump was loaded");
+        // Also if the system sends the signal to both at once.
+        let (mut sleep, mut sh) = commands();
+        let mut pipeline = sleep.own_group().owned() | sh.own_group().owned();
+        let output = pipeline.foreground().timeout(Duration::from_millis(20)).output().unwrap();
+        assert_eq!(output.outcome, Outcome::TimedOut);
+        assert!(!done.exists(), "half a dump was loaded");
+    }
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn stages_in_the_foreground_share_a_group_and_get_one_signal_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let note = |name: &str| dir.path().join(name).display().to_string();
+    let stage = |name: &str| {
+        let script = format!(
+            "trap 'echo term >> {0}' TERM; ps -o pgid= -p $$ > {0}; exec 3< {1}; while :; do read x <&3; done",
+            note(name),
+            note("fifo")
+        );
+        Command::new("sh").args(["-c", &script]).own_group().owned()
+    };
+    assert!(Command::new("mkfifo").arg(note("fifo")).status().unwrap().success());
+    let token = CancelToken::new();
+    let mut pipeline = stage("first") | stage("second");
+    pipeline.foreground().cancel(&token).kill_grace(later());
+    let lines = |name: &str| fs::read_to_string(note(name)).unwrap_or_default();
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| pipeline.output().unwrap());
+        // The stages open the FIFO once their handlers are set.
+        let _writer = fs::File::options().write(true).open(note("fifo")).unwrap();
+        watchdog::until("both stages are ready", || {
+            !lines("first").is_empty() && !lines("second").is_empty()
+        });
+        token.cancel();
+        run.join().unwrap()
+    });
+    assert_eq!(output.outcome, Outcome::Cancelled);
+    assert_eq!(output.containment, pipewright::Containment::Group);
+    let leader = output.stages[0].pid;
+    for name in ["first", "second"] {
+        let words: Vec<String> = lines(name).split_whitespace().map(str::to_owned).collect();
+        assert_eq!(words, [leader.to_string(), "term".to_owned()], "{name}");
     }
 }
 

@@ -36,7 +36,7 @@ use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 pub(crate) use begin::{BegunChild, StartingChild};
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
-pub(crate) use stage::{StagePipes, StagePosition, StageStderr};
+pub(crate) use stage::{StageJob, StagePipes, StagePosition, StageStderr};
 pub(crate) use start::{StdioDefault, StdioDefaults};
 pub use stdio::Stdio;
 #[cfg(feature = "tokio")]

@@ -2,11 +2,13 @@
 
 use std::mem;
 
+use pipewright_os::process::spawn::Group;
+
 use super::start::{StdioDefault, StdioDefaults};
 use super::stdio::Choice;
 use super::{Command, Stdio};
 use crate::error::Error;
-use crate::run::Started;
+use crate::run::{OpenForeground, Started};
 
 /// The position of a stage.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +23,15 @@ pub(crate) struct StagePipes {
     pub(crate) stdin: Option<Stdio>,
     pub(crate) stdout: Option<Stdio>,
     pub(crate) stderr: Option<Stdio>,
+}
+
+/// The place of a stage in the job of its pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StageJob {
+    /// Opens the terminal that the stage gets.
+    pub(crate) open: Option<OpenForeground>,
+    /// The stage whose group this one joins instead of leading its own.
+    pub(crate) leader: Option<u32>,
 }
 
 /// The destination of a stage's stderr.
@@ -84,6 +95,29 @@ impl Command {
             },
             _ => StageStderr::Unchanged,
         }
+    }
+
+    /// Returns true if the command leads a process group of its own.
+    pub(crate) fn has_own_group(&self) -> bool {
+        self.unix.group == Group::Own
+    }
+
+    /// Starts the stage as a part of a job.
+    pub(crate) fn start_in_job(
+        &mut self,
+        job: StageJob,
+        start: impl FnOnce(&mut Command) -> Result<Started, Error>,
+    ) -> Result<Started, Error> {
+        // Only for this start, as the pipes below.
+        let own = (self.unix.group, self.lifetime.foreground);
+        self.lifetime.foreground = job.open;
+        match job.leader.and_then(|leader| i32::try_from(leader).ok()) {
+            Some(leader) if self.has_own_group() => self.unix.group = Group::Join(leader),
+            _ => {}
+        }
+        let started = start(self);
+        (self.unix.group, self.lifetime.foreground) = own;
+        started
     }
 
     /// Starts the stage with these pipes. The pipes are handed back.

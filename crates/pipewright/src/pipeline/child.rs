@@ -37,9 +37,9 @@ impl PipelineChild {
         options: &RunSettings,
         pipefail: bool,
     ) -> PipelineChild {
-        let StartedStages { programs, processes, ends, at } = started;
+        let StartedStages { programs, processes, ends, at, foreground } = started;
         let (run, (stdin, [stdout, stderr])) =
-            SpawnedRun::new(processes, ends, join_names(&programs), at, None, options);
+            SpawnedRun::new(processes, ends, join_names(&programs), at, foreground, options);
         PipelineChild { stdin, stdout, stderr, run, programs, pipefail }
     }
 

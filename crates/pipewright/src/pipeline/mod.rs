@@ -17,7 +17,7 @@ pub use child::PipelineChild;
 pub use end::{PipelineCapture, PipelineOutput, Pipelined, StageEnd};
 
 use crate::command::Command;
-use crate::run::{RunSettings, option_setters};
+use crate::run::{OpenForeground, RunSettings, on_demand, option_setters};
 
 /// Commands that run at the same time, each with its stdout connected to the next one's stdin by a kernel pipe.
 ///
@@ -64,6 +64,7 @@ pub struct Pipeline<'a> {
     stages: Vec<Stage<'a>>,
     options: RunSettings,
     pipefail: bool,
+    foreground: Option<OpenForeground>,
 }
 
 /// A command in a [`Pipeline`], owned or borrowed. [`Command`] and `&mut Command` convert to it.
@@ -91,6 +92,7 @@ impl<'a> Pipeline<'a> {
             stages: stages.into_iter().map(Into::into).collect(),
             options: RunSettings::default(),
             pipefail: true,
+            foreground: None,
         }
     }
 
@@ -136,6 +138,25 @@ impl<'a> Pipeline<'a> {
     /// ```
     pub fn pipefail(&mut self, pipefail: bool) -> &mut Self {
         self.pipefail = pipefail;
+        self
+    }
+
+    /// Makes the pipeline the terminal's foreground job while it runs, as a shell does: see [`Command::foreground`]. Stages with
+    /// their own group ([`Command::own_group`]) share one then, which the first stage leads, because only one group has the
+    /// terminal.
+    ///
+    /// # Platform
+    /// Those of [`Command::foreground`]. Windows: no effect.
+    ///
+    /// ```no_run
+    /// use pipewright::Command;
+    /// let log = Command::new("git").args(["log", "--color"]).own_group().owned();
+    /// let pager = Command::new("less").arg("-R").own_group().owned();
+    /// (log | pager).foreground().status()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn foreground(&mut self) -> &mut Self {
+        self.foreground = Some(on_demand::OPEN_FOREGROUND);
         self
     }
 

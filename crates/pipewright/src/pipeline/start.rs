@@ -2,18 +2,19 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::base::pipe::{Mode, PipeOptions};
 
 use super::{Pipeline, join_names};
 use crate::command::{
-    Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
+    Command, StageJob, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Collect, OutputEnd, ParentEnds, Processes, RunInfo, RunSettings, Started,
-    StopTargets, TeeTarget, on_demand,
+    ActiveRun, Collect, ForegroundJob, OutputEnd, ParentEnds, Processes, RunInfo, RunSettings,
+    Started, StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.
@@ -22,6 +23,8 @@ pub(super) struct StartedStages {
     pub(super) processes: Processes,
     pub(super) ends: ParentEnds,
     pub(super) at: Instant,
+    /// The terminal that the first stage has got.
+    pub(super) foreground: Option<Arc<dyn ForegroundJob>>,
 }
 
 impl Pipeline<'_> {
@@ -34,6 +37,7 @@ impl Pipeline<'_> {
             processes: Processes::with_room_for(self.stages.len()),
             ends: ParentEnds { stderr: shared, ..ParentEnds::default() },
             at: Instant::now(),
+            foreground: None,
         };
         // Closes the pipes of each stage as soon as the stage has them.
         match self.start_all(defaults, stderr, &mut started) {
@@ -53,6 +57,7 @@ impl Pipeline<'_> {
     ) -> Result<(), Error> {
         let last = self.stages.len().saturating_sub(1);
         let mut pipes = StagePipes { stderr, ..StagePipes::default() };
+        let (open, mut leader) = (self.foreground, None);
         for (index, stage) in self.stages.iter_mut().enumerate() {
             let command = stage.command_mut();
             let mut next = None;
@@ -61,7 +66,13 @@ impl Pipeline<'_> {
                 pipes.stdout = Some(writer.into());
                 next = Some(reader.into());
             }
-            started.push(command.start_stage(&mut pipes, defaults)?);
+            let job = StageJob { open: open.filter(|_| index == 0), leader };
+            let stage =
+                command.start_in_job(job, |stage| stage.start_stage(&mut pipes, defaults))?;
+            if index == 0 && open.is_some() && command.has_own_group() {
+                leader = Some(stage.process.pid());
+            }
+            started.push(stage);
             pipes.stdin = next;
             pipes.stdout = None;
         }
@@ -132,8 +143,10 @@ impl Command {
 
 impl StartedStages {
     fn push(&mut self, stage: Started) {
-        let Started { process, ends, .. } = stage;
+        let Started { process, ends, foreground, .. } = stage;
         self.processes.push(process);
+        // Only the first stage has it.
+        self.foreground = self.foreground.take().or(foreground);
         // Only the first stage has a stdin, only the last a stdout.
         self.ends.stdin = self.ends.stdin.take().or(ends.stdin);
         self.ends.feed = self.ends.feed.take().or(ends.feed);
@@ -147,12 +160,12 @@ impl StartedStages {
         options: &RunSettings,
         collect: Collect,
     ) -> (ActiveRun, Vec<OsString>) {
-        let StartedStages { programs, processes, ends, at } = self;
+        let StartedStages { programs, processes, ends, at, foreground } = self;
         let info = RunInfo {
             program: join_names(&programs),
             started: at,
             background_feed: None,
-            foreground: None,
+            foreground,
             stderr_merged: ends.stderr_merged,
             trace: processes.trace(),
         };

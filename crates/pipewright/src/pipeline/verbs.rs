@@ -34,7 +34,8 @@ impl Pipeline<'_> {
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.status_async());
         let mut started = self.start(INHERITED)?;
-        if !started.ends.pass_data() && !self.options.rules.can_stop() {
+        let is_plain = !started.ends.pass_data() && started.foreground.is_none();
+        if is_plain && !self.options.rules.can_stop() {
             // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
             return wait_for_all(&started.processes, self.pipefail)

@@ -53,7 +53,7 @@ mod tee_with;
 
 pub(crate) use active::{ActiveRun, Decide, decided};
 pub(crate) use background::Enforcement;
-pub(crate) use foreground::OpenForeground;
+pub(crate) use foreground::{ForegroundJob, OpenForeground};
 #[cfg(feature = "tokio")]
 pub(crate) use future::RunFuture;
 pub(crate) use info::RunInfo;

@@ -125,10 +125,10 @@ impl StopTargets {
 
     /// Sends each process the signal once: programs treat a second SIGINT differently from the first.
     fn send(&self, children: &[ChildHandle], signal: Signal) -> Sent {
-        let any_group = children.iter().any(has_own_group);
-        let is_led = |group: Option<u32>| {
-            children.iter().any(|child| has_own_group(child) && Some(child.pid()) == group)
-        };
+        // The groups that get the signal. That of a child that has been reaped may be out of reach.
+        let mut groups = Vec::new();
+        let leaders = children.iter().filter(|child| has_own_group(child));
+        groups.extend(leaders.filter(|child| can_reach_group(child)).map(ChildHandle::pid));
         let mut sent = Sent { result: Ok(()), unsupported: 0 };
         for child in children.iter().rev() {
             let mut result = Ok(());
@@ -136,15 +136,21 @@ impl StopTargets {
                 // Other errors are ignored here and below: the process has ended, or has changed its user.
                 result = child.signal_group(signal).map(drop).or_else(only_unsupported);
             }
-            // The child may have left the group that it was started in.
-            if !has_own_group(child) || !child.is_group_leader() {
+            // The child may have left the group that it was started in. A later stage may be in the group of the first.
+            let is_reached = match has_own_group(child) {
+                true => child.is_group_leader(),
+                false => groups.iter().any(|group| child.is_in_group(*group)),
+            };
+            if !is_reached {
                 result = child.signal(signal).map(drop);
             }
             sent.unsupported += usize::from(result.as_ref().is_err_and(is_unsupported));
             sent.result = sent.result.and(result);
         }
         for member in self.descendants.members() {
-            if !any_group || !is_led(member.group()) {
+            let is_reached =
+                !groups.is_empty() && member.group().is_some_and(|group| groups.contains(&group));
+            if !is_reached {
                 let _ = member.signal(signal);
             }
         }
@@ -166,6 +172,10 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 fn only_unsupported(error: io::Error) -> io::Result<()> {
     if is_unsupported(&error) { Err(error) } else { Ok(()) }
+}
+
+fn can_reach_group(child: &ChildHandle) -> bool {
+    child.group_survives_reap() || child.is_group_leader()
 }
 
 fn has_own_group(child: &ChildHandle) -> bool {

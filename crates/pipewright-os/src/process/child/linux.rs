@@ -238,9 +238,15 @@ impl ChildHandle {
     }
 
     pub(super) fn is_group_leader(&self) -> bool {
+        self.is_in_group(self.pid())
+    }
+
+    pub(super) fn is_in_group(&self, group: u32) -> bool {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
-        let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
-        leads && self.owns_pid()
+        let found = rustix::process::getpgid(Some(pid));
+        let is_in = found.is_ok_and(|found| found.as_raw_nonzero().get() as u32 == group);
+        // Checked afterwards: then the group was the child's.
+        is_in && self.owns_pid()
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {

@@ -201,9 +201,13 @@ impl ChildHandle {
     }
 
     pub(super) fn is_group_leader(&self) -> bool {
+        self.is_in_group(self.pid())
+    }
+
+    pub(super) fn is_in_group(&self, group: u32) -> bool {
         let ended = self.lock();
-        let leads = |state: ProcessInfo| state.group == self.pid();
-        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(leads)
+        let is_in = |state: ProcessInfo| state.group == group;
+        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(is_in)
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {

@@ -193,6 +193,12 @@ impl ChildHandle {
         self.0.is_group_leader()
     }
 
+    /// Returns true if the child is in that process group. False once it is reaped, and on Windows, which does not report it.
+    #[must_use]
+    pub fn is_in_group(&self, group: u32) -> bool {
+        self.0.is_in_group(group)
+    }
+
     /// Returns true if the child is unreaped, so that no other process can have its number.
     #[cfg(unix)]
     pub(crate) fn owns_pid(&self) -> bool {

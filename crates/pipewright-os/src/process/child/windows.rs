@@ -173,6 +173,12 @@ impl ChildHandle {
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn is_in_group(&self, _: u32) -> bool {
+        // The system does not report the group of a process.
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn group_survives_reap(&self) -> bool {
         // Nothing is reaped: the number stays taken as long as the handle is open.
         true

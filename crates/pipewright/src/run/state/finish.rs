@@ -2,13 +2,19 @@
 
 use std::io;
 
-use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::child::{ChildHandle, Containment};
 
 use super::RunState;
 use crate::error::OperationError;
 use crate::outcome::{Exceeded, Outcome};
 use crate::output::Output;
 use crate::run::sink::{Collected, Sink};
+
+/// Returns the containment of the children. Stages that have joined the group of the first have none of their own.
+fn containment(children: &[ChildHandle]) -> Containment {
+    let mut all = children.iter().rev().map(ChildHandle::containment);
+    all.find(|found| *found != Containment::None).unwrap_or(Containment::None)
+}
 
 impl RunState {
     /// Returns the result. With several children, it has the status of the last one.
@@ -46,7 +52,7 @@ impl RunState {
             truncated: out.truncated || err.truncated,
             tee_failed,
             stdin_unread: self.stdin_unread,
-            containment: child.containment(),
+            containment: containment(children),
             // The run no longer waits for the rest of the tree, and kills it.
             leftovers_killed: children
                 .iter()
