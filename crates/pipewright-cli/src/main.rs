@@ -17,6 +17,7 @@ mod pipe;
 mod print;
 mod run;
 mod worker;
+mod timeout;
 
 use std::fmt::Display;
 
@@ -48,6 +49,7 @@ fn run() -> i32 {
     let result = match args.command {
         ToolCommand::Run(options) => run::run(*options.0),
         ToolCommand::Pipe(options) => pipe::run(&options.0),
+        ToolCommand::Timeout(options) => timeout::run(&options.0),
         ToolCommand::Batch(options) => batch::run(*options.0),
         ToolCommand::Worker(options) => worker::run(*options.0),
         ToolCommand::Jobs(options) => jobs::run(&options.0),
@@ -85,7 +87,7 @@ impl Failure {
 /// Prints one line on stderr. Ignores a stderr that is closed.
 fn print_error(message: &str) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr().lock(), "pipewright: {message}");
+    let _ = writeln!(std::io::stderr().lock(), "{}: {message}", args::own_name());
 }
 
 /// Prints help and the version; reports any other result of the parser as wrong usage, on one line.

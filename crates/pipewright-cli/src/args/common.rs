@@ -32,14 +32,18 @@ pub(crate) struct CommonOptions {
     /// Signal that requests a stop
     ///
     /// A name, with or without SIG, or a number. Processes still running after --kill-grace are killed.
-    #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
+    #[arg(short, long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
           hide_possible_values = true, help_heading = headings::STOPPING)]
     pub(crate) stop_signal: Signal,
 
     /// Time between the stop signal and SIGKILL
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5s",
-          help_heading = headings::STOPPING)]
+    #[arg(short, long, alias = "kill-after", value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          default_value = "5s", help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
+
+    /// Exit with the status of the command, even if it was stopped
+    #[arg(long, hide_short_help = true, help_heading = headings::STOPPING)]
+    pub(crate) preserve_status: bool,
 
     /// Processes that a stop reaches
     ///

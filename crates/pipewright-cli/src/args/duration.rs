@@ -23,27 +23,37 @@ impl Span {
 impl FromStr for Span {
     type Err = String;
 
-    /// Parses numbers with units, such as `1h30m`; a single number without a unit is seconds.
     fn from_str(text: &str) -> Result<Span, String> {
-        let refuse = || format!("\"{text}\" is not a duration: write 200ms, 1.5s, 2m, 1h30m or 1d");
-        let mut rest = text;
-        let mut seconds = 0.0;
-        loop {
-            let (number, behind) = number::split(rest).ok_or_else(refuse)?;
-            let is_unit = |c: &char| !c.is_ascii_digit() && *c != '.';
-            let unit_bytes = behind.chars().take_while(is_unit).map(char::len_utf8).sum();
-            let (unit, more) = behind.split_at(unit_bytes);
-            let is_alone = rest.len() == text.len() && more.is_empty();
-            seconds += number * unit_seconds(unit, is_alone).ok_or_else(refuse)?;
-            if more.is_empty() {
-                break;
-            }
-            rest = more;
-        }
-        let duration =
-            Duration::try_from_secs_f64(seconds).map_err(|_| format!("\"{text}\" is too long"))?;
+        let duration = parse(text)?.ok_or_else(|| format!("\"{text}\" is too long"))?;
         Ok(Span { duration, text: text.to_owned() })
     }
+}
+
+/// Parses numbers with units, such as `1h30m`; a single number without a unit is seconds. `None`: longer than a clock counts.
+pub(super) fn parse(text: &str) -> Result<Option<Duration>, String> {
+    let refuse = || format!("\"{text}\" is not a duration: write 200ms, 1.5s, 2m, 1h30m or 1d");
+    let mut rest = text;
+    let mut seconds = 0.0;
+    loop {
+        let (number, behind) = number::split(rest).ok_or_else(refuse)?;
+        let is_unit = |c: &char| !c.is_ascii_digit() && *c != '.';
+        let unit_bytes = behind.chars().take_while(is_unit).map(char::len_utf8).sum();
+        let (unit, more) = behind.split_at(unit_bytes);
+        let is_alone = rest.len() == text.len() && more.is_empty();
+        seconds += number * unit_seconds(unit, is_alone).ok_or_else(refuse)?;
+        if more.is_empty() {
+            break;
+        }
+        rest = more;
+    }
+    let duration = Duration::try_from_secs_f64(seconds).ok();
+    // Zero means no limit, and a tiny number is not zero.
+    let is_zero = text
+        .split(['e', 'E'])
+        .next()
+        .is_some_and(|it| !it.contains(|c: char| matches!(c, '1'..='9')));
+    Ok(duration
+        .map(|duration| if is_zero { duration } else { duration.max(Duration::from_nanos(1)) }))
 }
 
 /// Returns the seconds of a unit, under its usual names.
@@ -105,6 +115,9 @@ mod tests {
         ] {
             let parsed = text.parse::<Span>().unwrap().duration;
             assert_eq!(parsed.as_millis(), millis, "{text}");
+        }
+        for tiny in ["1e-5000", "0.00000000001", "1e-3ns"] {
+            assert_eq!(tiny.parse::<Span>().unwrap().duration, Duration::from_nanos(1), "{tiny}");
         }
         assert_eq!("3".parse::<Span>().unwrap().to_string(), "3s");
     }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Error, Parser as _};
 
+use super::called::own_args;
 use super::{Args, BatchOptions, ToolCommand};
 
 /// Parses the arguments of this process.
@@ -13,7 +14,7 @@ use super::{Args, BatchOptions, ToolCommand};
 /// # Errors
 /// Wrong usage, as clap describes it.
 pub(crate) fn parse() -> Result<Args, Error> {
-    let args = Args::try_parse()?;
+    let args = Args::try_parse_from(own_args())?;
     let ToolCommand::Batch(options) = &args.command else { return Ok(args) };
     let Some((log, moved)) = log_last(std::env::args_os().collect(), &options.0) else {
         return Ok(args);

@@ -3,6 +3,7 @@
 mod batch;
 mod batch_values;
 mod bench;
+mod called;
 mod choice;
 mod common;
 mod deferred;
@@ -18,6 +19,7 @@ mod run;
 mod signal;
 mod size;
 mod worker;
+mod timeout;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -29,11 +31,13 @@ use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
 pub(crate) use jobs::JobsOptions;
+pub(crate) use called::own_name;
 pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use retry::{RetryOn, RetryOptions};
 pub(crate) use run::{ContainKind, RunOptions};
 pub(crate) use worker::WorkerOptions;
+pub(crate) use timeout::TimeoutOptions;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
@@ -64,6 +68,8 @@ pub(crate) enum ToolCommand {
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report
     Pipe(Deferred<PipelineOptions>),
+    /// Run a command with a time limit: the timeout of coreutils
+    Timeout(Deferred<TimeoutOptions>),
     /// Run many commands, some at the same time, with a log that can be resumed
     Batch(Deferred<BatchOptions>),
     /// List the jobs of a batch, from its log

@@ -45,7 +45,7 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     interrupt.command_ended();
     print_result(options, &parsed, &result);
     let code = match &result {
-        Ok(output) => code_of(output, &interrupt),
+        Ok(output) => code_of(output, &interrupt, &options.common),
         Err(error) => exit_code::of_error(error),
     };
     let code = match target {

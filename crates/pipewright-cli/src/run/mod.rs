@@ -13,7 +13,7 @@ use pipewright::{
 };
 use pipewright_os::process::terminal::Foreground;
 
-use crate::args::{ContainKind, RunOptions};
+use crate::args::{CommonOptions, ContainKind, RunOptions};
 use crate::print::print;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
@@ -53,7 +53,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         }
     };
     let code = match &result {
-        Ok(capture) => code_of(capture, &interrupt),
+        Ok(capture) => code_of(capture, &interrupt, &options.common),
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
@@ -95,9 +95,17 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
 }
 
 /// Returns the exit code for a command or a pipeline that was started.
-pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
+pub(crate) fn code_of<T>(
+    capture: &Captured<T>,
+    interrupt: &Interrupt,
+    options: &CommonOptions,
+) -> i32 {
     match capture.outcome {
-        Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded => exit_code::STOPPED,
+        Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded
+            if !options.preserve_status =>
+        {
+            exit_code::STOPPED
+        }
         Outcome::Cancelled => interrupt
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),

@@ -44,6 +44,8 @@ mod start_up;
 mod terminal;
 #[cfg(target_os = "linux")]
 mod terminal_pipe;
+#[cfg(target_os = "linux")]
+mod timeout;
 #[cfg(unix)]
 mod times;
 #[cfg(unix)]

@@ -98,6 +98,14 @@ impl Signal {
     }
 }
 
+/// Gives each of these signals its default effect, if this process ignores it. Children that start later inherit that.
+///
+/// # Platform
+/// Unix: `sigaction(SIG_DFL)`. Windows: does nothing.
+pub fn stop_ignoring(signals: &[Signal]) {
+    signals.iter().copied().for_each(imp::stop_ignoring);
+}
+
 impl FromStr for Signal {
     type Err = UnknownSignal;
 

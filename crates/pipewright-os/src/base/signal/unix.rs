@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use super::Signal;
 
@@ -113,6 +114,18 @@ impl AllBlocked {
         // SAFETY: initialized by the call above.
         let all = unsafe { all.assume_init() };
         AllBlocked(MaskBefore::change(libc::SIG_SETMASK, &all))
+    }
+}
+
+pub(super) fn stop_ignoring(signal: Signal) {
+    // SAFETY: all bytes zero is a valid action.
+    let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a live action; a number that is no signal's leaves it unchanged.
+    let known = unsafe { libc::sigaction(signal.number(), ptr::null(), &raw mut found) } == 0;
+    if known && found.sa_sigaction == libc::SIG_IGN {
+        found.sa_sigaction = libc::SIG_DFL;
+        // SAFETY: an action without a function.
+        unsafe { libc::sigaction(signal.number(), &raw const found, ptr::null_mut()) };
     }
 }
 

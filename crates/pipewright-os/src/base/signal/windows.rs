@@ -32,6 +32,10 @@ pub(super) fn raise(_: Signal) {
     // A console event would also reach the other processes of the console.
 }
 
+pub(super) fn stop_ignoring(_: Signal) {
+    // A console program cannot have its parent's signals ignored, except Ctrl-C.
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
