@@ -9,7 +9,7 @@ use pipewright::Signal;
 
 use super::duration::Span;
 use super::run::{ContainKind, LingerKind};
-use super::{headings, signal, size};
+use super::{headings, number, signal, size};
 
 /// Options of `run` and `pipe`.
 #[derive(Debug, Args)]
@@ -62,8 +62,15 @@ pub(crate) struct CommonOptions {
     pub(crate) linger: LingerKind,
 
     /// Set an environment variable (repeatable)
+    ///
+    /// A name without = passes the variable on, for --clear-env.
     #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) env: Vec<OsString>,
+
+    /// Set the variables in FILE: a line K=V for each (repeatable)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) env_file: Vec<PathBuf>,
 
     /// Start with an empty environment
     #[arg(long, help_heading = headings::ENVIRONMENT)]
@@ -75,7 +82,24 @@ pub(crate) struct CommonOptions {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
     pub(crate) cwd: Option<PathBuf>,
 
+    /// Run as USER, a name or a number
+    #[arg(long, value_name = "USER[:GROUP]", value_hint = ValueHint::Username, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) user: Option<String>,
+
+    /// Add N to the niceness
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) nice: Option<i32>,
+
+    /// Set the umask to MODE, an octal number
+    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = number::mode, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) umask: Option<u32>,
+
     /// Write a JSON report to FILE (- for stdout)
+    ///
+    /// fd:N is the open file descriptor N.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) report: Option<PathBuf>,
 

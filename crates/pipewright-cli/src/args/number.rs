@@ -35,6 +35,13 @@ pub(super) fn count(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Parses the permissions of a umask.
+pub(super) fn mode(text: &str) -> Result<u32, String> {
+    let is_octal = !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(|| format!("\"{text}\" is not a mode: write 022 or 077"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +64,14 @@ mod tests {
         }
         for text in ["", ".", "e5", "-1", "+1", "inf", "NaN", " 1", "\u{b5}"] {
             assert_eq!(split(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mode_is_octal() {
+        assert_eq!((mode("022"), mode("0"), mode("777")), (Ok(0o22), Ok(0), Ok(0o777)));
+        for text in ["", "8", "-1", "+7", "1000", "u=rwx"] {
+            assert!(mode(text).is_err(), "{text}");
         }
     }
 

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Linger;
 
 use super::common::CommonOptions;
-use super::headings;
 use super::retry::RetryOptions;
+use super::{headings, number};
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct RunOptions {
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "total_timeout", "capture", "tee", "limit", "retries", "contain", "report", "json",
+        "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report", "json",
     ])]
     pub(crate) detach: bool,
 
@@ -65,6 +65,21 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "tee", help_heading = headings::OUTPUT)]
     pub(crate) capture: bool,
 
+    /// Print the last N lines of each stream if the command fails, and nothing else
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = number::count,
+          conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
+    pub(crate) tail: Option<u32>,
+
+    /// Print TEXT before each line of output (implies --tee)
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, hide_short_help = true,
+          conflicts_with_all = ["capture", "tail", "detach"], help_heading = headings::OUTPUT)]
+    pub(crate) prefix: Option<String>,
+
+    /// Print the time before each line of output (implies --tee)
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["capture", "tail", "detach"],
+          help_heading = headings::OUTPUT)]
+    pub(crate) timestamps: bool,
+
     /// Read stdin from FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]
     pub(crate) stdin: Option<OsString>,
@@ -77,6 +92,13 @@ pub(crate) struct RunOptions {
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD",
           value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// Returns true if the output is kept until the end.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.capture || self.tail.is_some()
+    }
 }
 
 /// `--linger`.

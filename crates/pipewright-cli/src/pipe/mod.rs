@@ -8,7 +8,8 @@ use pipewright::{CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutpu
 use pipewright_os::base::error::Quoted;
 
 use crate::args::{ContainKind, PipelineOptions};
-use crate::run::command::{count_only, set_containment, set_environment, watched};
+use crate::run::command::{count_only, set_containment, watched};
+use crate::run::environment::set_environment;
 use crate::run::interrupt::Interrupt;
 use crate::run::message;
 use crate::run::report_target::ReportTarget;

@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
-use pipewright_os::base::{os_text, pwd};
+use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
 
+use super::environment::set_environment;
+use super::line_marks::LineMarks;
 use super::same_file::is_merged;
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions};
@@ -32,27 +33,6 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     Ok(command)
 }
 
-/// Sets the environment and the working directory.
-pub(crate) fn set_environment(
-    command: &mut Command,
-    options: &CommonOptions,
-) -> Result<(), Failure> {
-    if let Some(dir) = &options.cwd {
-        command.current_dir(dir);
-    }
-    if options.clear_env {
-        command.env_clear();
-    } else if let Some(dir) = options.cwd.as_deref().and_then(pwd::of) {
-        // Programs show it, and shells take it for their directory if it is right.
-        command.env("PWD", dir);
-    }
-    for variable in &options.env {
-        let (key, value) = split_variable(variable)?;
-        command.env(key, value);
-    }
-    Ok(())
-}
-
 /// Sets the containment, and kills the command or its tree when this process exits.
 pub(crate) fn set_containment(command: &mut Command, contain: ContainKind, kill_scope: Scope) {
     command.contain(match contain {
@@ -77,20 +57,21 @@ fn set_times(command: &mut Command, options: &RunOptions) {
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
     set_stdin(command, options);
-    let output = |target: Option<&Path>| match target.map(OutputTarget::of) {
+    let output = |target: Option<&Path>, stream| match target.map(OutputTarget::of) {
         Some(OutputTarget::File(path)) => watched(file_to_write(path, options), &options.common),
         Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
-        None if options.capture => Stdio::piped(),
+        None if options.is_captured() => Stdio::piped(),
+        _ if options.prefix.is_some() || options.timestamps => marked(stream, options),
         _ if options.common.passes_through() => Stdio::tee(),
         _ => Stdio::inherit(),
     };
-    command.stdout(output(options.stdout.as_deref()));
+    command.stdout(output(options.stdout.as_deref(), Source::Stdout));
     if options.merge || is_merged(options) {
         command.merge_stderr();
     } else {
-        command.stderr(output(options.stderr.as_deref()));
+        command.stderr(output(options.stderr.as_deref(), Source::Stderr));
     }
-    match (options.common.limit, options.capture) {
+    match (options.common.limit, options.is_captured()) {
         (Some(bytes), true) => {
             command.limit(Limit::fail(bytes));
         }
@@ -105,6 +86,12 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
 pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
     let is_watched = options.idle_timeout().is_some() || options.limit.is_some();
     if is_watched { Stdio::tee_to(file) } else { file }
+}
+
+/// Passes output on with a mark at the start of each line.
+fn marked(stream: Source, options: &RunOptions) -> Stdio {
+    let mut marks = LineMarks::new(options.prefix.as_deref(), options.timestamps);
+    Stdio::tee_map(stream, move |bytes| marks.mark(bytes))
 }
 
 /// Returns a limit that counts the output and keeps none of it.
@@ -159,13 +146,6 @@ impl OutputTarget<'_> {
 
 fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
     if options.append { Stdio::append(path) } else { Stdio::create(path) }
-}
-
-/// Splits `--env` into name and value.
-pub(crate) fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
-    os_text::split_once(variable, b'=')
-        .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| Failure(format!("invalid --env {variable:?}: expected K=V")))
 }
 
 /// Duplicates a handle of this process.

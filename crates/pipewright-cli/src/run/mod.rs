@@ -1,12 +1,15 @@
 //! `pipewright run`: one command, with timeouts, limits, retries and a report.
 
 pub(crate) mod command;
+pub(crate) mod environment;
 pub(crate) mod interrupt;
+mod line_marks;
 pub(crate) mod message;
 pub(crate) mod report;
 pub(crate) mod report_target;
 mod retries;
 mod same_file;
+mod user;
 
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, TeeFailed,
@@ -125,7 +128,7 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
     match result {
         Err(error) => print_error(&error.to_string()),
         Ok(capture) => {
-            if options.capture && !capture.success() {
+            if options.is_captured() && !capture.success() {
                 code = report::show_captured(capture, options, code);
             }
             if let Some(failed) = lost_output(capture) {

@@ -139,12 +139,27 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
     if options.stderr.is_some() {
         err = &[];
     }
+    let last = |bytes| options.tail.map_or(bytes, |lines| last_lines(bytes, lines));
+    (out, err) = (last(out), last(err));
     let mut stdout = stdio::stdout();
     let shown = stdout.write_all(out).and_then(|()| stdout.flush());
     let shown = [shown, io::stderr().write_all(err)];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
         Some(error) => fail("print the captured output", &error, code),
         None => code,
+    }
+}
+
+/// Returns the last lines.
+fn last_lines(bytes: &[u8], lines: u32) -> &[u8] {
+    let ends = bytes.len() - usize::from(bytes.ends_with(b"\n"));
+    let mut line_feeds = bytes[..ends].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    match lines.checked_sub(1) {
+        None => &[],
+        Some(before) => match line_feeds.nth(usize::try_from(before).unwrap_or(usize::MAX)) {
+            Some((index, _)) => &bytes[index + 1..],
+            None => bytes,
+        },
     }
 }
 
@@ -173,4 +188,25 @@ impl RunReport {
 /// Converts words to Unicode for JSON; invalid bytes are replaced.
 pub(crate) fn lossy(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_lines;
+
+    #[test]
+    fn the_last_lines_are_those_of_tail() {
+        for (text, lines, last) in [
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\nb\nc", 2, "b\nc"),
+            ("a\nb\nc\n", 3, "a\nb\nc\n"),
+            ("a\nb\nc\n", 9, "a\nb\nc\n"),
+            ("a\nb\n\n", 1, "\n"),
+            ("a\nb\n", 0, ""),
+            ("\n", 1, "\n"),
+            ("", 1, ""),
+        ] {
+            assert_eq!(last_lines(text.as_bytes(), lines), last.as_bytes(), "{text:?} {lines}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pipewright::Handle;
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::stdio;
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::print::is_reader_gone;
 #[derive(Debug)]
 pub(crate) enum ReportTarget {
     Stdout,
+    Descriptor(File, i32),
     File(PathBuf),
 }
 
@@ -27,6 +29,10 @@ impl ReportTarget {
         if path.as_os_str() == "-" {
             let cannot = Failure::cannot("write the report to stdout");
             return stdio::fail_if_closed(1).map(|()| Some(ReportTarget::Stdout)).map_err(cannot);
+        }
+        let number = path.to_str().and_then(|text| text.strip_prefix("fd:"));
+        if let Some(number) = number.and_then(|number| number.parse::<i32>().ok()) {
+            return descriptor(number).map(Some);
         }
         // The open of a FIFO would wait for its reader.
         if has_content(path) {
@@ -51,6 +57,10 @@ impl ReportTarget {
         text.push('\n');
         match self {
             ReportTarget::Stdout => stdio::stdout().write_all(text.as_bytes()),
+            ReportTarget::Descriptor(file, _) => {
+                let mut file: &File = file;
+                file.write_all(text.as_bytes())
+            }
             ReportTarget::File(path) => fs::write(path, text),
         }
     }
@@ -58,9 +68,19 @@ impl ReportTarget {
     fn action(&self) -> String {
         match self {
             ReportTarget::Stdout => action(Path::new("-")),
+            ReportTarget::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
             ReportTarget::File(path) => action(path),
         }
     }
+}
+
+/// Opens a descriptor that this process has inherited.
+fn descriptor(number: i32) -> Result<ReportTarget, Failure> {
+    let was_closed = u8::try_from(number).map_or(Ok(()), stdio::fail_if_closed);
+    let handle = was_closed.and_then(|()| Handle::copy_of_number(number));
+    handle
+        .map(|handle| ReportTarget::Descriptor(handle.into(), number))
+        .map_err(|error| Failure(format!("cannot write the report to fd:{number}: {error}")))
 }
 
 fn action(path: &Path) -> String {

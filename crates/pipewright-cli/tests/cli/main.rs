@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
+#[cfg(target_os = "linux")]
+mod attributes;
 #[cfg(unix)]
 mod batch;
 mod bench;

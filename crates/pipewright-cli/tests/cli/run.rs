@@ -110,7 +110,10 @@ fn wrong_usage_is_125_and_names_the_remedy() {
         ),
         (&["run", "--timeout"], "none was supplied; try --help"),
         (&["disk", "--block", "0", "."], "must be at least 1 byte"),
-        (&["run", "--env", "NOVALUE", "--", "true"], "invalid --env \"NOVALUE\": expected K=V"),
+        (
+            &["run", "--env", "NOVALUE", "--", "true"],
+            "invalid --env \"NOVALUE\": the variable is not set; expected K=V",
+        ),
         (&["run", "--inherit", "999", "--", "true"], "cannot inherit file descriptor 999"),
         (
             &["run", "--inherit", "1", "--", "true"],

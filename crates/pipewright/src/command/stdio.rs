@@ -13,7 +13,8 @@ use pipewright_os::process::std_process::{
 
 use super::Command;
 use crate::error::Error;
-use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_with};
+use crate::outcome::Source;
+use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_map, open_tee_with};
 
 /// A choice for a child's stdin, stdout or stderr.
 ///
@@ -167,6 +168,14 @@ impl Stdio {
     #[must_use]
     pub fn tee_with(closure: impl FnMut(&[u8]) + Send + 'static) -> Stdio {
         Stdio(Choice::TeeWith(open_tee_with(closure)))
+    }
+
+    /// Captures the stream, and passes on what the closure makes of each chunk, to that stream of this process. Otherwise like
+    /// [`tee`](Self::tee).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tee_map(to: Source, map: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> Stdio {
+        Stdio(Choice::TeeWith(open_tee_map(to, map)))
     }
 
     /// Reads from the file at `path`, which must exist. It is opened when the command runs.

@@ -19,6 +19,7 @@
 //! | `sink.rs` | the part of a stream that is kept |
 //! | `stream.rs` | one stream: read, copied to a tee, given up |
 //! | `tee.rs` | a copy of a stream to one of this process's own, or to a handle |
+//! | `tee_map.rs` | a copy of a stream with changes |
 //! | `tee_with.rs` | a copy of a stream to a closure |
 //! | `read_coalescer.rs` | a delay of the next read |
 //! | `foreground.rs` | a child in the foreground of the terminal |
@@ -49,6 +50,7 @@ mod stop_targets;
 mod stream;
 mod suspended;
 mod tee;
+mod tee_map;
 mod tee_with;
 
 pub(crate) use active::{ActiveRun, Decide, decided};
@@ -68,4 +70,5 @@ pub(crate) use stop_targets::StopTargets;
 pub(crate) use stream::Chunk;
 pub(crate) use suspended::{StopRequest, SuspendedRun};
 pub(crate) use tee::{OpenTee, TeeTarget};
+pub(crate) use tee_map::open_tee_map;
 pub(crate) use tee_with::{OpenTeeWith, open_tee_with};

@@ -2,29 +2,37 @@
 
 use std::fmt;
 use std::io;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pipewright_os::base::pipe::PipeWriter;
 use pipewright_os::base::wait::Slot;
 
-use super::tee::Tee;
+use super::tee::{Tee, open_tee};
+use super::tee_with::OpenTeeWith;
+use crate::outcome::Source;
 use crate::output::TeeFailed;
 
-/// Changes each chunk before it is passed on.
-pub(crate) type MapChunk =
-    Arc<Mutex<dyn FnMut(&[u8]) -> Vec<u8> + Send + UnwindSafe + RefUnwindSafe>>;
-
-/// A tee that changes what it passes on.
-pub(crate) struct MappedTee {
-    pub(crate) map: MapChunk,
-    pub(crate) inner: Box<dyn Tee>,
+/// Returns a function that opens tees to a stream of this process. They share the closure.
+pub(crate) fn open_tee_map<F: FnMut(&[u8]) -> Vec<u8> + Send + 'static>(
+    to: Source,
+    map: F,
+) -> OpenTeeWith {
+    let map = Arc::new(Mutex::new(map));
+    Arc::new(move || Box::new(MappedTee { map: Arc::clone(&map), inner: open_tee(to) }))
 }
 
-impl Tee for MappedTee {
+/// A tee that changes what it passes on.
+struct MappedTee<F> {
+    map: Arc<Mutex<F>>,
+    inner: Box<dyn Tee>,
+}
+
+impl<F: FnMut(&[u8]) -> Vec<u8> + Send> Tee for MappedTee<F> {
     fn write(&mut self, bytes: &[u8]) {
         // The closure is the caller's: after a panic it is called as before.
-        let mapped = self.map.lock().unwrap_or_else(PoisonError::into_inner)(bytes);
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let mapped = map(bytes);
+        drop(map);
         if !mapped.is_empty() {
             self.inner.write(&mapped);
         }
@@ -51,7 +59,7 @@ impl Tee for MappedTee {
     }
 }
 
-impl fmt::Debug for MappedTee {
+impl<F> fmt::Debug for MappedTee<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("MappedTee").field(&self.inner).finish()
     }

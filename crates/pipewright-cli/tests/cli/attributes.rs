@@ -1,0 +1,140 @@
+//! Everything that a command starts with, and the marks in its output.
+
+use super::place::Place;
+use super::{err, out, pace, pipewright, run_sh};
+
+#[test]
+fn a_variable_without_a_value_is_passed_on() {
+    for tool in ["run", "pipe"] {
+        let words = [tool, "--clear-env", "--env", "KEPT", "--env", "NEW=1", "--", "/usr/bin/env"];
+        let output = pipewright(&words).env("KEPT", "old").env("LEFT", "x").output().unwrap();
+        let mut lines: Vec<&str> = out(&output).lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["KEPT=old", "NEW=1"], "{tool}: {}", err(&output));
+    }
+    let batch = ["batch", "--quiet", "--env", "NO_SUCH_VARIABLE", "--", "true", ":::", "a"];
+    let output = pipewright(&batch).output().unwrap();
+    assert!(err(&output).contains("the variable is not set"), "{}", err(&output));
+}
+
+#[test]
+fn variables_are_read_from_files() {
+    let place = Place::new();
+    place.write("one", "# comment\n\nA=1\nB=\"quoted\" #x\r\n  C=x=y\nKEPT\nUNSET_HERE\n");
+    place.write("two", "A=2");
+    let files = ["--env-file", "one", "--env-file", "two", "--env", "C=3"];
+    let words = [&["run", "--clear-env"], &files[..], &["--", "/usr/bin/env"]].concat();
+    let output = place.tool(&words).env("KEPT", "old").output().unwrap();
+    let mut lines: Vec<&str> = out(&output).lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["A=2", "B=\"quoted\" #x", "C=3", "KEPT=old"], "{}", err(&output));
+    place.write("bad", "A=1\n=x\n");
+    for (file, words) in
+        [("bad", "line 2 of \"bad\": the name is missing"), ("none", "cannot read the --env-file")]
+    {
+        let output = place.tool(&["run", "--env-file", file, "--", "true"]).output().unwrap();
+        assert!(err(&output).contains(words), "{}", err(&output));
+        assert_eq!(output.status.code(), Some(125));
+    }
+}
+
+#[test]
+fn umask_and_niceness_are_set() {
+    for tool in ["run", "pipe"] {
+        let words = [tool, "--umask", "027", "--nice", "5", "--", "sh", "-c", "umask; nice"];
+        let output = pipewright(&words).output().unwrap();
+        let own: i32 =
+            out(&pipewright(&["run", "--", "nice"]).output().unwrap()).trim().parse().unwrap();
+        assert_eq!(out(&output), format!("0027\n{}\n", (own + 5).min(19)), "{}", err(&output));
+    }
+    let output = pipewright(&["run", "--umask", "8", "--", "true"]).output().unwrap();
+    assert!(err(&output).contains("is not a mode: write 022"), "{}", err(&output));
+}
+
+#[test]
+fn the_user_is_found_by_name_and_number() {
+    if !rustix::process::geteuid().is_root() {
+        pace::skipped("only root may change the user");
+        return;
+    }
+    for (user, ids) in [("nobody", "65534"), ("54321:54322", "54321"), ("nobody:54322", "65534")] {
+        for contain in ["tree", "none"] {
+            let words = ["run", "--user", user, "--contain", contain, "--", "id", "-u"];
+            let output = pipewright(&words).output().unwrap();
+            assert_eq!(out(&output).trim(), ids, "{user} {contain}: {}", err(&output));
+        }
+    }
+    let output = pipewright(&["run", "--user", "nobody:54322", "--", "id", "-G"]).output().unwrap();
+    assert_eq!(out(&output), "54322\n");
+    let output = pipewright(&["run", "--user", "no-such-user", "--", "true"]).output().unwrap();
+    assert!(err(&output).contains("/etc/passwd has no user"), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn each_line_of_output_gets_its_mark() {
+    let script = "printf 'a\\nb'; sleep 0.05; printf 'c\\n\\n'; echo err >&2";
+    let output = run_sh(&["--prefix", "[x] "], script);
+    assert_eq!((out(&output), err(&output)), ("[x] a\n[x] bc\n[x] \n", "[x] err\n"));
+    let output = run_sh(&["--timestamps", "--prefix", "| ", "--merge"], script);
+    for line in out(&output).lines() {
+        let (time, _) = line.split_once(" | ").unwrap();
+        assert_eq!(
+            (time.len(), time.as_bytes()[10], time.as_bytes()[23]),
+            (24, b'T', b'Z'),
+            "{line}"
+        );
+    }
+    assert_eq!(out(&output).lines().count(), 4);
+    // Limits and codes are those of the command's own bytes.
+    let output = run_sh(&["--prefix", "[x] ", "--limit", "3"], "echo ab; exit 3");
+    assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(3)));
+    let output = run_sh(&["--prefix", "[x] ", "--timeout", "300ms"], "echo ab; exec sleep 60");
+    assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(124)));
+}
+
+/// A reader that does not read delays no timeout, as with --tee.
+#[test]
+fn a_timeout_fires_even_if_marked_output_is_not_read() {
+    let words = ["run", "--prefix", "[x] ", "--timeout", "200ms", "--", "yes"];
+    let mut tool = pipewright(&words);
+    let mut tool = tool
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(124));
+}
+
+#[test]
+fn the_last_lines_of_a_failure_are_shown() {
+    let output = run_sh(&["--tail", "2"], "seq 5; seq 10 15 >&2; exit 4");
+    assert_eq!((out(&output), err(&output)), ("4\n5\n", "14\n15\n"));
+    assert_eq!(output.status.code(), Some(4));
+    let output = run_sh(&["--tail", "2"], "seq 5");
+    assert_eq!((out(&output), err(&output)), ("", ""));
+}
+
+#[test]
+fn a_report_goes_to_a_file_descriptor() {
+    let place = Place::new();
+    let tool = env!("CARGO_BIN_EXE_pipewright");
+    let sh = |script: &str| {
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", &script.replace("PW", tool)]).current_dir(place.path("")).output().unwrap()
+    };
+    for words in ["run --report fd:7 -- echo hi", "pipe --report fd:7 -- echo hi"] {
+        let output = sh(&format!("PW {words} 7> report"));
+        assert_eq!((out(&output), err(&output)), ("hi\n", ""));
+        assert!(place.read("report").contains("\"outcome\":\"exited\""), "{words}");
+    }
+    // It is not passed on to the command, and one that is closed is found out before the run.
+    assert_eq!(out(&sh("PW run --report fd:7 -- PW handles 7> report | grep -c report")), "0\n");
+    let output = sh("PW run --report fd:7 -- touch mark 7>&-");
+    assert_eq!((output.status.code(), place.path("mark").exists()), (Some(125), false));
+    assert!(
+        err(&output).starts_with("pipewright: cannot write the report to fd:7: "),
+        "{}",
+        err(&output)
+    );
+}
