@@ -39,7 +39,8 @@ fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTa
         sizes.retain(|(bytes, _)| bytes.is_power_of_two());
     }
     let mut heading = vec!["block".to_owned()];
-    heading.extend((0..chart.curves.len()).map(|curve| letter(curve).to_string()));
+    let measured = if comparison.is_some() { ", change, corrected" } else { "" };
+    heading.extend((0..chart.curves.len()).map(|curve| format!("{}{measured}", letter(curve))));
     let rows = sizes.iter().map(|(bytes, label)| {
         let mut row = vec![(*label).to_owned()];
         row.extend(chart.curves.iter().map(|curve| {
@@ -56,7 +57,7 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
     let several = chart.curves.len() > 1;
     let mut heading = vec!["case".to_owned(), "median".to_owned(), "range".to_owned()];
     if comparison.is_some() {
-        heading.push("before".to_owned());
+        heading.extend(["before", "change", "corrected"].map(str::to_owned));
     }
     let mut rows = Vec::new();
     for curve in &chart.curves {
@@ -69,11 +70,9 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
             };
             let spread =
                 format!("{} to {}", chart.unit.show(summary.least), chart.unit.show(summary.most));
-            let mut row = vec![label, entry(chart, curve, cell, comparison), spread];
+            let mut row = vec![label, entry(chart, curve, cell, None), spread];
             if let Some(comparison) = comparison {
-                let old = compared(chart, curve, cell, comparison)
-                    .map(|it| chart.unit.show(it.old_median));
-                row.push(old.unwrap_or_default());
+                row.extend(changes(chart, compared(chart, curve, cell, comparison)));
             }
             rows.push(row);
         }
@@ -81,22 +80,41 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
     TextTable { heading, rows }
 }
 
-/// Returns the median, `~` if it is noisy, and the change.
+/// Returns the median, `~` if it is noisy, and the change, as measured and corrected.
 fn entry(chart: &Chart, curve: &Curve, cell: &Cell, comparison: Option<&Comparison>) -> String {
     let Some(Summary { median, .. }) = cell.summary() else { return String::new() };
     let mut text = chart.unit.show(median);
     text.push_str(if cell.noisy { " ~" } else { "  " });
     let Some(comparison) = comparison else { return text };
     let Some(found) = compared(chart, curve, cell, comparison) else { return text };
-    let change = units::change(found.ratio.ratio);
-    let mark = match (found.ratio.is_real, is_better(chart.unit, found.ratio.ratio)) {
+    let (change, corrected) = (units::change(measured(found)), units::change(found.ratio.ratio));
+    text.push_str(&format!(" {change:>6} {corrected:>6} {}", mark(chart, found)));
+    text
+}
+
+/// Returns the older median, the change of the medians, and the change without that of the machine, with its mark.
+fn changes(chart: &Chart, found: Option<&Compared>) -> [String; 3] {
+    let Some(found) = found else { return Default::default() };
+    let corrected = units::change(found.ratio.ratio);
+    [
+        chart.unit.show(found.old_median),
+        units::change(measured(found)),
+        format!("{corrected} {}", mark(chart, found)),
+    ]
+}
+
+/// Returns the medians, new by old.
+fn measured(found: &Compared) -> f64 {
+    found.new_median / found.old_median
+}
+
+fn mark(chart: &Chart, found: &Compared) -> &'static str {
+    match (found.ratio.is_real, is_better(chart.unit, found.ratio.ratio)) {
         (false, _) if found.ratio.is_unsure => "?",
         (false, _) => " ",
         (true, true) => "▲",
         (true, false) => "▼",
-    };
-    text.push_str(&format!(" {change:>6} {mark}"));
-    text
+    }
 }
 
 fn compared<'a>(
