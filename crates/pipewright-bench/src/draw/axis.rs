@@ -62,9 +62,19 @@ impl Scale {
     /// Creates the scale of a chart. It is logarithmic if the chart has published figures for comparison, or if low
     /// curves would otherwise coincide.
     pub(crate) fn of(chart: &Chart, steps: usize) -> Scale {
-        let measured = chart.curves.iter().flat_map(|curve| &curve.cells);
-        let ends = measured.flat_map(|cell| [cell.least, cell.most]).flatten();
-        let beside = chart.references.iter().map(|reference| reference.value);
+        let cells = || chart.curves.iter().flat_map(|curve| &curve.cells);
+        let beside = || chart.references.iter().map(|reference| reference.value);
+        let (lowest, highest) = cells()
+            .filter_map(|cell| cell.median)
+            .chain(beside())
+            .fold((f64::INFINITY, 0.0), |(low, high), value| {
+                (f64::min(low, value), f64::max(high, value))
+            });
+        // One series that was disturbed would make all other figures small. Its whisker ends at the axis, with an arrow.
+        let bounds = lowest / FAR_OUT..=highest * FAR_OUT;
+        let ends = cells().flat_map(|cell| [cell.least, cell.median, cell.most]).flatten();
+        let ends = ends.filter(|end| bounds.contains(end));
+        let beside = beside();
         let (least, most) =
             ends.chain(beside).fold((f64::INFINITY, 0.0), |(least, most), value| {
                 (f64::min(least, value), f64::max(most, value))
@@ -74,6 +84,11 @@ impl Scale {
         } else {
             Scale::logarithmic(chart.unit, least, most)
         }
+    }
+
+    /// Returns true if the figure is beyond the end of the scale.
+    pub(crate) fn is_beyond(&self, value: f64) -> bool {
+        value > self.high
     }
 
     /// Returns true if the scale is logarithmic.
@@ -91,6 +106,9 @@ impl Scale {
         place.clamp(0.0, 1.0)
     }
 }
+
+/// A figure this many times the largest median, or this part of the smallest, does not set the axis.
+const FAR_OUT: f64 = 2.0;
 
 /// Returns true if the best figures of two curves differ by a large factor. For times all figures count, because the
 /// short ones matter most.
@@ -183,6 +201,17 @@ mod tests {
         }
         assert!(Scale::of(&chart, 5).is_logarithmic());
         assert!(Scale::of(&sample::trips().charts[0], 5).is_logarithmic());
+    }
+
+    #[test]
+    fn an_outlier_does_not_set_the_axis() {
+        let mut chart = sample::spawn().charts.swap_remove(0);
+        let scale = Scale::of(&chart, 5);
+        let cell = &mut chart.curves[0].cells[0];
+        cell.most = cell.most.map(|most| most * 100.0);
+        let with_outlier = Scale::of(&chart, 5);
+        assert_eq!(scale, with_outlier);
+        assert!(with_outlier.is_beyond(chart.curves[0].cells[0].most.unwrap()));
     }
 
     #[test]

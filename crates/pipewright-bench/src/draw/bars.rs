@@ -94,7 +94,7 @@ pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
         });
         svg.text("text", &label, &case.label);
         let middle = if columns.stacked { top + 32.0 } else { top + columns.row / 2.0 };
-        bar(svg, subject, case, (x(0.0), &x), middle);
+        bar(svg, subject, case, (x(0.0), &x), &scale, middle);
     }
     // After all bars, so that none covers a tooltip.
     for (row, case) in cases.iter().enumerate() {
@@ -132,6 +132,7 @@ fn bar(
     subject: Subject<'_>,
     case: &Bar<'_>,
     (zero, x): (f64, &dyn Fn(f64) -> f64),
+    scale: &Scale,
     middle: f64,
 ) {
     let Some(summary) = case.cell.summary() else { return };
@@ -148,8 +149,14 @@ fn bar(
         ];
         svg.empty("rect", &of_curve(case.curve, "bar").px(place));
         line(svg, class("whisker"), (left, middle), (right, middle));
-        for end in [left, right] {
-            line(svg, class("whisker"), (end, middle - 4.0), (end, middle + 4.0));
+        for (end, value) in [(left, summary.least), (right, summary.most)] {
+            if scale.is_beyond(value) {
+                // An arrow: the range goes on beyond the axis.
+                line(svg, class("whisker"), (end - 5.0, middle - 4.0), (end, middle));
+                line(svg, class("whisker"), (end - 5.0, middle + 4.0), (end, middle));
+            } else {
+                line(svg, class("whisker"), (end, middle - 4.0), (end, middle + 4.0));
+            }
         }
         let curve = &subject.chart.curves[case.curve];
         if let Some(old) = subject.old(&curve.name, &case.cell.label) {
