@@ -2,24 +2,23 @@
 
 use std::fmt;
 use std::io::IsTerminal as _;
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
 
 use crate::Error;
 use crate::baseline::{self, Baselines};
-use crate::cases::{capture, checked, disk, ipc, pipes, spawn};
-use crate::host::{self, CpuUse, default_processors};
+use crate::host::{self, CpuUse};
 use crate::measure::{self, Observer, SeriesRules};
-use crate::options::{
-    BenchmarkOptions, CasesOptions, CasesPreset, Color, CommonBenchOptions, DiskBenchOptions,
-    DiskPreset, IpcOptions, PipesOptions, PipesPreset,
+use crate::options::{BenchmarkOptions, Color, CommonBenchOptions};
+use crate::parts::{
+    Parts, PlannedSection, SummaryFn, all_parts, capture_parts, choose, disk_parts, ipc_parts,
+    pipes_parts, spawn_parts,
 };
 use crate::plan::{self, PlannedChart};
 use crate::progress::ProgressLine;
-use crate::report::{self, BenchReport, SCHEMA, Settings, compare, warnings};
+use crate::report::{BenchReport, SCHEMA, Section, Settings, compare, warnings};
 use crate::show::{self, ReportFiles};
 
 /// A benchmark, ready to be measured.
@@ -31,48 +30,9 @@ pub struct Benchmark {
     settings: Settings,
     charts: Vec<PlannedChart>,
     verdict: SummaryFn,
+    sections: Vec<PlannedSection>,
     files: ReportFiles,
     old: Option<BenchReport>,
-}
-
-/// Sums up the figures in sentences.
-type SummaryFn = fn(&[report::Chart]) -> Option<String>;
-
-/// The thoroughness of a preset.
-struct Effort {
-    series: u16,
-    time: Duration,
-    /// The time for cells of charts by block size, which have many cells.
-    block_time: Duration,
-    amount: capture::Amount,
-}
-
-impl Effort {
-    fn of(preset: CasesPreset) -> Effort {
-        match preset {
-            CasesPreset::Quick => Effort {
-                series: 3,
-                time: Duration::from_millis(150),
-                block_time: Duration::from_millis(50),
-                amount: capture::Amount { stream_bytes: 256 << 20, children: 200 },
-            },
-            CasesPreset::Full => Effort {
-                series: 5,
-                time: Duration::from_millis(500),
-                block_time: Duration::from_millis(100),
-                amount: capture::Amount { stream_bytes: 1 << 30, children: 1000 },
-            },
-        }
-    }
-}
-
-/// The parts of a benchmark that depend on what is measured.
-struct Parts {
-    name: &'static str,
-    preset: &'static str,
-    series: u16,
-    charts: Vec<PlannedChart>,
-    verdict: SummaryFn,
 }
 
 impl Benchmark {
@@ -102,12 +62,12 @@ impl Benchmark {
     }
 
     fn of(parts: Parts, common: CommonBenchOptions) -> Result<Benchmark, Error> {
-        let Parts { name, preset, series, mut charts, verdict } = parts;
+        let Parts { name, preset, series, mut charts, verdict, sections } = parts;
         choose(&mut charts, &common.only)?;
         let settings = settings(&common, series);
         let files = ReportFiles::new(&common)?;
         let old = common.compare.as_deref().map(show::load).transpose()?;
-        Ok(Benchmark { name, preset, common, settings, charts, verdict, files, old })
+        Ok(Benchmark { name, preset, common, settings, charts, verdict, sections, files, old })
     }
 
     /// Measures, until it is done or `is_stopped` returns true. Shows the progress on stderr if that is a terminal, and
@@ -140,7 +100,7 @@ impl Benchmark {
         let BenchmarkRun { mut report, .. } = observer;
         report.complete = complete;
         report.machine.load_after = host_info::load();
-        judge(&mut report, self.verdict, self.old.as_ref());
+        judge(&mut report, self.verdict, &self.sections, self.old.as_ref());
         Ok(Results { report, files: self.files, color: self.common.color })
     }
 
@@ -161,6 +121,7 @@ impl Benchmark {
             verdict: String::new(),
             warnings: Vec::new(),
             charts: Vec::new(),
+            sections: Vec::new(),
             comparison: None,
         }
     }
@@ -227,105 +188,42 @@ impl Results {
     }
 }
 
-fn pipes_parts(options: &PipesOptions) -> Result<Parts, Error> {
-    let (series, time) = pipes::rules(options.preset);
-    let charts = pipes::charts(options, options.common.time.unwrap_or(time))?;
-    let preset = options.preset.name();
-    Ok(Parts { name: "pipes", preset, series, charts, verdict: pipes::verdict })
-}
-
-fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
-    let effort = Effort::of(options.preset);
-    let lengths = sizes(&options.blocks, &ipc::LENGTHS)?;
-    let pair = match options.pin {
-        Some(placement) => pipes::pinned(placement)?,
-        None => default_processors(),
-    };
-    let time = options.common.time.unwrap_or(effort.block_time);
-    let charts = ipc::charts(&lengths, pair, time);
-    let preset = options.preset.name();
-    Ok(Parts { name: "ipc", preset, series: effort.series, charts, verdict: ipc::verdict })
-}
-
-fn disk_parts(options: &DiskBenchOptions) -> Result<Parts, Error> {
-    let effort = Effort::of(match options.preset {
-        DiskPreset::Quick | DiskPreset::Ibm2001 => CasesPreset::Quick,
-        DiskPreset::Full => CasesPreset::Full,
-    });
-    let mut sweep = disk::DiskSweep::of(options.preset);
-    sweep.blocks = sizes(&options.blocks, &sweep.blocks)?;
-    if let Some(most) = options.depth.iter().max() {
-        sweep.depth = usize::from(*most);
-        sweep.depths = options.depth.iter().copied().map(usize::from).collect();
-    }
-    sweep.file_bytes = options.file_bytes.unwrap_or(sweep.file_bytes);
-    let time = options.common.time.unwrap_or(effort.block_time);
-    let charts = disk::charts(&options.folder, &sweep, time);
-    let preset = options.preset.name();
-    Ok(Parts { name: "disk", preset, series: effort.series, charts, verdict: disk::verdict })
-}
-
-fn spawn_parts(options: &CasesOptions) -> Parts {
-    let effort = Effort::of(options.preset);
-    let charts = spawn::charts(options.common.time.unwrap_or(effort.time));
-    let preset = options.preset.name();
-    Parts { name: "spawn", preset, series: effort.series, charts, verdict: spawn::verdict }
-}
-
-fn capture_parts(options: &CasesOptions) -> Parts {
-    let effort = Effort::of(options.preset);
-    let time = options.common.time.unwrap_or(effort.time);
-    let charts = capture::charts(effort.amount, time);
-    let preset = options.preset.name();
-    Parts { name: "capture", preset, series: effort.series, charts, verdict: capture::verdict }
-}
-
-fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
-    let (pipes_preset, disk_preset) = match options.preset {
-        CasesPreset::Quick => (PipesPreset::Quick, DiskPreset::Quick),
-        CasesPreset::Full => (PipesPreset::Full, DiskPreset::Full),
-    };
-    let (_, time) = pipes::rules(pipes_preset);
-    let sweep = PipesOptions { preset: pipes_preset, ..PipesOptions::default() };
-    let mut charts = pipes::charts(&sweep, options.common.time.unwrap_or(time))?;
-    let effort = Effort::of(options.preset);
-    let time = options.common.time.unwrap_or(effort.block_time);
-    charts.extend(ipc::charts(&ipc::LENGTHS, default_processors(), time));
-    charts.extend(disk::charts(Path::new("."), &disk::DiskSweep::of(disk_preset), time));
-    charts.extend(spawn_parts(options).charts);
-    charts.extend(capture_parts(options).charts);
-    let verdict: SummaryFn = |charts| {
-        let each = [pipes::verdict, ipc::verdict, disk::verdict, spawn::verdict, capture::verdict];
-        let summary: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
-        (!summary.is_empty()).then(|| summary.join("\n"))
-    };
-    let preset = options.preset.name();
-    Ok(Parts { name: "all", preset, series: effort.series, charts, verdict })
-}
-
-/// Keeps only the charts with these ids; all, if there is none.
-fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<(), Error> {
-    let known: Vec<&str> = charts.iter().map(|chart| chart.id.as_str()).collect();
-    if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
-        let known = known.join(", ");
-        let problem = format!("there is no chart \"{unknown}\"; the charts are {known}");
-        return Err(Error::Option { option: "--only".to_owned(), problem });
-    }
-    charts.retain(|chart| only.is_empty() || only.contains(&chart.id));
-    Ok(())
-}
-
-/// Adds the warnings, the verdict and the comparison to a report.
-fn judge(report: &mut BenchReport, verdict: SummaryFn, old: Option<&BenchReport>) {
+/// Adds the warnings, the verdicts and the comparison to a report.
+fn judge(
+    report: &mut BenchReport,
+    verdict: SummaryFn,
+    sections: &[PlannedSection],
+    old: Option<&BenchReport>,
+) {
     report.warnings = warnings::warnings(report);
-    report.verdict = if report.measured().next().is_none() {
+    let section = |planned: &PlannedSection| {
+        let mut part = report.clone();
+        part.charts.retain(|chart| planned.charts.contains(&chart.id));
+        let ids: Vec<String> = part.charts.iter().map(|chart| chart.id.clone()).collect();
+        let verdict = verdict_of(&part, planned.verdict);
+        (!ids.is_empty()).then(|| Section { name: planned.name.to_owned(), verdict, charts: ids })
+    };
+    let sections: Vec<Section> = sections.iter().filter_map(section).collect();
+    report.verdict = match sections.is_empty() {
+        true => verdict_of(report, verdict),
+        // A section that is too noisy takes no verdict from the others.
+        false => {
+            let lines = sections.iter().filter(|section| !section.verdict.is_empty());
+            lines.map(|section| section.verdict.as_str()).collect::<Vec<_>>().join("\n")
+        }
+    };
+    report.sections = sections;
+    report.comparison = old.map(|old| compare::compare(old, report));
+}
+
+fn verdict_of(report: &BenchReport, verdict: SummaryFn) -> String {
+    if report.measured().next().is_none() {
         "Nothing was measured.".to_owned()
     } else if warnings::is_too_noisy(report) {
         "This machine is too noisy now for a verdict.".to_owned()
     } else {
         verdict(&report.charts).unwrap_or_default()
-    };
-    report.comparison = old.map(|old| compare::compare(old, report));
+    }
 }
 
 /// A run in progress: shows how far it is, and keeps the report up to date.
@@ -385,9 +283,4 @@ fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
         seed: options.seed.unwrap_or_else(from_clock),
         verify: false,
     }
-}
-
-/// Returns the given sizes, or the usual ones.
-fn sizes(given: &[usize], default: &[usize]) -> Result<Vec<usize>, Error> {
-    if given.is_empty() { Ok(default.to_vec()) } else { checked(given.to_vec()) }
 }

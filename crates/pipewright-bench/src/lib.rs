@@ -49,6 +49,7 @@ pub mod host;
 mod interleave;
 mod measure;
 pub mod options;
+mod parts;
 mod pattern;
 mod plan;
 mod progress;
@@ -65,3 +66,10 @@ pub use benchmark::{Benchmark, Results};
 pub use child::run_if_child;
 pub use error::Error;
 pub use interleave::interleaved;
+
+/// Returns the style of the pages, for other pages of the tool.
+#[doc(hidden)]
+#[must_use]
+pub fn page_style() -> String {
+    show::page_style()
+}

@@ -72,6 +72,7 @@ fn report(benchmark: &str, charts: Vec<Chart>) -> BenchReport {
         verdict: String::new(),
         warnings: Vec::new(),
         charts,
+        sections: Vec::new(),
         comparison: None,
     }
 }

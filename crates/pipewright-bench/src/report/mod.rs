@@ -36,7 +36,20 @@ pub(crate) struct BenchReport {
     pub(crate) verdict: String,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) charts: Vec<Chart>,
+    /// The benchmarks that it consists of; none, if it is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sections: Vec<Section>,
     pub(crate) comparison: Option<Comparison>,
+}
+
+/// A benchmark as a part of another one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Section {
+    pub(crate) name: String,
+    /// The result of its charts in a few sentences. Those of other sections do not matter.
+    pub(crate) verdict: String,
+    /// The ids of its charts.
+    pub(crate) charts: Vec<String>,
 }
 
 /// The settings of the measurement.

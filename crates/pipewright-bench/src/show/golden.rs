@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::report::compare;
-use crate::report::{BenchReport, Cell};
+use crate::report::{BenchReport, Cell, Section};
 use crate::sample;
 
 #[track_caller]
@@ -113,4 +113,30 @@ fn lists() {
     same("compared.md", &super::markdown(&compared()));
     let json = serde_json::to_string_pretty(&sample::spawn()).unwrap();
     same("spawn.json", &(json + "\n"));
+}
+
+#[test]
+fn the_page_of_several_benchmarks_has_contents_and_a_verdict_for_each() {
+    let mut report = sample::pipes();
+    let more = sample::spawn();
+    let ids = |report: &BenchReport| -> Vec<String> {
+        report.charts.iter().map(|chart| chart.id.clone()).collect()
+    };
+    for (name, verdict, charts) in [
+        ("pipes", "Pipes are fast.", ids(&report)),
+        ("spawn", "This machine is too noisy.", ids(&more)),
+    ] {
+        let (name, verdict) = (name.to_owned(), verdict.to_owned());
+        report.sections.push(Section { name, verdict, charts });
+    }
+    report.charts.extend(more.charts);
+    let page = super::html(&report, "{}");
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(place("<a href=\"#pipes\">") < place("<a href=\"#spawn\">"));
+    assert!(place("<a href=\"#spawn\">") < place("id=\"pipes\""));
+    assert!(place("id=\"pipes\"") < place("Pipes are fast."));
+    assert!(place("Pipes are fast.") < place("id=\"spawn\""));
+    assert!(place("id=\"spawn\"") < place("This machine is too noisy."));
+    assert_eq!(page.matches("class=\"section\"").count(), 2);
+    assert!(!super::html(&sample::pipes(), "{}").contains("<nav>"));
 }

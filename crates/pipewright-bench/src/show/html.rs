@@ -7,7 +7,7 @@ use super::table::{self, TextTable};
 use crate::draw::frame::Format;
 use crate::draw::palette::CURVES;
 use crate::draw::svg::{escape, style};
-use crate::report::{Axis, BenchReport, Chart};
+use crate::report::{Axis, BenchReport, Chart, Section};
 use crate::units;
 
 /// Returns the page, with the report as JSON embedded in it.
@@ -23,7 +23,11 @@ pub(crate) fn html(report: &BenchReport, json: &str) -> String {
         style(),
     );
     head(&mut page, report);
+    contents(&mut page, report);
     for chart in &report.charts {
+        if let Some(section) = section_at(report, chart) {
+            section_head(&mut page, section);
+        }
         figure(&mut page, chart, report);
     }
     foot(&mut page, report, json);
@@ -40,7 +44,9 @@ fn head(page: &mut String, report: &BenchReport) {
         escape(benchmark),
         escape(preset),
     );
-    let mut verdicts: Vec<&str> = report.verdict.lines().collect();
+    // Each section has its own.
+    let verdict = if report.sections.is_empty() { &report.verdict } else { "All benchmarks" };
+    let mut verdicts: Vec<&str> = verdict.lines().collect();
     verdicts.extend(report.comparison.as_ref().map(|it| it.verdict.as_str()));
     for (index, verdict) in verdicts.iter().enumerate() {
         let tag = if index == 0 { "h1" } else { "p class=\"verdict\"" };
@@ -56,6 +62,37 @@ fn head(page: &mut String, report: &BenchReport) {
         page.push_str("</ul>\n");
     }
     page.push_str("</header>\n");
+}
+
+/// Links to the sections.
+fn contents(page: &mut String, report: &BenchReport) {
+    if report.sections.is_empty() {
+        return;
+    }
+    page.push_str("<nav>");
+    for section in &report.sections {
+        let name = escape(&section.name);
+        let _ = write!(page, "<a href=\"#{name}\">{name}</a> ");
+    }
+    page.push_str("</nav>\n");
+}
+
+/// Returns the section that begins with this chart.
+fn section_at<'a>(report: &'a BenchReport, chart: &Chart) -> Option<&'a Section> {
+    report.sections.iter().find(|section| section.charts.first() == Some(&chart.id))
+}
+
+fn section_head(page: &mut String, section: &Section) {
+    let name = escape(&section.name);
+    let _ = writeln!(page, "<h2 class=\"section\" id=\"{name}\">{name}</h2>");
+    for verdict in section.verdict.lines() {
+        let _ = writeln!(page, "<p class=\"verdict\">{}</p>", escape(verdict));
+    }
+}
+
+/// Returns the style of a page, for other pages of the tool.
+pub(crate) fn page_style() -> String {
+    style() + PAGE_CSS
 }
 
 /// Writes a chart twice, for wide and for narrow screens: text in a picture shrinks with it.
@@ -139,6 +176,8 @@ p{margin:8px 0}
 .what,.machine,footer{color:var(--faint);font-size:14px}
 .what b{color:var(--fg)}
 .verdict{font-size:17px}
+nav{margin:16px 0 0;display:flex;flex-wrap:wrap;gap:4px 16px}
+.section{font-size:22px;margin:56px 0 0;padding-top:16px;border-top:1px solid var(--grid)}
 .notes{margin:16px 0 0;padding:12px 16px 12px 34px;background:var(--raised);border-radius:8px;font-size:14px}
 figure{margin:40px 0 0}
 svg{display:block;width:100%;height:auto;overflow:visible}
@@ -155,6 +194,7 @@ details{margin-top:12px;font-size:14px}
 summary{cursor:pointer;color:var(--faint);padding:4px 0}
 a{color:var(--c0)}
 footer{margin-top:48px;border-top:1px solid var(--grid);padding-top:12px}
-@media(max-width:640px){main{padding:20px 16px}h1{font-size:21px}.wide{display:none}.narrow{display:block}}
+@media(max-width:640px){main{padding:20px 16px}h1{font-size:21px}.wide{display:none}.narrow{display:block}
+table{font-size:13px}th,td{padding:5px 6px}.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:96px}}
 @media print{main{padding:0}figure{break-inside:avoid;margin-top:24px}.wide{display:block}.narrow{display:none}details,#download{display:none}}
 ";

@@ -16,7 +16,7 @@ mod terminal;
 pub(super) use columns::cut;
 pub(super) use csv::csv;
 pub(super) use files::{ReportFiles, load};
-pub(super) use html::html;
+pub(super) use html::{html, page_style};
 pub(super) use markdown::markdown;
 pub(super) use picture::svg;
 pub(super) use terminal::terminal;
