@@ -116,6 +116,18 @@ fn the_page_is_self_contained() {
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.starts_with("<!doctype html>") && text.contains("</table>"), "{text}");
+    // A picture of the times in the words of the tool's model, the classes as a bar, and a layout for narrow screens.
+    for part in [
+        "<span>queued</span>",
+        "<span>completed</span>",
+        "requests ",
+        "class=\"why\"",
+        "max-width:640px",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let measured = text.matches("<span>queued</span>").count();
+    assert!(measured > 0 && text.matches("class=\"verdict-mark ").count() == measured, "{text}");
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!text.contains(outside), "{outside}");
     }
