@@ -22,6 +22,8 @@ mod help;
 #[cfg(target_os = "linux")]
 mod nodes;
 #[cfg(unix)]
+mod limits;
+#[cfg(unix)]
 mod messages;
 mod pace;
 mod pages;
