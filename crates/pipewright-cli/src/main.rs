@@ -16,8 +16,8 @@ mod pages;
 mod pipe;
 mod print;
 mod run;
-mod worker;
 mod timeout;
+mod worker;
 
 use std::fmt::Display;
 
@@ -98,7 +98,13 @@ fn report_usage(error: &clap::Error) -> i32 {
             printed.map_or_else(Failure::report, |()| exit_code::SUCCESS)
         }
         _ => {
-            print_error(&usage_error(&error.to_string()));
+            let mut message = usage_error(&error.to_string());
+            if error.kind() == ErrorKind::UnknownArgument && args::begin_with_option() {
+                message.push_str(
+                    "; options follow a command, as in pipewright run --timeout 5s -- CMD",
+                );
+            }
+            print_error(&message);
             OWN_FAILURE
         }
     }

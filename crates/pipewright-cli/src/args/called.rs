@@ -19,6 +19,11 @@ pub(super) fn own_args() -> Vec<OsString> {
     args
 }
 
+/// Returns true if an option stands where the command should be.
+pub(crate) fn begin_with_option() -> bool {
+    own_args().get(1).is_some_and(|first| first.as_encoded_bytes().starts_with(b"-"))
+}
+
 fn is_timeout(name: Option<OsString>) -> bool {
     name.is_some_and(|name| Path::new(&name).file_stem().is_some_and(|stem| stem == TIMEOUT))
 }

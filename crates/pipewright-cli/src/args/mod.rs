@@ -18,15 +18,15 @@ mod retry;
 mod run;
 mod signal;
 mod size;
-mod worker;
 mod timeout;
+mod worker;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 pub(crate) use batch::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind};
 pub(crate) use batch_values::FailureCount;
 pub(crate) use bench::BenchOptions;
-pub(crate) use called::own_name;
+pub(crate) use called::{begin_with_option, own_name};
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
@@ -36,8 +36,8 @@ pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use retry::{RetryOn, RetryOptions};
 pub(crate) use run::{ContainKind, RunOptions};
-pub(crate) use worker::WorkerOptions;
 pub(crate) use timeout::TimeoutOptions;
+pub(crate) use worker::WorkerOptions;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //

@@ -19,12 +19,12 @@ mod closed_streams;
 mod completions;
 mod disk;
 mod help;
-#[cfg(target_os = "linux")]
-mod nodes;
 #[cfg(unix)]
 mod limits;
 #[cfg(unix)]
 mod messages;
+#[cfg(target_os = "linux")]
+mod nodes;
 mod pace;
 mod pages;
 #[cfg(unix)]

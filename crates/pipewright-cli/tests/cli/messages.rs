@@ -51,6 +51,14 @@ fn a_misspelt_option_is_corrected() {
 }
 
 #[test]
+fn an_option_before_the_command_is_explained() {
+    let output = pipewright(&["--timout", "5", "true"]).output().unwrap();
+    let words = "'--timout' found; try --help; options follow a command, as in pipewright run --timeout 5s -- CMD\n";
+    assert!(err(&output).ends_with(words), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
 fn durations_and_sizes_are_read_as_people_write_them() {
     for text in ["1min", "1h30m", ".5", "500us", "1w", "2.34e5"] {
         let output = pipewright(&["run", "--timeout", text, "--", "true"]).output().unwrap();
