@@ -135,6 +135,7 @@ fn received_arguments(program: &Path, args: &[OsString]) -> Vec<OsString> {
         contain: None,
         slot: None,
         foreground: None,
+        terminal: None,
         unix: &unix,
         windows: None,
     };

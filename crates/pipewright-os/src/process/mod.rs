@@ -17,6 +17,7 @@ pub(crate) mod pidfd;
 pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
 pub(crate) mod procfs;
+pub mod pty;
 pub mod spawn;
 pub mod start_time;
 pub mod status;

@@ -173,6 +173,7 @@ impl Command {
                 .map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
             slot: self.slot.as_ref().map(TreeSlot::as_os),
             foreground: None,
+            terminal: None,
             unix: &self.unix,
             windows: self.windows.as_deref(),
         }

@@ -156,6 +156,13 @@ impl PipeReader {
         imp::available(&self.0)
     }
 
+    /// Returns the most bytes that the system can hold for this end if it reads from a
+    /// pseudo-terminal, where they cannot be counted; `None` for a pipe.
+    #[must_use]
+    pub fn most_buffered_of_terminal(&self) -> Option<usize> {
+        imp::most_buffered_of_terminal(&self.0)
+    }
+
     /// Duplicates the handle of this end.
     ///
     /// # Errors

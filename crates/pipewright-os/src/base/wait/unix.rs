@@ -93,10 +93,11 @@ pub(super) fn source<'a>(slot: &'a Slot<'_>) -> Option<Polled<'a>> {
 /// Makes the call that a ready slot waits for. `false`: the slot was not ready after all.
 fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
     let (next, done) = match mem::take(slot) {
-        Slot::Read(pipe, buffer) if events == libc::POLLHUP => {
+        Slot::Read(pipe, buffer) if events == libc::POLLHUP && !pipe.is_terminal() => {
             // POLLHUP alone: the last writer has gone, and no byte is left. (For POLLNVAL the read
             // returns the error: macOS reports it for devices that it cannot poll, see poll(2),
-            // BUGS.)
+            // BUGS. For a terminal Linux asks first for bytes, and then for the hang-up, so bytes
+            // may have come in between.)
             (Slot::ReadDone(pipe, buffer, Ok(0)), true)
         }
         Slot::Read(pipe, mut buffer) => match read(&pipe, &mut buffer) {

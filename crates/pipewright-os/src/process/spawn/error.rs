@@ -24,6 +24,8 @@ pub enum Step {
     Contain,
     /// Joining or creating its process group or session.
     Group,
+    /// Making its terminal its controlling one.
+    Terminal,
     /// Setting the resource limit with that index in the plan.
     Limit(usize),
     /// Setting the file mode mask.
@@ -149,6 +151,7 @@ impl fmt::Display for Step {
             Step::Check(input) => input.fmt(f),
             Step::Create => f.write_str("create the process"),
             Step::Group => f.write_str("set its process group or session"),
+            Step::Terminal => f.write_str("make its terminal the controlling one"),
             Step::Limit(index) => write!(f, "set resource limit {index}"),
             Step::Umask => f.write_str("set its umask"),
             Step::Nice => f.write_str("set its priority"),

@@ -265,6 +265,7 @@ mod tests {
             contain: None,
             slot: None,
             foreground: None,
+            terminal: None,
             unix,
             windows: None,
         }

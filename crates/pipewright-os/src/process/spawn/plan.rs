@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Contain, EnvSnapshot, TreeSlot};
 use crate::base::handle::Handle;
+use crate::process::pty::ChildTerminal;
 use crate::process::terminal::Foreground;
 
 #[cfg(unix)]
@@ -36,6 +37,8 @@ pub struct Plan<'a> {
     pub slot: Option<&'a TreeSlot>,
     /// The terminal on which a child with a group of its own becomes the foreground job.
     pub foreground: Option<&'a Foreground>,
+    /// The terminal of its own that a child in a session of its own gets.
+    pub terminal: Option<&'a ChildTerminal>,
     /// Options for Unix only.
     pub unix: &'a UnixOptions,
     /// Options for Windows only, if any is set.
@@ -69,6 +72,15 @@ pub enum ChildStdio<'a> {
     Handle(&'a Handle),
 }
 
+impl<'a> ChildStdio<'a> {
+    /// Returns the terminal of the plan as a standard handle. Windows: `Inherit`; a child on a console of its own opens it
+    /// itself.
+    #[must_use]
+    pub fn of_terminal(terminal: &'a ChildTerminal) -> ChildStdio<'a> {
+        terminal.handle().map_or(ChildStdio::Inherit, ChildStdio::Handle)
+    }
+}
+
 /// The handles beside stdio that the child gets.
 #[derive(Debug, Clone, Copy)]
 pub enum Inherit<'a> {
@@ -88,7 +100,7 @@ pub enum Group {
     Own,
     /// The existing group with that number.
     Join(i32),
-    /// A session of its own, without a terminal, and with it a group of its own.
+    /// A session of its own, and with it a group of its own. It has no terminal but that of the plan.
     Session,
 }
 

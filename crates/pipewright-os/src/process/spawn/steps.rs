@@ -19,6 +19,7 @@ pub(super) fn number_of(step: Step) -> u32 {
         Step::Exec => (12, 0),
         Step::Contain => (13, 0),
         Step::PreExec => (14, 0),
+        Step::Terminal => (15, 0),
     };
     step | ((index as u32) << 8)
 }
@@ -41,6 +42,7 @@ pub(super) fn step_of(number: u32) -> Step {
         12 => Step::Exec,
         13 => Step::Contain,
         14 => Step::PreExec,
+        15 => Step::Terminal,
         _ => Step::Create,
     }
 }
@@ -65,6 +67,7 @@ mod tests {
             Step::Exec,
             Step::Contain,
             Step::PreExec,
+            Step::Terminal,
         ];
         for step in indexed.into_iter().chain(plain) {
             assert_eq!(step_of(number_of(step)), step);

@@ -3,6 +3,7 @@
 mod convert;
 mod grow;
 mod nonblock;
+mod terminal;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -59,6 +60,11 @@ impl PipeReader {
     pub(crate) fn fd_for_wait(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }
+
+    /// Returns true if this is our side of a pseudo-terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.0.nonblock.is_terminal()
+    }
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
@@ -91,10 +97,14 @@ fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
 /// Reads with a plain call that blocks in the kernel. Retries after a `poll` if another user of the
 /// open file has put it into non-blocking mode.
 fn blocking_read(reader: &Reader, into: &mut [MaybeUninit<u8>], room: usize) -> io::Result<usize> {
+    let is_terminal = reader.nonblock.is_terminal();
     loop {
-        match rustix::io::read(&reader.fd, &mut *into) {
-            Ok((filled, _)) => {
-                let count = filled.len();
+        let done = match is_terminal {
+            true => terminal::read(reader.fd.as_fd(), &mut *into),
+            false => rustix::io::read(&reader.fd, &mut *into).map(|(filled, _)| filled.len()),
+        };
+        match done {
+            Ok(count) => {
                 reader.growth.record_read(&reader.fd, count, room);
                 return Ok(count);
             }
@@ -165,8 +175,13 @@ impl PipeWriter {
 }
 
 pub(super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let is_terminal = writer.nonblock.is_terminal();
     loop {
-        match rustix::io::write(&writer.fd, bytes) {
+        let done = match is_terminal {
+            true => terminal::write(writer.fd.as_fd(), bytes),
+            false => rustix::io::write(&writer.fd, bytes),
+        };
+        match done {
             Ok(count) => return Ok(count),
             Err(error) => wait_and_retry(error, writer.fd.as_fd(), PollFlags::OUT)?,
         }
@@ -228,6 +243,10 @@ fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
 
 pub(super) fn available(reader: &Reader) -> io::Result<usize> {
     unread_bytes(reader.fd.as_fd())
+}
+
+pub(super) fn most_buffered_of_terminal(reader: &Reader) -> Option<usize> {
+    reader.nonblock.is_terminal().then_some(terminal::MOST_BUFFERED_BYTES)
 }
 
 #[cfg(target_os = "linux")]

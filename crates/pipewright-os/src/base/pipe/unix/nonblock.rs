@@ -14,6 +14,8 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::terminal;
+
 /// The number of bytes that a pipe surely takes if `poll` reports it writable (pipe(7)).
 const ATOMIC_WRITE_BYTES: usize = libc::PIPE_BUF;
 
@@ -38,6 +40,8 @@ pub(crate) enum NonblockMethod {
     /// A plain call: on a file, which waits for no other process, or on an open file of our own
     /// that was opened with `O_NONBLOCK`.
     Plain,
+    /// A plain call on our side of a pseudo-terminal, which was opened with `O_NONBLOCK`.
+    Terminal,
 }
 
 /// The non-blocking method of one descriptor, and a flag that says if other code has seen it.
@@ -81,6 +85,11 @@ impl Nonblock {
         self.method() != NonblockMethod::OwnNonblock && !self.shared.load(Ordering::SeqCst)
     }
 
+    /// Returns true if the descriptor is our side of a pseudo-terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.method() == NonblockMethod::Terminal
+    }
+
     /// Records that the descriptor is about to be exposed: from here on its open file is in
     /// blocking mode.
     pub(super) fn mark_shared(&self, fd: BorrowedFd<'_>) {
@@ -99,7 +108,7 @@ impl Nonblock {
     }
 
     fn method(&self) -> NonblockMethod {
-        const METHODS: [NonblockMethod; 7] = [
+        const METHODS: [NonblockMethod; 8] = [
             NonblockMethod::Detect,
             NonblockMethod::NowaitFlag,
             NonblockMethod::DontwaitFlag,
@@ -107,6 +116,7 @@ impl Nonblock {
             NonblockMethod::PollFirst,
             NonblockMethod::OwnNonblock,
             NonblockMethod::Plain,
+            NonblockMethod::Terminal,
         ];
         METHODS
             .get(usize::from(self.method.load(Ordering::SeqCst)))
@@ -179,9 +189,13 @@ impl Nonblock {
                     got.map(|((filled, _), _)| filled.len())
                 }
                 NonblockMethod::Splice => read_spliced(fd, into),
-                NonblockMethod::PollFirst if !is_ready && !is_ready_now(fd, PollFlags::IN) => {
+                // Other code may have put a terminal into blocking mode.
+                NonblockMethod::PollFirst | NonblockMethod::Terminal
+                    if !is_ready && !is_ready_now(fd, PollFlags::IN) =>
+                {
                     Err(Errno::AGAIN)
                 }
+                NonblockMethod::Terminal => terminal::read(fd, into),
                 NonblockMethod::Detect
                 | NonblockMethod::PollFirst
                 | NonblockMethod::OwnNonblock
@@ -211,7 +225,7 @@ impl Nonblock {
             let done = match self.method_for(fd, true) {
                 NonblockMethod::NowaitFlag => write_flagged(fd, bytes),
                 NonblockMethod::DontwaitFlag => rustix::net::send(fd, bytes, SendFlags::DONTWAIT),
-                NonblockMethod::Splice | NonblockMethod::PollFirst
+                NonblockMethod::Splice | NonblockMethod::PollFirst | NonblockMethod::Terminal
                     if !is_ready && !is_ready_now(fd, PollFlags::OUT) =>
                 {
                     Err(Errno::AGAIN)
@@ -219,6 +233,7 @@ impl Nonblock {
                 NonblockMethod::Splice | NonblockMethod::PollFirst => {
                     rustix::io::write(fd, bytes.get(..ATOMIC_WRITE_BYTES).unwrap_or(bytes))
                 }
+                NonblockMethod::Terminal => terminal::write(fd, bytes),
                 NonblockMethod::Detect | NonblockMethod::OwnNonblock | NonblockMethod::Plain => {
                     rustix::io::write(fd, bytes)
                 }

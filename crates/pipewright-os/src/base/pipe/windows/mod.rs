@@ -211,6 +211,11 @@ pub(super) fn available(reader: &Reader) -> io::Result<usize> {
     state::available(reader.handle.as_handle())
 }
 
+/// Returns `None`: the output of a console comes through a pipe.
+pub(super) fn most_buffered_of_terminal(_: &Reader) -> Option<usize> {
+    None
+}
+
 pub(super) fn unread(_: &Writer) -> io::Result<usize> {
     // The kernel reports how much room is left, and counts space that a waiting reader has
     // requested as used. The difference would be another number.

@@ -160,6 +160,9 @@ unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), FailedStep> {
     let options = setup.plan.unix;
     // Here, and not by an attribute: those are applied when it is too late to report an error.
     join_group(options.group)?;
+    if options.group == Group::Session {
+        take_terminal(setup.plan)?;
+    }
     set_limits(&options.limits)?;
     if let Some(mask) = options.umask {
         // SAFETY: a number; umask has no error.
@@ -226,6 +229,16 @@ fn join_group(group: Group) -> Result<(), FailedStep> {
         Group::Session => unsafe { libc::setsid() },
     };
     check(result, Step::Group)
+}
+
+/// Makes the plan's terminal the controlling one of the session that this process leads.
+fn take_terminal(plan: &Plan<'_>) -> Result<(), FailedStep> {
+    let Some(terminal) = plan.terminal.and_then(|terminal| terminal.handle()) else {
+        return Ok(());
+    };
+    let terminal = terminal.as_raw_fd();
+    // SAFETY: numbers.
+    check(unsafe { libc::ioctl(terminal, libc::TIOCSCTTY as libc::c_ulong, 0) }, Step::Terminal)
 }
 
 fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {

@@ -10,7 +10,7 @@
 //! | `guard.rs` | the process that outlives this one |
 //!
 //! `posix_spawn` copies nothing of this process, and the kernel closes the handles that are not listed. It
-//! has no option for a user, a root directory, a umask, a niceness or a limit. A child with one of these is
+//! has no option for a user, a root directory, a umask, a niceness, a limit or a terminal. A child with one of these is
 //! forked, which costs as much as a fork of this process. It then executes its program by the same call,
 //! with the same objects (`POSIX_SPAWN_SETEXEC`). So the two ways differ only in those options.
 
@@ -118,7 +118,8 @@ fn start(plan: &Plan<'_>, guard_start: Option<GuardStart>) -> Result<ChildHandle
     let terminal = plan.foreground.filter(|_| plan.unix.group == Group::Own);
     // Steps that need the child's number are done before the program runs.
     let waits = guard_start.is_some() || terminal.is_some();
-    let pid = match needs_fork(plan.unix) {
+    // A session takes a terminal by a call of its own.
+    let pid = match needs_fork(plan.unix) || plan.terminal.is_some() {
         false => start_by_posix_spawn(plan, &layout, &moves, waits)?,
         true => {
             let actions = moves.actions(!plan.unix.pre_exec.is_empty())?;

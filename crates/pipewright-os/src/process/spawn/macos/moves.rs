@@ -190,6 +190,7 @@ mod tests {
             contain: None,
             slot: None,
             foreground: None,
+            terminal: None,
             unix: &unix,
             windows: None,
         };

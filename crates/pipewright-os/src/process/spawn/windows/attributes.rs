@@ -7,9 +7,11 @@ use std::mem;
 use std::ptr;
 
 use windows_sys::Win32::Foundation::HANDLE;
+use windows_sys::Win32::System::Console::HPCON;
 use windows_sys::Win32::System::Threading::{
     DeleteProcThreadAttributeList, InitializeProcThreadAttributeList, LPPROC_THREAD_ATTRIBUTE_LIST,
-    PROC_THREAD_ATTRIBUTE_HANDLE_LIST, PROC_THREAD_ATTRIBUTE_JOB_LIST, UpdateProcThreadAttribute,
+    PROC_THREAD_ATTRIBUTE_HANDLE_LIST, PROC_THREAD_ATTRIBUTE_JOB_LIST,
+    PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, UpdateProcThreadAttribute,
 };
 
 /// A list of attributes. It refers to their values, which therefore outlive it.
@@ -44,23 +46,35 @@ impl<'a> AttributeList<'a> {
 
     /// Sets the only handles that the child inherits. Each must be inheritable, and none listed twice.
     pub(super) fn set_handles(&mut self, handles: &'a [HANDLE]) -> io::Result<()> {
-        self.set(PROC_THREAD_ATTRIBUTE_HANDLE_LIST, handles)
+        self.set(
+            PROC_THREAD_ATTRIBUTE_HANDLE_LIST,
+            handles.as_ptr().cast(),
+            mem::size_of_val(handles),
+        )
     }
 
     /// Sets the jobs that the child is in before it runs.
     pub(super) fn set_jobs(&mut self, jobs: &'a [HANDLE]) -> io::Result<()> {
-        self.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs)
+        self.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs.as_ptr().cast(), mem::size_of_val(jobs))
     }
 
-    fn set(&mut self, attribute: u32, values: &'a [HANDLE]) -> io::Result<()> {
-        // SAFETY: a list that was initialised with room for it; values that outlive the list.
+    /// Sets the console of the child. It must be open until the child has been started.
+    pub(super) fn set_console(&mut self, console: HPCON) -> io::Result<()> {
+        // The value is the console itself, not a pointer to it.
+        let value = ptr::without_provenance(console as usize);
+        self.set(PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, value, mem::size_of::<HPCON>())
+    }
+
+    fn set(&mut self, attribute: u32, value: *const c_void, bytes: usize) -> io::Result<()> {
+        // SAFETY: a list that was initialised with room for it; a value that outlives the list: the callers borrow it
+        // for that long, or keep the console open.
         let set = unsafe {
             UpdateProcThreadAttribute(
                 self.as_ptr(),
                 0,
                 attribute as usize,
-                values.as_ptr().cast::<c_void>(),
-                mem::size_of_val(values),
+                value,
+                bytes,
                 ptr::null_mut(),
                 ptr::null(),
             )

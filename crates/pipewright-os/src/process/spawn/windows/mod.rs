@@ -24,6 +24,7 @@ use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_DIRECTORY, ERROR_FILE_NOT_FOUND,
     ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, HANDLE,
 };
+use windows_sys::Win32::System::Console::HPCON;
 use windows_sys::Win32::System::Threading::{
     CreateProcessW, EXTENDED_STARTUPINFO_PRESENT, PROCESS_INFORMATION, STARTF_USESHOWWINDOW,
     STARTF_USESTDHANDLES, STARTUPINFOEXW, STARTUPINFOW,
@@ -36,6 +37,7 @@ use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
 use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job};
 use crate::process::process_object::ProcessObject;
+use crate::process::pty::ChildTerminal;
 
 mod attributes;
 mod directories;
@@ -144,13 +146,18 @@ fn create(
     let jobs: Vec<HANDLE> = job.iter().map(AsRawHandle::as_raw_handle).collect();
     let only_listed = matches!(plan.inherit, Inherit::List(_));
     let lists_handles = only_listed && !handles.is_empty();
-    let count = u32::from(lists_handles) + u32::from(!jobs.is_empty());
+    let console = plan.terminal.map(|terminal| console_of(terminal)).transpose()?;
+    let count =
+        u32::from(lists_handles) + u32::from(!jobs.is_empty()) + u32::from(console.is_some());
     let mut attributes = AttributeList::with_room_for(count).map_err(cannot_create)?;
     if lists_handles {
         attributes.set_handles(&handles).map_err(cannot_create)?;
     }
     if !jobs.is_empty() {
         attributes.set_jobs(&jobs).map_err(|error| SpawnError::new(Step::Contain, error))?;
+    }
+    if let Some(console) = console {
+        attributes.set_console(console).map_err(cannot_take_terminal)?;
     }
     let startup = startup_info(plan, stdio, &mut attributes);
     let extended = if count > 0 { EXTENDED_STARTUPINFO_PRESENT } else { 0 };
@@ -202,7 +209,8 @@ fn startup_info(
         false => size_of_u32::<STARTUPINFOEXW>(),
     };
     let [stdin, stdout, stderr] = stdio.raw();
-    if stdin.is_some() || stdout.is_some() || stderr.is_some() {
+    // With a console of its own and without the flag, a child would get this process's handles if those are redirected.
+    if plan.terminal.is_some() || stdin.is_some() || stdout.is_some() || stderr.is_some() {
         let or_none = |handle: Option<HANDLE>| handle.unwrap_or(ptr::null_mut());
         startup.StartupInfo.dwFlags |= STARTF_USESTDHANDLES;
         startup.StartupInfo.hStdInput = or_none(stdin);
@@ -214,6 +222,16 @@ fn startup_info(
         startup.StartupInfo.wShowWindow = show;
     }
     startup
+}
+
+/// Returns the console for a new child.
+fn console_of(terminal: &ChildTerminal) -> Result<HPCON, SpawnError> {
+    let closed = || cannot_take_terminal(io::ErrorKind::BrokenPipe.into());
+    terminal.0.console().number().ok_or_else(closed)
+}
+
+fn cannot_take_terminal(error: io::Error) -> SpawnError {
+    SpawnError::new(Step::Terminal, error)
 }
 
 fn cannot_create(error: io::Error) -> SpawnError {

@@ -27,6 +27,7 @@ impl StartFlags {
     }
 
     fn with(plan: &Plan<'_>, have_console: bool) -> StartFlags {
+        let has_own_console = plan.terminal.is_some();
         let mut flags = CREATE_UNICODE_ENVIRONMENT;
         let mut no_window = false;
         if let Some(windows) = plan.windows {
@@ -39,6 +40,8 @@ impl StartFlags {
         }
         match plan.unix.group {
             Group::Same | Group::Join(_) => {}
+            // On a console of its own, Ctrl-C has to reach it, and a new group would ignore that.
+            _ if has_own_console => {}
             Group::Own => flags |= CREATE_NEW_PROCESS_GROUP,
             // Not without a console: the system would open a window for each console program that the child
             // starts.
@@ -49,11 +52,12 @@ impl StartFlags {
         }
         let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
         // The system would open a window for a console program, and it would stay empty.
-        let is_empty = !have_console && plan.stdio.iter().all(redirected);
+        let is_empty = !have_console && !has_own_console && plan.stdio.iter().all(redirected);
         if no_window || (is_empty && flags & OTHER_CONSOLE == 0) {
             flags |= CREATE_NO_WINDOW;
         }
-        StartFlags { creation: flags, shares_console: have_console && flags & OTHER_CONSOLE == 0 }
+        let shares_console = have_console && !has_own_console && flags & OTHER_CONSOLE == 0;
+        StartFlags { creation: flags, shares_console }
     }
 }
 

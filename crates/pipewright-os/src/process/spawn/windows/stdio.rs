@@ -35,6 +35,8 @@ impl ChildStdioHandles {
         let (mut copies, mut relays) = ([None, None, None], Vec::new());
         for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
+                // The child opens its console itself.
+                ChildStdio::Inherit if plan.terminal.is_some() => Ok(None),
                 ChildStdio::Inherit => copy_of_standard(index),
                 ChildStdio::Handle(handle) => {
                     synchronous(handle, index == 0, &mut relays).map(Some)

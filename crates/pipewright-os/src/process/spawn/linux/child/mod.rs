@@ -48,6 +48,8 @@ pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) cgroup_procs: Option<RawFd>,
     /// The terminal on which it becomes the foreground job.
     pub(super) terminal: Option<RawFd>,
+    /// The terminal that becomes the controlling one of its session.
+    pub(super) own_terminal: Option<RawFd>,
     /// True if SIGCHLD was ignored in the process that the child comes from, and no longer is in its
     /// parent.
     pub(super) ignores_sigchld: AtomicBool,
@@ -206,6 +208,9 @@ unsafe fn prepare_and_exec(
         rights::join_cgroup(cgroup)?;
     }
     rights::join_group(setup.options.group)?;
+    if let Some(terminal) = setup.own_terminal {
+        rights::take_terminal(terminal)?;
+    }
     if let Some(terminal) = setup.terminal {
         rights::become_foreground(terminal);
     }

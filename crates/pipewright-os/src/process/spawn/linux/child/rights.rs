@@ -43,6 +43,12 @@ pub(super) fn become_foreground(terminal: RawFd) {
     unsafe { libc::ioctl(terminal, libc::TIOCSPGRP, &raw const group) };
 }
 
+/// Makes the terminal the controlling one of the session that this process leads, and its group the foreground group.
+pub(super) fn take_terminal(terminal: RawFd) -> Result<(), FailedStep> {
+    // SAFETY: numbers; 0 does not take the terminal from another session.
+    check(unsafe { libc::ioctl(terminal, libc::TIOCSCTTY, 0) }, Step::Terminal)
+}
+
 pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {
     for (index, limit) in limits.iter().enumerate() {
         let value = libc::rlimit64 {

@@ -23,6 +23,7 @@ pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let refused = [
         ("contain", plan.contain.is_some()),
         ("foreground", plan.foreground.is_some()),
+        ("pty", plan.terminal.is_some()),
         ("inherit_all", matches!(plan.inherit, Inherit::AllAnd(_))),
         ("inherit", plan.inherit.list().len() > MOST_INHERITED),
         ("uid", user.is_some()),

@@ -26,6 +26,7 @@ fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Pl
         contain: None,
         slot: None,
         foreground: None,
+        terminal: None,
         unix,
         windows: None,
     }

@@ -11,6 +11,7 @@ use crate::process::child::ChildHandle;
 use crate::process::spawn::{ChildStdio, Env, EnvSnapshot, Inherit, Plan, Search, UnixOptions};
 
 mod acts;
+mod console;
 mod errors;
 mod handles;
 mod options;
@@ -34,6 +35,7 @@ pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOpt
         contain: None,
         slot: None,
         foreground: None,
+        terminal: None,
         unix,
         windows: None,
     }

@@ -1,0 +1,94 @@
+//! A pseudo-terminal as two open files.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr,
+    tcsetwinsize,
+};
+
+#[cfg(target_os = "linux")]
+use super::linux as system;
+#[cfg(target_os = "macos")]
+use super::macos as system;
+use super::{OpenError, OpenProblem, PtySize};
+use crate::base::handle::Handle;
+use crate::base::pipe::{NonblockMethod, PipeReader, PipeWriter};
+
+pub(super) type Pty = OwnedFd;
+pub(crate) type ChildTerminal = Handle;
+
+/// The characters of a terminal whose program has switched them off.
+const CTRL_C: u8 = 3;
+const CTRL_D: u8 = 4;
+
+pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
+    let (ours, theirs) = system::open()?;
+    let other = |error| OpenError::new(OpenProblem::Other, error);
+    system::set_nonblocking(ours.as_fd()).map_err(other)?;
+    resize(&ours, size).map_err(other)?;
+    Ok((ours, Handle::from(theirs)))
+}
+
+pub(super) fn reader(pty: &Pty) -> io::Result<PipeReader> {
+    Ok(PipeReader::with_method(pty.try_clone()?, NonblockMethod::Terminal))
+}
+
+pub(super) fn writer(pty: &Pty) -> io::Result<PipeWriter> {
+    Ok(PipeWriter::with_method(pty.try_clone()?, NonblockMethod::Terminal))
+}
+
+pub(super) fn resize(pty: &Pty, size: PtySize) -> io::Result<()> {
+    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(tcsetwinsize(pty, size)?)
+}
+
+pub(super) fn window_size(pty: &Pty) -> io::Result<PtySize> {
+    let size = tcgetwinsize(pty)?;
+    Ok(PtySize { rows: size.ws_row, cols: size.ws_col })
+}
+
+pub(super) fn set_echo(pty: &Pty, enabled: bool) -> io::Result<()> {
+    let mut settings = tcgetattr(pty)?;
+    settings.local_modes.set(LocalModes::ECHO, enabled);
+    Ok(tcsetattr(pty, OptionalActions::Now, &settings)?)
+}
+
+pub(super) fn echoes(pty: &Pty) -> io::Result<bool> {
+    Ok(tcgetattr(pty)?.local_modes.contains(LocalModes::ECHO))
+}
+
+pub(super) fn send_eof(pty: &Pty) -> io::Result<()> {
+    send_special(pty, SpecialCodeIndex::VEOF, CTRL_D)
+}
+
+pub(super) fn send_interrupt(pty: &Pty) -> io::Result<()> {
+    send_special(pty, SpecialCodeIndex::VINTR, CTRL_C)
+}
+
+/// Types a character that has a meaning for the terminal.
+fn send_special(pty: &Pty, index: SpecialCodeIndex, usual: u8) -> io::Result<()> {
+    // 0 is a character that is switched off (_POSIX_VDISABLE).
+    let code = match tcgetattr(pty)?.special_codes[index] {
+        0 => usual,
+        code => code,
+    };
+    match PipeWriter::with_method(pty.try_clone()?, NonblockMethod::Terminal).try_write(&[code])? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn number(pty: &Pty) -> RawFd {
+    pty.as_raw_fd()
+}
+
+pub(super) fn handle(terminal: &ChildTerminal) -> Option<&Handle> {
+    Some(terminal)
+}
+
+pub(super) fn release(terminal: ChildTerminal) -> Option<ChildTerminal> {
+    drop(terminal);
+    None
+}
