@@ -206,6 +206,7 @@ pub use pipewright_os::base::stdio::{
 };
 pub use pipewright_os::base::stdio::{console_err, console_in, console_out, null};
 pub use pipewright_os::process::child::Containment;
+pub use pipewright_os::process::pty::{Pty, PtySize};
 pub use pipewright_os::process::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::process::status::{ExitStatus, ExitStatusError};
 pub use pipewright_os::process::usage::Usage;

@@ -55,6 +55,12 @@ mod pipeline_oracle;
 mod pipeline_stops;
 mod pipelines;
 mod process_handle;
+#[cfg(unix)]
+mod pty;
+#[cfg(unix)]
+mod pty_child;
+#[cfg(target_os = "linux")]
+mod pty_errors;
 mod read_all;
 #[cfg(target_os = "linux")]
 mod refused;

@@ -6,13 +6,15 @@ mod task;
 mod wait;
 
 use std::ffi::OsStr;
+use std::sync::{Mutex, PoisonError};
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::pty::{ChildTerminal, Pty};
 
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
-use crate::run::{OwnedProcess, RunSettings, SpawnedRun, Started};
+use crate::run::{OwnedProcess, RunSettings, SpawnedRun, Started, TerminalEnds};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_waits;
@@ -35,15 +37,23 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
+    pty: Option<Pty>,
+    /// The child's side of its terminal, on a system where this process has to close it when the child has ended.
+    child_terminal: Mutex<Option<ChildTerminal>>,
     run: SpawnedRun<OwnedProcess>,
 }
 
 impl Child {
     pub(crate) fn new(started: Started, program: &OsStr, options: &RunSettings) -> Child {
-        let Started { process, ends, at, foreground } = started;
+        let Started { process, mut ends, at, foreground } = started;
+        let (pty, child_end) = match ends.terminal.take() {
+            Some(TerminalEnds { pty, child_end }) => (Some(pty), child_end.release()),
+            None => (None, None),
+        };
+        let child_terminal = Mutex::new(child_end);
         let (run, (stdin, [stdout, stderr])) =
             SpawnedRun::new(process, ends, program.to_owned(), at, foreground, options);
-        Child { stdin, stdout, stderr, run }
+        Child { stdin, stdout, stderr, pty, child_terminal, run }
     }
 
     /// Returns the process id. The name is std's.
@@ -92,6 +102,41 @@ impl Child {
     /// [`own_group`](crate::Command::own_group)); it can always send `KILL`.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
+    }
+
+    /// Returns the terminal of a child that was started with [`Command::pty`](crate::Command::pty).
+    ///
+    /// [`stdout`](Self::stdout) is a handle that reads the terminal, and [`Pty::reader`] returns others. The reader finds
+    /// the end of the stream when the last process has closed the terminal.
+    ///
+    /// # Platform
+    /// Windows before 11 24H2: the stream ends once a method of the child has found that the child has ended.
+    ///
+    /// ```
+    /// # if cfg!(unix) {
+    /// use pipewright::{Command, PtySize};
+    /// use std::io::Write as _;
+    /// let child = Command::new("sh")
+    ///     .args(["-c", "read line; echo got $line; stty size"])
+    ///     .pty(PtySize::default())
+    ///     .spawn()?;
+    /// let pty = child.pty().unwrap();
+    /// pty.set_echo(false).unwrap();
+    /// pty.resize(PtySize { rows: 50, cols: 132 }).unwrap();
+    /// pty.writer().unwrap().write_all(b"hello\n").unwrap();
+    /// assert_eq!(child.read_all_text()?.stdout, "got hello\r\n50 132\r\n");
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pty(&self) -> Option<&Pty> {
+        self.pty.as_ref()
+    }
+
+    /// Takes the child's side of its terminal, which ends the output when it is dropped.
+    fn take_child_terminal(&self) -> Option<ChildTerminal> {
+        // A pointer, which is consistent at any time.
+        self.child_terminal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn process(&self) -> &OwnedProcess {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output};
-use crate::run::{ActiveRun, Collect, RunSettings};
+use crate::run::{ActiveRun, Collect, HeldTerminal, RunSettings};
 use crate::text::into_text;
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
@@ -106,6 +106,7 @@ impl Child {
     /// Returns the run that reads the streams.
     pub(super) fn into_run(mut self, collect: Collect) -> ActiveRun {
         let outputs = [self.stdout.take(), self.stderr.take()];
-        self.run.into_run((self.stdin.take(), outputs), collect)
+        let terminal = HeldTerminal { pty: self.pty.take(), child_end: self.take_child_terminal() };
+        self.run.into_run((self.stdin.take(), outputs), terminal, collect)
     }
 }

@@ -39,6 +39,9 @@ impl Child {
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let ended =
             self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
+        if ended.is_some() {
+            drop(self.take_child_terminal());
+        }
         Ok(ended.map(|ended| ended.status))
     }
 
@@ -129,6 +132,7 @@ impl Child {
     /// Returns the status of a child that has ended.
     pub(super) fn status(&self) -> Result<ExitStatus, Error> {
         let ended = self.process().wait().map_err(|error| self.run.cannot("wait for", error))?;
+        drop(self.take_child_terminal());
         self.run.stop_input()?;
         Ok(ended.status)
     }

@@ -49,6 +49,7 @@ impl Command {
 
     fn try_to_begin(&self, defaults: StdioDefaults) -> Result<BegunChild, Error> {
         reaper::sweep();
+        self.check_pty()?;
         self.check_slot()?;
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;

@@ -23,6 +23,7 @@ const NULL: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Null,
     stdout: StdioDefault::Null,
     stderr: StdioDefault::Null,
+    caller_reads: false,
 };
 
 impl Command {
@@ -148,6 +149,7 @@ impl Command {
 
     /// Refuses settings that need this process while the command runs.
     pub(super) fn check_unattended(&self) -> Result<(), Error> {
+        self.refuse_pty_for("needs a call that reads the terminal: use `spawn` or `status`")?;
         let streams = [&self.stdin, &self.stdout, &self.stderr];
         for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
             if stream.as_ref().is_some_and(Stdio::passes_through_parent) {
@@ -189,11 +191,12 @@ impl Command {
             StdioDefault::Inherit => StdioDefault::Null,
             default => default,
         };
-        let StdioDefaults { stdin, stdout, stderr } = defaults;
+        let StdioDefaults { stdin, stdout, stderr, caller_reads } = defaults;
         Ok(StdioDefaults {
             stdin: or_null(stdin),
             stdout: or_null(stdout),
             stderr: or_null(stderr),
+            caller_reads,
         })
     }
 }

@@ -7,16 +7,20 @@
 //! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
 //! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
 //! | `start.rs` | the start: opens the streams and writes the plan |
+//! | `pty.rs` | a terminal of its own for the child |
+//! | `child_end.rs` | the child's end of a stream |
 //! | `begin.rs` | a start that does not wait for a slot's answer |
 //! | `stage.rs` | a command as a stage of a pipeline |
 //! | `convert.rs`, `show.rs` | conversions, and how a command prints |
 
 mod begin;
+mod child_end;
 mod contain;
 mod convert;
 mod env;
 mod lifetime;
 mod options;
+mod pty;
 mod show;
 mod stage;
 mod start;
@@ -48,6 +52,7 @@ use crate::run::on_demand::HoldTree;
 use crate::tree_slot::TreeSlot;
 use env::EnvChanges;
 use lifetime::Lifetime;
+use pty::PtySetting;
 
 /// A command to run, with the names and rules of [`std::process::Command`] and the features that std lacks.
 ///
@@ -155,6 +160,7 @@ pub struct Command {
     /// The slot that holds the tree, instead.
     slot: Option<TreeSlot>,
     lifetime: Lifetime,
+    pty: Option<PtySetting>,
     options: RunSettings,
 }
 
@@ -188,6 +194,7 @@ impl Command {
             hold_tree: None,
             slot: None,
             lifetime: Lifetime::default(),
+            pty: None,
             options: RunSettings::default(),
         }
     }

@@ -51,6 +51,7 @@ impl Command {
         if self.program.is_empty() {
             return Err(self.misuse("the command of a pipeline stage is empty"));
         }
+        self.refuse_pty_for("is not supported for a stage of a pipeline")?;
         if !position.is_first && is_set(self.stdin.as_ref()) {
             return Err(self.misuse("its stdin comes from the previous stage and cannot be set"));
         }

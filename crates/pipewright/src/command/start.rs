@@ -7,14 +7,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
 use pipewright_os::base::stdio;
 use pipewright_os::base::wait;
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::{self, ChildStdio, Inherit, Plan, SpawnError};
+use pipewright_os::process::spawn::{self, Inherit, Plan, SpawnError};
 use pipewright_os::process::std_process::ParentStream;
 
+use super::child_end::ChildEnd;
 use super::env::ChildEnv;
 use super::stdio::Choice;
 use super::{Command, INHERITED, Stdio};
@@ -44,28 +44,8 @@ pub(crate) struct StdioDefaults {
     pub(crate) stdin: StdioDefault,
     pub(crate) stdout: StdioDefault,
     pub(crate) stderr: StdioDefault,
-}
-
-/// The child's end of one of its standard streams.
-#[derive(Debug)]
-enum ChildEnd {
-    Inherit,
-    /// The handle that the command has for this stream.
-    OfCommand,
-    Owned(Handle),
-    SameAsStdout,
-}
-
-impl ChildEnd {
-    fn as_plan<'a>(&'a self, setting: Option<&'a Stdio>) -> ChildStdio<'a> {
-        match (self, setting) {
-            (ChildEnd::Owned(handle), _) => ChildStdio::Handle(handle),
-            (ChildEnd::OfCommand, Some(Stdio(Choice::Handle(handle)))) => {
-                ChildStdio::Handle(handle)
-            }
-            _ => ChildStdio::Inherit,
-        }
-    }
+    /// True if the caller gets the child, and reads its streams.
+    pub(crate) caller_reads: bool,
 }
 
 const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
@@ -73,8 +53,8 @@ const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
 /// Everything that is opened and looked up before the start.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    env: ChildEnv,
-    stdio: [ChildEnd; 3],
+    pub(super) env: ChildEnv,
+    pub(super) stdio: [ChildEnd; 3],
     pub(super) ends: ParentEnds,
 }
 
@@ -96,6 +76,7 @@ impl Command {
 
     fn try_to_start(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
+        self.check_pty()?;
         self.check_slot()?;
         let defaults = match self.lifetime.detached {
             true => self.detached_defaults(defaults)?,
@@ -132,6 +113,9 @@ impl Command {
 
     pub(super) fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared, Error> {
         let env = self.env.apply();
+        if let Some(setting) = &self.pty {
+            return (setting.prepare)(self, setting.size, env, defaults);
+        }
         let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
         let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
         ends.stdout = out;
@@ -150,10 +134,11 @@ impl Command {
 
     pub(super) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
         let [stdin, stdout, stderr] = &prepared.stdio;
-        let stdout = stdout.as_plan(self.stdout.as_ref());
+        let terminal = prepared.ends.terminal.as_ref().map(|terminal| &terminal.child_end);
+        let stdout = stdout.as_plan(self.stdout.as_ref(), terminal);
         let stderr = match stderr {
             ChildEnd::SameAsStdout => stdout,
-            stderr => stderr.as_plan(self.stderr.as_ref()),
+            stderr => stderr.as_plan(self.stderr.as_ref(), terminal),
         };
         Plan {
             program: &self.program,
@@ -162,7 +147,7 @@ impl Command {
             args: &self.args,
             env: prepared.env.as_plan(),
             current_dir: self.current_dir.as_deref(),
-            stdio: [stdin.as_plan(self.stdin.as_ref()), stdout, stderr],
+            stdio: [stdin.as_plan(self.stdin.as_ref(), terminal), stdout, stderr],
             inherit: match self.inherit_all {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
@@ -173,13 +158,16 @@ impl Command {
                 .map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
             slot: self.slot.as_ref().map(TreeSlot::as_os),
             foreground: None,
-            terminal: None,
+            terminal,
             unix: &self.unix,
             windows: self.windows.as_deref(),
         }
     }
 
-    fn open_stdin(&self, default: StdioDefault) -> Result<(ChildEnd, ParentEnds), Error> {
+    pub(super) fn open_stdin(
+        &self,
+        default: StdioDefault,
+    ) -> Result<(ChildEnd, ParentEnds), Error> {
         let no_ends = ParentEnds::default;
         let child_end = match self.stdin.as_ref().map(|stdin| &stdin.0) {
             None if matches!(default, StdioDefault::Piped) => return self.pipe_stdin(Mode::Sync),
@@ -237,7 +225,7 @@ impl Command {
         Ok((ChildEnd::Owned(reader.into()), copy, writer))
     }
 
-    fn open_output(
+    pub(super) fn open_output(
         &self,
         stream: usize,
         choice: Option<&Stdio>,
@@ -339,7 +327,7 @@ impl Command {
         pipe::pair(options).map_err(|error| self.cannot_open("a pipe", error))
     }
 
-    fn cannot_open(&self, what: &str, error: io::Error) -> Error {
+    pub(super) fn cannot_open(&self, what: &str, error: io::Error) -> Error {
         could_not_prepare(&self.program, format!("cannot open {what}"), error)
     }
 

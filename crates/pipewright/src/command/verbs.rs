@@ -16,16 +16,21 @@ pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Inherit,
     stdout: StdioDefault::Inherit,
     stderr: StdioDefault::Inherit,
+    caller_reads: false,
 };
+/// The streams of a child that the caller gets.
+const SPAWNED: StdioDefaults = StdioDefaults { caller_reads: true, ..INHERITED };
 pub(crate) const CAPTURED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Null,
     stdout: StdioDefault::Piped,
     stderr: StdioDefault::Piped,
+    caller_reads: false,
 };
 pub(crate) const STDERR_TEED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Inherit,
     stdout: StdioDefault::Inherit,
     stderr: StdioDefault::Tee(on_demand::OPEN_TEE),
+    caller_reads: false,
 };
 
 impl Command {
@@ -245,7 +250,7 @@ impl Command {
     #[doc(alias = "spawn_async")]
     pub fn spawn(&mut self) -> Result<Child, Error> {
         self.options.prepare_enforcement(&self.program)?;
-        Ok(Child::new(self.start_child(INHERITED)?, &self.program, &self.options))
+        Ok(Child::new(self.start_child(SPAWNED)?, &self.program, &self.options))
     }
 
     /// Starts a worker as [`spawn`](Self::spawn) does. The worker also inherits `handle`, which is closed here

@@ -11,7 +11,10 @@ use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
 
 pub use kind::{ErrorKind, NotExecutable};
-pub(crate) use start::{could_not_create_slot, could_not_open, could_not_prepare, could_not_start};
+pub(crate) use start::{
+    could_not_create_slot, could_not_open, could_not_open_terminal, could_not_prepare,
+    could_not_start,
+};
 
 /// An error of a command, a child or a process: it could not be started or waited for, or it failed (only from
 /// [`run`](crate::Command::run), [`read`](crate::Command::read) and [`check`](crate::Captured::check)).

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
+use pipewright_os::process::pty::{OpenError, OpenProblem};
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
 use super::{Error, ErrorKind, FailedOperation, NotExecutable};
@@ -62,6 +63,26 @@ pub(crate) fn could_not_open(
 ) -> Error {
     let words = format!("cannot open {} for its {stream}", Quoted(path.as_os_str()));
     could_not_prepare(program, words, source)
+}
+
+/// Returns the error of a terminal that could not be opened.
+pub(crate) fn could_not_open_terminal(program: &OsStr, failed: OpenError) -> Error {
+    let kind = match failed.problem {
+        OpenProblem::Missing => ErrorKind::Unsupported,
+        OpenProblem::Exhausted => ErrorKind::Limit { what: "too many terminals" },
+        _ => match os_error_kind(&failed.source) {
+            Some(OsErrorKind::Denied) => ErrorKind::PermissionDenied,
+            Some(OsErrorKind::Limit(what)) => ErrorKind::Limit { what },
+            _ => ErrorKind::Io,
+        },
+    };
+    let source = match kind {
+        // Its own words name what is missing; the system's error is behind it.
+        ErrorKind::Unsupported => io::Error::new(io::ErrorKind::Unsupported, failed),
+        _ => failed.source,
+    };
+    let operation = FailedOperation::Prepare("cannot open a terminal".to_owned());
+    Error::new(program, operation, kind, Some(source))
 }
 
 /// Returns the error of a step that the start needs, in the words "cannot ...".

@@ -8,7 +8,7 @@ use super::end::pipeline_output;
 use super::start::StartedStages;
 use super::{PipelineOutput, join_names};
 use crate::error::Error;
-use crate::run::{ActiveRun, Collect, Processes, RunSettings, SpawnedRun};
+use crate::run::{ActiveRun, Collect, HeldTerminal, Processes, RunSettings, SpawnedRun};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running pipeline, or one that has ended.
@@ -64,7 +64,9 @@ impl PipelineChild {
     /// Returns the run that reads the streams.
     pub(super) fn into_run(self) -> (ActiveRun, Vec<OsString>, bool) {
         let PipelineChild { stdin, stdout, stderr, run, programs, pipefail } = self;
-        (run.into_run((stdin, [stdout, stderr]), Collect::All), programs, pipefail)
+        // No stage has a terminal.
+        let terminal = HeldTerminal::default();
+        (run.into_run((stdin, [stdout, stderr]), terminal, Collect::All), programs, pipefail)
     }
 
     /// Kills every stage, the process groups that stages lead, and the descendants that can be found. Stages that

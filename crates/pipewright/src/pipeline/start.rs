@@ -13,7 +13,8 @@ use crate::command::{
 };
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Collect, ForegroundJob, OutputEnd, ParentEnds, Processes, RunInfo, RunSettings,
+    ActiveRun, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds, Processes, RunInfo,
+    RunSettings,
     Started, StopTargets, TeeTarget, on_demand,
 };
 
@@ -167,6 +168,7 @@ impl StartedStages {
             background_feed: None,
             foreground,
             stderr_merged: ends.stderr_merged,
+            terminal: HeldTerminal::default(),
             trace: processes.trace(),
         };
         (ActiveRun::new(processes, info, ends, options, collect), programs)

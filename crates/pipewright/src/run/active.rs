@@ -13,6 +13,7 @@ use super::options::RunSettings;
 use super::process::Processes;
 use super::started::{Collect, ParentEnds, Started, streams};
 use super::state::RunState;
+use super::terminal::HeldTerminal;
 use crate::error::{Error, OperationError};
 use crate::output::Output;
 
@@ -41,14 +42,22 @@ impl ActiveRun {
         options: &RunSettings,
         collect: Collect,
     ) -> ActiveRun {
-        let Started { process, ends, at, foreground } = started;
+        let Started { process, mut ends, at, foreground } = started;
+        let terminal = ends.terminal.take();
+        let has_terminal = terminal.is_some();
         let info = RunInfo {
             program: program.to_owned(),
             started: at,
             background_feed: None,
             foreground,
             stderr_merged: ends.stderr_merged,
+            // The reader is the other handle of this process's side.
+            terminal: HeldTerminal { pty: None, child_end: terminal.map(|it| it.child_end) },
             trace: process.trace(),
+        };
+        let collect = match collect {
+            Collect::StderrTail if has_terminal => Collect::Tails,
+            collect => collect,
         };
         ActiveRun::new(Processes::of(process), info, ends, options, collect)
     }

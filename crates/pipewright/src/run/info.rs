@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::foreground::ForegroundJob;
+use super::terminal::HeldTerminal;
 use crate::input::FedInput;
 use crate::trace::Trace;
 
@@ -18,5 +19,6 @@ pub(crate) struct RunInfo {
     pub(crate) background_feed: Option<Box<dyn FedInput>>,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
     pub(crate) stderr_merged: bool,
+    pub(crate) terminal: HeldTerminal,
     pub(crate) trace: Trace,
 }

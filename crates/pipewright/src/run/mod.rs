@@ -21,6 +21,7 @@
 //! | `tee.rs` | a copy of a stream to one of this process's own, or to a handle |
 //! | `tee_map.rs` | a copy of a stream with changes |
 //! | `tee_with.rs` | a copy of a stream to a closure |
+//! | `terminal.rs` | the terminal of a child, which a run holds |
 //! | `read_coalescer.rs` | a delay of the next read |
 //! | `foreground.rs` | a child in the foreground of the terminal |
 //! | `process.rs` | the owner of a child, which leaves no zombie |
@@ -52,6 +53,7 @@ mod suspended;
 mod tee;
 mod tee_map;
 mod tee_with;
+mod terminal;
 
 pub(crate) use active::{ActiveRun, Decide, decided};
 pub(crate) use background::Enforcement;
@@ -72,3 +74,4 @@ pub(crate) use suspended::{StopRequest, SuspendedRun};
 pub(crate) use tee::{OpenTee, TeeTarget};
 pub(crate) use tee_map::open_tee_map;
 pub(crate) use tee_with::{OpenTeeWith, open_tee_with};
+pub(crate) use terminal::{HeldTerminal, TerminalEnds};

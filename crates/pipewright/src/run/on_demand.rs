@@ -15,6 +15,8 @@
 //! | [`DRAIN`] | `linger_drain` | 2.0 |
 //! | [`KILL_ON_DROP`] | `kill_on_drop` | 1.0 |
 //!
+//! `pty` opens its terminal through a pointer too, which is stored by its setter.
+//!
 //! A trait object does the same for input that is fed in the background (`FedInput`): about 2.8 kB, by difference, not
 //! measured alone; and for the closure of `Stdio::tee_with`. In `pipewright-os` a pointer does it for the thread that starts children which end with this process
 //! (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter names as well.

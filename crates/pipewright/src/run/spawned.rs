@@ -23,6 +23,7 @@ use super::state::RunState;
 use super::stop_targets::StopTargets;
 use super::suspended::{StopRequest, SuspendedRun};
 use super::tee::TeeTarget;
+use super::terminal::HeldTerminal;
 use crate::error::{Error, OperationError};
 use crate::input::Input;
 use crate::trace::Trace;
@@ -84,7 +85,7 @@ impl<P: Owner> SpawnedRun<P> {
         foreground: Option<Arc<dyn ForegroundJob>>,
         options: &RunSettings,
     ) -> (SpawnedRun<P>, CallerEnds) {
-        let ParentEnds { stdin, feed, stdout, stderr, stderr_merged } = ends;
+        let ParentEnds { stdin, feed, stdout, stderr, stderr_merged, .. } = ends;
         let input = Input::begin(feed, processes.handles());
         let (outputs, tees) = OutputEnd::split([stdout, stderr]);
         let mut run = SpawnedRun {
@@ -174,7 +175,12 @@ impl<P: Owner> SpawnedRun<P> {
 
     /// Returns the run that reads these streams. This ends the enforcement in the background, unless that run starts it
     /// again.
-    pub(crate) fn into_run(mut self, (stdin, outputs): CallerEnds, collect: Collect) -> ActiveRun {
+    pub(crate) fn into_run(
+        mut self,
+        (stdin, outputs): CallerEnds,
+        terminal: HeldTerminal,
+        collect: Collect,
+    ) -> ActiveRun {
         self.enforcement = None;
         drop(stdin);
         let [stdout_tee, stderr_tee] = mem::take(&mut self.tees);
@@ -185,10 +191,11 @@ impl<P: Owner> SpawnedRun<P> {
         ];
         let streams = streams(ends, collect, self.options.limit);
         let feed = self.input.take_feed();
-        let state = match self.suspended.take_out() {
+        let mut state = match self.suspended.take_out() {
             Some(state) => state.with_streams(feed, streams),
             None => RunState::new(&self.options.rules, self.info(), feed, streams),
         };
+        state.hold(terminal);
         let SpawnedRun { processes, program, options, .. } = self;
         // The enforcement was the only other owner.
         let processes = Arc::into_inner(processes).unwrap_or_default().into_processes();
@@ -220,6 +227,7 @@ impl<P: Owner> SpawnedRun<P> {
             background_feed: self.input.background(),
             foreground: self.foreground.clone(),
             stderr_merged: self.stderr_merged,
+            terminal: HeldTerminal::default(),
             trace: self.processes.trace(),
         }
     }

@@ -11,6 +11,7 @@ use super::foreground::ForegroundJob;
 use super::process::OwnedProcess;
 use super::sink::Sink;
 use super::tee::TeeTarget;
+use super::terminal::TerminalEnds;
 use crate::input::Feed;
 use crate::outcome::Source;
 use crate::output::TAIL_BYTES;
@@ -34,6 +35,8 @@ pub(crate) struct ParentEnds {
     pub(crate) feed: Option<Feed>,
     pub(crate) stdout: Option<OutputEnd>,
     pub(crate) stderr: Option<OutputEnd>,
+    /// The terminal of the child.
+    pub(crate) terminal: Option<TerminalEnds>,
     /// True if the last child's stderr goes to its stdout.
     pub(crate) stderr_merged: bool,
 }
@@ -84,6 +87,8 @@ pub(crate) enum Collect {
     All,
     /// The end of stderr, for an error.
     StderrTail,
+    /// The end of each stream, for an error about a child whose stderr is its terminal.
+    Tails,
     Nothing,
     /// Every chunk until the caller takes it.
     Chunks,
@@ -126,6 +131,7 @@ impl Collect {
             Collect::StderrTail if source == Source::Stderr => {
                 Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES))))
             }
+            Collect::Tails => Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES)))),
             Collect::StderrTail | Collect::Nothing => Sink::discarding(fail),
             Collect::Chunks => Sink::for_chunks(limit),
         }

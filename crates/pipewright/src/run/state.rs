@@ -25,7 +25,7 @@ use super::sink::LimitCheck;
 use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
-use super::stream::{Chunk, Stream};
+use super::stream::{Chunk, Stream, is_full_read};
 use crate::error::OperationError;
 use crate::input::Feed;
 use crate::outcome::{Outcome, Source};
@@ -357,9 +357,10 @@ impl RunState {
             return;
         }
         self.policy.note_output(now);
+        let is_full = is_full_read(&pipe, &buffer, count);
         *place = Some(pipe);
         if (self.coalesces_watched || !sink.is_watched()) && self.ended.is_none() {
-            self.coalescer.note(count, buffer.len() == buffer.capacity(), now);
+            self.coalescer.note(count, is_full, now);
         }
         self.limit_exceeded |= sink.accept(buffer, count) == LimitCheck::Exceeded;
         self.streams[index].close_if_unwanted();
@@ -376,6 +377,7 @@ impl RunState {
         let fed = self.stop_feeding();
         if self.ended_count == children.len() {
             self.ended = Some(ended);
+            self.info.terminal.child_end = None;
             self.policy.note_end(now);
             self.coalescer.end();
         }

@@ -80,6 +80,16 @@ impl Stream {
     }
 }
 
+/// The size from which a chunk of a terminal is not small: a quarter of what one read can return.
+const LARGE_TERMINAL_READ_BYTES: usize = 1 << 10;
+
+/// Returns true if the length of a read says nothing about the child: the read filled its buffer, or came from a terminal,
+/// where it returns a few KiB at most.
+pub(super) fn is_full_read(pipe: &PipeReader, buffer: &Vec<u8>, count: usize) -> bool {
+    buffer.len() == buffer.capacity()
+        || (pipe.most_buffered_of_terminal().is_some() && count >= LARGE_TERMINAL_READ_BYTES)
+}
+
 /// A chunk of a stream.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -98,7 +108,10 @@ pub(super) struct Rest {
 
 /// Reads the bytes that are in the pipe now, but not those that a fast writer adds meanwhile.
 fn take_rest(pipe: &PipeReader, sink: &mut Sink) -> io::Result<Rest> {
-    let mut left = pipe.available()?;
+    let mut left = match pipe.most_buffered_of_terminal() {
+        Some(most) => most,
+        None => pipe.available()?,
+    };
     let mut exceeds_limit = false;
     loop {
         let mut buffer = sink.lend_with_room()?;

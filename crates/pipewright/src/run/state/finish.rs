@@ -8,6 +8,7 @@ use super::RunState;
 use crate::error::OperationError;
 use crate::outcome::{Exceeded, Outcome};
 use crate::output::Output;
+use crate::run::HeldTerminal;
 use crate::run::sink::{Collected, Sink};
 
 /// Returns the containment of the children. Stages that have joined the group of the first have none of their own.
@@ -17,6 +18,11 @@ fn containment(children: &[ChildHandle]) -> Containment {
 }
 
 impl RunState {
+    /// Holds the sides of the child's terminal until the child has ended, or the run.
+    pub(crate) fn hold(&mut self, terminal: HeldTerminal) {
+        self.info.terminal = terminal;
+    }
+
     /// Returns the result. With several children, it has the status of the last one.
     pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, OperationError> {
         let elapsed = self.info.started.elapsed();
