@@ -31,6 +31,8 @@
 //! | get both streams and all facts about the run | [`capture`](Command::capture) for text, [`output`](Command::output) for bytes |
 //! | turn such a result into an error if the command failed | [`Captured::check`] |
 //! | read output while the command runs | [`lines`](Command::lines), or [`events`](Command::events) for bytes, the start and the end |
+//! | give the command a terminal of its own | [`pty`](Command::pty), with any verb |
+//! | answer the prompts of a program on a terminal | `Session` (feature `session`) |
 //! | write to the command, read from it and signal it myself | [`spawn`](Command::spawn), which returns a [`Child`] with std's fields and methods |
 //! | read all output of a spawned child | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
 //! | wait for a spawned child with a limit, or stop it | [`Child::try_wait_for`], [`Child::stop`] |
@@ -91,6 +93,9 @@
 //! |---|---|---|
 //! | `tokio` | an `_async` version of each verb that waits | tokio, futures-core |
 //! | `encoding` | `Command::encoding`: text that is not UTF-8 | encoding_rs |
+//! | `session` | `Session`: types at a terminal and waits for what a program shows; `CastWriter` | |
+//! | `regex` | `Pattern::regex`, and `session` | regex |
+//! | `screen` | `Pattern::screen` and `Session::screen`, and `session` | vt100 |
 //! | `tracing` | a span for each process; its start, stop, end and leftovers as events | tracing |
 //!
 //! # Platforms
@@ -164,6 +169,8 @@ mod run;
 mod run_all;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "session")]
+mod session;
 mod signal_guard;
 mod text;
 mod trace;
@@ -172,7 +179,7 @@ mod tree_slot;
 pub use cancel::CancelToken;
 pub use child::Child;
 pub use command::{Command, CommandArgs, CommandEnvs, Contain, Scope, Stdio};
-pub use error::{Error, ErrorKind, NotExecutable};
+pub use error::{Error, ErrorKind, NotExecutable, NotSeen};
 #[cfg(feature = "tokio")]
 pub use events::AsyncEvents;
 pub use events::{Event, Events};
@@ -190,6 +197,10 @@ pub use rules::{Limit, Linger};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};
+#[cfg(feature = "screen")]
+pub use session::Screen;
+#[cfg(feature = "session")]
+pub use session::{CastWriter, InteractEnd, Key, Match, Pattern, Session};
 pub use signal_guard::SignalGuard;
 pub use tree_slot::TreeSlot;
 

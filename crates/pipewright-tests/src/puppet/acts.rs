@@ -41,6 +41,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value),
         "slots" => slots(value),
+        "interact" => interact(value),
         "detach" => detach(value),
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
@@ -63,6 +64,15 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "forgets" => started::forgets(value),
         other => system::perform(other, value),
     }
+}
+
+/// Hands the terminal to a shell script, until it ends or Ctrl-] is typed.
+fn interact(script: &str) -> io::Result<()> {
+    let mut command = pipewright::Command::new("sh");
+    let mut session = pipewright::Session::spawn(command.args(["-c", script]))?;
+    let end = session.interact(Some(0x1d))?;
+    println!("interact: {end:?}");
+    Ok(())
 }
 
 fn number(text: &str) -> io::Result<usize> {

@@ -71,6 +71,12 @@ mod runner;
 #[cfg(unix)]
 mod samples;
 #[cfg(unix)]
+mod session;
+#[cfg(unix)]
+mod session_interact;
+#[cfg(unix)]
+mod session_programs;
+#[cfg(unix)]
 mod signals;
 mod spawned_input;
 #[cfg(unix)]

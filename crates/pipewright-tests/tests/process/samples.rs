@@ -29,14 +29,18 @@ mod redirect;
 mod run;
 #[path = "../../../pipewright/examples/runner.rs"]
 mod runner;
+#[path = "../../../pipewright/examples/session.rs"]
+mod session;
 #[path = "../../../pipewright/examples/stopping.rs"]
 mod stopping;
 #[path = "../../../pipewright/examples/streams.rs"]
 mod streams;
+#[path = "../../../pipewright/examples/terminal.rs"]
+mod terminal;
 
 type ExampleMain = fn() -> Result<(), Box<dyn std::error::Error>>;
 
-const SAMPLES: [(&str, ExampleMain); 11] = [
+const SAMPLES: [(&str, ExampleMain); 13] = [
     ("capture", capture::main),
     ("child", child::main),
     ("inherit", inherit::main),
@@ -46,8 +50,10 @@ const SAMPLES: [(&str, ExampleMain); 11] = [
     ("redirect", redirect::main),
     ("run", run::main),
     ("runner", runner::main),
+    ("session", session::main),
     ("stopping", stopping::main),
     ("streams", streams::main),
+    ("terminal", terminal::main),
 ];
 
 #[isolated_test]

@@ -133,6 +133,20 @@ impl Child {
         self.pty.as_ref()
     }
 
+    /// Returns the program, for errors.
+    #[cfg(feature = "session")]
+    pub(crate) fn program(&self) -> &OsStr {
+        self.run.program()
+    }
+
+    /// Closes the handle that reads the terminal.
+    #[cfg(feature = "session")]
+    pub(crate) fn forget_terminal_reader(&mut self) {
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            stream.take_if(|reader| reader.most_buffered_of_terminal().is_some());
+        }
+    }
+
     /// Takes the child's side of its terminal, which ends the output when it is dropped.
     fn take_child_terminal(&self) -> Option<ChildTerminal> {
         // A pointer, which is consistent at any time.

@@ -79,6 +79,14 @@ impl Command {
         self
     }
 
+    /// Gives the child a terminal of this size, unless one is set.
+    #[cfg(feature = "session")]
+    pub(crate) fn pty_by_default(&mut self, size: PtySize) {
+        if self.pty.is_none() {
+            self.pty(size);
+        }
+    }
+
     /// Refuses settings that contradict a terminal.
     pub(super) fn check_pty(&self) -> Result<(), Error> {
         if self.pty.is_none() {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::{OneLine, Quoted, write_numbered};
@@ -72,6 +73,15 @@ pub enum ErrorKind {
         /// The offset of the first invalid byte.
         offset: usize,
     },
+    /// The output of a `Session` did not have what was expected.
+    NotSeen {
+        /// The patterns, as in `"password:" or /\$ $/`.
+        wanted: String,
+        /// The reason for the end of the wait.
+        reason: NotSeen,
+        /// The last 2 KiB that the program wrote.
+        tail: String,
+    },
     /// A [`Runner`](crate::Runner) cancelled the command before it started.
     Cancelled,
     /// No process has this pid.
@@ -80,6 +90,16 @@ pub enum ErrorKind {
     StatusLost,
     /// The system reported some other error.
     Io,
+}
+
+/// The reason why a `Session` did not see what it expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotSeen {
+    /// It did not come within this time.
+    TimedOut(Duration),
+    /// The output ended.
+    Ended,
 }
 
 /// The reason why a file cannot be executed.
@@ -111,6 +131,7 @@ impl ErrorKind {
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Failed { .. } => "failed",
             ErrorKind::InvalidUtf8 { .. } => "invalid_utf8",
+            ErrorKind::NotSeen { .. } => "not_seen",
             ErrorKind::Cancelled => "cancelled",
             ErrorKind::NoSuchProcess => "no_such_process",
             ErrorKind::StatusLost => "status_lost",
@@ -166,6 +187,17 @@ impl ErrorKind {
             ErrorKind::InvalidUtf8 { source, offset } => {
                 write!(f, "{source} is not UTF-8 at byte {offset}")
             }
+            ErrorKind::NotSeen { wanted, reason, tail } => {
+                let wanted = OneLine(wanted);
+                match reason {
+                    NotSeen::TimedOut(limit) => write!(f, "did not see {wanted} in {limit:?}")?,
+                    NotSeen::Ended => write!(f, "did not see {wanted} before the output ended")?,
+                }
+                match last_line(tail) {
+                    "" => Ok(()),
+                    line => write!(f, ": {}", OneLine(line)),
+                }
+            }
             ErrorKind::NoSuchProcess => write_numbered("no such process", source, f),
             ErrorKind::StatusLost => {
                 f.write_str("other code in this program reaped it, and its exit status is lost")
@@ -203,6 +235,7 @@ impl PartialEq<io::ErrorKind> for ErrorKind {
             ErrorKind::SlotInUse
             | ErrorKind::Limit { .. }
             | ErrorKind::Failed { .. }
+            | ErrorKind::NotSeen { .. }
             | ErrorKind::StatusLost
             | ErrorKind::Cancelled
             | ErrorKind::Io => false,

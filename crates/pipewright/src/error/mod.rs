@@ -10,7 +10,7 @@ use std::io;
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
 
-pub use kind::{ErrorKind, NotExecutable};
+pub use kind::{ErrorKind, NotExecutable, NotSeen};
 pub(crate) use start::{
     could_not_create_slot, could_not_open, could_not_open_terminal, could_not_prepare,
     could_not_start,

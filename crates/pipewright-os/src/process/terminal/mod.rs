@@ -1,4 +1,4 @@
-//! The controlling terminal of this process, and its foreground job.
+//! The controlling terminal of this process: its foreground job, its size, its modes.
 
 #[cfg(unix)]
 mod unix;
@@ -9,7 +9,10 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 
+use std::io;
+
 use crate::base::handle::Handle;
+use crate::process::pty::PtySize;
 
 /// Returns true if this process has a controlling terminal: a background process of its session that reads it is suspended
 /// (SIGTTIN).
@@ -75,6 +78,44 @@ impl Foreground {
     pub(crate) fn terminal(&self) -> &Handle {
         &self.terminal
     }
+}
+
+/// The raw mode of the terminal that is stdin: each key is read at once, none is echoed, and none is a signal.
+///
+/// # Drop
+/// Restores the earlier modes.
+#[derive(Debug)]
+pub struct RawMode {
+    #[expect(dead_code, reason = "its drop restores the modes")]
+    before: imp::RawMode,
+}
+
+impl RawMode {
+    /// Sets the raw mode. Returns `None` if stdin is not a terminal.
+    ///
+    /// # Platform
+    /// Unix: `tcsetattr`, after what was written to the terminal. Windows: `SetConsoleMode` of stdin and stdout, with
+    /// virtual terminal sequences.
+    ///
+    /// # Errors
+    /// The error of the call.
+    #[doc(alias = "cfmakeraw")]
+    pub fn of_stdin() -> io::Result<Option<RawMode>> {
+        Ok(imp::RawMode::of_stdin()?.map(|before| RawMode { before }))
+    }
+}
+
+/// A shell script that restores the terminal's modes, in the form of `stty -g` as `$0`, when its stdin ends. `None` on
+/// Windows, where the modes end with the console's programs.
+pub const RESTORE_SCRIPT: Option<&str> = imp::RESTORE_SCRIPT;
+
+/// Returns the size of the terminal that is stdin, or stdout. `None` if neither is a terminal, or the size is unknown.
+///
+/// # Platform
+/// As for [`columns`].
+#[must_use]
+pub fn size() -> Option<PtySize> {
+    imp::size().filter(|size| size.rows > 0 && size.cols > 0)
 }
 
 /// Returns the number of columns of the terminal that is stdout. `None` if stdout is not a terminal, or if

@@ -2,14 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use rustix::process::Pid;
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
+use crate::process::pty::PtySize;
 
 pub(super) fn terminal() -> Option<Handle> {
     open_terminal().ok().map(Handle::from)
@@ -47,4 +48,36 @@ pub(super) fn stop_this_process() {
 
 pub(super) fn columns(stream: &impl AsFd) -> Option<usize> {
     rustix::termios::tcgetwinsize(stream).ok().map(|size| size.ws_col.into())
+}
+
+pub(super) fn size() -> Option<PtySize> {
+    let of = |stream: BorrowedFd<'_>| rustix::termios::tcgetwinsize(stream).ok();
+    let size = of(io::stdin().as_fd()).or_else(|| of(io::stdout().as_fd()))?;
+    Some(PtySize { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// In the background, `stty` would be stopped by SIGTTOU.
+pub(super) const RESTORE_SCRIPT: Option<&str> =
+    Some("trap '' HUP INT QUIT TERM TSTP TTIN TTOU; read -r _; stty \"$0\" < /dev/tty");
+
+/// The modes before.
+#[derive(Debug)]
+pub(super) struct RawMode(Termios);
+
+impl RawMode {
+    pub(super) fn of_stdin() -> io::Result<Option<RawMode>> {
+        let Ok(before) = tcgetattr(io::stdin()) else { return Ok(None) };
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
+        Ok(Some(RawMode(before)))
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let _blocked = AllBlocked::new();
+        // Ignored: the terminal has hung up.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
 }

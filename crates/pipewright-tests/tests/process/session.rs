@@ -1,0 +1,211 @@
+//! Conversations with programs: what a session waits for, types and reports.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, ErrorKind, Key, NotSeen, Pattern, PtySize, Session};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, pace, watchdog};
+
+use super::pty::{flood_on_a_terminal, shell};
+use super::{puppet, short};
+
+/// Starts a shell script in a session.
+fn script(text: &str) -> Session {
+    Session::spawn(&mut shell(text)).unwrap()
+}
+
+/// Starts a puppet in a session.
+fn actor<const N: usize>(acts: [&str; N]) -> Session {
+    Session::spawn(&mut puppet(acts)).unwrap()
+}
+
+#[watched_test]
+fn each_wait_begins_where_the_last_one_ended() {
+    let mut session = actor(["out=one two three"]);
+    assert_eq!(session.expect("two").unwrap().before_text(), "one ");
+    let rest = session.expect(Pattern::End).unwrap();
+    assert_eq!((rest.before_text().as_str(), rest.text().as_str()), (" three", ""));
+    assert!(session.wait().unwrap().success());
+}
+
+#[watched_test]
+fn a_prompt_is_answered() {
+    let mut session =
+        script("printf 'name? '; read name; printf 'age? '; read age; echo $name:$age");
+    session.expect("name? ").unwrap();
+    session.send_line("Ada").unwrap();
+    session.expect("age? ").unwrap();
+    session.send_line("36").unwrap();
+    session.expect("Ada:36\r\n").unwrap();
+    assert!(session.wait().unwrap().success());
+}
+
+#[watched_test]
+fn the_first_of_several_patterns_counts() {
+    let mut session = actor(["out=error: no disk\n"]);
+    let patterns = [Pattern::from("$ "), Pattern::regex(r"error: (.*)\r\n").unwrap(), Pattern::End];
+    let found = session.expect_any(patterns).unwrap();
+    assert_eq!((found.index, found.group(1)), (1, Some(&b"no disk"[..])));
+}
+
+#[watched_test]
+fn a_pattern_that_does_not_come_in_time_is_an_error_with_the_output() {
+    let mut session = actor(["out=first line\nlast line", "wait=600"]);
+    session.set_timeout(short());
+    let begun = Instant::now();
+    let error = session.expect("never").unwrap_err();
+    assert!(begun.elapsed() >= short());
+    let ErrorKind::NotSeen { wanted, reason, tail } = error.kind() else { panic!("{error}") };
+    assert_eq!((wanted.as_str(), *reason), ("\"never\"", NotSeen::TimedOut(short())));
+    assert_eq!(tail, "first line\r\nlast line");
+    assert!(error.to_string().ends_with(": last line"), "{error}");
+    // Nothing was taken.
+    session.expect("first").unwrap();
+}
+
+#[watched_test]
+fn a_pattern_after_the_end_is_an_error_with_the_end_of_the_output() {
+    let mut session = actor(["out-xs=5000", "out=the end"]);
+    let error = session.expect("never").unwrap_err();
+    let ErrorKind::NotSeen { reason, tail, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!((*reason, tail.len()), (NotSeen::Ended, 2048));
+    assert!(tail.ends_with("xthe end"));
+}
+
+#[watched_test]
+fn the_end_of_the_time_can_be_a_match() {
+    let mut session = actor(["out=kept", "wait=600"]);
+    session.set_timeout(short());
+    let found = session.expect_any([Pattern::End, Pattern::Timeout]).unwrap();
+    assert_eq!((found.index, found.before_text().as_str()), (1, "kept"));
+    assert_eq!(session.expect("kept").unwrap().before_text(), "");
+}
+
+#[watched_test]
+fn all_output_arrives_before_the_end() {
+    let mut session = actor(["out-bytes=300000"]);
+    assert!(session.expect_end().unwrap() == flood_on_a_terminal(300_000));
+}
+
+#[watched_test]
+fn typing_more_than_the_terminal_holds_does_not_deadlock() {
+    // Without the echo, which the terminal drops when it is full. The copy of each line fills the other direction.
+    let mut session = actor(["cat"]);
+    session.child().pty().unwrap().set_echo(false).unwrap();
+    let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+    session.send(&lines).unwrap();
+    session.send_eof().unwrap();
+    let all = String::from_utf8(session.expect_end().unwrap()).unwrap();
+    assert!(all == lines.replace('\n', "\r\n"));
+    assert!(session.wait().unwrap().success());
+}
+
+#[watched_test]
+fn typing_at_a_program_that_does_not_read_ends_with_the_timeout() {
+    let mut session = actor(["wait=600"]);
+    session.set_timeout(short());
+    let error = session.send("x\n".repeat(100_000)).unwrap_err();
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[watched_test]
+fn a_password_is_typed_once_the_echo_is_off() {
+    let mut session = Session::spawn(
+        Command::new("bash").args(["-c", "read -s -p 'password: ' word; echo; echo got $word"]),
+    )
+    .unwrap();
+    session.expect("password: ").unwrap();
+    session.expect_no_echo().unwrap();
+    session.send_line("secret").unwrap();
+    let found = session.expect("got secret").unwrap();
+    assert_eq!(found.before_text(), "\r\n", "no echo");
+}
+
+#[watched_test]
+fn an_interrupt_and_an_end_of_input_are_typed() {
+    let loops = "echo ready; while :; do sleep 0.02; done";
+    let mut session = script(&format!("trap 'echo interrupted; exit' INT; {loops}"));
+    session.expect("ready\r\n").unwrap();
+    session.send_interrupt().unwrap();
+    session.expect("interrupted\r\n").unwrap();
+    let mut session = actor(["cat", "out=over"]);
+    session.send_line("x").unwrap();
+    session.expect("x\r\nx\r\n").unwrap();
+    session.send_eof().unwrap();
+    session.expect("over").unwrap();
+}
+
+#[watched_test]
+fn a_resize_reaches_the_program_and_the_screen() {
+    let mut session = script("trap 'stty size' WINCH; echo ready; while :; do sleep 0.02; done");
+    session.expect("ready\r\n").unwrap();
+    session.resize(PtySize { rows: 7, cols: 20 }).unwrap();
+    session.expect("7 20\r\n").unwrap();
+    assert_eq!(session.screen().rows().len(), 7);
+}
+
+#[watched_test]
+fn the_screen_is_what_a_person_sees() {
+    let acts = [r"printf '\033[2J\033[3;5Hworld\033[3;1Hhi\033[1;1H'; read line"];
+    let mut session = script(acts[0]);
+    session.expect(Pattern::screen(|screen| screen.contains("hi  world"))).unwrap();
+    assert_eq!(session.screen().cursor(), (0, 0));
+    assert_eq!(session.screen().rows()[2], "hi  world");
+    assert_eq!(session.screen().text().trim(), "hi  world");
+    session.send_key(Key::Enter).unwrap();
+    assert!(session.wait().unwrap().success());
+}
+
+#[watched_test]
+fn a_wait_for_the_child_ends_with_the_timeout() {
+    let mut session = actor(["out=still here", "wait=600"]);
+    session.set_timeout(short());
+    let error = session.wait().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotSeen { .. }), "{error}");
+    session.child().kill().unwrap();
+    assert!(!session.wait().unwrap().success());
+    assert_eq!(session.unread(), b"still here");
+}
+
+#[isolated_test]
+fn a_dropped_session_ends_its_program_and_leaves_no_handle() {
+    let before = count::handles_at_rest();
+    let mut session = script("echo ready; read line; read line");
+    session.expect("ready").unwrap();
+    let pid = session.child().pid();
+    drop(session);
+    watchdog::until("the hang-up ends the program", || !alive::is_running(pid));
+    watchdog::until("its handles are closed", || count::handles_at_rest() <= before + 1);
+}
+
+#[watched_test]
+fn sessions_are_driven_by_tasks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut sessions: Vec<_> = (0..pace::rounds(20, 5)).map(|_| actor(["cat"])).collect();
+        for (number, session) in sessions.iter_mut().enumerate() {
+            session.send_line_async(format!("number {number}")).await.unwrap();
+        }
+        for (number, session) in sessions.iter_mut().enumerate() {
+            let wanted = format!("number {number}\r\nnumber {number}\r\n");
+            session.expect_async(wanted.as_str()).await.unwrap();
+        }
+        let session = &mut sessions[0];
+        session.set_timeout(Duration::from_millis(50));
+        let waits = session.expect_async("never");
+        let error = waits.await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotSeen { .. }), "{error}");
+        // A dropped wait takes nothing.
+        session.send_line_async("again").await.unwrap();
+        session.set_timeout(pace::seconds(60));
+        let dropped = session.expect_async("never");
+        assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
+        session.expect_async("again\r\nagain\r\n").await.unwrap();
+    });
+}
+
+#[watched_test]
+fn a_pattern_that_is_not_valid_is_an_error() {
+    let error = Pattern::regex("(").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+}

@@ -1,0 +1,230 @@
+//! Reads and writes at the terminal, one wait at a time.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipewright_os::base::event::WaitEvent;
+use pipewright_os::base::pipe::{PipeReader, PipeWriter};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::pty::PtySize;
+
+use super::pattern::{Match, Pattern};
+#[cfg(feature = "screen")]
+use super::screen::ScreenState;
+use super::search::Output;
+
+/// The room for one read, which returns 4 KiB at most on Linux.
+const READ_BYTES: usize = 8 << 10;
+
+/// The number of slots of a wait.
+pub(super) const SLOTS: usize = 3;
+
+/// The result of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Output has come, a write has gone out, or the event has happened.
+    Done,
+    TimeIsUp,
+    /// The output has ended, and there is nothing else to wait for.
+    Ended,
+}
+
+/// The terminal of a session, and what was read from it.
+pub(super) struct Pump {
+    /// `None` after the end, and during a wait, which has it in its slot.
+    reader: Option<PipeReader>,
+    /// `None` during a wait that writes.
+    writer: Option<PipeWriter>,
+    /// Bytes that are still to be typed, and the number of those that have been.
+    typing: Option<(Arc<Vec<u8>>, usize)>,
+    output: Output,
+    at_end: bool,
+    #[cfg(feature = "screen")]
+    screen: ScreenState,
+}
+
+impl Pump {
+    pub(super) fn new(
+        reader: PipeReader,
+        writer: PipeWriter,
+        #[cfg(feature = "screen")] size: PtySize,
+    ) -> Pump {
+        Pump {
+            reader: Some(reader),
+            writer: Some(writer),
+            typing: None,
+            output: Output::default(),
+            at_end: false,
+            #[cfg(feature = "screen")]
+            screen: ScreenState::new(size),
+        }
+    }
+
+    pub(super) fn unread(&self) -> &[u8] {
+        self.output.unread()
+    }
+
+    /// Takes all unread output.
+    pub(super) fn take_unread(&mut self) -> Vec<u8> {
+        self.output.take_unread()
+    }
+
+    /// Returns the end of all output, as text.
+    pub(super) fn tail(&self) -> String {
+        self.output.tail()
+    }
+
+    pub(super) fn resize(&mut self, size: PtySize) {
+        #[cfg(feature = "screen")]
+        self.screen.resize(size);
+        let _ = size;
+    }
+
+    /// Returns true if the program has asked for the other codes of the arrow keys.
+    pub(super) fn has_application_cursor(&self) -> bool {
+        #[cfg(feature = "screen")]
+        return self.screen.has_application_cursor();
+        #[cfg(not(feature = "screen"))]
+        false
+    }
+
+    #[cfg(feature = "screen")]
+    pub(super) fn screen(&self) -> &ScreenState {
+        &self.screen
+    }
+
+    /// Returns the match of the first pattern that has come, and takes its output.
+    pub(super) fn find(&mut self, patterns: &[Pattern]) -> Option<Match> {
+        if let Some(found) = self.output.find(patterns, self.at_end) {
+            return Some(self.output.take(found));
+        }
+        #[cfg(feature = "screen")]
+        if let Some(index) = self.screen.find(patterns) {
+            return Some(self.output.take_all(index));
+        }
+        None
+    }
+
+    /// Waits once: for output, or until typed bytes are gone.
+    pub(super) fn step(&mut self, until: Option<Instant>) -> io::Result<Progress> {
+        self.step_with(Slot::Off, until)
+    }
+
+    /// Waits once as [`step`](Self::step) does, and for an event.
+    pub(super) fn step_or_end(
+        &mut self,
+        event: &dyn WaitEvent,
+        until: Option<Instant>,
+    ) -> io::Result<Progress> {
+        self.step_with(Slot::Event(event), until)
+    }
+
+    fn step_with(&mut self, event: Slot<'_>, until: Option<Instant>) -> io::Result<Progress> {
+        let Some(mut slots) = self.submit(event) else { return Ok(Progress::Ended) };
+        let waited = wait::any(&mut slots, until);
+        self.complete(slots, waited)
+    }
+
+    /// Types the bytes, and reads output meanwhile.
+    pub(super) fn send(&mut self, bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
+        self.begin_typing(bytes);
+        while self.is_typing() {
+            match self.step(until) {
+                Ok(Progress::Done) => {}
+                Ok(Progress::TimeIsUp) => {
+                    self.typing = None;
+                    let words = "nobody reads what is typed, and the terminal holds no more";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+                }
+                Ok(Progress::Ended) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Err(error) => {
+                    self.typing = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_typing(&mut self, bytes: &[u8]) {
+        self.typing = (!bytes.is_empty()).then(|| (Arc::new(bytes.to_vec()), 0));
+    }
+
+    pub(super) fn is_typing(&self) -> bool {
+        self.typing.is_some()
+    }
+
+    /// Forgets what is still to be typed.
+    #[cfg(feature = "tokio")]
+    pub(super) fn stop_typing(&mut self) {
+        self.typing = None;
+    }
+
+    /// Returns the slots of the next wait; `None` if there is nothing to wait for.
+    pub(super) fn submit<'a>(&mut self, event: Slot<'a>) -> Option<[Slot<'a>; SLOTS]> {
+        let read = match self.reader.take() {
+            Some(reader) => Slot::Read(reader, Vec::with_capacity(READ_BYTES)),
+            None => Slot::Off,
+        };
+        let write = match (&self.typing, self.writer.take()) {
+            (Some((bytes, from)), Some(writer)) => Slot::Write(writer, Arc::clone(bytes), *from),
+            (_, writer) => {
+                self.writer = writer;
+                Slot::Off
+            }
+        };
+        let waits = [&read, &write, &event].iter().any(|slot| !matches!(slot, Slot::Off));
+        waits.then_some([read, write, event])
+    }
+
+    /// Takes back the slots, and handles the results.
+    pub(super) fn complete(
+        &mut self,
+        slots: [Slot<'_>; SLOTS],
+        waited: io::Result<usize>,
+    ) -> io::Result<Progress> {
+        let [read, write, event] = slots;
+        let has_happened = matches!(event, Slot::EventDone);
+        let mut failed = None;
+        match read {
+            Slot::Read(reader, _) => self.reader = Some(reader),
+            Slot::ReadDone(_, _, Ok(0)) => self.at_end = true,
+            Slot::ReadDone(reader, bytes, Ok(_)) => {
+                self.reader = Some(reader);
+                #[cfg(feature = "screen")]
+                self.screen.add(&bytes);
+                self.output.add(&bytes);
+            }
+            Slot::ReadDone(_, _, Err(error)) => failed = Some(error),
+            _ => {}
+        }
+        match write {
+            Slot::Write(writer, ..) => self.writer = Some(writer),
+            Slot::WriteDone(writer, bytes, Ok(count)) => {
+                self.writer = Some(writer);
+                let from = self.typing.take().map_or(0, |(_, from)| from) + count;
+                self.typing = (from < bytes.len()).then_some((bytes, from));
+            }
+            Slot::WriteDone(writer, _, Err(error)) => {
+                self.writer = Some(writer);
+                failed = failed.or(Some(error));
+            }
+            _ => {}
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        match waited? {
+            0 if !has_happened => Ok(Progress::TimeIsUp),
+            _ => Ok(Progress::Done),
+        }
+    }
+}
+
+impl fmt::Debug for Pump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pump").field("at_end", &self.at_end).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! The waits of a session for tasks: feature `tokio`.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::Instant;
+
+use pipewright_os::base::wait::{Slot, Watch};
+
+use super::pattern::{Match, Pattern};
+use super::pump::{Progress, Pump};
+use super::{NotSeen, Session};
+use crate::error::Error;
+use crate::runtime::check_runtime_to_wait;
+
+/// Async waits for tokio tasks, with the feature `tokio`.
+impl Session {
+    /// Like [`expect`](Self::expect), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no output: what was read stays [unread](Self::unread).
+    ///
+    /// # Errors
+    /// Those of [`expect`](Self::expect); `Unsupported` outside a tokio runtime.
+    pub async fn expect_async(&mut self, pattern: impl Into<Pattern>) -> Result<Match, Error> {
+        self.expect_any_async([pattern.into()]).await
+    }
+
+    /// Like [`expect_any`](Self::expect_any), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// As for [`expect_async`](Self::expect_async).
+    ///
+    /// # Errors
+    /// Those of [`expect_async`](Self::expect_async).
+    pub async fn expect_any_async<I>(&mut self, patterns: I) -> Result<Match, Error>
+    where
+        I: IntoIterator<Item: Into<Pattern>>,
+    {
+        check_runtime_to_wait(self.child.program())?;
+        let patterns: Vec<Pattern> = patterns.into_iter().map(Into::into).collect();
+        let until = self.deadline();
+        let mut watch = Watch::default();
+        loop {
+            if let Some(found) = self.pump.find(&patterns) {
+                return Ok(found);
+            }
+            match step(&mut self.pump, &mut watch, until).await {
+                Ok(Progress::Done) => {}
+                Ok(Progress::TimeIsUp) => return self.not_in_time(&patterns),
+                Ok(Progress::Ended) => return Err(self.not_seen(&patterns, NotSeen::Ended)),
+                Err(error) => return Err(self.cannot("read the terminal of", error)),
+            }
+        }
+    }
+
+    /// Like [`send`](Self::send), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the typing; a part may have been typed.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send); `Unsupported` outside a tokio runtime.
+    pub async fn send_async(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+        check_runtime_to_wait(self.child.program())?;
+        let until = self.deadline();
+        // Also drops what a future that was dropped has left.
+        self.pump.begin_typing(bytes.as_ref());
+        let mut watch = Watch::default();
+        while self.pump.is_typing() {
+            let failed = match step(&mut self.pump, &mut watch, until).await {
+                Ok(Progress::Done) => continue,
+                Ok(Progress::TimeIsUp) => io::ErrorKind::TimedOut.into(),
+                Ok(Progress::Ended) => io::ErrorKind::BrokenPipe.into(),
+                Err(error) => error,
+            };
+            self.pump.stop_typing();
+            return Err(self.cannot("type at the terminal of", failed));
+        }
+        Ok(())
+    }
+
+    /// Like [`send_line`](Self::send_line), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// As for [`send_async`](Self::send_async).
+    ///
+    /// # Errors
+    /// Those of [`send_async`](Self::send_async).
+    pub async fn send_line_async(&mut self, text: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.send_async([text.as_ref(), b"\r"].concat()).await
+    }
+}
+
+/// Waits once.
+async fn step(pump: &mut Pump, watch: &mut Watch, until: Option<Instant>) -> io::Result<Progress> {
+    poll_fn(|cx| {
+        let Some(mut slots) = pump.submit(Slot::Off) else {
+            return Poll::Ready(Ok(Progress::Ended));
+        };
+        match watch.poll_wait(cx, &mut slots, until) {
+            Poll::Ready(waited) => Poll::Ready(pump.complete(slots, waited)),
+            Poll::Pending => {
+                // Takes the ends back: nothing is done.
+                let _ = pump.complete(slots, Ok(0));
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
