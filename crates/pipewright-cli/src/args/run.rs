@@ -30,7 +30,8 @@ use super::{headings, number};
     "\n",
     "Examples:\n",
     "  pipewright run --timeout 2s --report - -- sh -c 'sleep 60 & echo hi; sleep 60'\n",
-    "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test",
+    "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test\n",
+    "  pipewright run --pty --record demo.cast -- ls --color=auto",
 ))]
 pub(crate) struct RunOptions {
     #[command(flatten)]
@@ -42,6 +43,7 @@ pub(crate) struct RunOptions {
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
         "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report", "json",
+        "pty",
     ])]
     pub(crate) detach: bool,
 
@@ -64,6 +66,18 @@ pub(crate) struct RunOptions {
     /// Print output only if the command fails
     #[arg(long, conflicts_with = "tee", help_heading = headings::OUTPUT)]
     pub(crate) capture: bool,
+
+    /// Run on a terminal of its own, as for a person: colours, prompts, no buffering
+    ///
+    /// stdout is the terminal, with stderr in it unless --stderr is given. If stdin is a terminal, the command reads its
+    /// keys; otherwise it reads stdin itself.
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) pty: bool,
+
+    /// Record the terminal of --pty in FILE, for asciinema
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "pty",
+          conflicts_with = "stdout", help_heading = headings::OUTPUT)]
+    pub(crate) record: Option<PathBuf>,
 
     /// Print the last N lines of each stream if the command fails, and nothing else
     #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = number::count,

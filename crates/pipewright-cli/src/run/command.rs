@@ -22,9 +22,15 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     if options.detach {
         set_files(&mut command, options);
     } else {
-        command.cancel(cancel).foreground();
+        command.cancel(cancel);
         set_times(&mut command, options);
-        set_streams(&mut command, options);
+        set_limit(&mut command, options);
+        if options.pty {
+            set_terminal_streams(&mut command, options);
+        } else {
+            command.foreground();
+            set_streams(&mut command, options);
+        }
     }
     set_environment(&mut command, &options.common)?;
     for number in &options.inherit {
@@ -71,6 +77,9 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
     } else {
         command.stderr(output(options.stderr.as_deref(), Source::Stderr));
     }
+}
+
+fn set_limit(command: &mut Command, options: &RunOptions) {
     match (options.common.limit, options.is_captured()) {
         (Some(bytes), true) => {
             command.limit(Limit::fail(bytes));
@@ -79,6 +88,29 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
         (limit, false) => {
             command.limit(count_only(limit));
         }
+    }
+}
+
+/// Sets the streams that `--pty` keeps apart from the terminal.
+fn set_terminal_streams(command: &mut Command, options: &RunOptions) {
+    if options.stdin.is_some() {
+        set_stdin(command, options);
+    }
+    if let Some(path) = &options.stderr {
+        command.stderr(watched(file_to_write(path, options), &options.common));
+    }
+}
+
+/// Returns the destination of the terminal's output: a file, stdout, or a closure that records it and shows it. `None` if it
+/// is captured.
+pub(super) fn watched_terminal(
+    options: &RunOptions,
+    record: Option<impl FnMut(&[u8]) + Send + 'static>,
+) -> Option<Stdio> {
+    match (&options.stdout, record) {
+        (_, Some(record)) => Some(Stdio::tee_with(record)),
+        (Some(path), None) => Some(Stdio::tee_to(file_to_write(path, options))),
+        (None, None) => (!options.capture).then(Stdio::tee),
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod environment;
 pub(crate) mod interrupt;
 mod line_marks;
 pub(crate) mod message;
+mod pty;
 pub(crate) mod report;
 pub(crate) mod report_target;
 mod retries;
@@ -21,6 +22,7 @@ use crate::print::print;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
 use message::Times;
+use pty::TerminalRun;
 use report::RunReport;
 use report_target::ReportTarget;
 use retries::Retries;
@@ -33,18 +35,23 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let target = ReportTarget::open(&options.common)?;
     same_file::check_report(&options)?;
     let cancel = CancelToken::new();
-    let is_foreground = Foreground::own().is_some();
-    let shares_terminal = options.common.contain != ContainKind::Group;
+    // On a terminal of its own, the command neither gets the signals of this one nor is suspended with it.
+    let is_foreground = !options.pty && Foreground::own().is_some();
+    let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, is_foreground)
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
+    let terminal = match options.pty {
+        true => Some(TerminalRun::set_up(&mut command, &options)?),
+        false => None,
+    };
     let mut retries = Retries::new(&options.retry);
     if let Some(end) = retries.end() {
         command.deadline(end);
     }
     let (result, gave_up) = loop {
         interrupt.command_starts();
-        let result = attempt(&mut command, &options);
+        let result = attempt(&mut command, &options, terminal.as_ref());
         interrupt.command_ended();
         let delay = retries.delay_after(&result);
         let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
@@ -60,6 +67,10 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
+    let code = match terminal.and_then(|terminal| terminal.end()) {
+        Some((doing, error)) => report::fail(doing, &error, code),
+        None => code,
+    };
     let code = match target {
         Some(target) => target.write_or_fail(&RunReport::new(&options, &result, &retries), code),
         None => code,
@@ -68,13 +79,21 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
 }
 
 /// Runs the command once, with the best containment available.
-fn attempt(command: &mut Command, options: &RunOptions) -> Result<Output, Error> {
+fn attempt(
+    command: &mut Command,
+    options: &RunOptions,
+    terminal: Option<&TerminalRun>,
+) -> Result<Output, Error> {
+    let output = |command: &mut Command| match terminal {
+        Some(terminal) => terminal.output(command),
+        None => command.output(),
+    };
     command::set_containment(command, options.common.contain, Scope::Tree);
-    match command.output() {
+    match output(command) {
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
             // No supervisor is available: falls back to weaker containment, which the report names.
             command::set_containment(command, options.common.contain, Scope::Child);
-            command.output()
+            output(command)
         }
         done => done,
     }

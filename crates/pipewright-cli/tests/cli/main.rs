@@ -30,6 +30,8 @@ mod pages;
 #[cfg(unix)]
 mod pipe;
 mod place;
+#[cfg(unix)]
+mod pty;
 #[cfg(target_os = "linux")]
 mod readme;
 #[cfg(unix)]

@@ -14,8 +14,7 @@ use crate::command::{
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
     ActiveRun, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds, Processes, RunInfo,
-    RunSettings,
-    Started, StopTargets, TeeTarget, on_demand,
+    RunSettings, Started, StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.

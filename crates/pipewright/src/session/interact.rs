@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::stdio::console_in;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::terminal::{self, RawMode};
+use pipewright_os::process::terminal;
 
 use super::Session;
-use crate::child::Child;
-use crate::command::{Command, Stdio};
+use super::raw::RawTerminal;
 use crate::error::Error;
 
 /// The interval between two looks at the size of the user's terminal.
@@ -18,16 +17,6 @@ const SIZE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The room for typed bytes.
 const TYPED_BYTES: usize = 4 << 10;
-
-/// Starts the process that restores the terminal's modes if this one is killed. `None`: stdin is not a terminal, or the
-/// programs are missing.
-fn start_guard() -> Option<Child> {
-    let script = terminal::RESTORE_SCRIPT?;
-    let modes = Command::new("stty").arg("-g").stdin(Stdio::inherit()).read().ok()?;
-    let mut guard = Command::new("/bin/sh");
-    guard.args(["-c", script, &modes]).own_group().kill_on_drop();
-    guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
-}
 
 /// The reason why [`Session::interact`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,9 +48,9 @@ impl Session {
     pub fn interact(&mut self, escape: Option<u8>) -> Result<InteractEnd, Error> {
         let stdin = console_in().map(PipeReader::from);
         let mut stdin = Some(stdin.map_err(|error| self.cannot("connect stdin with", error))?);
-        let _guard = start_guard();
-        // Dropped in any case, also by a panic, and before the guard.
-        let raw = RawMode::of_stdin().map_err(|error| self.cannot("connect stdin with", error))?;
+        // Dropped in any case, also by a panic.
+        let raw =
+            RawTerminal::of_stdin().map_err(|error| self.cannot("connect stdin with", error))?;
         let follows_size = raw.is_some();
         let mut next_look = Instant::now();
         self.show_unread()?;

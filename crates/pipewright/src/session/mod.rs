@@ -8,6 +8,7 @@
 //! | `pump.rs` | reads and writes at the terminal, one wait at a time |
 //! | `key.rs` | the bytes of keys |
 //! | `interact.rs` | the session in the hands of a person |
+//! | `raw.rs` | this process's terminal in raw mode |
 //! | `cast.rs` | a recording of the output, for asciinema |
 //! | `screen.rs` | the screen as a person sees it: feature `screen` |
 //! | `task.rs` | the waits for tasks: feature `tokio` |
@@ -17,6 +18,7 @@ mod interact;
 mod key;
 mod pattern;
 mod pump;
+mod raw;
 #[cfg(feature = "screen")]
 mod screen;
 mod search;
@@ -33,6 +35,7 @@ pub use cast::CastWriter;
 pub use interact::InteractEnd;
 pub use key::Key;
 pub use pattern::{Match, Pattern};
+pub use raw::RawTerminal;
 #[cfg(feature = "screen")]
 pub use screen::Screen;
 

@@ -110,6 +110,14 @@ impl Pty {
         imp::writer(&self.0)
     }
 
+    /// Duplicates the handle of this side.
+    ///
+    /// # Errors
+    /// No more handles are available.
+    pub fn try_clone(&self) -> io::Result<Pty> {
+        imp::try_clone(&self.0).map(Pty)
+    }
+
     /// Changes the size, and informs the processes of the foreground job.
     ///
     /// # Platform

@@ -31,6 +31,10 @@ pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
     Ok((ours, Handle::from(theirs)))
 }
 
+pub(super) fn try_clone(pty: &Pty) -> io::Result<Pty> {
+    pty.try_clone()
+}
+
 pub(super) fn reader(pty: &Pty) -> io::Result<PipeReader> {
     Ok(PipeReader::with_method(pty.try_clone()?, NonblockMethod::Terminal))
 }

@@ -173,6 +173,11 @@ impl Drop for ChildTerminal {
     }
 }
 
+pub(super) fn try_clone(pty: &Pty) -> io::Result<Pty> {
+    let (reader, writer) = (pty.reader.try_clone()?, pty.writer.try_clone()?);
+    Ok(Pty { console: Arc::clone(&pty.console), reader, writer })
+}
+
 pub(super) fn reader(pty: &Pty) -> io::Result<PipeReader> {
     pty.reader.try_clone()
 }

@@ -1,0 +1,141 @@
+//! `run --pty`: commands on a terminal of their own, and recordings of them.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use super::terminal::{CTRL_C, Shell};
+use super::{err, out, pace, pipewright, run_sh};
+
+#[test]
+fn a_command_on_a_terminal_keeps_its_colours_when_it_is_piped() {
+    let script =
+        "test -t 1 && test -t 2 && printf '\\033[32mgreen\\033[0m\\n'; stty size < /dev/tty";
+    let output = run_sh(&["--pty"], script);
+    assert_eq!((out(&output), err(&output)), ("\x1b[32mgreen\x1b[0m\r\n24 80\r\n", ""));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn exit_codes_and_limits_are_those_without_a_terminal() {
+    assert_eq!(run_sh(&["--pty"], "exit 3").status.code(), Some(3));
+    assert_eq!(run_sh(&["--pty"], "kill -9 $$").status.code(), Some(137));
+    let output = run_sh(&["--pty", "--timeout", &pace::option(300)], "echo so far; sleep 60");
+    assert_eq!((output.status.code(), out(&output)), (Some(124), "so far\r\n"));
+    let output = run_sh(&["--pty", "--limit", "10"], "seq 100000");
+    assert_eq!(output.status.code(), Some(124));
+    let output = pipewright(&["run", "--pty", "--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+}
+
+#[test]
+fn a_stdin_that_is_no_terminal_is_passed_on_unchanged() {
+    let mut tool = pipewright(&["run", "--pty", "--", "sh", "-c", "test ! -t 0 && cat"]);
+    let mut child = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"text\n").unwrap();
+    assert_eq!(out(&child.wait_with_output().unwrap()), "text\r\n");
+}
+
+#[test]
+fn the_output_can_be_captured_and_written_to_files() {
+    let output = run_sh(&["--pty", "--capture"], "test -t 1 && echo hidden");
+    assert_eq!((out(&output), output.status.code()), ("", Some(0)));
+    let output = run_sh(&["--pty", "--capture"], "test -t 1 && echo shown; exit 1");
+    assert_eq!((out(&output), output.status.code()), ("shown\r\n", Some(1)));
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (stdout, stderr) = (file("stdout"), file("stderr"));
+    let script = "test -t 1 && test ! -t 2 && echo out; echo err >&2";
+    let output = run_sh(&["--pty", "--stdout", &stdout, "--stderr", &stderr], script);
+    assert_eq!((out(&output), output.status.code()), ("", Some(0)));
+    assert_eq!(fs::read_to_string(stdout).unwrap(), "out\r\n");
+    assert_eq!(fs::read_to_string(stderr).unwrap(), "err\n");
+}
+
+#[test]
+fn retries_get_a_terminal_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("first").display().to_string();
+    let script =
+        format!("test -t 1 && echo attempt; test -e {file} || {{ touch {file}; exit 1; }}");
+    let output = run_sh(&["--pty", "--retries", "1", "--quiet"], &script);
+    assert_eq!((out(&output), output.status.code()), ("attempt\r\nattempt\r\n", Some(0)));
+}
+
+#[test]
+fn a_recording_has_what_was_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("demo.cast");
+    let record = file.display().to_string();
+    let script = "printf 'caf\\303\\251 \\033[1m\"bold\"\\033[0m\\n'; sleep 0.1; echo end";
+    let output = run_sh(&["--pty", "--record", &record], script);
+    assert_eq!((err(&output), output.status.code()), ("", Some(0)));
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines =
+        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let header = lines.next().unwrap();
+    assert_eq!(
+        (&header["version"], &header["width"], &header["height"]),
+        (&2.into(), &80.into(), &24.into())
+    );
+    let (mut shown, mut last) = (String::new(), 0.0);
+    for event in lines {
+        let time = event[0].as_f64().unwrap();
+        assert!(time >= last && event[1] == "o", "{event}");
+        last = time;
+        shown += event[2].as_str().unwrap();
+    }
+    assert_eq!(shown, out(&output));
+    assert!(last >= 0.1, "the times are those of the output");
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_an_error() {
+    let output = run_sh(&["--pty", "--record", "/no/such/file"], "echo");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).starts_with("pipewright: cannot create \"/no/such/file\": "));
+    let output = run_sh(&["--record", "x.cast"], "echo");
+    assert_eq!(output.status.code(), Some(125), "it needs --pty");
+    let output = run_sh(&["--pty", "--record", "/dev/full"], "seq 20000");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("cannot write the recording: "), "{}", err(&output));
+    assert!(out(&output).ends_with("20000\r\n"), "all is shown");
+}
+
+#[test]
+fn a_person_types_at_the_command_and_gets_the_terminal_back() {
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types("$PW run --pty -- sh -c 'printf na\"\"me?; read n; echo got \"\"$n; test -t 0'\n");
+    shell.shows("name?");
+    shell.types("Ada\r");
+    shell.shows("got Ada\r\n");
+    shell.ended_with(0);
+    shell.types("$PW run --pty -- sh -c 'trap \"echo cau\"\"ght; exit 7\" INT; echo rea\"\"dy; while :; do sleep 0.02; done'\n");
+    shell.shows("ready\r\n");
+    shell.types(CTRL_C);
+    shell.shows("caught\r\n");
+    shell.ended_with(7);
+    shell.types("stty -a\n");
+    shell.shows(" icanon");
+}
+
+#[test]
+fn a_tool_that_is_killed_leaves_the_terminal_as_it_was() {
+    let Some(mut shell) = Shell::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    // A shell without job control restores nothing itself.
+    let text = "sh -c 'echo tool=$$.; exec \"$PW\" run --pty -- sh -c \"echo ready; read line\"'\n\
+                echo code=$?\n\
+                until stty -a | grep -q ' icanon'; do sleep 0.02; done\n\
+                echo restored\n";
+    fs::write(&script, text).unwrap();
+    shell.types(&format!("sh {}\n", script.display()));
+    shell.shows("tool=");
+    let tool = shell.shows(".\r\n");
+    shell.shows("ready\r\n");
+    let killed = std::process::Command::new("kill").args(["-9", &tool]).status();
+    assert!(killed.unwrap().success());
+    shell.shows("code=137");
+    shell.shows("restored");
+}

@@ -1,0 +1,56 @@
+//! This process's terminal in raw mode.
+
+use std::io;
+
+use pipewright_os::process::terminal::{self, RawMode};
+
+use crate::child::Child;
+use crate::command::{Command, Stdio};
+
+/// The terminal that is this process's stdin, in raw mode (feature `session`): each key is read at once, none is echoed, and
+/// none is a signal. [`Session::interact`](crate::Session::interact) uses it.
+///
+/// # Platform
+/// Unix: `tcsetattr`. Windows: `SetConsoleMode`; never run there.
+///
+/// # Drop
+/// Restores the earlier modes. If this process is killed, a helper process restores them: `/bin/sh`, which waits for the end
+/// of a pipe and runs `stty` (Unix). If one of these programs is missing, SIGKILL leaves raw mode behind.
+#[derive(Debug)]
+pub struct RawTerminal {
+    /// Dropped first: the guard stays until the modes are restored.
+    _mode: RawMode,
+    _guard: Option<Child>,
+}
+
+impl RawTerminal {
+    /// Sets the raw mode. Returns `None` if stdin is not a terminal.
+    ///
+    /// # Errors
+    /// The error of the call.
+    ///
+    /// ```no_run
+    /// use std::io::Read as _;
+    /// let raw = pipewright::RawTerminal::of_stdin()?;
+    /// let mut key = [0];
+    /// std::io::stdin().read_exact(&mut key)?;
+    /// drop(raw);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(alias = "cfmakeraw")]
+    pub fn of_stdin() -> io::Result<Option<RawTerminal>> {
+        let guard = start_guard();
+        let mode = RawMode::of_stdin()?;
+        Ok(mode.map(|mode| RawTerminal { _mode: mode, _guard: guard }))
+    }
+}
+
+/// Starts the process that restores the terminal's modes if this one is killed. `None`: stdin is not a terminal, or the
+/// programs are missing.
+fn start_guard() -> Option<Child> {
+    let script = terminal::RESTORE_SCRIPT?;
+    let modes = Command::new("stty").arg("-g").stdin(Stdio::inherit()).read().ok()?;
+    let mut guard = Command::new("/bin/sh");
+    guard.args(["-c", script, &modes]).own_group().kill_on_drop();
+    guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
+}
