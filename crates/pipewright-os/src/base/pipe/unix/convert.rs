@@ -7,12 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::grow::Growth;
 use super::nonblock::{Nonblock, set_blocking};
-use super::{NonblockMethod, PipeReader, PipeWriter, Reader};
+use super::{NonblockMethod, PipeReader, PipeWriter, Reader, terminal};
 use crate::base::handle::Handle;
 
 /// Releases a descriptor in blocking mode, as std's are: a child whose stdin is `O_NONBLOCK` reads
 /// `EAGAIN` and stops (moonbitlang/async#553, nodejs/node#42826).
 fn into_blocking(fd: OwnedFd, nonblock: &Nonblock) -> OwnedFd {
+    if nonblock.is_terminal() {
+        terminal::note_blocking();
+    }
     if !nonblock.is_unshared_and_blocking() {
         set_blocking(fd.as_fd());
     }
