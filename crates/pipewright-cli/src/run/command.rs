@@ -107,10 +107,15 @@ pub(super) fn watched_terminal(
     options: &RunOptions,
     record: Option<impl FnMut(&[u8]) + Send + 'static>,
 ) -> Option<Stdio> {
-    match (&options.stdout, record) {
+    match (options.stdout.as_deref().map(OutputTarget::of), record) {
         (_, Some(record)) => Some(Stdio::tee_with(record)),
-        (Some(path), None) => Some(Stdio::tee_to(file_to_write(path, options))),
-        (None, None) => (!options.capture).then(Stdio::tee),
+        (Some(OutputTarget::File(path)), None) => Some(Stdio::tee_to(file_to_write(path, options))),
+        (Some(OutputTarget::Null), None) => Some(Stdio::tee_to(Stdio::null())),
+        _ if options.is_captured() => None,
+        _ if options.prefix.is_some() || options.timestamps => {
+            Some(marked(Source::Stdout, options))
+        }
+        _ => Some(Stdio::tee()),
     }
 }
 

@@ -7,6 +7,7 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
+use pipewright_tests::skip::skipped;
 use pipewright_tests::{count, pace, watchdog};
 
 use super::{cannot_supervise, puppet, short};
@@ -261,6 +262,40 @@ fn many_terminals_run_on_one_thread() {
         let capture = capture.unwrap();
         assert_eq!((capture.stdout, capture.status.code()), (format!("{number}\r\n"), Some(0)));
     }
+}
+
+/// Returns true if this process can have that many handles.
+fn can_open(handles: u64) -> bool {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.is_none_or(|limit| limit >= handles)
+}
+
+#[isolated_test]
+fn a_thousand_terminals_at_once_take_no_thread() {
+    let many = pace::rounds(1000, 50);
+    if !can_open(4 * many as u64 + 100) {
+        return skipped("this process may not open enough handles");
+    }
+    let threads = alive_threads();
+    let start = |_| shell("read line; test -t 0 && echo here").spawn().unwrap();
+    let children: Vec<_> = (0..many).map(start).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut captures = tokio::task::JoinSet::new();
+        for child in children {
+            // All run by now, and end only after this.
+            std::io::Write::write_all(&mut child.pty().unwrap().writer().unwrap(), b"\n").unwrap();
+            captures.spawn(child.read_all_text_async());
+        }
+        while let Some(capture) = captures.join_next().await {
+            assert_eq!(capture.unwrap().unwrap().stdout, "\r\nhere\r\n");
+        }
+    });
+    assert_eq!(alive_threads(), threads);
+}
+
+fn alive_threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
 #[watched_test]
