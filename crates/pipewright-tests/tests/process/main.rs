@@ -61,6 +61,8 @@ mod pty;
 mod pty_child;
 #[cfg(target_os = "linux")]
 mod pty_errors;
+#[cfg(windows)]
+mod pty_windows;
 mod read_all;
 #[cfg(target_os = "linux")]
 mod refused;

@@ -51,8 +51,11 @@ impl ActiveRun {
             background_feed: None,
             foreground,
             stderr_merged: ends.stderr_merged,
-            // The reader is the other handle of this process's side.
-            terminal: HeldTerminal { pty: None, child_end: terminal.map(|it| it.child_end) },
+            // The reader is another handle of this process's side.
+            terminal: HeldTerminal {
+                pty: None,
+                child_end: terminal.map(|it| it.child_end.hold(it.pty)),
+            },
             trace: process.trace(),
         };
         let collect = match collect {

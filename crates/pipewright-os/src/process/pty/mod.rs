@@ -210,6 +210,16 @@ impl ChildTerminal {
         imp::handle(&self.0)
     }
 
+    /// Takes this process's side, of which only readers are needed from now on.
+    ///
+    /// # Platform
+    /// Unix: closes that handle; the readers keep the side open. Windows: keeps the input of the console open until the drop,
+    /// because a console whose input is closed ends, and its processes with it.
+    #[must_use]
+    pub fn hold(self, pty: Pty) -> ChildTerminal {
+        ChildTerminal(imp::hold(self.0, pty.0))
+    }
+
     /// Leaves the terminal to the child, which has been started: the reader finds the end without this process.
     ///
     /// # Platform

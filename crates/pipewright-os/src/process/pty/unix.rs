@@ -92,6 +92,11 @@ pub(super) fn handle(terminal: &ChildTerminal) -> Option<&Handle> {
     Some(terminal)
 }
 
+pub(super) fn hold(terminal: ChildTerminal, pty: Pty) -> ChildTerminal {
+    drop(pty);
+    terminal
+}
+
 pub(super) fn release(terminal: ChildTerminal) -> Option<ChildTerminal> {
     drop(terminal);
     None

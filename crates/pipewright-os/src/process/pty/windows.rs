@@ -61,6 +61,8 @@ struct State {
 pub(crate) struct ChildTerminal {
     console: Arc<PseudoConsole>,
     closes: bool,
+    /// Dropped after the console has been closed.
+    input: Option<PipeWriter>,
 }
 
 pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
@@ -99,7 +101,7 @@ pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
     check(made).map_err(other)?;
     let state = Mutex::new(State { console: Some(console), size });
     let console = Arc::new(PseudoConsole { state, resize, close, release });
-    let child = ChildTerminal { console: Arc::clone(&console), closes: true };
+    let child = ChildTerminal { console: Arc::clone(&console), closes: true, input: None };
     Ok((Pty { console, reader, writer }, child))
 }
 
@@ -233,6 +235,11 @@ pub(super) fn number(pty: &Pty) -> isize {
 
 pub(super) fn handle(_: &ChildTerminal) -> Option<&Handle> {
     None
+}
+
+pub(super) fn hold(mut terminal: ChildTerminal, pty: Pty) -> ChildTerminal {
+    terminal.input = Some(pty.writer);
+    terminal
 }
 
 pub(super) fn release(mut terminal: ChildTerminal) -> Option<ChildTerminal> {
