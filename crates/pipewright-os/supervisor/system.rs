@@ -336,8 +336,13 @@ pub fn kill_cgroup() {
     call(number::WRITE, [CGROUP_KILL as usize, b"1".as_ptr() as usize, 1, 0, 0, 0]);
 }
 
-/// Removes the cgroup, unless the host has removed it.
+/// Removes the cgroup, if the host has ended. Until then the host removes it, after it has read its figures.
 pub fn remove_cgroup(name: *const u8) {
+    let mut host = [PollFd { fd: HOST_PIDFD, events: READABLE, revents: 0 }];
+    poll(&mut host, Some(0));
+    if host[0].revents == 0 {
+        return;
+    }
     const AT_REMOVEDIR: usize = 0x200;
     call(number::UNLINKAT, [CGROUP_PARENT as usize, name as usize, AT_REMOVEDIR, 0, 0, 0]);
 }

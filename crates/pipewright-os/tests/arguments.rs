@@ -133,6 +133,7 @@ fn received_arguments(program: &Path, args: &[OsString]) -> Vec<OsString> {
         stdio: [ChildStdio::Inherit, ChildStdio::Handle(&writer), ChildStdio::Inherit],
         inherit: Inherit::List(&[]),
         contain: None,
+        limits: None,
         slot: None,
         foreground: None,
         terminal: None,

@@ -217,10 +217,14 @@ pub use pipewright_os::base::stdio::{
 };
 pub use pipewright_os::base::stdio::{console_err, console_in, console_out, null};
 pub use pipewright_os::process::child::Containment;
+pub use pipewright_os::process::limits::{
+    HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, MemoryLimit, OutOfMemory,
+    TreeLimits as Limits, Victim,
+};
 pub use pipewright_os::process::pty::{Pty, PtySize};
 pub use pipewright_os::process::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::process::status::{ExitStatus, ExitStatusError};
-pub use pipewright_os::process::usage::Usage;
+pub use pipewright_os::process::usage::{TreeUsage, Usage};
 
 /// The parent's end of a child's stdin.
 pub type ChildStdin = PipeWriter;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use pipewright_os::process::limits::OutOfMemory;
+
 /// One of a child's two streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -29,6 +31,10 @@ pub enum Outcome {
     Cancelled,
     /// A stream exceeded [`Limit::fail`](crate::Limit::fail), and the child was stopped.
     LimitExceeded,
+    /// The kernel killed a process of the tree for lack of memory. That was the child, or a descendant while the child
+    /// may have exited with any code, which is in the status. Only for a command with
+    /// [`limits`](crate::Command::limits).
+    OutOfMemory(OutOfMemory),
 }
 
 /// The limit that a run exceeded, so that it was stopped.
@@ -62,6 +68,7 @@ impl fmt::Display for Outcome {
             Outcome::IdleTimedOut => "timed out without output",
             Outcome::Cancelled => "cancelled",
             Outcome::LimitExceeded => "exceeded its output limit",
+            Outcome::OutOfMemory(_) => "out of memory",
         })
     }
 }

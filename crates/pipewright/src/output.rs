@@ -9,8 +9,9 @@ use std::io;
 use std::time::Duration;
 
 use pipewright_os::process::child::Containment;
+use pipewright_os::process::limits::{HeldLimits, OutOfMemory};
 use pipewright_os::process::status::ExitStatus;
-use pipewright_os::process::usage::Usage;
+use pipewright_os::process::usage::{TreeUsage, Usage};
 
 pub(crate) use check::{CapturedStream, TAIL_BYTES, check_success, check_tee};
 
@@ -42,6 +43,15 @@ pub struct Captured<T> {
     /// The time from the start until the child and its output had ended.
     #[doc(alias = "duration")]
     pub elapsed: Duration,
+    /// The processes of the tree that the kernel killed for lack of memory, if there were any, also if the run was stopped
+    /// for another reason. Only for a command with [`limits`](crate::Command::limits).
+    pub out_of_memory: Option<OutOfMemory>,
+    /// The limits in force; `None` if the command has none, or if the system cannot hold any
+    /// ([`Limits::best_effort`](crate::Limits::best_effort) on macOS).
+    pub limits: Option<Box<HeldLimits>>,
+    /// The usage of the whole tree; `None` if the command has no [`limits`](crate::Command::limits), or if the system
+    /// cannot hold any. [`Limits::new`](crate::Limits::new) without a limit only measures.
+    pub tree_usage: Option<Box<TreeUsage>>,
     /// CPU time and memory; `None` if other code in this program reaped the child.
     pub usage: Option<Usage>,
     /// True if the child had ended, and something else still held one of its streams open when reading ended. Any later
@@ -158,6 +168,9 @@ impl<T> Captured<T> {
             program: self.program,
             pid: self.pid,
             elapsed: self.elapsed,
+            out_of_memory: self.out_of_memory,
+            limits: self.limits,
+            tree_usage: self.tree_usage,
             usage: self.usage,
             held_open: self.held_open,
             truncated: self.truncated,

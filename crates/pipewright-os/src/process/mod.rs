@@ -9,6 +9,7 @@ pub mod environ;
 pub(crate) mod kqueue;
 #[cfg(target_os = "macos")]
 pub(crate) mod libproc;
+pub mod limits;
 pub mod member;
 pub mod open;
 #[cfg(target_os = "linux")]

@@ -35,6 +35,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "wait" => wait(value),
         "exit" => exit(number(value)? as i32),
         // Other processes and files.
+        "allocate" => allocate(number(value)?),
+        "burn" => burn(number(value)?),
         "spawn" => spawn(value).map(drop),
         "leave" => leave(value),
         "spawn-and-reap" => spawn_and_reap(value),
@@ -115,6 +117,30 @@ fn alternate(count: usize) -> io::Result<()> {
         flood(&mut io::stderr(), now)?;
         done += now;
         piece = if piece > 200_000 { 1 } else { piece * 2 };
+    }
+    Ok(())
+}
+
+/// Uses that many MiB of memory, and keeps them to the end.
+fn allocate(mib: usize) -> io::Result<()> {
+    const PAGE_BYTES: usize = 4096;
+    let mut memory = Vec::new();
+    for _ in 0..mib {
+        let mut chunk = vec![0_u8; 1 << 20];
+        // Written page by page: memory that was only reserved does not count.
+        chunk.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+        memory.push(std::hint::black_box(chunk));
+    }
+    std::mem::forget(memory);
+    write_and_flush(io::stdout(), b"allocated\n")
+}
+
+/// Uses that many milliseconds of CPU time.
+fn burn(millis: usize) -> io::Result<()> {
+    let spent = || pipewright_os::process::usage::of_this_process().map(|spent| spent.cpu);
+    let start = spent()?;
+    while spent()?.saturating_sub(start) < Duration::from_millis(millis as u64) {
+        std::hint::black_box((0..10_000_u64).sum::<u64>());
     }
     Ok(())
 }

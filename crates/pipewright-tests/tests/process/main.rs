@@ -96,6 +96,14 @@ mod text;
 mod threads;
 mod timeouts;
 mod traced;
+#[cfg(target_os = "linux")]
+mod tree_limits;
+#[cfg(target_os = "linux")]
+mod tree_limits_kills;
+#[cfg(target_os = "linux")]
+mod tree_limits_places;
+#[cfg(target_os = "linux")]
+mod tree_limits_refused;
 mod tree_slot;
 mod tree_slot_errors;
 mod tree_slot_runner;

@@ -112,6 +112,7 @@ impl Command {
     pub(super) fn check_slot(&self) -> Result<(), Error> {
         let refused = [
             ("contain", self.contain != Contain::None),
+            ("limits", self.limits.is_some()),
             ("foreground", self.lifetime.foreground.is_some()),
             ("detached", self.lifetime.detached),
         ];
@@ -161,9 +162,12 @@ impl Command {
         self.hold_tree.is_some() || self.slot.is_some()
     }
 
-    fn update_hold_tree(&mut self) -> &mut Command {
+    pub(super) fn update_hold_tree(&mut self) -> &mut Command {
         let asked = self.contain == Contain::Tree || self.kill_tree_on_parent_exit;
-        self.hold_tree = asked.then_some(on_demand::HOLD_TREE);
+        self.hold_tree = match &self.limits {
+            Some(limited) => Some(limited.hold),
+            None => asked.then_some(on_demand::HOLD_TREE),
+        };
         self
     }
 }

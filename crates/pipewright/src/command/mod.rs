@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `env.rs`, `stdio.rs`, `options.rs`, `windows.rs` | more setters, by subject |
 //! | `contain.rs` | the setters that hold a tree, and end it with this process |
+//! | `limits.rs` | the limits of the tree |
 //! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
 //! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
 //! | `start.rs` | the start: opens the streams and writes the plan |
@@ -19,6 +20,7 @@ mod contain;
 mod convert;
 mod env;
 mod lifetime;
+mod limits;
 mod options;
 mod pty;
 mod show;
@@ -52,6 +54,7 @@ use crate::run::on_demand::HoldTree;
 use crate::tree_slot::TreeSlot;
 use env::EnvChanges;
 use lifetime::Lifetime;
+use limits::LimitedTree;
 use pty::PtySetting;
 
 /// A command to run, with the names and rules of [`std::process::Command`] and the features that std lacks.
@@ -157,6 +160,8 @@ pub struct Command {
     kill_tree_on_parent_exit: bool,
     /// Holds the tree, if asked to. A pointer, for program size: see [`on_demand`](crate::run::on_demand).
     hold_tree: Option<HoldTree>,
+    /// The limits of the tree. Boxed, because few programs need it.
+    limits: Option<Box<LimitedTree>>,
     /// The slot that holds the tree, instead.
     slot: Option<TreeSlot>,
     lifetime: Lifetime,
@@ -192,6 +197,7 @@ impl Command {
             contain: Contain::None,
             kill_tree_on_parent_exit: false,
             hold_tree: None,
+            limits: None,
             slot: None,
             lifetime: Lifetime::default(),
             pty: None,

@@ -100,6 +100,9 @@ impl Command {
 
     /// Replaces this process. Returns the reason if that fails.
     pub(crate) fn exec_program(&self) -> Error {
+        if self.limits.is_some() {
+            return self.misuse("`limits` needs a call that waits: use `spawn` or `status`");
+        }
         let prepared = match self.check_unattended().and_then(|()| self.prepare(INHERITED)) {
             Ok(prepared) => prepared,
             Err(error) => return error,
@@ -156,6 +159,7 @@ impl Command {
                 .hold_tree
                 .filter(|_| self.slot.is_none())
                 .map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
+            limits: self.limits.as_ref().map(|limited| &limited.limits),
             slot: self.slot.as_ref().map(TreeSlot::as_os),
             foreground: None,
             terminal,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::{OneLine, Quoted, write_numbered};
+use pipewright_os::process::limits::LimitUnavailable;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::outcome::{Exceeded, Outcome, Source};
@@ -48,6 +49,11 @@ pub enum ErrorKind {
     Limit {
         /// The limit, as in "too many open files".
         what: &'static str,
+    },
+    /// A limit of [`Command::limits`](crate::Command::limits) cannot be held here.
+    LimitUnavailable {
+        /// The limit, the reason and a remedy.
+        limit: LimitUnavailable,
     },
     /// This platform does not support an option.
     Unsupported,
@@ -128,6 +134,7 @@ impl ErrorKind {
             ErrorKind::BatArgs => "bat_args",
             ErrorKind::InvalidInput => "invalid_input",
             ErrorKind::Limit { .. } => "limit",
+            ErrorKind::LimitUnavailable { .. } => "limit_unavailable",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Failed { .. } => "failed",
             ErrorKind::InvalidUtf8 { .. } => "invalid_utf8",
@@ -169,12 +176,14 @@ impl ErrorKind {
             ErrorKind::Busy => f.write_str("text file busy: the file is open for writing"),
             ErrorKind::Cancelled => f.write_str("cancelled before it started"),
             ErrorKind::Limit { what } => write_numbered(what, source, f),
+            ErrorKind::LimitUnavailable { limit } => write!(f, "{limit}"),
             ErrorKind::Failed { status, outcome, exceeded, stdout_tail, stderr_tail } => {
                 let is_stopped = !matches!(outcome, Outcome::Exited | Outcome::Signaled);
-                match exceeded {
-                    Some(exceeded) => write!(f, "{exceeded}")?,
-                    None if is_stopped => write!(f, "{outcome}")?,
-                    None => write!(f, "{status}")?,
+                match (outcome, exceeded) {
+                    (Outcome::OutOfMemory(oom), _) => write!(f, "{oom}")?,
+                    (_, Some(exceeded)) => write!(f, "{exceeded}")?,
+                    (_, None) if is_stopped => write!(f, "{outcome}")?,
+                    (_, None) => write!(f, "{status}")?,
                 }
                 // The last line of a stopped child's stdout shows how far it got.
                 let progress = if is_stopped { last_line(stdout_tail) } else { "" };
@@ -230,7 +239,9 @@ impl PartialEq<io::ErrorKind> for ErrorKind {
             },
             ErrorKind::Busy => *other == Io::ExecutableFileBusy,
             ErrorKind::BatArgs | ErrorKind::InvalidInput => *other == Io::InvalidInput,
-            ErrorKind::Unsupported => *other == Io::Unsupported,
+            ErrorKind::Unsupported | ErrorKind::LimitUnavailable { .. } => {
+                *other == Io::Unsupported
+            }
             ErrorKind::InvalidUtf8 { .. } => *other == Io::InvalidData,
             ErrorKind::SlotInUse
             | ErrorKind::Limit { .. }

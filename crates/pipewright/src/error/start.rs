@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
+use pipewright_os::process::limits::LimitUnavailable;
 use pipewright_os::process::pty::{OpenError, OpenProblem};
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
@@ -95,6 +96,9 @@ pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Erro
 fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     let limit = || ErrorKind::limit_of(&failed.source);
     let denied = os_error_kind(&failed.source) == Some(OsErrorKind::Denied);
+    if let Some(limit) = unavailable_limit(failed) {
+        return ErrorKind::LimitUnavailable { limit: limit.clone() };
+    }
     match failed.step {
         Step::Check(BadInput::BatchArg(_) | BadInput::BatchName) => ErrorKind::BatArgs,
         Step::Check(BadInput::SlotInUse) => ErrorKind::SlotInUse,
@@ -114,6 +118,11 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
         _ if failed.source.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => limit().unwrap_or(ErrorKind::Io),
     }
+}
+
+/// Returns the limit that cannot be held, if that is the reason.
+fn unavailable_limit(failed: &SpawnError) -> Option<&LimitUnavailable> {
+    failed.source.get_ref()?.downcast_ref()
 }
 
 /// Returns the kind of a failed `exec`.

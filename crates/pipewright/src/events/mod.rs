@@ -18,6 +18,7 @@ pub use task::AsyncEvents;
 /// An event in the life of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "the large one is the last event of a run")]
 pub enum Event {
     /// The child was started, with this process id. The first event.
     Started(u32),

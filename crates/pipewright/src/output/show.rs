@@ -20,6 +20,7 @@ impl fmt::Display for Ending {
                 }
                 write!(f, " after {elapsed:?}")
             }
+            (Outcome::OutOfMemory(oom), _) => write!(f, "{oom}, ended after {elapsed:?}"),
             (_, Some(exceeded)) => write!(f, "{exceeded}, ended after {elapsed:?}"),
             (stopped, None) => write!(f, "{stopped}, ended after {elapsed:?}"),
         }

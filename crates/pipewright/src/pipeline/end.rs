@@ -7,7 +7,7 @@ use std::ops::Deref;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
-use pipewright_os::process::usage::Usage;
+use pipewright_os::process::usage::{TreeUsage, Usage};
 
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -25,6 +25,8 @@ pub struct StageEnd {
     pub status: ExitStatus,
     /// Its CPU time and memory; `None` if other code of this program reaped it.
     pub usage: Option<Usage>,
+    /// The usage of its whole tree, if it has [limits](crate::Command::limits).
+    pub tree_usage: Option<Box<TreeUsage>>,
 }
 
 /// The result of a pipeline: each stage, and a [`Captured`] for the whole, to which this dereferences.
@@ -84,7 +86,9 @@ impl StageEnd {
         // Waited for before; the child remembers its end.
         let ended = child.wait()?;
         let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));
-        Ok(StageEnd { program, pid: child.pid(), status: ended.status, usage })
+        let resources = child.tree().and_then(|tree| tree.resources());
+        let tree_usage = resources.map(|resources| Box::new(resources.usage));
+        Ok(StageEnd { program, pid: child.pid(), status: ended.status, usage, tree_usage })
     }
 }
 
@@ -118,6 +122,8 @@ pub(super) fn with_stages(output: Output, stages: Vec<StageEnd>, pipefail: bool)
             };
         }
     }
+    // Each stage has a tree of its own.
+    whole.tree_usage = None;
     whole.usage = total(stages.iter().map(|stage| stage.usage));
     Pipelined { whole, stages, decided_by }
 }

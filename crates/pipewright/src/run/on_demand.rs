@@ -8,6 +8,7 @@
 //! | pointer | setter | kB |
 //! |---|---|--:|
 //! | [`HOLD_TREE`] | `contain`, `kill_on_parent_exit` | 79 |
+//! | [`HOLD_LIMITED_TREE`] | `limits` | not measured |
 //! | [`OPEN_TEE`] | `Stdio::tee`, `run` | 11.5 |
 //! | [`OPEN_TEE_TO`] | `Stdio::tee_to`, which also finds its target through a pointer | 12.5, with the tee |
 //! | [`OPEN_FOREGROUND`] | `foreground` | 6.7 |
@@ -45,6 +46,9 @@ pub(crate) const KILL_ON_DROP: fn(&ChildHandle) = process::kill;
 
 /// Holds the tree of a child, which may be set to end with this process.
 pub(crate) const HOLD_TREE: HoldTree = Contain::tree;
+
+/// Holds the tree of a child, with limits.
+pub(crate) const HOLD_LIMITED_TREE: HoldTree = Contain::limited_tree;
 
 /// The type of [`HOLD_TREE`]. The argument is true if the tree must end with this process.
 pub(crate) type HoldTree = fn(bool) -> Contain;

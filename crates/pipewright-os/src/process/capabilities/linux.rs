@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use super::Facility;
 use super::entry::{About, facility, open_files, processes, value};
-use crate::process::contain::linux::own_cgroup_path;
+use crate::process::contain::linux::{limits, own_cgroup_path};
+use crate::process::limits::LimitKind;
 use crate::process::pidfd::{self, SavedStatus};
 
 pub(super) fn facilities() -> Vec<Facility> {
@@ -84,6 +85,10 @@ pub(super) fn facilities() -> Vec<Facility> {
                 needs: "the file cgroup.kill (Linux 5.14)",
             },
         ),
+        limit(LimitKind::Memory),
+        limit(LimitKind::Swap),
+        limit(LimitKind::Cpu),
+        limit(LimitKind::Pids),
         facility(
             "supervisor",
             crate::process::spawn::try_supervisor().map(|()| String::new()),
@@ -128,6 +133,25 @@ pub(super) fn facilities() -> Vec<Facility> {
             "5.10 is the oldest supported version",
         ),
     ]
+}
+
+/// Makes a group with a limit, and removes it.
+fn limit(kind: LimitKind) -> Facility {
+    let (name, used_for, needs) = match kind {
+        LimitKind::Memory => {
+            ("memory limit", "limiting the memory of a tree", "the controller memory")
+        }
+        LimitKind::Swap => (
+            "swap limit",
+            "limiting the swap of a tree",
+            "the controller memory, with swap accounting",
+        ),
+        LimitKind::Cpu => ("cpu limit", "limiting the CPU time of a tree", "the controller cpu"),
+        _ => ("pids limit", "limiting the number of processes of a tree", "the controller pids"),
+    };
+    let without = "a command with this limit does not start, unless it may run without";
+    let found = limits::probe(kind).map_err(io::Error::other);
+    facility(name, found, About { used_for, without, needs })
 }
 
 fn forced_off(off: bool) -> io::Result<()> {

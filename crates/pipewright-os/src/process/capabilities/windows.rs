@@ -17,7 +17,21 @@ use super::Facility;
 use super::entry::{About, facility, value};
 use crate::base::pipe::{self, Mode, PipeOptions};
 use crate::base::windows_version::system_version;
-use crate::process::contain::windows::is_in_job;
+use crate::process::contain::windows::{Job, is_in_job, limit as limit_job};
+use crate::process::limits::TreeLimits;
+
+/// Makes a job with the limit.
+fn limit(name: &'static str, limits: TreeLimits) -> Facility {
+    let found = Job::for_tree(false).and_then(|job| {
+        limit_job(&job, limits).map(|_| "job".to_owned()).map_err(io::Error::other)
+    });
+    let about = About {
+        used_for: "limiting the resources of a tree",
+        without: "a command with this limit does not start, unless it may run without",
+        needs: "a job that keeps the limit (Wine does not)",
+    };
+    facility(name, found, about)
+}
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
@@ -48,6 +62,9 @@ pub(super) fn facilities() -> Vec<Facility> {
                 needs: "PROC_THREAD_ATTRIBUTE_JOB_LIST (Windows 10)",
             },
         ),
+        limit("memory limit", TreeLimits::new().memory_max(1 << 40)),
+        limit("cpu limit", TreeLimits::new().cpu_max(0.5)),
+        limit("pids limit", TreeLimits::new().pids_max(1 << 20)),
         facility(
             "overlapped pipe",
             overlapped_pipe(),

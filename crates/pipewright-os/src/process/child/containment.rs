@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::ChildHandle;
+use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 
 /// The way in which a child is contained.
@@ -62,6 +63,12 @@ pub trait ContainedTree: fmt::Debug + Send + Sync {
 
     /// Adds the processes of the tree, without the child at its root, that are not members yet.
     fn collect(&self, members: &mut Vec<Member>);
+
+    /// Returns the resources that the tree used, and the limits in force; `None` if it was started without limits.
+    /// Final after [`end`](Self::end).
+    fn resources(&self) -> Option<TreeResources> {
+        None
+    }
 
     /// Releases the tree, and returns a process of this library that has to be reaped, if there is one.
     fn release(self: Box<Self>) -> Option<ChildHandle>;

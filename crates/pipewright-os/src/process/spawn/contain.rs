@@ -36,4 +36,14 @@ impl Contain {
     pub fn tree(ends_with_parent: bool) -> Contain {
         Contain { start: super::start_contained, ends_with_parent }
     }
+
+    /// Contains the child as [`tree`](Self::tree) does, with the limits of the plan.
+    ///
+    /// # Platform
+    /// Linux: the cgroup of the tree, if the controllers of the limits can be used in cgroup v2; else groups of cgroup
+    /// v1, beside the containment. macOS: `Unsupported`. Windows: the limits of the job.
+    #[must_use]
+    pub fn limited_tree(ends_with_parent: bool) -> Contain {
+        Contain { start: super::start_limited, ends_with_parent }
+    }
 }

@@ -22,6 +22,8 @@ pub enum Step {
     Create,
     /// Creating the containment of its tree: its cgroup, its supervisor.
     Contain,
+    /// Holding the limits of its tree.
+    TreeLimits,
     /// Joining or creating its process group or session.
     Group,
     /// Making its terminal its controlling one.
@@ -80,6 +82,8 @@ pub enum BadInput {
     Suspended,
     /// A child of a [`TreeSlot`](super::TreeSlot) cannot have the option that this setter sets.
     NotInSlot(&'static str),
+    /// A limit of the tree that cannot be meant, for this reason.
+    TreeLimits(&'static str),
     /// The slot still has a tree.
     SlotInUse,
     /// The slot belongs to the process that this one was forked from.
@@ -131,6 +135,7 @@ impl fmt::Display for BadInput {
             BadInput::NotInSlot(option) => {
                 write!(f, "`{option}` is not supported for a command in a tree slot")
             }
+            BadInput::TreeLimits(mistake) => f.write_str(mistake),
             BadInput::SlotInUse => {
                 f.write_str("the tree slot is in use: wait for its command, and drop its handle")
             }
@@ -166,6 +171,7 @@ impl fmt::Display for Step {
             Step::ParentDeath => f.write_str("make it end with its parent"),
             Step::Breakaway => f.write_str("take it out of this process's job"),
             Step::Contain => f.write_str("contain its process tree"),
+            Step::TreeLimits => f.write_str("limit its process tree"),
             Step::PreExec => f.write_str("run its pre_exec closures"),
             Step::Exec => f.write_str("load the program"),
         }

@@ -263,6 +263,7 @@ mod tests {
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
             contain: None,
+            limits: None,
             slot: None,
             foreground: None,
             terminal: None,

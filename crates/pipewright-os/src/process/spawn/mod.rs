@@ -17,15 +17,15 @@ mod listed;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-use linux::start_contained;
-#[cfg(target_os = "linux")]
 pub(crate) use linux::try_supervisor;
+#[cfg(target_os = "linux")]
+use linux::{start_contained, start_limited};
 #[cfg(target_os = "macos")]
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(target_os = "macos")]
-use macos::start_contained;
+use macos::{start_contained, start_limited};
 #[cfg(unix)]
 mod pre_exec;
 #[cfg(unix)]
@@ -37,7 +37,7 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-use windows::start_contained;
+use windows::{start_contained, start_limited};
 
 use std::cmp::Ordering;
 use std::convert::Infallible;

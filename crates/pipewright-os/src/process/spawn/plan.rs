@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Contain, EnvSnapshot, TreeSlot};
 use crate::base::handle::Handle;
+use crate::process::limits::TreeLimits;
 use crate::process::pty::ChildTerminal;
 use crate::process::terminal::Foreground;
 
@@ -33,6 +34,8 @@ pub struct Plan<'a> {
     pub inherit: Inherit<'a>,
     /// The containment of its tree, if any.
     pub contain: Option<Contain>,
+    /// The limits of its tree, for [`Contain::limited_tree`].
+    pub limits: Option<&'a TreeLimits>,
     /// The slot that holds its tree, instead.
     pub slot: Option<&'a TreeSlot>,
     /// The terminal on which a child with a group of its own becomes the foreground job.

@@ -20,6 +20,7 @@ pub(super) fn number_of(step: Step) -> u32 {
         Step::Contain => (13, 0),
         Step::PreExec => (14, 0),
         Step::Terminal => (15, 0),
+        Step::TreeLimits => (16, 0),
     };
     step | ((index as u32) << 8)
 }
@@ -43,6 +44,7 @@ pub(super) fn step_of(number: u32) -> Step {
         13 => Step::Contain,
         14 => Step::PreExec,
         15 => Step::Terminal,
+        16 => Step::TreeLimits,
         _ => Step::Create,
     }
 }
@@ -68,6 +70,7 @@ mod tests {
             Step::Contain,
             Step::PreExec,
             Step::Terminal,
+            Step::TreeLimits,
         ];
         for step in indexed.into_iter().chain(plain) {
             assert_eq!(step_of(number_of(step)), step);

@@ -44,6 +44,27 @@ pub struct Usage {
     pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
 
+/// The usage of a whole tree, with every process that was ever in it. A figure that the system does not report is
+/// `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TreeUsage {
+    /// CPU time in user mode.
+    pub user: Option<Duration>,
+    /// CPU time in the kernel.
+    pub system: Option<Duration>,
+    /// The largest amount of memory in use at one time, in bytes, cached file data included.
+    pub peak_memory_bytes: Option<u64>,
+    /// The largest number of processes and threads at one time.
+    pub peak_pids: Option<u64>,
+    /// The time in which at least one thread waited for memory.
+    pub memory_stall: Option<Duration>,
+    /// The time in which at least one thread waited for a processor.
+    pub cpu_stall: Option<Duration>,
+    /// The time in which at least one thread waited for I/O.
+    pub io_stall: Option<Duration>,
+}
+
 /// Returns the resources that all threads of this process have used since its start, without those of
 /// children.
 ///

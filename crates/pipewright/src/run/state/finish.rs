@@ -1,8 +1,12 @@
 //! The result of a run, when there is nothing left to wait for.
 
+use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 
 use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::limits::{OutOfMemory, Victim};
+use pipewright_os::process::status::Ended;
 
 use super::RunState;
 use crate::error::OperationError;
@@ -32,10 +36,20 @@ impl RunState {
             Some(ended) => ended,
             None => child.wait().map_err(|e| ("wait for", e))?,
         };
-        let unstopped = match ended.status.signal() {
+        // The run no longer waits for the rest of the tree, and kills it. Then the tree's figures are final.
+        let trees = || children.iter().filter_map(ChildHandle::tree);
+        let leftovers_killed = trees().map(|tree| tree.end()).sum();
+        let resources = child.tree().and_then(|tree| tree.resources());
+        let out_of_memory = resources.as_ref().and_then(|it| it.out_of_memory).or_else(|| {
+            trees().filter_map(|tree| tree.resources()).find_map(|it| it.out_of_memory)
+        });
+        let out_of_memory =
+            out_of_memory.map(|oom| with_victim(oom, child.pid(), ended, &self.info.program));
+        let unstopped = match (out_of_memory, ended.status.signal()) {
             _ if self.limit_exceeded => Outcome::LimitExceeded,
-            Some(_) => Outcome::Signaled,
-            None => Outcome::Exited,
+            (Some(oom), _) => Outcome::OutOfMemory(oom),
+            (None, Some(_)) => Outcome::Signaled,
+            (None, None) => Outcome::Exited,
         };
         let outcome = self.policy.stopped().unwrap_or(unstopped);
         let exceeded = self.exceeded(outcome);
@@ -53,18 +67,16 @@ impl RunState {
             program: self.info.program,
             pid: child.pid(),
             elapsed,
+            out_of_memory,
             usage: ended.usage.map(|usage| child.refine_peak_memory(usage)),
+            tree_usage: resources.as_ref().map(|resources| Box::new(resources.usage)),
+            limits: resources.map(|resources| Box::new(resources.held)),
             held_open: self.held_open,
             truncated: out.truncated || err.truncated,
             tee_failed,
             stdin_unread: self.stdin_unread,
             containment: containment(children),
-            // The run no longer waits for the rest of the tree, and kills it.
-            leftovers_killed: children
-                .iter()
-                .filter_map(ChildHandle::tree)
-                .map(|tree| tree.end())
-                .sum(),
+            leftovers_killed,
             stdout_bytes,
             stderr_bytes,
             stderr_merged: self.info.stderr_merged,
@@ -88,4 +100,16 @@ impl RunState {
             _ => None,
         }
     }
+}
+
+/// Adds the victim, if the tree never had another process than the killed child.
+fn with_victim(oom: OutOfMemory, pid: u32, ended: Ended, program: &OsStr) -> OutOfMemory {
+    let was_child = ended.status.was_killed() && oom.peak_pids == Some(1);
+    if oom.victim.is_some() || !was_child {
+        return oom;
+    }
+    let name = Path::new(program).file_name().unwrap_or(program);
+    let mut oom = oom;
+    oom.victim = Some(Victim::new(pid, &name.to_string_lossy()));
+    oom
 }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::place::{self, parent};
 use crate::process::pidfd::{can_signal, open_pidfd, send};
 
-const PREFIX: &str = "pipewright-";
+pub(super) const PREFIX: &str = "pipewright-";
 
 /// The directory of a cgroup, made for one tree and removed with it.
 #[derive(Debug)]
@@ -31,29 +31,35 @@ impl Cgroup {
     /// Creates one below the cgroup of this process; `None` if that is not possible.
     pub(crate) fn new() -> Option<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let parent = parent()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{number}", std::process::id());
-        let name = CString::new(name).ok()?;
-        let made = rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755));
-        if let Err(error) = made {
-            if is_permanent(error) {
-                disable();
+        match Cgroup::create(parent()?, &format!("{PREFIX}{}-{number}", std::process::id())) {
+            Ok(cgroup) => Some(cgroup),
+            Err(Some(error)) => {
+                if is_permanent(error) {
+                    disable();
+                }
+                None
             }
-            return None;
+            Err(None) => None,
         }
+    }
+
+    /// Creates one with that name. The error is that of the new directory, if it could not be made.
+    pub(crate) fn create(parent: Arc<OwnedFd>, name: &str) -> Result<Cgroup, Option<Errno>> {
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
             Ok(dir) => {
                 let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
                 let cgroup = Cgroup { parent, name, dir, kill };
                 // Nothing else kills its processes: it would hold a tree that nobody can end. The drop removes it.
-                (cgroup.kill.is_some() || can_signal()).then_some(cgroup)
+                if cgroup.kill.is_some() || can_signal() { Ok(cgroup) } else { Err(None) }
             }
             Err(_) => {
                 // Ignored: there was no free handle number, and an empty directory may stay behind.
                 let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
-                None
+                Err(None)
             }
         }
     }
@@ -143,7 +149,8 @@ impl Cgroup {
         rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
     }
 
-    fn read(&self, file: &str) -> io::Result<String> {
+    /// Reads one of its files.
+    pub(super) fn read(&self, file: &str) -> io::Result<String> {
         let file = fs::File::from(open(&self.dir, file, OFlags::RDONLY)?);
         io::read_to_string(file)
     }
@@ -191,7 +198,7 @@ fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
 }
 
 /// Returns the path of a directory, for this process only.
-fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
+pub(super) fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
 }
 
@@ -227,30 +234,42 @@ fn dirs_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Removes the empty cgroups that killed processes have left behind; once in the life of this process.
 pub(crate) fn remove_stale() {
-    /// The minimum age, which spares cgroups being made now by a process that is invisible from here.
-    const OLD: Duration = Duration::from_secs(60);
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.load(Ordering::Relaxed) {
         return;
     }
     let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
-    for entry in fs::read_dir(path_of(parent.as_fd())).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };
-        let made = entry.metadata().and_then(|it| it.modified()).ok();
-        let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
-        let gone = !Path::new(&format!("/proc/{owner}")).exists();
-        let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
-        // Its owner may live in a pid namespace that is invisible from here, and the cgroups below may be
-        // in use.
-        if gone && age.is_some_and(|age| age > OLD) && is_unpopulated(&events()) {
+    for dir in stale_in(parent.as_fd()) {
+        let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
+        // The cgroups below may be in use.
+        if is_unpopulated(&events) {
             // A command that held a tree itself, and was killed with it, has left its own cgroup in there.
-            remove_below(&entry.path());
+            remove_below(&dir);
             // Ignored: another process was faster.
-            let _ = fs::remove_dir(entry.path());
+            let _ = fs::remove_dir(dir);
         }
     }
+}
+
+/// Returns the directories in there that were made some time ago by a process of this crate which is gone.
+pub(super) fn stale_in(parent: BorrowedFd<'_>) -> Vec<PathBuf> {
+    /// The minimum age, which spares cgroups being made now by a process that is invisible from here.
+    const OLD: Duration = Duration::from_secs(60);
+    let is_stale = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let owner = owner_of(name.to_str()?)?;
+        let made = entry.metadata().and_then(|it| it.modified()).ok()?;
+        let age = SystemTime::now().duration_since(made).ok()?;
+        // Its owner may live in a pid namespace that is invisible from here.
+        (age > OLD && !Path::new(&format!("/proc/{owner}")).exists()).then_some(())
+    };
+    let entries = fs::read_dir(path_of(parent)).into_iter().flatten().flatten();
+    entries.filter(|entry| is_stale(entry).is_some()).map(|entry| entry.path()).collect()
+}
+
+/// Returns the number of the process that made the cgroup of a tree with that name.
+pub(super) fn owner_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 #[cfg(test)]

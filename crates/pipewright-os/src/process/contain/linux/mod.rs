@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `cgroup.rs` | a control group for one tree |
 //! | `place.rs` | the cgroup that this process is in |
+//! | `limits/` | the groups of a tree's limits, and their figures |
 //! | `image.rs` | the supervisor's program, in memory |
 //! | `report.rs` | the messages of a supervisor |
 //! | `reporter.rs` | the exit status of a command, from those messages |
@@ -13,6 +14,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod image;
 pub(crate) mod job;
+pub(crate) mod limits;
 #[path = "../../../../supervisor/message.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the supervisor reads the plans"))]
 pub(crate) mod message;
@@ -22,8 +24,9 @@ mod place;
 pub(crate) mod report;
 pub(crate) mod reporter;
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +35,7 @@ pub(crate) use place::own_cgroup_path;
 use report::{Reports, SupervisorReport};
 
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
+use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
@@ -50,6 +54,16 @@ pub(crate) struct LinuxTree {
     killed: AtomicU32,
     /// True if every process has gone, the guard and the supervisor included.
     has_ended: AtomicBool,
+    /// The groups of its limits, if it has limits.
+    meter: Option<Box<dyn TreeMeter>>,
+    /// The resources, once every process has gone.
+    resources: OnceLock<TreeResources>,
+}
+
+/// The groups that hold the limits of a tree. A trait object, so that programs without limits do not contain its code.
+pub(crate) trait TreeMeter: fmt::Debug + Send + Sync {
+    /// Returns the resources that the tree has used so far, and the limits in force.
+    fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources;
 }
 
 /// The guard and the supervisor, and their reports.
@@ -70,7 +84,13 @@ impl LinuxTree {
         command: u32,
     ) -> LinuxTree {
         let (killed, has_ended) = (AtomicU32::new(0), AtomicBool::new(false));
-        LinuxTree { cgroup, supervisor, command, killed, has_ended }
+        let resources = OnceLock::new();
+        LinuxTree { cgroup, supervisor, command, killed, has_ended, meter: None, resources }
+    }
+
+    /// Adds the groups of its limits.
+    pub(crate) fn with_meter(self, meter: Option<Box<dyn TreeMeter>>) -> LinuxTree {
+        LinuxTree { meter, ..self }
     }
 
     /// Returns true if no process is left that a kill would hit.
@@ -83,7 +103,15 @@ impl LinuxTree {
         };
         // A process that has entered another pid namespace gets another parent there. But a cgroup cannot
         // be removed while a process is in it.
-        is_over && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
+        is_over && self.cgroup.as_ref().is_none_or(|cgroup| self.is_unused(cgroup))
+    }
+
+    fn is_unused(&self, cgroup: &Cgroup) -> bool {
+        match self.meter {
+            // Its figures go with it.
+            Some(_) => !cgroup.is_populated(),
+            None => cgroup.remove_if_empty(),
+        }
     }
 
     /// Reads the reports so far. Returns true if they include the end of the tree.
@@ -173,6 +201,15 @@ impl ContainedTree for LinuxTree {
             let is_it = || is_child_of(*supervisor, guard);
             add_children(*supervisor, is_it, members);
             members.retain(|member| member.pid() != self.command);
+        }
+    }
+
+    fn resources(&self) -> Option<TreeResources> {
+        let meter = self.meter.as_ref()?;
+        let read = || meter.resources(self.cgroup.as_ref());
+        match self.has_ended.load(Ordering::Relaxed) {
+            true => Some(self.resources.get_or_init(read).clone()),
+            false => Some(read()),
         }
     }
 

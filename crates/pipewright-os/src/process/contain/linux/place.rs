@@ -65,24 +65,50 @@ pub(crate) fn own_cgroup_path() -> Option<PathBuf> {
 
 /// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
 fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
-    let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
-    let mounts = procfs::read("/proc/self/mountinfo")?;
-    mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
+    let (top, below) = own_in_hierarchy(cgroups, None)?;
+    Some(top.join(below))
 }
 
-/// Returns the directory of that cgroup, if the line of mountinfo (proc(5)) is about a mount that shows it.
-fn below_mount(line: &[u8], cgroup: &[u8]) -> Option<PathBuf> {
+/// Returns the mount of a hierarchy, and the path of this process's cgroup below it. The hierarchy is that of version 2,
+/// or the one of version 1 with that controller.
+pub(super) fn own_in_hierarchy(
+    cgroups: &[u8],
+    controller: Option<&str>,
+) -> Option<(PathBuf, PathBuf)> {
+    let mut lines = cgroups.split(|byte| *byte == b'\n');
+    let own = lines.find_map(|line| of_hierarchy(line, controller))?;
+    let mounts = procfs::read("/proc/self/mountinfo")?;
+    mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own, controller))
+}
+
+/// Returns the path in a line of `/proc/self/cgroup` (cgroups(7)), if it is about the hierarchy.
+fn of_hierarchy<'a>(line: &'a [u8], controller: Option<&str>) -> Option<&'a [u8]> {
+    let Some(controller) = controller else { return line.strip_prefix(b"0::") };
+    let mut fields = line.splitn(3, |byte| *byte == b':');
+    let mut controllers = fields.nth(1)?.split(|byte| *byte == b',');
+    controllers.find(|it| *it == controller.as_bytes())?;
+    fields.next()
+}
+
+/// Returns the mount and the path below it, if the line of mountinfo (proc(5)) is about a mount that shows the cgroup.
+fn below_mount(line: &[u8], cgroup: &[u8], controller: Option<&str>) -> Option<(PathBuf, PathBuf)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let root = unescape(fields.nth(3)?);
     let mount = unescape(fields.next()?);
     // Optional fields end with a hyphen.
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    if kind != b"cgroup2" {
-        return None;
+    let mut after = fields.skip_while(|field| *field != b"-");
+    let kind = after.nth(1)?;
+    match controller {
+        None if kind == b"cgroup2" => {}
+        Some(controller) if kind == b"cgroup" => {
+            let mut options = after.nth(1)?.split(|byte| *byte == b',');
+            options.find(|option| *option == controller.as_bytes())?;
+        }
+        _ => return None,
     }
     let cgroup = Path::new(OsStr::from_bytes(cgroup));
     let below = cgroup.strip_prefix(OsStr::from_bytes(&root)).ok()?;
-    Some(Path::new(OsStr::from_bytes(&mount)).join(below))
+    Some((Path::new(OsStr::from_bytes(&mount)).to_owned(), below.to_owned()))
 }
 
 /// Decodes the octal escapes that stand for space, tab, line feed and backslash.
@@ -112,7 +138,10 @@ mod tests {
 
     #[test]
     fn the_mount_that_shows_a_cgroup_is_found() {
-        let below = |line: &str, cgroup: &str| below_mount(line.as_bytes(), cgroup.as_bytes());
+        let below = |line: &str, cgroup: &str| {
+            let (top, below) = below_mount(line.as_bytes(), cgroup.as_bytes(), None)?;
+            Some(top.join(below))
+        };
         let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
         assert_eq!(below(line, "/a b/c").unwrap(), Path::new("/sys/fs/cgroup/unified/a b/c"));
         assert_eq!(below(line, "/").unwrap(), Path::new("/sys/fs/cgroup/unified/"));
@@ -121,5 +150,18 @@ mod tests {
         assert_eq!(below(line, "/docker/2"), None, "the mount does not show it");
         assert_eq!(below("41 31 0:38 / /proc rw - proc proc rw", "/"), None);
         assert_eq!(below("", "/"), None);
+    }
+
+    #[test]
+    fn a_hierarchy_of_version_1_is_found_by_its_controller() {
+        let below = |line: &str, controller| below_mount(line.as_bytes(), b"/a", Some(controller));
+        let line = "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
+        let place = (PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"), PathBuf::from("a"));
+        assert_eq!(below(line, "cpu"), Some(place));
+        assert_eq!(below(line, "memory"), None);
+        assert_eq!(below("33 31 0:30 / /x rw - cgroup2 cpu rw,cpu", "cpu"), None);
+        assert_eq!(of_hierarchy(b"4:cpu,cpuacct:/a:b", Some("cpuacct")), Some(&b"/a:b"[..]));
+        assert_eq!(of_hierarchy(b"4:cpu,cpuacct:/a", Some("memory")), None);
+        assert_eq!(of_hierarchy(b"0::/a", None), Some(&b"/a"[..]));
     }
 }

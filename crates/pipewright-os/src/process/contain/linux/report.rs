@@ -323,7 +323,7 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
                 counted_peak_rss_bytes: u64::try_from(word(5))
                     .ok()
                     .and_then(|kib| kib.checked_mul(1024)),
-                peak_rss_bytes: None,
+                ..Usage::default()
             };
             let status = ExitStatus::from_raw(word(2) as i32);
             let report =

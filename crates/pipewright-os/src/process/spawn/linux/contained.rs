@@ -2,19 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::child::ChildSetup;
 use super::{
     Group, Moves, Plan, SpawnError, Step, child_setup, dumpable, moves, start, start_uncontained,
     supervised,
 };
 use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::linux::LinuxTree;
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::reporter::CommandReporter;
+use crate::process::contain::linux::{LinuxTree, TreeMeter};
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
 use crate::process::spawn::layout::Layout;
@@ -32,7 +33,7 @@ pub(crate) fn start_contained(
         can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     if let Some(cgroup) = Cgroup::new() {
-        match start_in_cgroup(plan, layout, moves, cgroup, ends_with_parent) {
+        match start_held(plan, layout, moves, cgroup.into(), ends_with_parent) {
             Err(error) if cgroup_errno(&error).is_some() => {
                 if cgroup_errno(&error).is_some_and(cgroup::is_permanent) {
                     cgroup::disable();
@@ -46,7 +47,7 @@ pub(crate) fn start_contained(
         }
     }
     let supervised = match can_supervise(plan) {
-        Ok(()) => start_supervised(plan, layout, moves, None),
+        Ok(()) => start_supervised(plan, layout, moves, TreeHolder::default()),
         Err(error) => Err(SpawnError::new(Step::Contain, error)),
     };
     match supervised {
@@ -57,36 +58,71 @@ pub(crate) fn start_contained(
     }
 }
 
-fn start_in_cgroup(
+/// The groups that hold a tree, beside a supervisor.
+#[derive(Default)]
+pub(super) struct TreeHolder {
+    /// The cgroup that contains the tree.
+    pub(super) cgroup: Option<Cgroup>,
+    /// The files by which the child joins the groups of its limits, if the cgroup does not hold the limits.
+    pub(super) limit_procs: Vec<OwnedFd>,
+    /// The groups of its limits, and their figures.
+    pub(super) meter: Option<Box<dyn TreeMeter>>,
+}
+
+impl From<Cgroup> for TreeHolder {
+    fn from(cgroup: Cgroup) -> TreeHolder {
+        TreeHolder { cgroup: Some(cgroup), ..TreeHolder::default() }
+    }
+}
+
+/// Starts a child that a cgroup holds, and also a supervisor if the tree has to end with this process.
+pub(super) fn start_held(
     plan: &Plan<'_>,
     layout: &Layout,
     moves: &Moves,
-    cgroup: Cgroup,
+    holder: TreeHolder,
     ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
-    if ends_with_parent {
-        return start_supervised(plan, layout, moves, Some(cgroup));
+    if ends_with_parent || holder.cgroup.is_none() {
+        return start_supervised(plan, layout, moves, holder);
     }
-    let procs = cgroup.procs().map_err(|error| SpawnError::new(Step::Contain, error))?;
-    let mut setup = child_setup(plan, layout, moves);
-    setup.cgroup = Some(cgroup.dir().as_raw_fd());
-    setup.cgroup_procs = Some(procs.as_raw_fd());
+    let TreeHolder { cgroup, limit_procs, meter } = holder;
+    let procs = open_procs(cgroup.as_ref())?;
+    let setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
     let exit = start(&setup, start_uncontained)?;
-    let tree = LinuxTree::new(Some(cgroup), None, exit.pid());
+    let tree = LinuxTree::new(cgroup, None, exit.pid()).with_meter(meter);
     Ok(ChildHandle(exit.0.with_tree(Box::new(tree))))
+}
+
+fn open_procs(cgroup: Option<&Cgroup>) -> Result<Option<OwnedFd>, SpawnError> {
+    let procs = cgroup.map(Cgroup::procs).transpose();
+    procs.map_err(|error| SpawnError::new(Step::Contain, error))
+}
+
+fn setup_in<'a>(
+    plan: &'a Plan<'a>,
+    layout: &'a Layout,
+    moves: &'a Moves,
+    cgroup: Option<&Cgroup>,
+    procs: Option<&OwnedFd>,
+    limit_procs: &'a [OwnedFd],
+) -> ChildSetup<'a> {
+    let mut setup = child_setup(plan, layout, moves);
+    setup.cgroup = cgroup.map(|cgroup| cgroup.dir().as_raw_fd());
+    setup.cgroup_procs = procs.map(AsRawFd::as_raw_fd);
+    setup.limit_procs = limit_procs;
+    setup
 }
 
 fn start_supervised(
     plan: &Plan<'_>,
     layout: &Layout,
     moves: &Moves,
-    cgroup: Option<Cgroup>,
+    holder: TreeHolder,
 ) -> Result<ChildHandle, SpawnError> {
-    let procs = cgroup.as_ref().map(Cgroup::procs).transpose();
-    let procs = procs.map_err(|error| SpawnError::new(Step::Contain, error))?;
-    let mut setup = child_setup(plan, layout, moves);
-    setup.cgroup = cgroup.as_ref().map(|cgroup| cgroup.dir().as_raw_fd());
-    setup.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
+    let TreeHolder { cgroup, limit_procs, meter } = holder;
+    let procs = open_procs(cgroup.as_ref())?;
+    let mut setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
     // The supervisor is its parent, and makes sure of that.
     setup.parent_pid = 0;
     let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
@@ -99,7 +135,7 @@ fn start_supervised(
     })?;
     exit::preload_peak_memory();
     let reporter = CommandReporter::new(child.supervisor.reports.clone(), child.pid);
-    let tree = LinuxTree::new(cgroup, Some(child.supervisor), child.pid as u32);
+    let tree = LinuxTree::new(cgroup, Some(child.supervisor), child.pid as u32).with_meter(meter);
     Ok(ChildHandle(
         exit::ChildHandle::new(child.pid, child.pidfd)
             .with_reporter(Box::new(reporter))
@@ -119,7 +155,7 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
 }
 
 /// Checks that a supervisor is possible for that child.
-fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
+pub(super) fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     // Its parent would be a process in this process's memory, which must not run closures.
     if !plan.unix.pre_exec.is_empty() {
         return Err(cannot_supervise(&"it has pre_exec closures"));

@@ -19,6 +19,7 @@ mod digits;
 mod dumpable;
 mod error_pipe;
 mod forked;
+mod limited;
 mod open_handles;
 mod raw_clone;
 mod raw_syscall;
@@ -34,6 +35,7 @@ use child::{ChildSetup, Move};
 pub(crate) use contained::start_contained;
 use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
+pub(crate) use limited::start_limited;
 pub(super) use slot::new_slot;
 use stack::Stack;
 pub(crate) use trial::try_supervisor;
@@ -163,6 +165,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
         mask: plan.unix.std_rules.then(current_mask),
         cgroup: None,
         cgroup_procs: None,
+        limit_procs: &[],
         terminal: plan
             .foreground
             .filter(|_| plan.unix.group == Group::Own)

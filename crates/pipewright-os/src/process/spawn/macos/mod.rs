@@ -19,10 +19,13 @@ use std::ffi::CStr;
 use std::io;
 
 use super::layout::Layout;
-use super::{Credentials, Group, ParentExit, Plan, SpawnError, Step, TreeSlot, UnixOptions};
+use super::{
+    BadInput, Credentials, Group, ParentExit, Plan, SpawnError, Step, TreeSlot, UnixOptions,
+};
 use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
+use crate::process::limits::LimitUnavailable;
 
 mod actions;
 mod forked;
@@ -65,6 +68,25 @@ pub(crate) fn start_contained(
         requested => requested.map(for_child),
     };
     start(&Plan { unix: &options, ..*plan }, guard_start)
+}
+
+/// Fails, unless the limits may be left out: nothing here holds the limits of a tree.
+pub(crate) fn start_limited(
+    plan: &Plan<'_>,
+    ends_with_parent: bool,
+) -> Result<ChildHandle, SpawnError> {
+    let limits = plan.limits.copied().unwrap_or_default();
+    if let Some(mistake) = limits.mistake() {
+        return Err(SpawnError::bad(BadInput::TreeLimits(mistake)));
+    }
+    match limits.kinds().next() {
+        Some(kind) if !limits.best_effort => {
+            let reason = LimitUnavailable::new(kind, "macOS has no limits on a process tree");
+            let error = io::Error::new(io::ErrorKind::Unsupported, reason);
+            Err(SpawnError::new(Step::TreeLimits, error))
+        }
+        _ => start_contained(plan, ends_with_parent),
+    }
 }
 
 /// Fails: nothing here holds one tree after another. A guard belongs to one group.

@@ -188,6 +188,7 @@ mod tests {
             stdio: [ChildStdio::Handle(&c), ChildStdio::Inherit, ChildStdio::Inherit],
             inherit: Inherit::List(&list),
             contain: None,
+            limits: None,
             slot: None,
             foreground: None,
             terminal: None,

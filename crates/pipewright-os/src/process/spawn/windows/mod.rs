@@ -32,10 +32,10 @@ use windows_sys::Win32::System::Threading::{
 
 use super::check::check;
 use super::wide::environment::block;
-use super::{Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
+use super::{BadInput, Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
-use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job};
+use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job, limit};
 use crate::process::process_object::ProcessObject;
 use crate::process::pty::ChildTerminal;
 
@@ -84,6 +84,24 @@ pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, S
         Job::for_tree(allow_breakaway).map_err(|error| SpawnError::new(Step::Contain, error))?;
     let exit = start(plan, Some(job.as_handle()))?;
     let tree = JobTree::new(Arc::new(job), exit.pid());
+    Ok(ChildHandle(exit.with_tree(Box::new(tree))))
+}
+
+/// Starts a child in a job with the limits of the plan.
+pub(crate) fn start_limited(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
+    let limits = plan.limits.copied().unwrap_or_default();
+    if let Some(mistake) = limits.mistake() {
+        return Err(SpawnError::bad(BadInput::TreeLimits(mistake)));
+    }
+    let allow_breakaway = plan.windows.is_some_and(|windows| windows.allow_breakaway);
+    let job =
+        Job::for_tree(allow_breakaway).map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let held = limit(&job, limits).map_err(|unavailable| {
+        let error = io::Error::new(io::ErrorKind::Unsupported, unavailable);
+        SpawnError::new(Step::TreeLimits, error)
+    })?;
+    let exit = start(plan, Some(job.as_handle()))?;
+    let tree = JobTree::new(Arc::new(job), exit.pid()).with_limits(held);
     Ok(ChildHandle(exit.with_tree(Box::new(tree))))
 }
 

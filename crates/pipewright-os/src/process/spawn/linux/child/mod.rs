@@ -19,7 +19,7 @@ mod signals;
 
 use std::cell::Cell;
 use std::ffi::c_char;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::process::spawn::pre_exec::{self, Closure};
@@ -46,6 +46,8 @@ pub(in crate::process::spawn) struct ChildSetup<'a> {
     /// The cgroup to be born in, and the file that a child which was not born there writes to.
     pub(super) cgroup: Option<RawFd>,
     pub(super) cgroup_procs: Option<RawFd>,
+    /// The `cgroup.procs` files of further groups that it joins, for its limits.
+    pub(super) limit_procs: &'a [OwnedFd],
     /// The terminal on which it becomes the foreground job.
     pub(super) terminal: Option<RawFd>,
     /// The terminal that becomes the controlling one of its session.
@@ -205,7 +207,10 @@ unsafe fn prepare_and_exec(
         signals::ignore(libc::SIGCHLD);
     }
     if let Some(cgroup) = cgroup {
-        rights::join_cgroup(cgroup)?;
+        rights::join_cgroup(cgroup, Step::Contain)?;
+    }
+    for group in setup.limit_procs {
+        rights::join_cgroup(group.as_raw_fd(), Step::TreeLimits)?;
     }
     rights::join_group(setup.options.group)?;
     if let Some(terminal) = setup.own_terminal {

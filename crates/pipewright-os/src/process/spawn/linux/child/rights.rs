@@ -21,9 +21,9 @@ pub(super) fn join_group(group: Group) -> Result<(), FailedStep> {
 }
 
 /// Moves this process into the cgroup whose `cgroup.procs` file is given.
-pub(super) fn join_cgroup(procs: RawFd) -> Result<(), FailedStep> {
+pub(super) fn join_cgroup(procs: RawFd, step: Step) -> Result<(), FailedStep> {
     // 0 means the writing process itself (cgroups(7)).
-    check(write(procs, b"0"), Step::Contain)
+    check(write(procs, b"0"), step)
 }
 
 /// Writes with a raw system call: the C library's write is a cancellation point, and in the child would end

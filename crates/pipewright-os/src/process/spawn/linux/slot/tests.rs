@@ -24,6 +24,7 @@ fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Pl
         stdio: [ChildStdio::Inherit; 3],
         inherit: Inherit::List(&[]),
         contain: None,
+        limits: None,
         slot: None,
         foreground: None,
         terminal: None,

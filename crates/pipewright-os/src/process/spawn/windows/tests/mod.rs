@@ -33,6 +33,7 @@ pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOpt
         stdio: [ChildStdio::Inherit; 3],
         inherit: Inherit::List(&[]),
         contain: None,
+        limits: None,
         slot: None,
         foreground: None,
         terminal: None,

@@ -1,5 +1,9 @@
 //! A job object: every process that one of its processes starts is in it too.
 
+mod limits;
+
+pub(crate) use limits::limit;
+
 use std::ffi::c_void;
 use std::io;
 use std::mem::{self, offset_of};
@@ -24,6 +28,7 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
+use crate::process::limits::{HeldLimits, TreeResources};
 use crate::process::member::Member;
 use crate::process::process_object::ProcessObject;
 use crate::process::status::KILLED;
@@ -54,16 +59,36 @@ impl Job {
         let job = Job(unsafe { OwnedHandle::from_raw_handle(handle) });
         let mut info = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
         info.BasicLimitInformation.LimitFlags = limits | JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+        job.set_extended(&info)?;
+        Ok(job)
+    }
+
+    fn set_extended(&self, info: &JOBOBJECT_EXTENDED_LIMIT_INFORMATION) -> io::Result<()> {
         // SAFETY: the job is open; a live struct, of the class that is named, and its size.
         let set = unsafe {
             SetInformationJobObject(
-                handle,
+                self.0.as_raw_handle(),
                 JobObjectExtendedLimitInformation,
-                (&raw const info).cast::<c_void>(),
+                ptr::from_ref(info).cast::<c_void>(),
                 size_of_u32::<JOBOBJECT_EXTENDED_LIMIT_INFORMATION>(),
             )
         };
-        if set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
+        if set == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn extended(&self) -> io::Result<JOBOBJECT_EXTENDED_LIMIT_INFORMATION> {
+        let mut info = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
+        // SAFETY: the job is open; a live struct, of the class that is named, and its size.
+        let ok = unsafe {
+            QueryInformationJobObject(
+                self.0.as_raw_handle(),
+                JobObjectExtendedLimitInformation,
+                (&raw mut info).cast::<c_void>(),
+                size_of_u32::<JOBOBJECT_EXTENDED_LIMIT_INFORMATION>(),
+                ptr::null_mut(),
+            )
+        };
+        if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
     }
 
     /// Kills its processes, and waits a moment for their end. Returns true if none is left.
@@ -81,6 +106,10 @@ impl Job {
 
     /// Returns the number of its processes that have not ended.
     fn active(&self) -> io::Result<u32> {
+        Ok(self.accounting()?.ActiveProcesses)
+    }
+
+    fn accounting(&self) -> io::Result<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION> {
         let mut info = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         // SAFETY: the job is open; a live struct, of the class that is named, and its size.
         let ok = unsafe {
@@ -92,7 +121,7 @@ impl Job {
                 ptr::null_mut(),
             )
         };
-        if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
+        if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
     }
 
     /// Returns the numbers of its processes.
@@ -196,11 +225,18 @@ pub(crate) struct JobTree {
     command: u32,
     /// The number of killed processes, not counting the command.
     killed: AtomicU32,
+    /// The limits of the job, if it has limits.
+    held: Option<HeldLimits>,
 }
 
 impl JobTree {
     pub(crate) fn new(job: Arc<Job>, command: u32) -> JobTree {
-        JobTree { job, command, killed: AtomicU32::new(0) }
+        JobTree { job, command, killed: AtomicU32::new(0), held: None }
+    }
+
+    /// Adds the limits of the job.
+    pub(crate) fn with_limits(self, held: HeldLimits) -> JobTree {
+        JobTree { held: Some(held), ..self }
     }
 
     fn others(&self) -> impl Iterator<Item = u32> {
@@ -247,6 +283,11 @@ impl ContainedTree for JobTree {
         // it, so a second list under the same number means the opened process.
         let listed = self.job.pids();
         members.extend(opened.into_iter().filter(|member| listed.contains(&member.pid())));
+    }
+
+    fn resources(&self) -> Option<TreeResources> {
+        let held = self.held.clone()?;
+        Some(TreeResources { held, usage: limits::usage(&self.job), ..TreeResources::default() })
     }
 
     fn release(self: Box<Self>) -> Option<ChildHandle> {

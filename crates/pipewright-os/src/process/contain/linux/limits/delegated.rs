@@ -1,0 +1,204 @@
+//! One cgroup of version 2: the questions whether limited ones can be made in it, and the change that allows it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::controller::Controllers;
+use super::files;
+use crate::process::contain::linux::cgroup::owner_of;
+use crate::process::procfs::Stat;
+
+/// The name of the cgroup that this process moves to if it is in the way of the controllers.
+const LEAF: &str = "pipewright-hosts";
+
+/// A cgroup that may become the parent of limited ones.
+pub(super) struct Level {
+    pub(super) path: PathBuf,
+}
+
+/// The reason why limited cgroups cannot be made in a cgroup.
+pub(super) enum Refusal {
+    /// This process may not make cgroups in it.
+    Denied(io::Error),
+    /// Its parent does not give it these controllers.
+    NoController(Controllers),
+    /// Processes in it keep its controllers from its own cgroups.
+    HasProcesses,
+    /// The kernel refused the controllers for another reason.
+    NotEnabled(io::Error),
+}
+
+impl Level {
+    /// Makes sure that cgroups with these controllers can be made in it.
+    pub(super) fn prepare(&self, wanted: Controllers) -> Result<(), Refusal> {
+        for place in [self.path.clone(), self.path.join("cgroup.procs")] {
+            rustix::fs::access(&place, Access::WRITE_OK)
+                .map_err(|error| Refusal::Denied(error.into()))?;
+        }
+        let missing = wanted.without(self.controllers_in("cgroup.controllers"));
+        if missing != Controllers::NONE {
+            return Err(Refusal::NoController(missing));
+        }
+        let missing = wanted.without(self.controllers_in("cgroup.subtree_control"));
+        if missing == Controllers::NONE {
+            return Ok(());
+        }
+        if !self.may_give_controllers() {
+            return Err(Refusal::HasProcesses);
+        }
+        let words: Vec<_> = missing.iter().map(|it| format!("+{}", it.name())).collect();
+        match self.write("cgroup.subtree_control", &words.join(" ")) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(match Errno::from_io_error(&error) {
+                Some(Errno::BUSY) => Refusal::HasProcesses,
+                Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Refusal::Denied(error),
+                _ => Refusal::NotEnabled(error),
+            }),
+        }
+    }
+
+    /// Lets the cgroups in it have further controllers, if that is possible.
+    pub(super) fn enable_if_possible(&self, wanted: Controllers) {
+        if !self.may_give_controllers() {
+            return;
+        }
+        for controller in wanted.without(self.controllers_in("cgroup.subtree_control")).iter() {
+            // Ignored: without the controller, only its figures are missing.
+            let _ = self.write("cgroup.subtree_control", &format!("+{}", controller.name()));
+        }
+    }
+
+    /// Returns true if no process in it keeps the controllers from the cgroups in it. The kernel itself refuses that for
+    /// some controllers only; for `cpu` and `pids` it makes the cgroup a threaded one, in which no other can hold a process.
+    fn may_give_controllers(&self) -> bool {
+        let is_top = !self.path.join("cgroup.type").exists();
+        is_top || self.pids().is_empty()
+    }
+
+    /// Returns the controllers that are named in one of its files.
+    pub(super) fn controllers_in(&self, file: &str) -> Controllers {
+        Controllers::named(&self.read(file))
+    }
+
+    /// Returns true if a limit holds its processes, from which a cgroup outside of it would be free.
+    pub(super) fn is_limited(&self) -> bool {
+        let files = ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "pids.max"];
+        files
+            .iter()
+            .any(|file| !matches!(self.read(file).split_whitespace().next(), None | Some("max")))
+    }
+
+    /// Returns the limit on its memory.
+    pub(super) fn memory_max_bytes(&self) -> Option<u64> {
+        self.read("memory.max").trim_ascii().parse().ok()
+    }
+
+    /// Returns true if it holds a tree, which must not lose a process to a cgroup outside of it.
+    pub(super) fn holds_tree(&self) -> bool {
+        self.path.file_name().and_then(|name| owner_of(name.to_str()?)).is_some()
+    }
+
+    /// Returns true if this process may make cgroups in it by the rules of the service manager, if there is one.
+    pub(super) fn is_delegated(&self) -> bool {
+        // Without systemd, whoever may write to it may use it.
+        if !Path::new("/run/systemd/system").exists() {
+            return true;
+        }
+        let has = |name| {
+            let mut value = [0_u8; 8];
+            rustix::fs::getxattr(&self.path, name, &mut value).is_ok_and(|bytes| bytes > 0)
+        };
+        has("trusted.delegate") || has("user.delegate")
+    }
+
+    /// Moves this process, and those that it has started, to a cgroup in it, if no other process is in it.
+    pub(super) fn make_room(&self) -> bool {
+        const MOST_PASSES: usize = 20;
+        let leaf = self.path.join(LEAF);
+        if !self.has_only_own_processes()
+            || fs::create_dir(&leaf).is_err_and(|it| it.kind() != io::ErrorKind::AlreadyExists)
+        {
+            return false;
+        }
+        // A process may start another while it is moved.
+        for _ in 0..MOST_PASSES {
+            let pids = self.pids();
+            if pids.is_empty() {
+                return true;
+            }
+            for pid in pids {
+                // Ignored: it has ended; or it could not be moved, and then the next pass finds it again.
+                let _ = fs::write(leaf.join("cgroup.procs"), pid.to_string());
+            }
+        }
+        false
+    }
+
+    /// Opens the directory.
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(&self.path, flags, Mode::empty())?)
+    }
+
+    /// Returns the number of processes in it that this process has not started.
+    pub(super) fn other_processes(&self) -> usize {
+        self.pids().into_iter().filter(|pid| !is_own(*pid)).count()
+    }
+
+    pub(super) fn has_only_own_processes(&self) -> bool {
+        let pids = self.pids();
+        pids.contains(&std::process::id()) && pids.into_iter().all(is_own)
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.read("cgroup.procs").lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path.join(file)).unwrap_or_default()
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        files::write(self.open()?.as_fd(), file, text)
+    }
+}
+
+/// Returns true if a process is this one, or descends from it.
+fn is_own(pid: u32) -> bool {
+    const MOST_GENERATIONS: usize = 1000;
+    let own = std::process::id();
+    let mut pid = pid;
+    for _ in 0..MOST_GENERATIONS {
+        if pid == own {
+            return true;
+        }
+        match Stat::of(pid) {
+            Some(stat) if stat.parent > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup_of_a_tree_is_known_by_its_name() {
+        let holds = |name: &str| Level { path: Path::new("/sys").join(name) }.holds_tree();
+        assert!(holds("pipewright-12-0") && holds("pipewright-12-3-00ff"));
+        assert!(!holds(LEAF) && !holds("user.slice") && !holds("pipewright-x-1"));
+    }
+
+    #[test]
+    fn this_process_is_its_own() {
+        assert!(is_own(std::process::id()));
+        assert!(!is_own(1) || std::process::id() == 1);
+    }
+}

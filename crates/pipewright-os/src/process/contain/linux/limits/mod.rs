@@ -1,0 +1,145 @@
+//! The groups that hold the limits of a tree, and their figures.
+//!
+//! Each limit belongs to a controller of the kernel, and each controller is in cgroup v2 or in a hierarchy of cgroup v1.
+//! If v2 has the controllers, the cgroup that contains the tree holds the limits too. For the others the child joins a
+//! group of v1 before its program is loaded.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `controller.rs` | the controllers, and the limits that need them |
+//! | `place.rs` | the cgroup of version 2 in which limited ones can be made |
+//! | `delegated.rs` | the questions about one such cgroup |
+//! | `v2.rs`, `v1.rs` | the groups of a tree, with their limits |
+//! | `meter.rs` | the figures of those groups |
+//! | `oom.rs` | the reason for a kill for lack of memory |
+//! | `kernel_log.rs` | the victim, from the kernel's log |
+//! | `files.rs` | the files of a group |
+
+mod controller;
+mod delegated;
+mod files;
+mod kernel_log;
+mod meter;
+mod oom;
+mod place;
+mod v1;
+mod v2;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::cgroup::Cgroup;
+use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
+use controller::Controllers;
+pub(crate) use meter::Meter;
+use v1::V1Groups;
+
+/// The groups of a tree that has limits.
+pub(crate) struct LimitedGroups {
+    /// The cgroup that contains the tree; `None` if none can be made.
+    pub(crate) cgroup: Option<Cgroup>,
+    /// The files by which the child joins the groups of version 1.
+    pub(crate) limit_procs: Vec<OwnedFd>,
+    /// The figures of the groups. Its drop removes those of version 1.
+    pub(crate) meter: Meter,
+}
+
+/// The reason why a tree could not be limited.
+pub(crate) enum NotLimited {
+    /// This machine does not let a limit be held.
+    Unavailable(LimitUnavailable),
+    /// The system refused something that works at other times.
+    System(io::Error),
+}
+
+impl From<io::Error> for NotLimited {
+    fn from(error: io::Error) -> NotLimited {
+        NotLimited::System(error)
+    }
+}
+
+impl LimitedGroups {
+    /// Makes the groups, with their limits set.
+    pub(crate) fn new(limits: TreeLimits) -> Result<LimitedGroups, NotLimited> {
+        let mut held = HeldLimits { limits, ..HeldLimits::default() };
+        let needed = Controllers::of(&limits);
+        let in_v2 = needed.and(place::visible());
+        let cgroup = v2::cgroup(in_v2, &mut held)?;
+        let in_v2 = if cgroup.is_some() { in_v2 } else { Controllers::NONE };
+        let groups = V1Groups::new(needed.without(in_v2), &mut held)?;
+        for kind in held.limits.kinds().collect::<Vec<_>>() {
+            let controller = controller::of(kind);
+            if !in_v2.has(controller) && !groups.has(controller) {
+                let reason = format!("no {} controller is mounted", controller.name());
+                held.give_up(LimitUnavailable::new(kind, reason))?;
+            }
+        }
+        held.mechanism = match held.limits.kinds().next() {
+            None => None,
+            Some(_) if in_v2 == Controllers::NONE => Some(LimitMechanism::CgroupV1),
+            Some(_) => Some(LimitMechanism::CgroupV2),
+        };
+        let limit_procs = groups.procs()?;
+        let (cgroup, place) = match cgroup.or_else(v2::for_measurement) {
+            Some((cgroup, place)) => (Some(cgroup), place),
+            None => (None, None),
+        };
+        let meter = Meter::new(held, groups, place);
+        Ok(LimitedGroups { cgroup, limit_procs, meter })
+    }
+}
+
+/// Checks that a limit can be held, and returns the mechanism and its place.
+pub(crate) fn probe(kind: LimitKind) -> Result<String, LimitUnavailable> {
+    const MANY_BYTES: u64 = 1 << 40;
+    let limits = TreeLimits::new();
+    let limits = match kind {
+        LimitKind::Memory => limits.memory_max(MANY_BYTES),
+        LimitKind::Swap => limits.memory_max(MANY_BYTES).memory_swap_max(0),
+        LimitKind::Cpu => limits.cpu_max(1.0),
+        LimitKind::Pids => limits.pids_max(1 << 20),
+        LimitKind::OomGroup => limits.memory_max(MANY_BYTES).oom_group(),
+    };
+    let needed = Controllers::of(&limits);
+    if needed.and(place::visible()) == needed && place::would_move(needed) {
+        return Ok("cgroup v2; this process moves to a leaf first".to_owned());
+    }
+    match LimitedGroups::new(limits) {
+        Ok(groups) => Ok(groups.meter.mechanism()),
+        Err(NotLimited::Unavailable(limit)) => Err(limit),
+        Err(NotLimited::System(error)) => Err(LimitUnavailable::new(kind, error.to_string())),
+    }
+}
+
+impl HeldLimits {
+    /// Continues without a limit, if that was asked for.
+    fn give_up(&mut self, limit: LimitUnavailable) -> Result<(), NotLimited> {
+        if !self.limits.best_effort {
+            return Err(NotLimited::Unavailable(limit));
+        }
+        self.limits.remove(limit.limit);
+        self.missing.push(limit);
+        Ok(())
+    }
+
+    /// Sets a limit by that action. Continues without it if this machine does not have the file, or has refused the
+    /// value, and that was asked for.
+    fn set(
+        &mut self,
+        kind: LimitKind,
+        file: &str,
+        set: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), NotLimited> {
+        match set() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let mut limit = LimitUnavailable::new(kind, format!("{file}: {error}"));
+                if kind == LimitKind::Swap && error.kind() == io::ErrorKind::NotFound {
+                    limit.reason = format!("this kernel does not count swap: it has no {file}");
+                    limit.remedy = Some("the boot parameter swapaccount=1".to_owned());
+                }
+                self.give_up(limit)
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The cgroup of version 2 in which limited ones can be made: that of this process, or one around it.
+//!
+//! A cgroup with processes cannot give controllers to the cgroups in it (cgroups(7), "no internal processes"). So a process
+//! that makes limited cgroups either is in a leaf, beside which it makes them, or moves to a leaf first.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::controller::Controllers;
+use super::delegated::{Level, Refusal};
+use super::oom::Ancestor;
+use crate::base::generation::PerProcess;
+use crate::process::contain::linux::place::own_in_hierarchy;
+use crate::process::limits::LimitUnavailable;
+use crate::process::procfs;
+
+/// The cgroup in which limited ones are made.
+#[derive(Debug)]
+pub(super) struct LimitedPlace {
+    pub(super) dir: Arc<OwnedFd>,
+    /// It and the cgroups around it that limit the memory.
+    pub(super) ancestors: Vec<Ancestor>,
+}
+
+/// The place that the last call has found.
+static LAST: PerProcess<Mutex<Option<Found>>> = PerProcess::new(|| Mutex::new(None));
+
+struct Found {
+    /// The text of `/proc/self/cgroup` afterwards: if it differs, this process has been moved since.
+    cgroups: Vec<u8>,
+    wanted: Controllers,
+    place: Arc<LimitedPlace>,
+}
+
+/// Returns the controllers that are in version 2 on this machine.
+pub(super) fn visible() -> Controllers {
+    let top = own().map(|(top, _)| Level { path: top });
+    top.map_or(Controllers::NONE, |top| top.controllers_in("cgroup.controllers"))
+}
+
+/// Returns the cgroup in which cgroups with these controllers can be made. With `moves`, moves this process to a leaf if
+/// that is the only way.
+///
+/// # Errors
+/// There is none. The error names the first limit that needs it.
+pub(super) fn find(
+    wanted: Controllers,
+    moves: bool,
+) -> Result<Arc<LimitedPlace>, LimitUnavailable> {
+    let unavailable = |reason: &str| unavailable(wanted, reason.to_owned());
+    let cgroups = || procfs::read("/proc/self/cgroup");
+    let before = cgroups().ok_or_else(|| unavailable("/proc cannot be read"))?;
+    // Kept locked: two threads must not move this process at the same time.
+    let mut last = LAST.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = last.as_ref().filter(|it| it.cgroups == before && it.wanted == wanted) {
+        return Ok(Arc::clone(&found.place));
+    }
+    let (top, below) = own().ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
+    let level = find_level(&top, &below, wanted, moves)?;
+    level.enable_if_possible(Controllers::named("memory pids"));
+    let dir = level.open().map_err(|error| unavailable(&error.to_string()))?;
+    let ancestors = ancestors(&top, &level.path);
+    let place = Arc::new(LimitedPlace { dir: Arc::new(dir), ancestors });
+    let cgroups = cgroups().unwrap_or(before);
+    *last = Some(Found { cgroups, wanted, place: Arc::clone(&place) });
+    Ok(place)
+}
+
+/// Returns true if this process has to move to a leaf to make limited cgroups, and can.
+pub(super) fn would_move(wanted: Controllers) -> bool {
+    let Some((top, below)) = own() else { return false };
+    let own = Level { path: top.join(below) };
+    matches!(own.prepare(wanted), Err(Refusal::HasProcesses))
+        && find_above(&top, &own, wanted).is_none()
+        && own.has_only_own_processes()
+}
+
+/// Returns the mount of version 2, and the path of this process's cgroup below it.
+fn own() -> Option<(PathBuf, PathBuf)> {
+    if crate::base::fallback::NO_CGROUP {
+        return None;
+    }
+    own_in_hierarchy(&procfs::read("/proc/self/cgroup")?, None)
+}
+
+fn find_level(
+    top: &Path,
+    below: &Path,
+    wanted: Controllers,
+    moves: bool,
+) -> Result<Level, LimitUnavailable> {
+    let own = Level { path: top.join(below) };
+    let own_refusal = match own.prepare(wanted) {
+        Ok(()) => return Ok(own),
+        Err(refusal) => refusal,
+    };
+    if let Some(level) = find_above(top, &own, wanted) {
+        return Ok(level);
+    }
+    if moves && matches!(own_refusal, Refusal::HasProcesses) && own.make_room() {
+        match own.prepare(wanted) {
+            Ok(()) => return Ok(own),
+            Err(refusal) => return Err(explain(&own, wanted, &refusal)),
+        }
+    }
+    Err(explain(&own, wanted, &own_refusal))
+}
+
+/// Returns a cgroup around this process's own. It must not free the tree from a limit, or take it from its holder.
+fn find_above(top: &Path, own: &Level, wanted: Controllers) -> Option<Level> {
+    let mut level = Level { path: own.path.clone() };
+    while level.path != top && !level.is_limited() && !level.holds_tree() {
+        level = Level { path: level.path.parent()?.to_owned() };
+        if !level.is_delegated() {
+            return None;
+        }
+        if level.prepare(wanted).is_ok() {
+            return Some(level);
+        }
+    }
+    None
+}
+
+/// Returns the cgroups with a limit on their memory, from that one on outwards.
+fn ancestors(top: &Path, from: &Path) -> Vec<Ancestor> {
+    let mut found = Vec::new();
+    for path in from.ancestors().take_while(|path| path.starts_with(top)) {
+        let level = Level { path: path.to_owned() };
+        if let (Some(limit_bytes), Ok(dir)) = (level.memory_max_bytes(), level.open()) {
+            found.push(Ancestor { dir, limit_bytes });
+        }
+    }
+    found
+}
+
+/// Creates an error about the first limit that needs the controllers.
+fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
+    let kind = wanted.iter().next().unwrap_or(super::controller::Controller::Memory).kind();
+    LimitUnavailable::new(kind, reason)
+}
+
+fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavailable {
+    let path = own.path.display();
+    let scope = || {
+        let by_systemd = Path::new("/run/systemd/system").exists();
+        let user = if rustix::process::geteuid().is_root() { "" } else { " --user" };
+        by_systemd.then(|| format!("systemd-run{user} --scope -p Delegate=yes -- COMMAND"))
+    };
+    let (reason, remedy) = match refusal {
+        Refusal::Denied(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => (
+            format!("the cgroup {path} is mounted read-only"),
+            Some("starting the container with its cgroup writable (privileged)".to_owned()),
+        ),
+        Refusal::Denied(error) => {
+            let delegate = || {
+                format!(
+                    "as root: chown {} {path} {path}/cgroup.procs {path}/cgroup.subtree_control",
+                    rustix::process::geteuid().as_raw()
+                )
+            };
+            let reason = format!("the cgroup {path} is not delegated to this user ({error})");
+            (reason, scope().or_else(|| Some(delegate())))
+        }
+        Refusal::NoController(missing) => {
+            let names: Vec<_> = missing.iter().map(|it| it.name()).collect();
+            let names = names.join(" ");
+            (
+                format!("the cgroup {path} does not have the controllers: {names}"),
+                Some(match scope() {
+                    Some(_) => {
+                        format!("as root: systemctl edit user@.service, with Delegate={names}")
+                    }
+                    None => format!(
+                        "writing \"+{names}\" to cgroup.subtree_control of the cgroup around it"
+                    ),
+                }),
+            )
+        }
+        Refusal::HasProcesses => {
+            let others = own.other_processes();
+            let leaf = || {
+                format!(
+                    "mkdir {path}/leaf; for p in $(cat {path}/cgroup.procs); do echo $p > {path}/leaf/cgroup.procs; done"
+                )
+            };
+            (
+                format!(
+                    "the cgroup {path} has {others} other processes, so it cannot limit cgroups in it"
+                ),
+                scope().or_else(|| Some(leaf())),
+            )
+        }
+        Refusal::NotEnabled(error) => {
+            (format!("the controllers of the cgroup {path} cannot be enabled: {error}"), None)
+        }
+    };
+    LimitUnavailable { remedy, ..unavailable(wanted, reason) }
+}

@@ -1,0 +1,126 @@
+//! The cgroup of version 2 that contains a tree and holds its limits.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::controller::{Controllers, of};
+use super::place::{self, LimitedPlace};
+use super::{NotLimited, files};
+use crate::process::contain::linux::cgroup::{Cgroup, PREFIX};
+use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable};
+
+/// The period of a limit on CPU time, the kernel's default.
+pub(super) const CPU_PERIOD: Duration = Duration::from_millis(100);
+
+/// A cgroup, and the place in which it was made if limited ones can be made there.
+pub(super) type PlacedCgroup = (Cgroup, Option<Arc<LimitedPlace>>);
+
+/// Makes a cgroup with those of the limits that need these controllers; `None` if there are none, or if all of them were
+/// given up.
+pub(super) fn cgroup(
+    controllers: Controllers,
+    held: &mut HeldLimits,
+) -> Result<Option<PlacedCgroup>, NotLimited> {
+    if controllers == Controllers::NONE {
+        return Ok(None);
+    }
+    let kinds: Vec<LimitKind> = held.limits.kinds().filter(|it| controllers.has(of(*it))).collect();
+    let place = match place::find(controllers, true) {
+        Ok(place) => place,
+        Err(reason) => {
+            for kind in kinds {
+                held.give_up(LimitUnavailable { limit: kind, ..reason.clone() })?;
+            }
+            return Ok(None);
+        }
+    };
+    let cgroup = match Cgroup::create(Arc::clone(&place.dir), &unique_name()) {
+        Ok(cgroup) => cgroup,
+        Err(Some(error)) => return Err(NotLimited::System(error.into())),
+        Err(None) => return Err(NotLimited::System(io::ErrorKind::Unsupported.into())),
+    };
+    for kind in kinds {
+        let (file, text) = setting(kind, held);
+        held.set(kind, file, || files::write(cgroup.dir(), file, &text))?;
+    }
+    Ok(Some((cgroup, Some(place))))
+}
+
+/// Makes a cgroup for a tree that has no limit in version 2: for its containment, and for the figures that its controllers
+/// have.
+pub(super) fn for_measurement() -> Option<PlacedCgroup> {
+    let found = place::find(Controllers::named("memory pids"), false).ok();
+    let made = found.and_then(|place| {
+        let cgroup = Cgroup::create(Arc::clone(&place.dir), &unique_name()).ok()?;
+        Some((cgroup, Some(place)))
+    });
+    made.or_else(|| Cgroup::new().map(|cgroup| (cgroup, None)))
+}
+
+/// Returns the file of a limit, and its text.
+fn setting(kind: LimitKind, held: &HeldLimits) -> (&'static str, String) {
+    let limits = &held.limits;
+    match kind {
+        LimitKind::Memory => ("memory.max", text(limits.memory_max_bytes)),
+        LimitKind::Swap => ("memory.swap.max", text(limits.memory_swap_max_bytes)),
+        LimitKind::Cpu => ("cpu.max", {
+            let quota = cpu_quota(limits.cpu_time_per_second.unwrap_or(Duration::MAX));
+            format!("{} {}", quota.as_micros(), CPU_PERIOD.as_micros())
+        }),
+        LimitKind::Pids => ("pids.max", text(limits.pids_max)),
+        LimitKind::OomGroup => ("memory.oom.group", "1".to_owned()),
+    }
+}
+
+fn text(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "max".to_owned(), |limit| limit.to_string())
+}
+
+/// Returns the CPU time of one period.
+pub(super) fn cpu_quota(time_per_second: Duration) -> Duration {
+    const PERIODS: u32 = 10;
+    const MOST: Duration = Duration::from_secs(1 << 20);
+    time_per_second.min(MOST) / PERIODS
+}
+
+/// Returns a name that no other tree ever has, on this machine: the kernel's log names victims by it.
+fn unique_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // With a letter: trees without limits have a number there.
+    format!("{PREFIX}{}-l{number}-{:x}", std::process::id(), now.as_micros())
+}
+
+/// Returns a name for the groups of version 1 of one tree.
+pub(super) fn group_name() -> String {
+    unique_name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::limits::TreeLimits;
+
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let limits = TreeLimits {
+            memory_max_bytes: Some(1 << 20),
+            cpu_time_per_second: Some(Duration::from_millis(1500)),
+            ..TreeLimits::default()
+        };
+        let held = HeldLimits { limits, ..HeldLimits::default() };
+        assert_eq!(setting(LimitKind::Memory, &held), ("memory.max", "1048576".to_owned()));
+        assert_eq!(setting(LimitKind::Cpu, &held), ("cpu.max", "150000 100000".to_owned()));
+        assert_eq!(setting(LimitKind::Pids, &held), ("pids.max", "max".to_owned()));
+    }
+
+    #[test]
+    fn names_are_unique_and_fit() {
+        let (one, two) = (unique_name(), unique_name());
+        assert_ne!(one, two);
+        assert!(one.len() < 48, "{one}");
+    }
+}

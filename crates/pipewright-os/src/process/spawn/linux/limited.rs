@@ -1,0 +1,52 @@
+//! Starts a child whose tree has limits.
+
+use std::io;
+
+use super::contained::{TreeHolder, can_supervise, start_held};
+use super::{Plan, SpawnError, Step, moves};
+use crate::process::child::ChildHandle;
+use crate::process::contain::linux::limits::{LimitedGroups, NotLimited};
+use crate::process::limits::TreeLimits;
+use crate::process::spawn::BadInput;
+use crate::process::spawn::layout::Layout;
+
+/// Starts a contained child with the limits of the plan.
+pub(crate) fn start_limited(
+    plan: &Plan<'_>,
+    ends_with_parent: bool,
+) -> Result<ChildHandle, SpawnError> {
+    let limits = plan.limits.copied().unwrap_or_default();
+    check(&limits)?;
+    let layout = &Layout::new(plan)?;
+    let moves = &moves(plan)?;
+    let supervised = || can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error));
+    if ends_with_parent {
+        supervised()?;
+    }
+    let LimitedGroups { cgroup, limit_procs, meter } = LimitedGroups::new(limits)?;
+    if cgroup.is_none() {
+        // Something has to find and end all processes of the tree.
+        supervised()?;
+    }
+    let holder = TreeHolder { cgroup, limit_procs, meter: Some(Box::new(meter)) };
+    start_held(plan, layout, moves, holder, ends_with_parent)
+}
+
+fn check(limits: &TreeLimits) -> Result<(), SpawnError> {
+    match limits.mistake() {
+        Some(mistake) => Err(SpawnError::bad(BadInput::TreeLimits(mistake))),
+        None => Ok(()),
+    }
+}
+
+impl From<NotLimited> for SpawnError {
+    fn from(error: NotLimited) -> SpawnError {
+        SpawnError::new(
+            Step::TreeLimits,
+            match error {
+                NotLimited::Unavailable(limit) => io::Error::new(io::ErrorKind::Unsupported, limit),
+                NotLimited::System(error) => error,
+            },
+        )
+    }
+}

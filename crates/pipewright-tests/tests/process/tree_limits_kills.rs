@@ -1,0 +1,67 @@
+//! Kills for lack of memory, told from other kills. `PIPEWRIGHT_TEST_KILLS=1000` makes so many of each.
+
+use std::path::Path;
+
+use pipewright::{Command, MemoryLimit, Outcome, Signal, Stdio};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::skip::counted;
+use pipewright_tests::watchdog;
+
+use super::puppet;
+use super::tree_limits::{SMALL, cannot_limit, memory};
+
+/// Returns the number of kills of each sort.
+fn rounds() -> usize {
+    let asked = std::env::var("PIPEWRIGHT_TEST_KILLS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(12)
+}
+
+/// Starts a tree that something else kills: the command, a descendant, or both.
+fn kill_otherwise(round: usize) -> Outcome {
+    let mut command = Command::new("sh");
+    let script = match round % 3 {
+        0 => "kill -KILL $$",
+        1 => "sleep 600 & kill -KILL $!; wait",
+        _ => "sleep 600 & kill -KILL $! $$",
+    };
+    command.args(["-c", script]).limits(memory(SMALL)).stderr(Stdio::null());
+    command.capture().unwrap().outcome
+}
+
+#[watched_test(limit = std::time::Duration::from_secs(600))]
+fn every_kill_is_attributed() {
+    if cannot_limit(memory(SMALL)) {
+        return;
+    }
+    let (mut named, rounds) = (0, rounds());
+    for round in 0..rounds {
+        let mut command = match round % 2 {
+            0 => puppet(["allocate=100"]),
+            _ => puppet(["spawn-and-reap=allocate=100", "exit=0"]),
+        };
+        let capture = command.limits(memory(SMALL)).stderr(Stdio::null()).capture().unwrap();
+        let Outcome::OutOfMemory(oom) = capture.outcome else { panic!("{round}: {capture:?}") };
+        assert_eq!(oom.limit, MemoryLimit::OfCommand(SMALL), "{round}: {capture:?}");
+        named += usize::from(oom.victim.is_some_and(|victim| victim.name() == "puppet"));
+        let other = kill_otherwise(round);
+        assert!(matches!(other, Outcome::Signaled | Outcome::Exited), "{round}: {other:?}");
+    }
+    counted(&format!("{rounds} kills for lack of memory, {named} with a victim; {rounds} others"));
+}
+
+#[watched_test]
+fn a_kill_from_outside_is_not_out_of_memory() {
+    if cannot_limit(memory(SMALL)) {
+        return;
+    }
+    // Full of cached data or not, and close to its limit or not.
+    for acts in [vec!["wait=600"], vec!["allocate=14", "wait=600"]] {
+        let mut lines = puppet(&acts).limits(memory(SMALL)).lines().unwrap();
+        let pid = lines.pid();
+        watchdog::until("it runs", || Path::new(&format!("/proc/{pid}")).exists());
+        pipewright::ProcessHandle::open(pid).unwrap().signal(Signal::KILL).unwrap();
+        while lines.next().is_some() {}
+        let end = lines.finish().unwrap();
+        assert_eq!(end.outcome, Outcome::Signaled, "{end:?}");
+    }
+}

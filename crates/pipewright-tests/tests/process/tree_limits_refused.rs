@@ -1,0 +1,62 @@
+//! Limits that cannot be held: an error that says why and what would help, or a start without them.
+
+use pipewright::{Command, ErrorKind, LimitKind, Limits, Outcome};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::skip::{is_root, skipped};
+
+use super::puppet;
+use super::tree_limits::memory;
+
+/// A user with no rights.
+const NOBODY: u32 = 65534;
+
+/// Gives up the rights of root, and with them every cgroup that belongs to root.
+fn become_nobody() -> bool {
+    if !is_root() {
+        return true;
+    }
+    let nobody = rustix::process::Uid::from_raw(NOBODY);
+    rustix::thread::set_thread_groups(&[]).is_ok()
+        && rustix::thread::set_thread_res_uid(nobody, nobody, nobody).is_ok()
+}
+
+#[isolated_test]
+fn an_ordinary_user_is_told_why_and_what_would_help() {
+    if !become_nobody() {
+        return skipped("this process cannot give up its rights");
+    }
+    let error = match Command::new("true").limits(memory(32 << 20)).capture() {
+        Ok(_) => return skipped("an ordinary user has a cgroup here"),
+        Err(error) => error,
+    };
+    let ErrorKind::LimitUnavailable { limit } = error.kind() else { panic!("{error}") };
+    assert_eq!(limit.limit, LimitKind::Memory);
+    assert!(!limit.reason.is_empty());
+    assert!(limit.remedy.is_some(), "{error}");
+    assert_eq!(error.to_string().lines().count(), 1);
+    assert!(error.to_string().contains("memory_max cannot be held: "), "{error}");
+    assert!(error.to_string().contains("; try: "), "{error}");
+    assert!(error.is_start());
+
+    let limits = memory(32 << 20).cpu_max(1.0).pids_max(50).best_effort();
+    match Command::new("true").limits(limits).capture() {
+        Ok(capture) => {
+            assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(0)));
+            let held = capture.limits.unwrap();
+            let missing: Vec<_> = held.missing.iter().map(|missing| missing.limit).collect();
+            let all = [LimitKind::Memory, LimitKind::Swap, LimitKind::Cpu, LimitKind::Pids];
+            assert!(all.iter().all(|kind| missing.contains(kind)), "{missing:?}");
+            assert_eq!((held.limits.kinds().count(), held.mechanism), (0, None));
+        }
+        Err(error) => assert!(matches!(error.kind(), ErrorKind::Unsupported), "{error}"),
+    }
+}
+
+#[watched_test]
+fn a_value_that_cannot_be_meant_is_refused() {
+    let none = Limits::new();
+    for limits in [none.pids_max(0), none.cpu_max(0.0), none.cpu_max(f64::NAN), none.oom_group()] {
+        let error = puppet(["exit=0"]).limits(limits).status().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput, "{limits:?}");
+    }
+}
