@@ -14,6 +14,7 @@ mod jobs;
 mod log_last;
 mod number;
 mod pipe;
+mod resources;
 mod retry;
 mod run;
 mod signal;

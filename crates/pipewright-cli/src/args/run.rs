@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Linger;
 
 use super::common::CommonOptions;
+use super::resources::ResourceOptions;
 use super::retry::RetryOptions;
 use super::{headings, number};
 
@@ -19,7 +20,7 @@ use super::{headings, number};
     "\n",
     "Exit codes:\n",
     "  N      exit code of the command\n",
-    "  124    stopped by --timeout, --idle-timeout or --limit\n",
+    "  124    stopped by --timeout, --idle-timeout or --limit, or out of memory\n",
     "  125    pipewright itself failed: wrong usage, output or report not written\n",
     "  126    the command is not executable\n",
     "  127    the command was not found\n",
@@ -30,6 +31,7 @@ use super::{headings, number};
     "\n",
     "Examples:\n",
     "  pipewright run --timeout 2s --report - -- sh -c 'sleep 60 & echo hi; sleep 60'\n",
+    "  pipewright run --memory 2G --swap 0 --cpus 1.5 -- make -j4\n",
     "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test\n",
     "  pipewright run --pty --record demo.cast -- ls --color=auto",
 ))]
@@ -38,12 +40,15 @@ pub(crate) struct RunOptions {
     pub(crate) common: CommonOptions,
 
     #[command(flatten)]
+    pub(crate) resources: ResourceOptions,
+
+    #[command(flatten)]
     pub(crate) retry: RetryOptions,
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
         "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report", "json",
-        "pty",
+        "pty", "memory", "swap", "cpus", "pids",
     ])]
     pub(crate) detach: bool,
 

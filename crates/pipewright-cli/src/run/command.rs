@@ -32,11 +32,19 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
             set_streams(&mut command, options);
         }
     }
+    if let Some(limits) = options.resources.limits(measures(options)) {
+        command.limits(limits);
+    }
     set_environment(&mut command, &options.common)?;
     for number in &options.inherit {
         command.inherit_fd_as(duplicate(*number)?, *number);
     }
     Ok(command)
+}
+
+/// Returns true if the resources of the whole tree are reported.
+fn measures(options: &RunOptions) -> bool {
+    options.common.report().is_some() && options.common.contain == ContainKind::Tree
 }
 
 /// Sets the containment, and kills the command or its tree when this process exits.

@@ -39,6 +39,11 @@ pub(crate) fn about_end<T>(
         Outcome::LimitExceeded => {
             format!("{name} exceeded --limit ({} bytes)", options.limit.unwrap_or_default())
         }
+        Outcome::OutOfMemory(oom) => match oom.victim {
+            Some(_) => oom.to_string(),
+            // The name of the command says whose process it was.
+            None => format!("{name} ran out of memory: {oom}"),
+        },
         Outcome::Cancelled => format!("{name} was interrupted"),
         _ if captured.held_open && lives_on(captured.containment) => {
             format!("{name} exited; a background process still holds its output (see --linger)")

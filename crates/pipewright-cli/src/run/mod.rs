@@ -8,6 +8,7 @@ pub(crate) mod message;
 mod pty;
 pub(crate) mod report;
 pub(crate) mod report_target;
+mod resources;
 mod retries;
 mod same_file;
 mod user;
@@ -128,6 +129,7 @@ pub(crate) fn code_of<T>(
         {
             exit_code::STOPPED
         }
+        Outcome::OutOfMemory(_) => exit_code::STOPPED,
         Outcome::Cancelled => interrupt
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
@@ -152,6 +154,9 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
             }
             if let Some(failed) = lost_output(capture) {
                 print_error(&failed.to_string());
+            }
+            for missing in capture.limits.iter().flat_map(|limits| &limits.missing) {
+                print_unless_quiet(options, || missing.to_string());
             }
             if let Some(message) = message::about_end(&name(options), capture, &times(options)) {
                 print_unless_quiet(options, || message);

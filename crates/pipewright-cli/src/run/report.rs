@@ -7,6 +7,7 @@ use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usag
 use pipewright_os::base::stdio;
 use serde::Serialize;
 
+use super::resources::{LimitsReport, OutOfMemoryReport, TreeReport};
 use super::retries::Retries;
 use crate::args::RunOptions;
 use crate::print::is_reader_gone;
@@ -39,6 +40,9 @@ pub(crate) struct EndReport {
     truncated: bool,
     containment: String,
     leftovers_killed: u32,
+    limits: Option<LimitsReport>,
+    tree: Option<TreeReport>,
+    out_of_memory: Option<OutOfMemoryReport>,
     error: Option<ErrorReport>,
 }
 
@@ -65,6 +69,9 @@ impl EndReport {
             truncated: captured.outcome == Outcome::LimitExceeded,
             containment: captured.containment.to_string(),
             leftovers_killed: captured.leftovers_killed,
+            limits: captured.limits.as_deref().and_then(LimitsReport::of),
+            tree: captured.tree_usage.as_deref().map(TreeReport::of),
+            out_of_memory: captured.out_of_memory.map(OutOfMemoryReport::of),
             error: None,
         }
     }
@@ -83,6 +90,9 @@ impl EndReport {
             truncated: false,
             containment: Containment::None.to_string(),
             leftovers_killed: 0,
+            limits: None,
+            tree: None,
+            out_of_memory: None,
             error: Some(ErrorReport { kind: error.kind().name(), message: error.to_string() }),
         }
     }
@@ -126,6 +136,7 @@ fn outcome_word(outcome: Outcome) -> &'static str {
         Outcome::IdleTimedOut => "idle_timed_out",
         Outcome::Cancelled => "cancelled",
         Outcome::LimitExceeded => "limit_exceeded",
+        Outcome::OutOfMemory(_) => "out_of_memory",
         _ => "exited",
     }
 }

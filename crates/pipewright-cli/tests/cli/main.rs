@@ -21,6 +21,8 @@ mod disk;
 mod help;
 #[cfg(unix)]
 mod limits;
+#[cfg(target_os = "linux")]
+mod memory;
 #[cfg(unix)]
 mod messages;
 #[cfg(target_os = "linux")]
