@@ -53,6 +53,7 @@ impl<E: Executor> Driver<E> {
         self.last_number = number.0;
         let mut spec = self.spec(&job);
         let once = spec.once;
+        let states_memory = job.get_resources().mem_bytes.is_some();
         let mut live = LiveJob {
             job,
             id,
@@ -60,11 +61,15 @@ impl<E: Executor> Driver<E> {
             running: None,
             command: String::new(),
             failure: None,
+            memory_bytes: None,
             is_past: false,
         };
         spec.past = self.log.past(number, &live);
         live.is_past = spec.past.is_some();
         self.live.insert(number, live);
+        if states_memory {
+            self.watch_memory();
+        }
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
             if let Some(live) = self.live.remove(number) {
                 let unknown =
@@ -80,6 +85,7 @@ impl<E: Executor> Driver<E> {
             name: job.get_name().map(Into::into),
             after: job.get_after().iter().map(|name| name.as_str().into()).collect(),
             needs: needs(job.get_resources(), &self.config.scheduler.limits),
+            most_memory_bytes: job.get_resources().most_mem_bytes,
             retries: job.get_retries().unwrap_or(self.config.retries),
             once: job.get_once().unwrap_or(self.config.once),
             past: None,

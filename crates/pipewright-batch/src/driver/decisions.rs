@@ -32,7 +32,7 @@ impl<E: Executor> Driver<E> {
                 self.timers.extend(due.map(|due| (due, Timer::Retry(job))));
                 self.events.push_back(Event::Retrying { job: job.0, delay });
             }
-            Decision::Requeue { .. } => {}
+            Decision::Requeue { job } => self.queued_again(job),
             Decision::Settle { job, outcome } => self.settle(job, outcome),
         }
     }
@@ -83,6 +83,7 @@ impl<E: Executor> Driver<E> {
             handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),
             timeout: job.get_timeout().or(self.config.timeout),
+            memory_max_bytes: self.scheduler.memory_bytes(number),
             output: self.output.as_mut().map(|output| output.begin(key, info)),
         };
         if let Some(live) = self.live.get_mut(number) {
@@ -91,6 +92,7 @@ impl<E: Executor> Driver<E> {
         self.live.started(number, key.attempt);
         self.events.push_back(Event::Started { key, slot, command });
         self.executor.start(attempt);
+        self.look_later();
     }
 
     /// Returns the changes to the environment of a job: those of the batch, its own, and those that name the job.
@@ -125,6 +127,21 @@ impl<E: Executor> Driver<E> {
             env.extend(variables.into_iter().map(|(name, value)| (name.into(), Some(value))));
         }
         env
+    }
+
+    /// Notes that a job which ran out of memory gets more, or was stopped because memory was short.
+    fn queued_again(&mut self, number: JobNumber) {
+        let Some(live) = self.live.get_mut(number) else { return };
+        let now = self.scheduler.memory_bytes(number);
+        let before = live.memory_bytes.or(live.job.get_resources().mem_bytes);
+        live.memory_bytes = now;
+        let note = match (before, now) {
+            (Some(before), Some(more)) if before < more => {
+                format!("job {}: out of memory; again with {more} bytes", number.0)
+            }
+            _ => format!("job {}: stopped because memory is short; it is queued again", number.0),
+        };
+        self.events.push_back(Event::Note(note));
     }
 
     fn stop_attempt(&mut self, job: JobNumber) {

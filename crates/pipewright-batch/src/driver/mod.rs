@@ -10,6 +10,7 @@
 //! | `timers.rs` | delays of retries, and the end of the whole batch |
 //! | `live.rs` | jobs that are not settled |
 //! | `adding.rs` | new jobs |
+//! | `memory.rs` | the memory of the machine |
 //! | `permits.rs` | tokens of a jobserver |
 //! | `decisions.rs` | what the scheduler decides |
 //! | `ending.rs` | ends of attempts and of jobs |
@@ -26,6 +27,7 @@ mod error;
 mod inbox;
 mod live;
 mod log;
+mod memory;
 mod permits;
 mod reader;
 mod survivors;
@@ -51,6 +53,7 @@ use inbox::{Inbox, Message};
 use live::LiveJobs;
 use log::Log;
 pub(crate) use log::LogSettings;
+use memory::MemoryWatch;
 use permits::Permits;
 use timers::{Timer, Timers};
 
@@ -72,6 +75,7 @@ pub(crate) struct Driver<E> {
     live: LiveJobs,
     timers: Timers,
     permits: Permits,
+    memory: MemoryWatch,
     log: Log,
     /// The time since which the log fails.
     log_failed_since: Option<Instant>,
@@ -169,6 +173,7 @@ impl<E: Executor> Driver<E> {
             live: LiveJobs::default(),
             timers,
             permits,
+            memory: MemoryWatch::default(),
             log,
             log_failed_since: None,
             log_timed_out: false,
@@ -318,6 +323,7 @@ impl<E: Executor> Driver<E> {
                 self.report(scheduler::Event::Stop);
             }
             Timer::LogTimeout => self.give_up_log(),
+            Timer::Memory => self.look_at_memory(),
         }
     }
 

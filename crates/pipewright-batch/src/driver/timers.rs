@@ -15,6 +15,8 @@ pub(super) enum Timer {
     BatchTimeout,
     /// The log has failed for too long.
     LogTimeout,
+    /// The memory of the machine has to be looked at.
+    Memory,
 }
 
 /// All timers, the earliest first.

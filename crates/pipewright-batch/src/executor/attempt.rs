@@ -51,6 +51,8 @@ pub struct Attempt {
     pub stdin: JobStdin,
     /// The time after which it is stopped.
     pub timeout: Option<Duration>,
+    /// The memory that all processes of the job together may use, if the job states it.
+    pub memory_max_bytes: Option<u64>,
     /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
     pub output: Option<Box<dyn OutputSink>>,
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod ending;
+mod memory;
 mod settings;
 mod slots;
 
@@ -11,11 +12,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
+use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
 
-use super::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink};
+use super::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
+    OutputSink,
+};
+use memory::MemoryLimits;
 pub use settings::{Containing, LocalSettings};
-use slots::Slots;
+use slots::{Place, Slots};
 
 /// The time after which an attempt is tried again that found no room for a process or a handle.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -25,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Local {
     settings: LocalSettings,
     slots: Slots,
+    memory: MemoryLimits,
     /// True if jobs could ask at the terminal of this process.
     has_terminal: bool,
     runner: Runner<AttemptKey>,
@@ -46,6 +53,8 @@ struct Running {
     started: SystemTime,
     /// The time of the first start that found no room.
     without_room_since: Option<Instant>,
+    /// The way in which the memory was limited at the last start.
+    limits: Option<MemoryLimits>,
 }
 
 impl Local {
@@ -55,6 +64,7 @@ impl Local {
         Local {
             slots: Slots::new(settings.contain),
             settings,
+            memory: MemoryLimits::WithoutSwap,
             has_terminal: terminal::is_controlling(),
             // The batch decides what runs, so the runner has no limit of its own.
             runner: Runner::new(usize::MAX),
@@ -68,6 +78,18 @@ impl Local {
     fn event(&mut self, key: AttemptKey, result: Result<Capture, Error>) -> Option<AttemptEnd> {
         let running = self.attempts.get_mut(&key)?;
         if let Err(error) = &result {
+            if let Some(limits) = running.limits {
+                // Others may have found out before.
+                let weaker = limits.weaker(error);
+                if let Some((weaker, note)) = weaker {
+                    if self.memory == limits {
+                        self.memory = weaker;
+                        self.events.push_back(ExecutorEvent::Note(note));
+                    }
+                    self.push(key);
+                    return None;
+                }
+            }
             // Another one that runs leaves its room some time.
             let is_alone = self.runner.is_empty();
             if is_out_of_room(error) && running.may_wait(is_alone, self.settings.room_timeout) {
@@ -83,7 +105,12 @@ impl Local {
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
-        let place = match self.slots.place(running.attempt.slot) {
+        running.limits = self.slots.hold_trees().then_some(self.memory);
+        let limits = running.limits.and_then(|it| it.of(running.attempt.memory_max_bytes));
+        let place = match limits.map_or_else(
+            || self.slots.place(running.attempt.slot),
+            |limits| Ok(Place::Limited(limits)),
+        ) {
             Ok(place) => place,
             Err(error) => {
                 let end = self.event(key, Err(error));
@@ -142,7 +169,10 @@ impl Executor for Local {
         let key = attempt.key;
         let sink = attempt.output.take().map(|sink| Arc::new(Mutex::new(sink)));
         let started = SystemTime::now();
-        self.attempts.insert(key, Running { attempt, sink, started, without_room_since: None });
+        self.attempts.insert(
+            key,
+            Running { attempt, sink, started, without_room_since: None, limits: None },
+        );
         self.push(key);
     }
 
@@ -190,6 +220,12 @@ impl Executor for Local {
                 Next::Pending | Next::Done => return Ok(None),
             }
         }
+    }
+
+    fn memory(&mut self) -> Option<MachineMemory> {
+        let mut memory = MachineMemory::new(host_info::free_memory_bytes()?);
+        memory.stalled = host_info::memory_stall();
+        Some(memory)
     }
 
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {

@@ -5,11 +5,13 @@
 //! | `attempt.rs` | an attempt, and its key |
 //! | `end.rs` | the end of an attempt |
 //! | `local.rs` | the executor of this machine |
+//! | `memory.rs` | the memory where the attempts run |
 //! | `sink.rs` | the receiver of an attempt's output |
 
 mod attempt;
 mod end;
 mod local;
+mod memory;
 mod sink;
 
 use std::io;
@@ -18,6 +20,7 @@ use std::time::Instant;
 pub use attempt::{Attempt, AttemptKey};
 pub use end::{AttemptEnd, AttemptOutcome};
 pub use local::{Containing, Local, LocalSettings};
+pub use memory::MachineMemory;
 pub use sink::OutputSink;
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.
@@ -51,6 +54,11 @@ pub trait Executor: Send {
     /// false.
     fn expects_events(&self) -> bool {
         false
+    }
+
+    /// Returns the memory where the attempts run. `None`: it is unknown, and the batch only counts what jobs state.
+    fn memory(&mut self) -> Option<MachineMemory> {
+        None
     }
 }
 

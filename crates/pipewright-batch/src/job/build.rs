@@ -105,9 +105,15 @@ impl Job {
         self.with(|settings| settings.resources.cpus = cpus.max(1))
     }
 
-    /// Sets the memory that the job takes.
+    /// Sets the memory that the job takes: it is reserved, and is the limit of the job where this machine can hold one.
     pub fn mem_bytes(self, bytes: u64) -> Job {
         self.with(|settings| settings.resources.mem_bytes = Some(bytes))
+    }
+
+    /// Sets the memory up to which the job is tried again, each time with twice as much, when it ran out of memory. That
+    /// is no retry.
+    pub fn most_mem_bytes(self, bytes: u64) -> Job {
+        self.with(|settings| settings.resources.most_mem_bytes = Some(bytes))
     }
 
     /// Sets the number of tokens of that name that the job takes. 0 removes the name.

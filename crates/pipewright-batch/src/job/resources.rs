@@ -10,13 +10,15 @@ pub struct Resources {
     pub cpus: u32,
     /// The memory, if the job states it.
     pub mem_bytes: Option<u64>,
+    /// The memory up to which the job is tried again with more when it ran out of memory.
+    pub most_mem_bytes: Option<u64>,
     /// The number of tokens of each name.
     pub tokens: BTreeMap<String, u32>,
 }
 
 impl Resources {
     pub(super) const fn new() -> Resources {
-        Resources { cpus: 1, mem_bytes: None, tokens: BTreeMap::new() }
+        Resources { cpus: 1, mem_bytes: None, most_mem_bytes: None, tokens: BTreeMap::new() }
     }
 }
 

@@ -66,6 +66,7 @@ fn attempt(key: AttemptKey) -> Attempt {
         handles: Arc::from([]),
         stdin: JobStdin::Null,
         timeout: Some(Duration::from_secs(1)),
+        memory_max_bytes: None,
         output: None,
     }
 }

@@ -83,6 +83,7 @@ impl Scheduler {
             name,
             waiters,
             shape: self.ready.shape(needs),
+            most_memory_bytes: spec.most_memory_bytes,
             attempts: 0,
             retries_left: spec.retries,
             retries: 0,

@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::event::{Decision, Failure, JobNumber, Outcome, Pressure};
 use super::job::{Attempt, State, StopReason};
+use super::limits::Needs;
 
 impl Scheduler {
     pub(super) fn ended(
@@ -45,7 +46,18 @@ impl Scheduler {
                 decisions.push(Decision::Requeue { job: number });
                 return;
             }
+            (Err(failure @ Failure::OutOfMemory), None)
+                if !is_over && self.give_more_memory(number) =>
+            {
+                let Some(job) = self.jobs.get_mut(&number) else { return };
+                job.last = Some(Attempt::Failed(failure));
+                job.state = State::Ready;
+                self.ready.push(number, job.shape);
+                decisions.push(Decision::Requeue { job: number });
+                return;
+            }
             (Err(failure), None) => {
+                let Some(job) = self.jobs.get_mut(&number) else { return };
                 let retry = &self.config.retry;
                 if !is_over && job.retries_left > 0 && retry.on.contains(failure) {
                     job.retries_left -= 1;
@@ -61,6 +73,21 @@ impl Scheduler {
             }
         };
         self.settle(number, outcome, decisions);
+    }
+
+    /// Doubles the memory of a job that ran out of it. Returns false if it has all that it may have.
+    fn give_more_memory(&mut self, number: JobNumber) -> bool {
+        let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.once) else { return false };
+        let needs = self.ready.needs(job.shape);
+        let Some((now, most)) = needs.memory_bytes.zip(job.most_memory_bytes) else { return false };
+        let most = self.config.limits.memory_bytes.map_or(most, |limit| limit.min(most));
+        if now >= most {
+            return false;
+        }
+        let more = Needs { memory_bytes: Some(now.saturating_mul(2).min(most)), ..needs.clone() };
+        self.ready.forget(job.shape);
+        job.shape = self.ready.shape(more);
+        true
     }
 
     pub(super) fn retry_due(&mut self, number: JobNumber) {

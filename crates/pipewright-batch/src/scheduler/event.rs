@@ -28,7 +28,6 @@ pub(crate) enum Event {
     /// The log can be written again, and holds what it owed.
     LogWorks,
     /// Memory that all jobs together may use from now on, as far as they state their needs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     MemoryAvailable { bytes: u64 },
     /// CPUs that there are from now on, at most one a slot: nodes come and go. Jobs that run keep theirs.
     Capacity { cpus: u32 },
@@ -36,7 +35,6 @@ pub(crate) enum Event {
     /// Without this event the slots are the only limit.
     Permits { cpus: u32 },
     /// The memory of the machine as it is, no matter what jobs state.
-    #[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
     Pressure(Pressure),
     /// Start nothing new, and let the running jobs end.
     Drain,
@@ -45,7 +43,6 @@ pub(crate) enum Event {
 }
 
 /// Pressure on the memory of the machine.
-#[cfg_attr(not(test), expect(dead_code, reason = "limits of memory will report it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
     /// Memory is free: start jobs.
@@ -103,8 +100,8 @@ pub(crate) enum Decision {
     Stop { job: JobNumber },
     /// The attempt has failed: send [`Event::RetryDue`] after this delay.
     Retry { job: JobNumber, delay: Duration },
-    /// The attempt was stopped under pressure and did not succeed, or was lost with its executor: the job waits for another
-    /// attempt, which is no retry.
+    /// The attempt was stopped under pressure and did not succeed, was lost with its executor, or ran out of memory and gets more:
+    /// the job waits for another attempt, which is no retry.
     Requeue { job: JobNumber },
     /// The job is over. Nothing more is decided about it.
     Settle { job: JobNumber, outcome: Outcome },

@@ -14,6 +14,8 @@ pub(crate) struct Spec {
     /// Names of the jobs that have to succeed first. They may be added later.
     pub(crate) after: Vec<Box<str>>,
     pub(crate) needs: Needs,
+    /// Memory up to which the job is tried again when it ran out of memory. `None`: as much as it needs.
+    pub(crate) most_memory_bytes: Option<u64>,
     /// Attempts after the first one.
     pub(crate) retries: u32,
     /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it ended.
@@ -49,6 +51,7 @@ pub(super) struct Job {
     /// Jobs that have this one in their `after`.
     pub(super) waiters: Waiters,
     pub(super) shape: ShapeId,
+    pub(super) most_memory_bytes: Option<u64>,
     /// Attempts that were admitted.
     pub(super) attempts: u32,
     pub(super) retries_left: u32,

@@ -13,6 +13,9 @@
 //! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see [`ready`]. At least one
 //! job runs, whatever the memory.
 //!
+//! **More memory.** A job that ran out of memory is tried again with twice as much, up to what it may have, and that is no
+//! retry. A `once` job is not.
+//!
 //! **Permits.** Below a jobserver, jobs start only as far as it gave permits. The first job in line that lacks nothing else
 //! is not overtaken. [`Scheduler::wanted_permits`] says what it lacks.
 //!
@@ -58,9 +61,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use adding::AddError;
 pub use event::Failure;
-pub(crate) use event::{Decision, Event, JobNumber, Outcome};
 #[cfg(test)]
-pub(crate) use event::{Pressure, Refusal};
+pub(crate) use event::Refusal;
+pub(crate) use event::{Decision, Event, JobNumber, Outcome, Pressure};
 pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
 pub(crate) use job::{Past, Spec};
@@ -217,6 +220,11 @@ impl Scheduler {
             && self.log_works
             && self.ready.len() < slots.saturating_mul(2).max(LEAST_READ_AHEAD)
             && (is_idle || self.blocked + self.retrying < MOST_WAITING)
+    }
+
+    /// Returns the memory of the next or the current attempt of an unfinished job.
+    pub(crate) fn memory_bytes(&self, job: JobNumber) -> Option<u64> {
+        self.ready.needs(self.jobs.get(&job)?.shape).memory_bytes
     }
 
     /// Returns the CPUs that jobs hold, from their intent to their end.

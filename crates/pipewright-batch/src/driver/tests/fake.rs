@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent};
+use crate::executor::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
+};
 use crate::job::{JobId, JobStdin};
 
 /// The outcomes of the attempts, in order.
@@ -29,6 +31,8 @@ pub(super) struct Fake {
     running: VecDeque<(AttemptKey, AttemptOutcome)>,
     gate: Arc<Gate>,
     is_broken: bool,
+    /// The free memory at each look; the last one stays.
+    memory: VecDeque<u64>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -41,6 +45,7 @@ pub(super) struct Seen {
     pub(super) env: Vec<(OsString, Option<OsString>)>,
     pub(super) stdin: JobStdin,
     pub(super) timeout: Option<Duration>,
+    pub(super) memory_max_bytes: Option<u64>,
 }
 
 /// Holds attempts back, and wakes the executor.
@@ -70,7 +75,8 @@ impl Fake {
 
     pub(super) fn with(script: Script) -> Fake {
         let (running, gate) = (VecDeque::new(), Arc::default());
-        Fake { script, running, gate, is_broken: false, seen: Arc::default() }
+        let (is_broken, memory, seen) = (false, VecDeque::new(), Arc::default());
+        Fake { script, running, gate, is_broken, memory, seen }
     }
 
     /// Returns one, and the attempts that it starts.
@@ -88,6 +94,16 @@ impl Fake {
         (fake, gate)
     }
 
+    /// Returns it with a script.
+    pub(super) fn scripted(self, script: Script) -> Fake {
+        Fake { script, ..self }
+    }
+
+    /// Returns it with that free memory, at one look after the other.
+    pub(super) fn with_memory(self, free: impl IntoIterator<Item = u64>) -> Fake {
+        Fake { memory: free.into_iter().collect(), ..self }
+    }
+
     pub(super) fn broken() -> Fake {
         Fake { is_broken: true, ..Fake::new() }
     }
@@ -97,8 +113,17 @@ impl Executor for Fake {
     fn start(&mut self, attempt: Attempt) {
         let code = attempt.argv.last().and_then(|code| code.to_str()?.parse().ok());
         let natural = AttemptOutcome::Exited(code.unwrap_or(0));
-        let Attempt { key, id, argv, current_dir, env, stdin, timeout, .. } = attempt;
-        self.seen.lock().unwrap().push(Seen { id, argv, current_dir, env, stdin, timeout });
+        let Attempt { key, id, argv, current_dir, env, stdin, timeout, memory_max_bytes, .. } =
+            attempt;
+        self.seen.lock().unwrap().push(Seen {
+            id,
+            argv,
+            current_dir,
+            env,
+            stdin,
+            timeout,
+            memory_max_bytes,
+        });
         let outcome = self.script.0.pop_front().unwrap_or(natural);
         self.running.push_back((key, outcome));
     }
@@ -134,6 +159,14 @@ impl Executor for Fake {
             }
             state = self.gate.changed.wait_timeout(state, left).unwrap().0;
         }
+    }
+
+    fn memory(&mut self) -> Option<MachineMemory> {
+        let free = match self.memory.len() {
+            1 => self.memory.front().copied(),
+            _ => self.memory.pop_front(),
+        };
+        free.map(MachineMemory::new)
     }
 
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {

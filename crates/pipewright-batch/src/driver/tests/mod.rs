@@ -2,6 +2,7 @@
 
 mod fake;
 mod from_log;
+mod memory;
 mod random;
 
 use std::collections::BTreeMap;

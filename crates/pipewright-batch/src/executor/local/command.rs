@@ -76,6 +76,9 @@ pub(super) fn build(
         Place::Tree(slot) => {
             command.contain_in(&slot);
         }
+        Place::Limited(limits) => {
+            command.kill_on_parent_exit(Scope::Tree).limits(limits);
+        }
         Place::Group => {
             command.contain(Contain::Group).kill_on_parent_exit(Scope::Child);
         }

@@ -18,7 +18,10 @@ pub(super) fn end(
             let mut end = AttemptEnd::new(key, outcome, started, capture.elapsed);
             end.user = capture.usage.map(|usage| usage.user);
             end.system = capture.usage.map(|usage| usage.system);
-            end.peak_rss_bytes = capture.usage.and_then(|usage| usage.peak_rss_bytes);
+            let peak_of_tree =
+                capture.tree_usage.as_ref().and_then(|usage| usage.peak_memory_bytes);
+            end.peak_rss_bytes =
+                capture.usage.and_then(|usage| usage.peak_rss_bytes).max(peak_of_tree);
             end.stdout_bytes = capture.stdout_bytes.unwrap_or(0);
             end.stderr_bytes = capture.stderr_bytes.unwrap_or(0);
             end.leftovers_killed = capture.leftovers_killed;
@@ -37,6 +40,7 @@ fn outcome(capture: &Capture) -> AttemptOutcome {
         Outcome::IdleTimedOut => AttemptOutcome::IdleTimedOut,
         Outcome::LimitExceeded => AttemptOutcome::LimitExceeded,
         Outcome::Cancelled => AttemptOutcome::Cancelled,
+        Outcome::OutOfMemory(_) => AttemptOutcome::OutOfMemory,
         _ => match (capture.status.code(), capture.status.signal()) {
             (Some(code), _) => AttemptOutcome::Exited(code),
             (None, Some(signal)) => AttemptOutcome::Signaled(signal),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pipewright::{Error, ErrorKind, TreeSlot};
+use pipewright::{Error, ErrorKind, Limits, TreeSlot};
 
 use super::Containing;
 
@@ -17,12 +17,19 @@ pub(super) struct Slots {
 /// The containment of a command.
 pub(super) enum Place {
     Tree(TreeSlot),
+    /// A tree of its own, with limits.
+    Limited(Limits),
     Group,
 }
 
 impl Slots {
     pub(super) fn new(contain: Containing) -> Slots {
         Slots { contain, trees: HashMap::new(), note: None }
+    }
+
+    /// Returns true if the tree of a command can be contained, as far as it is known.
+    pub(super) fn hold_trees(&self) -> bool {
+        self.contain == Containing::Tree
     }
 
     /// Returns the containment of the next command in that slot.

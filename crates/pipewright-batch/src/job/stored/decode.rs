@@ -96,6 +96,7 @@ fn set(job: Job, name: &str, value: Value) -> Option<Job> {
         }
         "cpus" => job.cpus(count(&value)?),
         "mem" => job.mem_bytes(value.as_u64()?),
+        "most_mem" => job.most_mem_bytes(value.as_u64()?),
         "tokens" => object(value)?
             .into_iter()
             .try_fold(job, |job, (name, value)| Some(job.tokens(name, count(&value)?)))?,

@@ -82,6 +82,9 @@ fn add(settings: &Settings, fields: &mut Map<String, Value>) {
     if let Some(bytes) = resources.mem_bytes {
         put("mem", bytes.into());
     }
+    if let Some(bytes) = resources.most_mem_bytes {
+        put("most_mem", bytes.into());
+    }
     if !resources.tokens.is_empty() {
         let tokens = resources.tokens.iter();
         put("tokens", tokens.map(|(name, count)| (name.clone(), *count)).collect());

@@ -52,6 +52,7 @@ pub(crate) fn wire_attempt(attempt: &Attempt, slot: u32) -> WireAttempt {
             JobStdin::File(path) => WireStdin::File(Text::of(path)),
         },
         timeout: attempt.timeout,
+        memory_max_bytes: attempt.memory_max_bytes,
         is_live: attempt.output.as_ref().is_some_and(|output| output.is_live()),
     }
 }
@@ -83,6 +84,7 @@ pub(crate) fn attempt_of(
             WireStdin::File(path) => JobStdin::File(path.into_os()?.into()),
         },
         timeout: wire.timeout,
+        memory_max_bytes: wire.memory_max_bytes,
         output: Some(output),
     })
 }

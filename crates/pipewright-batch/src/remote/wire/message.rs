@@ -93,6 +93,7 @@ pub(crate) struct WireAttempt {
     pub(crate) env: Vec<(Text, Option<Text>)>,
     pub(crate) stdin: WireStdin,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) memory_max_bytes: Option<u64>,
     /// Somebody watches the output: send it at once.
     pub(crate) is_live: bool,
 }

@@ -48,8 +48,8 @@ impl Model<'_> {
             nothing_runs: self.holders().next().is_none(),
         };
         for (job, _) in self.holders() {
-            free.cpus -= i64::from(job.spec.needs.cpus.get());
-            free.take_more(&job.spec.needs);
+            free.cpus -= i64::from(job.needs.cpus.get());
+            free.take_more(&job.needs);
         }
         free
     }
@@ -69,8 +69,8 @@ impl Model<'_> {
 
     /// Returns the CPUs that are in use while that job runs too.
     fn with(&self, job: JobNumber) -> u32 {
-        let held: u32 = self.holders().map(|(job, _)| job.spec.needs.cpus.get()).sum();
-        held + self.jobs[job].spec.needs.cpus.get()
+        let held: u32 = self.holders().map(|(job, _)| job.needs.cpus.get()).sum();
+        held + self.jobs[job].needs.cpus.get()
     }
 
     fn first_that_fits(&self) -> Option<JobNumber> {
@@ -80,7 +80,7 @@ impl Model<'_> {
         }
         let mut passed_over: Vec<&Needs> = Vec::new();
         for (number, job) in self.jobs.iter().filter(|(_, job)| self.is_ready(job)) {
-            let needs = &job.spec.needs;
+            let needs = &job.needs;
             if passed_over.contains(&needs) {
                 continue;
             }
@@ -108,9 +108,9 @@ impl Model<'_> {
     /// Counts the start of this job against the earlier ones that are ready, and checks that none of them starves.
     pub(super) fn count_overtaken(&mut self, started: JobNumber) {
         let free = self.free();
-        let taken = &self.jobs[started].spec.needs;
+        let taken = &self.jobs[started].needs;
         let is_hindered = |job: &Job<'_>| {
-            let needs = &job.spec.needs;
+            let needs = &job.needs;
             let memory = needs.memory_bytes.unwrap_or(0) as i64;
             let takes_memory = taken.memory_bytes.unwrap_or(0) > 0 && memory > 0;
             let takes = |kind| taken.tokens.iter().any(|it| it.kind == kind);
@@ -130,7 +130,7 @@ impl Model<'_> {
         assert!(!starves, "{first:?} is overtaken too often");
         let mut kinds: Vec<&Needs> = Vec::new();
         for number in &hindered {
-            let needs = &self.jobs[*number].spec.needs;
+            let needs = &self.jobs[*number].needs;
             if !kinds.contains(&needs) {
                 kinds.push(needs);
             }
@@ -141,7 +141,7 @@ impl Model<'_> {
                 None => self.overtaken.push((needs, 1)),
             }
         }
-        let taken = &self.jobs[started].spec.needs;
+        let taken = &self.jobs[started].needs;
         self.overtaken.retain(|(needs, _)| needs != taken);
     }
 

@@ -126,6 +126,7 @@ fn jobs(random: &mut Random, limits: &Limits, count: usize) -> Vec<(JobNumber, S
             name: is_named[at].then(|| name(at)),
             after,
             needs: needs(random, limits),
+            most_memory_bytes: random.percent(40).then(|| *random.pick(&[30, 40, 160, 1000])),
             retries: *random.pick(&[0, 0, 1, 3]),
             once: random.percent(once_percent),
             past: random.percent(past_percent).then_some(past),

@@ -14,20 +14,26 @@ impl Model<'_> {
             Decision::Stop { job } => self.stop(job),
             Decision::Retry { job, delay } => self.retry(job, delay),
             Decision::Requeue { job } => {
-                let is_over = self.halted;
-                let most_lost = self.batch.config.max_lost;
+                assert!(!self.halted);
+                let (more, most_lost) =
+                    (self.more_memory(&self.jobs[job]), self.batch.config.max_lost);
                 let job = self.job(job);
-                let last = match job.phase {
-                    Phase::Ended { result: Err(_), stop: Some(Why::Pressure) } => Last::Shed,
-                    Phase::Ended { result: Err(Failure::Lost), stop: None } => {
+                match (&job.phase, more) {
+                    (Phase::Ended { result: Err(_), stop: Some(Why::Pressure) }, _) => {
+                        job.last = Some(Last::Shed);
+                    }
+                    (Phase::Ended { result: Err(Failure::Lost), stop: None }, _) => {
                         job.lost += 1;
                         assert!(!job.spec.once && job.lost < most_lost, "lost too often");
-                        Last::Failed(Failure::Lost)
+                        job.last = Some(Last::Failed(Failure::Lost));
                     }
-                    _ => panic!("queued again while it is {:?}", job.phase),
-                };
-                assert!(!is_over);
-                (job.phase, job.last) = (Phase::Waiting, Some(last));
+                    (Phase::Ended { result: Err(Failure::OutOfMemory), stop: None }, Some(_)) => {
+                        job.needs.memory_bytes = more;
+                        job.last = Some(Last::Failed(Failure::OutOfMemory));
+                    }
+                    other => panic!("queued again when it is {other:?}"),
+                }
+                job.phase = Phase::Waiting;
             }
             Decision::Settle { job, ref outcome } => {
                 self.check_outcome(job, outcome);
@@ -92,11 +98,13 @@ impl Model<'_> {
     fn retry(&mut self, number: JobNumber, delay: Duration) {
         let policy = self.batch.config.retry;
         let is_over = self.halted;
+        let gets_more = self.more_memory(&self.jobs[number]).is_some();
         let job = self.job(number);
         let Phase::Ended { result: Err(failure), stop: None } = job.phase else {
             panic!("a retry of a job that is {:?}", job.phase);
         };
         assert!(!is_over && job.retries < job.spec.retries && policy.on.contains(failure));
+        assert!(failure != Failure::OutOfMemory || !gets_more, "a retry, and not more memory");
         assert!(!(job.spec.once && failure == Failure::Lost), "a once job was lost and runs again");
         let longest = (0..job.retries).fold(policy.delay, |delay, _| delay * 2);
         let longest = longest.min(policy.max_delay);
@@ -132,6 +140,9 @@ impl Model<'_> {
                     let is_retried = self.batch.config.retry.on.contains(failure);
                     let has_retry = job.retries < job.spec.retries && is_retried;
                     assert!(self.halted || !has_retry, "a retry is missing");
+                    let gets_more =
+                        failure == Failure::OutOfMemory && self.more_memory(job).is_some();
+                    assert!(self.halted || !gets_more, "it did not get more memory");
                     Outcome::Failed(failure)
                 }
             },

@@ -12,6 +12,8 @@ use crate::scheduler::*;
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     pub(super) spec: &'a Spec,
+    /// Its needs now: it gets more memory when it ran out of it.
+    pub(super) needs: Needs,
     pub(super) phase: Phase,
     pub(super) attempts: u32,
     pub(super) retries: u32,
@@ -105,7 +107,8 @@ impl<'a> Model<'a> {
             assert!(self.names.insert(name, number).is_none());
         }
         let phase = Phase::Waiting;
-        let job = Job { spec, phase, attempts: 0, retries: 0, lost: 0, last: None };
+        let needs = spec.needs.clone();
+        let job = Job { spec, needs, phase, attempts: 0, retries: 0, lost: 0, last: None };
         self.jobs.push(number, job);
     }
 
@@ -146,6 +149,14 @@ impl<'a> Model<'a> {
             Event::Drain => self.halted = true,
             Event::Stop => (self.halted, self.stopping) = (true, true),
         }
+    }
+
+    /// Returns the memory that a job gets if it ran out of it; `None` if it gets no more.
+    pub(super) fn more_memory(&self, job: &Job<'_>) -> Option<u64> {
+        let now = job.needs.memory_bytes.filter(|_| !job.spec.once)?;
+        let most = job.spec.most_memory_bytes?;
+        let most = most.min(self.batch.config.limits.memory_bytes.unwrap_or(u64::MAX));
+        (now < most).then(|| (now * 2).min(most))
     }
 
     fn begin_event(&mut self) {

@@ -122,3 +122,51 @@ fn once_jobs_are_not_shed() {
     assert_eq!(told.tell(Event::Pressure(Pressure::Shed)), [stop(1)]);
     assert_eq!(told.tell(Event::Pressure(Pressure::Shed)), []);
 }
+
+#[test]
+fn a_job_that_ran_out_of_memory_gets_twice_as_much_and_keeps_its_retries() {
+    let mut told = Told::with(2, |config| config.limits.memory_bytes = Some(1000));
+    let most = Spec { most_memory_bytes: Some(700), retries: 1, ..memory(200) };
+    told.add_started(1, most);
+    let job = JobNumber(1);
+    for (attempt, bytes) in [(1, 400), (2, 700)] {
+        assert_eq!(told.0.memory_bytes(job), Some(if attempt == 1 { 200 } else { 400 }));
+        let decisions = told.end_attempt(1, attempt, Err(Failure::OutOfMemory));
+        assert_eq!(decisions[0], Decision::Requeue { job });
+        assert_eq!(started(&decisions), [1]);
+        assert_eq!(told.0.memory_bytes(job), Some(bytes));
+    }
+    // It has all that it may have: this is a failure like any other, and its retry is left.
+    let decisions = told.end_attempt(1, 3, Err(Failure::OutOfMemory));
+    assert!(matches!(decisions[..], [Decision::Retry { .. }]), "{decisions:?}");
+}
+
+#[test]
+fn more_memory_is_reserved_before_the_next_attempt() {
+    let mut told = Told::with(2, |config| config.limits.memory_bytes = Some(1000));
+    told.add_started(1, memory(600));
+    told.add_started(2, Spec { most_memory_bytes: Some(5000), ..memory(300) });
+    let decisions = told.end(2, Err(Failure::OutOfMemory));
+    assert_eq!(decisions, [Decision::Requeue { job: JobNumber(2) }], "600 of 1000 are used");
+    let decisions = told.end(1, Ok(()));
+    assert_eq!(started(&decisions), [2]);
+    assert_eq!(told.0.memory_bytes(JobNumber(2)), Some(600));
+    let decisions = told.end_attempt(2, 2, Err(Failure::OutOfMemory));
+    assert_eq!(started(&decisions), [2]);
+    assert_eq!(told.0.memory_bytes(JobNumber(2)), Some(1000), "all that the batch has");
+}
+
+#[test]
+fn only_a_job_that_ran_out_of_memory_and_may_run_again_gets_more() {
+    let mut told = Told::new(4);
+    let most = || Spec { most_memory_bytes: Some(700), ..memory(200) };
+    told.add_started(1, most());
+    assert_eq!(settled(&told.end(1, FAILED)), [(1, Outcome::Failed(Failure::ExitCode))]);
+    told.add_started(2, memory(200));
+    let out_of_memory = Err(Failure::OutOfMemory);
+    assert_eq!(settled(&told.end(2, out_of_memory)), [(2, Outcome::Failed(Failure::OutOfMemory))]);
+    told.add(3, Spec { once: true, ..most() });
+    let decisions = told.tell(Event::Intended { job: JobNumber(3), attempt: 1 });
+    assert_eq!(started(&decisions), [3]);
+    assert_eq!(settled(&told.end(3, out_of_memory)), [(3, Outcome::Failed(Failure::OutOfMemory))]);
+}

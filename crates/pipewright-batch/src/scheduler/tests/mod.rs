@@ -94,7 +94,15 @@ fn count(number: u32) -> std::num::NonZeroU32 {
 
 fn job() -> Spec {
     let needs = Needs::one_cpu();
-    Spec { name: None, after: Vec::new(), needs, retries: 0, once: false, past: None }
+    Spec {
+        name: None,
+        after: Vec::new(),
+        needs,
+        most_memory_bytes: None,
+        retries: 0,
+        once: false,
+        past: None,
+    }
 }
 
 fn named(name: &str) -> Spec {

@@ -98,6 +98,19 @@ impl Field<'_> {
         bytes.map_or_else(|| self.wrong(size::EXPECTED), Ok)
     }
 
+    /// Returns a size, or two as in `2G..16G`, of which the second is not less.
+    pub(super) fn size_range(self) -> Converted<(u64, Option<u64>)> {
+        let range = match &self.value {
+            Value::Text(text) => text.split_once(".."),
+            _ => None,
+        };
+        let Some((from, to)) = range else { return self.size_bytes().map(|bytes| (bytes, None)) };
+        match size::parse(from).zip(size::parse(to)) {
+            Some((from, to)) if from <= to => Ok((from, Some(to))),
+            _ => self.wrong("a size, or two such as 2G..16G"),
+        }
+    }
+
     pub(super) fn duration(self) -> Converted<Duration> {
         let duration = match &self.value {
             Value::Whole(seconds) => Some(Duration::from_secs(*seconds)),

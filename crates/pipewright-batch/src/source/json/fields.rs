@@ -84,7 +84,11 @@ fn set(job: Job, field: Field<'_>) -> Result<Job, InputErrorKind> {
         "stdin_file" => job.stdin(JobStdin::file(field.path()?)),
         "after" => field.items(NAMES, |name| name.name_text())?.into_iter().fold(job, Job::after),
         "cpus" => job.cpus(field.count(1)?),
-        "mem" => job.mem_bytes(field.size_bytes()?),
+        "mem" => {
+            let (bytes, most) = field.size_range()?;
+            let job = job.mem_bytes(bytes);
+            most.into_iter().fold(job, Job::most_mem_bytes)
+        }
         "tokens" => {
             let tokens = field.fields("an object of integers", |count| count.count(1))?;
             tokens.into_iter().fold(job, |job, (name, count)| job.tokens(name, count))

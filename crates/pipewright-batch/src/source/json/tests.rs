@@ -47,6 +47,15 @@ fn every_field_is_read() {
 }
 
 #[test]
+fn memory_may_be_a_range() {
+    let resources =
+        |mem: &str| job(&format!(r#"{{"shell":"x","mem":"{mem}"}}"#)).get_resources().clone();
+    let range = resources("2G..16G");
+    assert_eq!((range.mem_bytes, range.most_mem_bytes), (Some(2 << 30), Some(16 << 30)));
+    assert_eq!(resources("512M").most_mem_bytes, None);
+}
+
+#[test]
 fn sizes_and_times_may_be_numbers_or_texts() {
     for (mem, bytes) in [
         ("7", 7),
@@ -128,6 +137,7 @@ fn an_unknown_field_is_refused_with_the_known_ones() {
 fn a_wrong_type_is_refused_with_the_expected_one() {
     const TEXT: &str = r#"a string, or bytes as {"hex": "00ff"}"#;
     const NAME: &str = "a string that is not empty";
+    const RANGE: &str = "a size, or two such as 2G..16G";
     const SIZE: &str = "a number of bytes, or a size such as 512M, 1.5GiB or 2GB";
     const TIME: &str = "a duration such as 200ms, 1.5s, 2m, 1h or 1d";
     for (field, name, expected, found) in [
@@ -165,6 +175,8 @@ fn a_wrong_type_is_refused_with_the_expected_one() {
         (r#""shell":"a","mem":-1"#, "mem", SIZE, "-1"),
         (r#""shell":"a","mem":1.5"#, "mem", SIZE, "1.5"),
         (r#""shell":"a","mem":"2 G""#, "mem", SIZE, "\"2 G\""),
+        (r#""shell":"a","mem":"2G..1G""#, "mem", RANGE, "\"2G..1G\""),
+        (r#""shell":"a","mem":"2G..""#, "mem", RANGE, "\"2G..\""),
         (r#""shell":"a","tokens":["link=2"]"#, "tokens", "an object of integers", "an array"),
         (r#""shell":"a","tokens":{"link":0}"#, "tokens.link", "an integer from 1", "0"),
         (r#""shell":"a","timeout":-1"#, "timeout", TIME, "-1"),

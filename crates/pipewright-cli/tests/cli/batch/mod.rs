@@ -18,6 +18,7 @@
 //! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
 //! | `signals.rs` | signals to a batch, and its terminal |
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
+//! | `memory.rs` | the memory of jobs |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 //! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
@@ -33,6 +34,8 @@ mod input;
 mod jobserver;
 mod log;
 mod looking;
+#[cfg(target_os = "linux")]
+mod memory;
 mod never_stuck;
 mod one_writer;
 mod output;

@@ -57,11 +57,26 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
     let left = |group: &PathBuf| {
         let number = |name| text(group.join(name))?.parse::<u64>().ok();
         // "max" is no number and means no limit.
-        Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+        let used = number("memory.current")?.saturating_sub(reclaimable(group));
+        Some(number("memory.max")?.saturating_sub(used))
     };
     let groups = groups();
     let left = groups.iter().filter_map(left).chain(address_space_left());
     memory("MemAvailable").into_iter().chain(left).min()
+}
+
+/// Returns the bytes of file data in a cgroup that the kernel drops first.
+fn reclaimable(group: &Path) -> u64 {
+    let stat = text(group.join("memory.stat")).unwrap_or_default();
+    let line = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
+    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+pub(super) fn memory_stall() -> Option<Duration> {
+    let of_group = groups().first().and_then(|group| text(group.join("memory.pressure")));
+    let pressure = of_group.or_else(|| text("/proc/pressure/memory"))?;
+    let some = pressure.lines().find(|line| line.starts_with("some "))?;
+    some.split_once("total=")?.1.parse().ok().map(Duration::from_micros)
 }
 
 /// Returns the bytes left by `RLIMIT_AS`. `None` if there is no limit.

@@ -25,6 +25,10 @@ pub(super) fn cpu_time() -> Option<CpuTime> {
     None
 }
 
+pub(super) fn memory_stall() -> Option<Duration> {
+    None
+}
+
 pub(super) fn free_memory_bytes() -> Option<u64> {
     // The kernel's count of free memory excludes memory that it would reclaim.
     None

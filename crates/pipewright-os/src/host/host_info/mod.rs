@@ -80,11 +80,21 @@ pub fn cpu_time() -> Option<CpuTime> {
 /// Returns the number of bytes of memory that can be used without swapping or evicting other programs.
 ///
 /// # Platform
-/// Linux: `MemAvailable` of `/proc/meminfo`, or less if the cgroups (v2) or `RLIMIT_AS` leave less. Windows:
+/// Linux: `MemAvailable` of `/proc/meminfo`, or less if the cgroups (v2) or `RLIMIT_AS` leave less. File data that a cgroup
+/// has not used lately count as free. Windows:
 /// `GlobalMemoryStatusEx`. macOS: always `None`.
 #[must_use]
 pub fn free_memory_bytes() -> Option<u64> {
     imp::free_memory_bytes()
+}
+
+/// Returns the time for which at least one process was stalled for lack of memory, since some moment in the past.
+///
+/// # Platform
+/// Linux: pressure stall information of the cgroup (v2) of this process, or of the machine. Elsewhere always `None`.
+#[must_use]
+pub fn memory_stall() -> Option<Duration> {
+    imp::memory_stall()
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ pub(super) fn cpu_time() -> Option<CpuTime> {
     None
 }
 
+pub(super) fn memory_stall() -> Option<Duration> {
+    None
+}
+
 pub(super) fn free_memory_bytes() -> Option<u64> {
     memory().map(|memory| memory.ullAvailPhys.min(memory.ullAvailPageFile))
 }

@@ -1,0 +1,68 @@
+//! The memory of jobs: what they may reserve, what they get, and what happens when none is left.
+
+use super::*;
+
+/// Runs a batch to its end, and returns its events in short words.
+fn events(batch: Batch, fake: Fake, jobs: Vec<Job>) -> Vec<String> {
+    let mut run = batch.start_on(fake, jobs).unwrap();
+    let mut words = Vec::new();
+    for event in &mut run {
+        match event.unwrap() {
+            Event::Started { key, .. } => words.push(format!("start {}", key.job)),
+            Event::Ended { end, .. } => words.push(format!("end {}", end.key.job)),
+            Event::Note(note) => words.push(note),
+            Event::Settled { job, state, .. } => words.push(format!("{job}: {state:?}")),
+            _ => {}
+        }
+    }
+    words
+}
+
+#[test]
+fn jobs_reserve_no_more_than_was_free_at_the_start() {
+    let job = || exits(0).mem_bytes(400);
+    let found =
+        events(Batch::new().jobs(4), Fake::new().with_memory([1000]), vec![job(), job(), job()]);
+    let at = |word: &str| found.iter().position(|it| it == word).unwrap();
+    assert!(at("start 2") < at("end 1"), "{found:?}");
+    assert!(at("start 3") > at("end 1"), "two of them fit: {found:?}");
+}
+
+#[test]
+fn an_attempt_gets_the_memory_that_its_job_states_and_more_after_a_lack_of_it() {
+    let (fake, seen) = Fake::seeing();
+    let script = [AttemptOutcome::OutOfMemory, AttemptOutcome::OutOfMemory];
+    let fake = fake.scripted(Script::new(script));
+    let found = events(Batch::new(), fake, vec![exits(0).mem_bytes(100).most_mem_bytes(300)]);
+    let given: Vec<_> = seen.lock().unwrap().iter().map(|seen| seen.memory_max_bytes).collect();
+    assert_eq!(given, [Some(100), Some(200), Some(300)]);
+    assert!(found.contains(&"job 1: out of memory; again with 200 bytes".to_owned()), "{found:?}");
+    assert!(found.contains(&"1: Succeeded".to_owned()), "{found:?}");
+}
+
+#[test]
+fn the_youngest_job_is_stopped_and_queued_again_when_no_memory_is_left() {
+    let (fake, gate) = Fake::held();
+    // Free at the start, gone at the second look, and free again from the third one on.
+    let fake = fake.with_memory([16_000, 16_000, 100, 15_000]);
+    let job = || exits(0).mem_bytes(1000);
+    let mut run = Batch::new().jobs(2).start_on(fake, vec![job(), job()]).unwrap();
+    let note = "job 2: stopped because memory is short; it is queued again";
+    let mut has_started = 0;
+    let mut is_noted = false;
+    for event in &mut run {
+        match event.unwrap() {
+            Event::Started { key, .. } => {
+                has_started += 1;
+                if key.job == 2 && key.attempt == 2 {
+                    assert!(is_noted);
+                    gate.release();
+                }
+            }
+            Event::Note(text) => is_noted |= text == note,
+            Event::Settled { state, .. } => assert_eq!(state, JobState::Succeeded),
+            _ => {}
+        }
+    }
+    assert_eq!((has_started, is_noted), (3, true));
+}
