@@ -104,6 +104,8 @@ mod tree_limits_kills;
 mod tree_limits_places;
 #[cfg(target_os = "linux")]
 mod tree_limits_refused;
+#[cfg(windows)]
+mod tree_limits_windows;
 mod tree_slot;
 mod tree_slot_errors;
 mod tree_slot_runner;

@@ -25,7 +25,7 @@ pub(super) fn cpu_time() -> Option<CpuTime> {
     None
 }
 
-pub(super) fn memory_stall() -> Option<Duration> {
+pub(super) fn memory_stall() -> Option<std::time::Duration> {
     None
 }
 
