@@ -68,12 +68,12 @@ suite() {
     [ "$code" = 0 ] || status=1
 }
 
-# The short list, which an emulated processor finishes in minutes: trees, stops and waits, starts, the ring, io_uring.
+# The short list, which an emulated processor finishes in minutes: trees, limits, stops and waits, starts, the ring, io_uring.
 # short_list MACHINE [MODULE OF THE SUITE OF PROCESSES]...
 short_list() {
     local scale=20 machine=$1
     shift
-    suite -t 900 "$machine" process parent_exit:: process_handle:: stopping:: environment:: inheritance:: "$@"
+    suite -t 900 "$machine" process parent_exit:: process_handle:: stopping:: environment:: inheritance:: tree_limits "$@"
     suite -t 600 "$machine" ipc whole_and_in_order:: started_as_worker:: no_handshake::
 }
 

@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::controller::Controllers;
 use super::delegated::{Level, Refusal};
@@ -23,20 +23,42 @@ pub(super) struct LimitedPlace {
     pub(super) ancestors: Vec<Ancestor>,
 }
 
-/// The place that the last call has found.
-static LAST: PerProcess<Mutex<Option<Found>>> = PerProcess::new(|| Mutex::new(None));
+/// The findings of the last calls.
+static KNOWN: PerProcess<Mutex<Option<Known>>> = PerProcess::new(|| Mutex::new(None));
 
-struct Found {
-    /// The text of `/proc/self/cgroup` afterwards: if it differs, this process has been moved since.
+struct Known {
+    /// The text of `/proc/self/cgroup`: if it differs, this process has been moved since.
     cgroups: Vec<u8>,
-    wanted: Controllers,
-    place: Arc<LimitedPlace>,
+    /// The controllers that are in version 2 on this machine.
+    visible: Controllers,
+    /// The place for cgroups with these controllers.
+    found: Option<(Controllers, Arc<LimitedPlace>)>,
+    /// The controllers for which there was no place, unless this process moves.
+    missing: Controllers,
+}
+
+/// Returns the facts about the cgroup that this process is in now. Kept locked: two threads must not move this process at
+/// the same time.
+fn known() -> MutexGuard<'static, Option<Known>> {
+    let mut known = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let cgroups = procfs::read("/proc/self/cgroup").unwrap_or_default();
+    if known.as_ref().is_none_or(|known| known.cgroups != cgroups) {
+        let top = own().map(|(top, _)| Level { path: top });
+        let controllers = |top: &Level| top.controllers_in("cgroup.controllers");
+        let visible = top.as_ref().map_or(Controllers::NONE, controllers);
+        *known = Some(Known { cgroups, visible, found: None, missing: Controllers::NONE });
+    }
+    known
 }
 
 /// Returns the controllers that are in version 2 on this machine.
 pub(super) fn visible() -> Controllers {
-    let top = own().map(|(top, _)| Level { path: top });
-    top.map_or(Controllers::NONE, |top| top.controllers_in("cgroup.controllers"))
+    known().as_ref().map_or(Controllers::NONE, |known| known.visible)
+}
+
+/// Forgets all facts, after a cgroup could not be made in a place that was found before.
+pub(super) fn forget() {
+    *known() = None;
 }
 
 /// Returns the cgroup in which cgroups with these controllers can be made. With `moves`, moves this process to a leaf if
@@ -49,21 +71,36 @@ pub(super) fn find(
     moves: bool,
 ) -> Result<Arc<LimitedPlace>, LimitUnavailable> {
     let unavailable = |reason: &str| unavailable(wanted, reason.to_owned());
-    let cgroups = || procfs::read("/proc/self/cgroup");
-    let before = cgroups().ok_or_else(|| unavailable("/proc cannot be read"))?;
-    // Kept locked: two threads must not move this process at the same time.
-    let mut last = LAST.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = last.as_ref().filter(|it| it.cgroups == before && it.wanted == wanted) {
-        return Ok(Arc::clone(&found.place));
+    let mut known = known();
+    let missing = match known.as_ref() {
+        Some(Known { found: Some((controllers, place)), .. }) if *controllers == wanted => {
+            return Ok(Arc::clone(place));
+        }
+        Some(known) => known.missing,
+        None => Controllers::NONE,
+    };
+    if !moves && missing == wanted {
+        return Err(unavailable("there was no such cgroup before"));
     }
     let (top, below) = own().ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
-    let level = find_level(&top, &below, wanted, moves)?;
+    let level = match find_level(&top, &below, wanted, moves) {
+        Ok(level) => level,
+        Err(error) => {
+            if let Some(known) = known.as_mut() {
+                known.missing = wanted;
+            }
+            return Err(error);
+        }
+    };
     level.enable_if_possible(Controllers::named("memory pids"));
     let dir = level.open().map_err(|error| unavailable(&error.to_string()))?;
     let ancestors = ancestors(&top, &level.path);
     let place = Arc::new(LimitedPlace { dir: Arc::new(dir), ancestors });
-    let cgroups = cgroups().unwrap_or(before);
-    *last = Some(Found { cgroups, wanted, place: Arc::clone(&place) });
+    if let Some(known) = known.as_mut() {
+        // This process may have moved.
+        known.cgroups = procfs::read("/proc/self/cgroup").unwrap_or_default();
+        known.found = Some((wanted, Arc::clone(&place)));
+    }
     Ok(place)
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
+
 use super::controller::{Controllers, of};
 use super::place::{self, LimitedPlace};
 use super::{NotLimited, files};
-use crate::process::contain::linux::cgroup::{Cgroup, PREFIX};
+use crate::process::contain::linux::cgroup::{Cgroup, PREFIX, is_permanent};
 use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable};
 
 /// The period of a limit on CPU time, the kernel's default.
@@ -27,25 +29,42 @@ pub(super) fn cgroup(
         return Ok(None);
     }
     let kinds: Vec<LimitKind> = held.limits.kinds().filter(|it| controllers.has(of(*it))).collect();
-    let place = match place::find(controllers, true) {
-        Ok(place) => place,
-        Err(reason) => {
+    let (cgroup, place) = match make(controllers) {
+        Ok(made) => made,
+        Err(NotLimited::Unavailable(reason)) => {
             for kind in kinds {
                 held.give_up(LimitUnavailable { limit: kind, ..reason.clone() })?;
             }
             return Ok(None);
         }
-    };
-    let cgroup = match Cgroup::create(Arc::clone(&place.dir), &unique_name()) {
-        Ok(cgroup) => cgroup,
-        Err(Some(error)) => return Err(NotLimited::System(error.into())),
-        Err(None) => return Err(NotLimited::System(io::ErrorKind::Unsupported.into())),
+        Err(error) => return Err(error),
     };
     for kind in kinds {
         let (file, text) = setting(kind, held);
         held.set(kind, file, || files::write(cgroup.dir(), file, &text))?;
     }
     Ok(Some((cgroup, Some(place))))
+}
+
+/// Makes a cgroup that has these controllers.
+fn make(controllers: Controllers) -> Result<(Cgroup, Arc<LimitedPlace>), NotLimited> {
+    let mut has_tried = false;
+    loop {
+        let place = place::find(controllers, true).map_err(NotLimited::Unavailable)?;
+        match Cgroup::create(Arc::clone(&place.dir), &unique_name()) {
+            Ok(cgroup) => return Ok((cgroup, place)),
+            // The place may have been removed, or taken from this process.
+            Err(Some(error)) if is_permanent(error) || error == Errno::NODEV => {
+                place::forget();
+                if has_tried {
+                    return Err(NotLimited::System(error.into()));
+                }
+                has_tried = true;
+            }
+            Err(Some(error)) => return Err(NotLimited::System(error.into())),
+            Err(None) => return Err(NotLimited::System(io::ErrorKind::Unsupported.into())),
+        }
+    }
 }
 
 /// Makes a cgroup for a tree that has no limit in version 2: for its containment, and for the figures that its controllers
