@@ -155,6 +155,11 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
             if let Some(failed) = lost_output(capture) {
                 print_error(&failed.to_string());
             }
+            if let Some(reason) = capture.limits.iter().find_map(|it| it.sampled.as_ref()) {
+                print_unless_quiet(options, || {
+                    format!("{reason}; looked after every 50 ms instead")
+                });
+            }
             for missing in capture.limits.iter().flat_map(|limits| &limits.missing) {
                 print_unless_quiet(options, || missing.to_string());
             }

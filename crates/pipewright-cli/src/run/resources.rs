@@ -12,6 +12,7 @@ pub(super) struct LimitsReport {
     cpu_max: Option<f64>,
     pids_max: Option<u64>,
     oom_group: bool,
+    sampled: Option<String>,
     missing: Vec<MissingReport>,
 }
 
@@ -26,7 +27,7 @@ struct MissingReport {
 impl LimitsReport {
     /// Returns the report; `None` if no limit was asked for.
     pub(super) fn of(held: &HeldLimits) -> Option<LimitsReport> {
-        let HeldLimits { limits, mechanism, missing, .. } = held;
+        let HeldLimits { limits, mechanism, sampled, missing, .. } = held;
         if mechanism.is_none() && missing.is_empty() {
             return None;
         }
@@ -42,6 +43,7 @@ impl LimitsReport {
             cpu_max: limits.cpu_time_per_second.map(|time| time.as_secs_f64()),
             pids_max: limits.pids_max,
             oom_group: limits.oom_group,
+            sampled: sampled.as_ref().map(|sampled| sampled.reason.clone()),
             missing: missing.collect(),
         })
     }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{
-    Command, Containment, ErrorKind, LimitKind, Limits, MemoryLimit, Outcome, Scope, Stdio,
+    Command, Contain, Containment, ErrorKind, LimitKind, Limits, MemoryLimit, Outcome, Scope, Stdio,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{counted, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 use super::puppet;
@@ -249,6 +249,44 @@ fn limited_trees_leave_nothing_behind() {
     watchdog::until("every handle is closed", || count::handles() <= before);
     let own = format!("pipewright-{}-", std::process::id());
     assert!(!directories("/sys/fs/cgroup".as_ref()).iter().any(|it| it.starts_with(&own)));
+}
+
+/// Prints the cost of a start with limits beside that of one in a cgroup of its own: the medians of starts that take
+/// turns.
+#[watched_test]
+#[ignore = "a measurement"]
+fn measure_a_start_with_limits() {
+    const ROUNDS: usize = 400;
+    let limits = memory(SMALL).cpu_max(2.0).pids_max(50);
+    if cannot_limit(limits) {
+        return;
+    }
+    let commands: [fn(&mut Command); 5] = [
+        |_| {},
+        |command| _ = command.contain(Contain::Tree),
+        |command| _ = command.limits(Limits::new()),
+        |command| _ = command.limits(memory(SMALL)),
+        |command| _ = command.limits(memory(SMALL).cpu_max(2.0).pids_max(50)),
+    ];
+    let mut times = commands.map(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (set, times) in commands.iter().zip(&mut times) {
+            let mut command = Command::new("/bin/true");
+            set(&mut command);
+            let start = Instant::now();
+            command.capture().unwrap();
+            times.push(start.elapsed());
+        }
+    }
+    let medians = times.map(|mut times| {
+        times.sort_unstable();
+        times[ROUNDS / 2].as_micros()
+    });
+    let [plain, tree, measured, memory, all] = medians;
+    counted(&format!(
+        "medians of {ROUNDS} captures, us: plain {plain}, in a cgroup {tree}, measured {measured}, \
+         with a memory limit {memory}, with all limits {all}"
+    ));
 }
 
 /// Returns the names of all directories below one.

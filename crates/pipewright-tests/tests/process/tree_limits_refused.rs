@@ -1,6 +1,8 @@
 //! Limits that cannot be held: an error that says why and what would help, or a start without them.
 
-use pipewright::{Command, ErrorKind, LimitKind, Limits, Outcome};
+use pipewright::{
+    Command, Contain, ErrorKind, LimitKind, LimitMechanism, Limits, MemoryLimit, Outcome, Scope,
+};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_root, skipped};
 
@@ -44,12 +46,50 @@ fn an_ordinary_user_is_told_why_and_what_would_help() {
             assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(0)));
             let held = capture.limits.unwrap();
             let missing: Vec<_> = held.missing.iter().map(|missing| missing.limit).collect();
-            let all = [LimitKind::Memory, LimitKind::Swap, LimitKind::Cpu, LimitKind::Pids];
+            let all = [LimitKind::Swap, LimitKind::Cpu, LimitKind::Pids];
             assert!(all.iter().all(|kind| missing.contains(kind)), "{missing:?}");
-            assert_eq!((held.limits.kinds().count(), held.mechanism), (0, None));
+            // The memory is looked after without the kernel, and the result says so.
+            assert_eq!(held.mechanism, Some(LimitMechanism::Sampled));
+            assert_eq!(held.sampled.map(|sampled| sampled.limit), Some(LimitKind::Memory));
+            assert_eq!(held.limits.kinds().collect::<Vec<_>>(), [LimitKind::Memory]);
         }
         Err(error) => assert!(matches!(error.kind(), ErrorKind::Unsupported), "{error}"),
     }
+}
+
+#[isolated_test]
+fn memory_is_looked_after_without_the_kernel_if_that_is_allowed() {
+    const BYTES: u64 = 32 << 20;
+    if !become_nobody() {
+        return skipped("this process cannot give up its rights");
+    }
+    let limits = Limits::new().memory_max(BYTES);
+    match Command::new("true").limits(limits).contain(Contain::Tree).capture() {
+        Ok(_) => return skipped("an ordinary user has a cgroup here"),
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::LimitUnavailable { .. }), "{error}")
+        }
+    }
+    // Reads a line without an end, slowly, and keeps all of it.
+    let hungry =
+        "i=0; while [ $i -lt 400 ]; do head -c 1M /dev/zero; sleep 0.01; i=$((i+1)); done | tail";
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).limits(limits.best_effort()).kill_on_parent_exit(Scope::Tree);
+        command.capture()
+    };
+    let capture = match run(hungry) {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
+            return skipped(&error.to_string());
+        }
+        capture => capture.unwrap(),
+    };
+    let Outcome::OutOfMemory(oom) = capture.outcome else { panic!("{capture:?}") };
+    assert_eq!(oom.limit, MemoryLimit::OfCommand(BYTES));
+    assert!(oom.peak_bytes > Some(BYTES), "{oom:?}");
+    assert_eq!(capture.limits.unwrap().mechanism, Some(LimitMechanism::Sampled));
+    let capture = run("exit 3").unwrap();
+    assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(3)));
 }
 
 #[watched_test]

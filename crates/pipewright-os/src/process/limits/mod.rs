@@ -68,6 +68,9 @@ pub enum LimitMechanism {
     CgroupV1,
     /// A job object (Windows).
     Job,
+    /// Looks at the memory of the processes from time to time; the tree is killed when they use too much (Linux). Only with
+    /// [`TreeLimits::best_effort`].
+    Sampled,
 }
 
 /// The limits in force for a tree.
@@ -78,6 +81,9 @@ pub struct HeldLimits {
     pub limits: TreeLimits,
     /// The mechanism that holds them; `None` if none is held.
     pub mechanism: Option<LimitMechanism>,
+    /// The reason why the limit on memory is only looked after from time to time, if it is: between two looks the tree can
+    /// use more. Only with [`TreeLimits::best_effort`].
+    pub sampled: Option<LimitUnavailable>,
     /// The limits that could not be held, with the reasons.
     pub missing: Vec<MissingLimit>,
 }
@@ -232,6 +238,7 @@ impl fmt::Display for LimitMechanism {
             LimitMechanism::CgroupV2 => "cgroup v2",
             LimitMechanism::CgroupV1 => "cgroup v1",
             LimitMechanism::Job => "job",
+            LimitMechanism::Sampled => "sampled",
         })
     }
 }

@@ -31,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cgroup::Cgroup;
+use limits::SampledTree;
 pub(crate) use place::own_cgroup_path;
 use report::{Reports, SupervisorReport};
 
@@ -46,7 +47,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// A contained tree. It has a cgroup, a supervisor, or both.
 #[derive(Debug)]
 pub(crate) struct LinuxTree {
-    cgroup: Option<Cgroup>,
+    cgroup: Option<Arc<Cgroup>>,
     supervisor: Option<Supervisor>,
     /// The process at the root of the tree.
     command: u32,
@@ -62,6 +63,9 @@ pub(crate) struct LinuxTree {
 
 /// The groups that hold the limits of a tree. A trait object, so that programs without limits do not contain its code.
 pub(crate) trait TreeMeter: fmt::Debug + Send + Sync {
+    /// Begins to look at a tree that has been started.
+    fn begin(&self, tree: SampledTree);
+
     /// Returns the resources that the tree has used so far, and the limits in force.
     fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources;
 }
@@ -84,12 +88,21 @@ impl LinuxTree {
         command: u32,
     ) -> LinuxTree {
         let (killed, has_ended) = (AtomicU32::new(0), AtomicBool::new(false));
-        let resources = OnceLock::new();
+        let (resources, cgroup) = (OnceLock::new(), cgroup.map(Arc::new));
         LinuxTree { cgroup, supervisor, command, killed, has_ended, meter: None, resources }
     }
 
     /// Adds the groups of its limits.
     pub(crate) fn with_meter(self, meter: Option<Box<dyn TreeMeter>>) -> LinuxTree {
+        if let Some(meter) = &meter {
+            meter.begin(SampledTree {
+                cgroup: self.cgroup.as_ref().map(Arc::downgrade),
+                supervisor: self
+                    .supervisor
+                    .as_ref()
+                    .map(|it| (Arc::downgrade(&it.reports), it.supervisor)),
+            });
+        }
         LinuxTree { meter, ..self }
     }
 
@@ -174,7 +187,7 @@ impl ContainedTree for LinuxTree {
     fn is_alive(&self) -> bool {
         // The end of a guard that was killed does not mean that the others have ended.
         let guard = self.supervisor.as_ref().is_some_and(|it| it.guard.is_alive());
-        guard || self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
+        guard || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.is_populated())
     }
 
     fn last(&self) -> Option<&Member> {
@@ -206,7 +219,7 @@ impl ContainedTree for LinuxTree {
 
     fn resources(&self) -> Option<TreeResources> {
         let meter = self.meter.as_ref()?;
-        let read = || meter.resources(self.cgroup.as_ref());
+        let read = || meter.resources(self.cgroup.as_deref());
         match self.has_ended.load(Ordering::Relaxed) {
             true => Some(self.resources.get_or_init(read).clone()),
             false => Some(read()),

@@ -8,6 +8,7 @@ use super::files;
 use super::kernel_log::{self, LoggedKill};
 use super::oom::{self, Kills};
 use super::place::LimitedPlace;
+use super::sampled::{SampledTree, Sampler};
 use super::v1::V1Groups;
 use crate::process::contain::linux::TreeMeter;
 use crate::process::contain::linux::cgroup::Cgroup;
@@ -21,6 +22,8 @@ pub(crate) struct Meter {
     groups: V1Groups,
     /// The place of the cgroup, and the counts of its ancestors that limit the memory.
     around: Option<(Arc<LimitedPlace>, Vec<u64>)>,
+    /// Looks at the memory of the tree, if nothing else limits it.
+    sampler: Option<Sampler>,
 }
 
 impl Meter {
@@ -28,12 +31,13 @@ impl Meter {
         held: HeldLimits,
         groups: V1Groups,
         place: Option<Arc<LimitedPlace>>,
+        sampler: Option<Sampler>,
     ) -> Meter {
         let around = place.map(|place| {
             let counts = place.ancestors.iter().map(oom::Ancestor::ooms).collect();
             (place, counts)
         });
-        Meter { held, groups, around }
+        Meter { held, groups, around, sampler }
     }
 
     /// Returns the name of the mechanism that holds the limits.
@@ -75,6 +79,9 @@ impl Meter {
         if let Some(group) = self.groups.of(Controller::Memory) {
             usage.peak_memory_bytes = files::number(group.dir(), "memory.max_usage_in_bytes");
         }
+        if let Some(peak) = self.sampler.as_ref().and_then(Sampler::peak_bytes) {
+            usage.peak_memory_bytes = Some(peak);
+        }
         if let Some(group) = self.groups.of(Controller::Pids) {
             usage.peak_pids = files::number(group.dir(), "pids.peak");
         }
@@ -92,6 +99,12 @@ impl Meter {
 }
 
 impl TreeMeter for Meter {
+    fn begin(&self, tree: SampledTree) {
+        if let Some(sampler) = &self.sampler {
+            sampler.begin(tree);
+        }
+    }
+
     fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources {
         let usage = self.usage(cgroup);
         let out_of_memory = self.kills(cgroup).map(|(Kills { count, limit }, peak_bytes, name)| {
@@ -107,6 +120,8 @@ impl TreeMeter for Meter {
             let victim = logged.map(|logged| logged.victim);
             OutOfMemory { limit, peak_bytes, victim, killed, peak_pids: usage.peak_pids }
         });
+        let sampled = self.sampler.as_ref().and_then(Sampler::out_of_memory);
+        let out_of_memory = out_of_memory.or(sampled);
         let refused_starts = self.refused_starts(cgroup);
         TreeResources { held: self.held.clone(), usage, out_of_memory, refused_starts }
     }

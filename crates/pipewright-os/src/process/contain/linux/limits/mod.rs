@@ -10,6 +10,7 @@
 //! | `place.rs` | the cgroup of version 2 in which limited ones can be made |
 //! | `delegated.rs` | the questions about one such cgroup |
 //! | `v2.rs`, `v1.rs` | the groups of a tree, with their limits |
+//! | `sampled.rs` | a limit on memory without the kernel |
 //! | `meter.rs` | the figures of those groups |
 //! | `oom.rs` | the reason for a kill for lack of memory |
 //! | `kernel_log.rs` | the victim, from the kernel's log |
@@ -22,6 +23,7 @@ mod kernel_log;
 mod meter;
 mod oom;
 mod place;
+mod sampled;
 mod v1;
 mod v2;
 
@@ -32,6 +34,8 @@ use super::cgroup::Cgroup;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
 use controller::Controllers;
 pub(crate) use meter::Meter;
+pub(crate) use sampled::SampledTree;
+use sampled::Sampler;
 use v1::V1Groups;
 
 /// The groups of a tree that has limits.
@@ -79,12 +83,13 @@ impl LimitedGroups {
             Some(_) if in_v2 == Controllers::NONE => Some(LimitMechanism::CgroupV1),
             Some(_) => Some(LimitMechanism::CgroupV2),
         };
+        let sampler = held.sample(&limits)?;
         let limit_procs = groups.procs()?;
         let (cgroup, place) = match cgroup.or_else(v2::for_measurement) {
             Some((cgroup, place)) => (Some(cgroup), place),
             None => (None, None),
         };
-        let meter = Meter::new(held, groups, place);
+        let meter = Meter::new(held, groups, place, sampler);
         Ok(LimitedGroups { cgroup, limit_procs, meter })
     }
 }
@@ -112,6 +117,17 @@ pub(crate) fn probe(kind: LimitKind) -> Result<String, LimitUnavailable> {
 }
 
 impl HeldLimits {
+    /// Replaces a limit on memory that the kernel does not hold, and that may be left out, by looks at the memory.
+    fn sample(&mut self, asked: &TreeLimits) -> io::Result<Option<Sampler>> {
+        let is_memory = |missing: &LimitUnavailable| missing.limit == LimitKind::Memory;
+        let Some(at) = self.missing.iter().position(is_memory) else { return Ok(None) };
+        let Some(bytes) = asked.memory_max_bytes else { return Ok(None) };
+        self.sampled = Some(self.missing.remove(at));
+        self.limits.memory_max_bytes = Some(bytes);
+        self.mechanism = self.mechanism.or(Some(LimitMechanism::Sampled));
+        Sampler::new(bytes).map(Some)
+    }
+
     /// Continues without a limit, if that was asked for.
     fn give_up(&mut self, limit: LimitUnavailable) -> Result<(), NotLimited> {
         if !self.limits.best_effort {
