@@ -22,14 +22,12 @@ mod task;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal as _};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use pipewright::Signal;
-use pipewright_os::base::stdio;
 
 use crate::driver::{Config, Driver, LogSettings};
 use crate::executor::{Containing, Executor, Local, LocalSettings};
@@ -301,10 +299,7 @@ impl Batch {
         let facts = self.facts();
         let watchers = Watchers::open(&self.watch, facts)
             .map_err(|(path, source)| BatchError::Report { path, source })?;
-        let streams = [
-            watchers.beside(stdio::stdout(), io::stdout().is_terminal()),
-            watchers.beside(io::stderr(), io::stderr().is_terminal()),
-        ];
+        let streams = watchers.streams();
         let driver = Driver::start(self.config(), executor, jobs, streams)?;
         Ok(Run::new(driver, watchers))
     }

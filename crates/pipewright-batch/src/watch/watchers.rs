@@ -1,10 +1,12 @@
 //! All reports of a batch, fed with its events.
 
 use std::fs::File;
-use std::io::{self, Stderr, Write};
+use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
+
+use pipewright_os::base::stdio;
 
 use super::{
     BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, Screen, Totals,
@@ -66,8 +68,16 @@ impl Watchers {
         Ok(watchers)
     }
 
+    /// Returns this process's stdout and stderr, as writers that erase the bar first. A stdout that is closed is an error.
+    pub(crate) fn streams(&self) -> [Box<dyn Write + Send>; 2] {
+        [
+            self.beside(stdio::stdout(), io::stdout().is_terminal()),
+            self.beside(io::stderr(), io::stderr().is_terminal()),
+        ]
+    }
+
     /// Returns a writer that erases the bar first.
-    pub(crate) fn beside<W>(&self, writer: W, is_terminal: bool) -> Box<dyn Write + Send>
+    fn beside<W>(&self, writer: W, is_terminal: bool) -> Box<dyn Write + Send>
     where
         W: Write + Send + 'static,
     {
