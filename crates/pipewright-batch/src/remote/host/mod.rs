@@ -94,7 +94,7 @@ enum NodeState {
 struct Running {
     output: Option<Box<dyn OutputSink>>,
     place: Option<Place>,
-    /// What is needed to start it, while it waits.
+    /// Everything that its start needs, while it waits.
     attempt: Option<Attempt>,
     cpus: u32,
 }

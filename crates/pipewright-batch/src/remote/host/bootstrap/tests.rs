@@ -1,0 +1,75 @@
+//! Shells of this machine as nodes.
+#![cfg(unix)]
+
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// Starts a shell whose cache folder is that folder.
+fn shell(name: &str, cache: &Path) -> Child {
+    Command::new(name)
+        .env("XDG_CACHE_HOME", cache)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs the program in a shell, and returns what it prints.
+fn run(name: &str, cache: &Path, program: &Program) -> Result<String, RemoteError> {
+    let mut shell = shell(name, cache);
+    let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let started = start_worker(&mut stdout, &mut stdin, program, "a 'b c'");
+    let mut text = vec![0; if started.is_ok() { 2 } else { 0 }];
+    // The program speaks first: a shell may have read ahead before.
+    stdout.read_exact(&mut text).unwrap();
+    stdin.write_all(b"input").unwrap_or_default();
+    drop(stdin);
+    stdout.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    shell.wait().unwrap();
+    started.map(|()| text)
+}
+
+#[test]
+fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
+    let mut bytes = b"#!/bin/sh\nfor word; do echo \"$word\"; done; cat; exit\n".to_vec();
+    // More than a pipe holds, and no text.
+    bytes.extend((0..300_000_u32).map(|number| (number % 251) as u8));
+    let program = Program::new(bytes);
+    for name in ["sh", "bash", "dash"] {
+        let cache = tempfile::tempdir().unwrap();
+        assert_eq!(run(name, cache.path(), &program).unwrap(), "a\nb c\ninput");
+        let path = cache.path().join("pipewright").join(format!("worker-{}", program.hash));
+        assert!(fs::read(&path).unwrap() == program.bytes);
+        // The copy is used from then on.
+        fs::write(&path, "#!/bin/sh\necho second\n").unwrap();
+        assert_eq!(run(name, cache.path(), &program).unwrap(), "second\n");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_cache_folder_that_cannot_be_made_is_an_error() {
+    let cache = tempfile::NamedTempFile::new().unwrap();
+    let error = run("sh", cache.path(), &Program::new(b"x".to_vec())).unwrap_err();
+    assert!(error.to_string().contains("cannot be stored"), "{error}");
+}
+
+#[test]
+fn another_system_is_refused() {
+    let mut answers = &b"Welcome\npipewright-lacks Plan9 mips\n"[..];
+    let program = Program::new(Vec::new());
+    let error = start_worker(&mut answers, &mut Vec::new(), &program, "").unwrap_err();
+    assert!(error.to_string().starts_with("the node is Plan9 mips, and"), "{error}");
+}
+
+#[test]
+fn something_that_is_no_shell_is_an_error_with_its_last_line() {
+    let program = Program::new(Vec::new());
+    let mut answers = &b"sh: not found\n"[..];
+    let error = start_worker(&mut answers, &mut Vec::new(), &program, "").unwrap_err();
+    assert!(error.to_string().ends_with("sh: not found"), "{error}");
+    let mut endless = std::io::repeat(b'x');
+    assert!(start_worker(&mut endless, &mut Vec::new(), &program, "").is_err());
+}
