@@ -26,20 +26,25 @@ cell() {
     "$@" || failed+=("$name")
 }
 
-for fallback in supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
+for fallback in cgroup supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
     cell "the suite of processes without $fallback" \
         bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
         -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \
         -- --skip nothing_leaks::
 done
+cell "all suites without any newer facility" \
+    bash ci/with-cfg.sh pipewright_force_fallback test --locked -p pipewright-os -p pipewright-tests --lib --tests
 cell "the suite of files without io_uring" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
 cell "the suite of workers without memfd" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
 visibly_skipped() { "$@" || [ $? = 77 ]; }
 cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
+cell "processes in a static program (musl)" visibly_skipped bash ci/musl.sh
 # Wine's server does all the work, and crashes more often the more it has to do.
 newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.sh; }
+this_wine() { env -u RUST_TEST_THREADS bash ci/windows.sh; }
+cell "Windows: the suites and the tool under Wine" visibly_skipped this_wine
 cell "Windows: the suites and the tool under Wine 10" visibly_skipped newer_wine
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
 # behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
-# `bash ci/windows.sh -p pipewright-os --lib pipe::`. Exits with 77 if the tools cannot be installed on this machine.
+# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh processes` leaves out the suites of workers and files. Exits with 77 if the tools cannot be installed on this machine.
 # PIPEWRIGHT_WINE=trixie takes the Wine of that release of Debian instead of this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -111,6 +111,11 @@ options=(--locked --target "$target" --target-dir "$built")
 # Replaces the exit code of a failed program: if a test exits with 77, it was not skipped.
 tests() { cargo test "${options[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
 
+suites=(--tests)
+if [ "${1:-}" = processes ]; then
+    suites=(--test arguments --test process --test cli)
+    shift
+fi
 if [ $# != 0 ]; then
     # Doc tests are not run: this rustdoc has no stable way to run them under Wine.
     case " $* " in
@@ -124,7 +129,7 @@ fi
 clippy "${options[@]}" --workspace --lib --bins --tests --all-features 8>&-
 # One test needs a peer (the feature `peers`), without which the others are built.
 with_peers=idle_children::idle_children_take_no_thread
-tests --workspace --lib --bins --tests --no-fail-fast -- --skip "$with_peers"
+tests --workspace --lib --bins "${suites[@]}" --no-fail-fast -- --skip "$with_peers"
 tests -p pipewright-tests --features peers --test process -- "$with_peers"
 say "SKIPPED the doc tests: this rustdoc has no stable way to run them under Wine"
 
