@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use super::via::check_ends;
 use super::*;
@@ -10,13 +11,77 @@ use super::*;
 /// An sshd for the user of this process.
 struct Sshd {
     place: Place,
+    address: &'static str,
     port: u16,
     process: Child,
+    network: Option<Network>,
+}
+
+/// Two networks with a cable between them, in which nothing else is.
+struct Network {
+    near: String,
+    far: String,
+}
+
+impl Network {
+    /// Makes both. `None`, with a message: this user may not.
+    fn new() -> Option<Network> {
+        let pid = std::process::id();
+        let network = Network { near: format!("pw-near-{pid}"), far: format!("pw-far-{pid}") };
+        let Network { near, far } = &network;
+        let script = format!(
+            "set -e; ip netns add {near}; ip netns add {far}
+             ip link add near netns {near} type veth peer name far netns {far}
+             ip -n {near} addr add 10.99.0.1/30 dev near; ip -n {far} addr add 10.99.0.2/30 dev far
+             ip -n {near} link set near up; ip -n {far} link set far up"
+        );
+        let made = Command::new("sh").args(["-c", &script]).output().unwrap();
+        if made.status.success() {
+            return Some(network);
+        }
+        pace::skipped(&format!("needs root, and ip netns: {}", err(&made).trim()));
+        None
+    }
+
+    /// Returns a command that starts programs in one of them.
+    fn enter(name: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{name}"));
+        command
+    }
+
+    /// Pulls the cable for that time.
+    fn cut(&self, time: Duration) {
+        let set = |state| {
+            let args = ["-n", &self.near, "link", "set", "near", state];
+            assert!(Command::new("ip").args(args).status().unwrap().success());
+        };
+        set("down");
+        let end = Instant::now() + time;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
+        }
+        set("up");
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            // Ignored: it may not exist.
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
 }
 
 impl Sshd {
     /// Starts one. `None`, with a message: none is installed.
     fn start() -> Option<Sshd> {
+        Sshd::start_in(None)
+    }
+
+    fn start_in(network: Option<Network>) -> Option<Sshd> {
+        let address = if network.is_some() { "10.99.0.2" } else { "127.0.0.1" };
         let sshd = "/usr/sbin/sshd";
         if !fs::exists(sshd).unwrap() || Command::new("ssh").arg("-V").output().is_err() {
             pace::skipped("there is no sshd here");
@@ -37,35 +102,40 @@ impl Sshd {
         place.write(
             "config",
             &format!(
-                "Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\n\
+                "Port {port}\nListenAddress {address}\nHostKey {folder}/host\n\
                  AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n\
                  PasswordAuthentication no\nPermitRootLogin prohibit-password\n"
             ),
         );
-        place.write("known", &format!("[127.0.0.1]:{port} {}", place.read("host.pub")));
-        let mut command = Command::new(sshd);
-        command.args(["-D", "-e", "-f"]).arg(place.path("config"));
+        place.write("known", &format!("[{address}]:{port} {}", place.read("host.pub")));
+        let mut command = match &network {
+            Some(network) => Network::enter(&network.far),
+            None => Command::new("env"),
+        };
+        command.args([sshd, "-D", "-e", "-f"]).arg(place.path("config"));
         let process = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let sshd = Sshd { place, port, process };
+        let sshd = Sshd { place, address, port, process, network };
         until("sshd answers", || sshd.client().arg("true").status().unwrap().success());
         Some(sshd)
     }
 
     /// Returns the words of a client.
     fn words(&self) -> String {
-        let (folder, port) = (self.place.path(""), self.port);
+        let (folder, port, address) = (self.place.path(""), self.port, self.address);
         let folder = folder.to_str().unwrap().trim_end_matches('/');
         format!(
             "ssh -F none -p {port} -i {folder}/user -o UserKnownHostsFile={folder}/known -o BatchMode=yes \
-             -o LogLevel=ERROR 127.0.0.1"
+             -o LogLevel=ERROR {address}"
         )
     }
 
     fn client(&self) -> Command {
         let words = self.words();
-        let mut words = words.split(' ');
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut command = match &self.network {
+            Some(network) => Network::enter(&network.near),
+            None => Command::new("env"),
+        };
+        command.args(words.split(' ')).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -131,4 +201,49 @@ fn jobs_of_a_killed_connection_run_again_and_none_ends_twice() {
     assert!(output.status.success(), "{}", err(&output));
     assert_eq!(place.lines("ends"), ["1", "2", "3", "4"]);
     assert!(err(&output).contains("is lost with 2 jobs: "), "{}", err(&output));
+}
+
+#[test]
+fn a_short_cut_of_the_network_loses_nothing_and_a_long_one_the_node() {
+    let _watchdog = Watchdog::start(240);
+    let Some(network) = Network::new() else { return };
+    let Some(sshd) = Sshd::start_in(Some(network)) else { return };
+    let network = sshd.network.as_ref().unwrap();
+    let place = Place::new();
+    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+    let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "1", "2"];
+    let mut command = Network::enter(&network.near);
+    let batch = batch_on(&place, &sshd.nodes(&place, 1), &args);
+    command.arg(batch.get_program()).args(batch.get_args()).current_dir(place.path(""));
+    command.env(MARK, mark("ssh-cut")).stdin(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    until("both jobs run", || place.lines("starts").len() == 2);
+    network.cut(Duration::from_secs(1));
+    // Longer than anybody waits for an answer.
+    let end = Instant::now() + Duration::from_secs(6);
+    until("the answers are there again", || Instant::now() >= end);
+    assert_eq!(place.lines("starts").len(), 2, "a cut of a second has lost the node");
+
+    let jobs = || {
+        let is_job = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with(b"sh\0-c\0echo ")
+        };
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let here = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == place.path(""))
+        };
+        pids.filter(is_job).filter(here).count()
+    };
+    assert_eq!(jobs(), 2);
+    network.cut(Duration::from_secs(8));
+    // The node has killed them, although nobody could tell it to.
+    assert_eq!(jobs(), 0);
+    until("both jobs run again", || place.lines("starts").len() == 4);
+    place.write("end", "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(place.lines("ends"), ["1", "2"]);
+    assert!(err(&output).contains("is lost with 2 jobs: no answer for 5.0 s"), "{}", err(&output));
 }
