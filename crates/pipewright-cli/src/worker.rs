@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 use pipewright::{CaughtSignals, PipeReader, PipeWriter, Signal, console_in, console_out};
 use pipewright_batch::{Drain, Hooks, SecretSource, Worker};
 use pipewright_os::host::boot::host_name;
+use pipewright_os::process::kill_timer::KillTimer;
 
 use crate::args::WorkerOptions;
 use crate::{Failure, exit_code, print_error};
@@ -19,6 +21,7 @@ pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
             std::process::exit(exit_code::OWN_FAILURE);
         }),
         accepted: catch_signals()?,
+        leased: kill_at_the_end_of_the_lease(),
     };
     let node = options.node.or_else(slurm_node).or_else(host_name);
     let slots = options.slots.or_else(slurm_processors).unwrap_or_else(processors);
@@ -32,6 +35,22 @@ pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
         worker.connect(&options.connect, &secret, hooks)
     };
     served.map(|()| exit_code::SUCCESS).map_err(|error| Failure(format!("worker: {error}")))
+}
+
+/// The time after the lease at which the kernel kills this process. Its own end, with a message, comes first if it can.
+const MESSAGE_TIME: Duration = Duration::from_millis(50);
+
+/// Returns a function that sets the time which this process has left. A worker that is stopped or hangs cannot kill its jobs, and
+/// they would run beside their copies on another node.
+fn kill_at_the_end_of_the_lease() -> Box<dyn Fn(Duration) + Send> {
+    match KillTimer::new() {
+        Ok(timer) => Box::new(move |left| {
+            // Ignored: a few seconds are in every range.
+            let _ = timer.set(left + MESSAGE_TIME);
+        }),
+        // The thread that watches the lease has to do.
+        Err(_) => Box::new(|_| {}),
+    }
 }
 
 /// Catches signals, before other threads start. Once the batch has accepted the worker, they ask it to start nothing more here: an

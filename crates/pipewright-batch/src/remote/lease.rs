@@ -75,6 +75,11 @@ impl Lease {
         }
     }
 
+    /// Returns the time until the lease runs out.
+    pub(crate) fn left(&self) -> Duration {
+        (self.state().since + self.length).saturating_duration_since(Instant::now())
+    }
+
     /// Ends the wait of [`Self::wait_for_end`]: the connection ended in order.
     pub(crate) fn release(&self) {
         self.state().is_released = true;

@@ -18,7 +18,7 @@ pub(crate) struct ResourceOptions {
 
     /// Limit the swap of all processes together (0 for none)
     #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
-          help_heading = headings::LIMITS)]
+          hide_short_help = true, help_heading = headings::LIMITS)]
     pub(crate) swap: Option<usize>,
 
     /// Limit the CPU time to that of N processors, such as 1.5
@@ -28,7 +28,8 @@ pub(crate) struct ResourceOptions {
 
     /// Limit the number of processes and threads at one time
     #[arg(long, value_name = "N", value_hint = ValueHint::Other,
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = headings::LIMITS)]
+          value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true,
+          help_heading = headings::LIMITS)]
     pub(crate) pids: Option<u64>,
 
     /// Kill everything if one process is killed for lack of memory

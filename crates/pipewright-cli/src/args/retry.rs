@@ -42,7 +42,7 @@ pub(crate) struct RetryOptions {
     /// Stop after DUR in all, with all attempts and delays
     ///
     /// --timeout applies to each attempt.
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
+    #[arg(long, hide_short_help = true, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
     pub(crate) total_timeout: Option<Span>,
 }
 

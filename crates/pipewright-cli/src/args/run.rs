@@ -81,7 +81,7 @@ pub(crate) struct RunOptions {
 
     /// Record the terminal of --pty in FILE, for asciinema
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "pty",
-          conflicts_with = "stdout", help_heading = headings::OUTPUT)]
+          conflicts_with = "stdout", hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) record: Option<PathBuf>,
 
     /// Print the last N lines of each stream if the command fails, and nothing else

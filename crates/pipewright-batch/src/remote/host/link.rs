@@ -163,8 +163,11 @@ impl Reading<'_> {
         }
         Ok(match message {
             FromWorker::About(about) => {
-                self.reports.connect(node, &about.node);
-                self.link.take().map(|link| Report::Joined { node, about, link })
+                let link = self.link.take().ok_or(RemoteError::Closed)?;
+                match self.reports.join(node, about, link) {
+                    true => None,
+                    false => return Err(RemoteError::Closed),
+                }
             }
             FromWorker::Output(key, stream, bytes) => {
                 Some(Report::Output { node, key, stream, bytes: bytes.to_vec() })

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::reports::{NodeId, Report};
-use super::{NodeState, Remote, Running};
+use super::{Node, NodeState, Remote, Running};
 use crate::executor::{AttemptEnd, AttemptOutcome, ExecutorEvent};
 use crate::remote::error::RemoteError;
 use crate::remote::lease::SILENCE;
@@ -78,20 +78,29 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
+        // From now on no node joins.
         self.reports.close();
         for node in self.nodes.values() {
             // It has no fields.
             let _ = node.link.send(&ToWorker::End);
         }
         let until = Instant::now() + END_WAIT;
-        while !self.nodes.is_empty() {
-            let left: Vec<_> = self.reports.take(Some(until)).into();
-            for report in left {
-                if let Report::Left { node, .. } = report {
-                    self.nodes.remove(&node);
+        // At least once: a node may have joined just before.
+        let mut wait = Instant::now();
+        loop {
+            for report in self.reports.take(Some(wait)) {
+                match report {
+                    Report::Left { node, .. } => drop(self.nodes.remove(&node)),
+                    Report::Joined { node, about, link } => {
+                        let _ = link.send(&ToWorker::End);
+                        let state = NodeState::Draining;
+                        self.nodes.insert(node, Node { name: about.node, link, state, running: 0 });
+                    }
+                    _ => {}
                 }
             }
-            if Instant::now() >= until {
+            wait = until;
+            if self.nodes.is_empty() || Instant::now() >= until {
                 break;
             }
         }

@@ -157,7 +157,10 @@ impl Remote {
     }
 
     fn join(&mut self, id: NodeId, about: About, link: Link) {
-        let is_taken = |name: &str| self.nodes.values().any(|node| node.name == name);
+        // A node that comes back gets its name again.
+        let is_here = |node: &Node| !matches!(node.state, NodeState::Disconnected(_));
+        let is_taken =
+            |name: &str| self.nodes.values().any(|node| node.name == name && is_here(node));
         let name = match is_taken(&about.node) {
             true => format!("{}#{id}", about.node),
             false => about.node,

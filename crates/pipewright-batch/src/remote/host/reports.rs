@@ -172,13 +172,20 @@ impl Reports {
         call();
     }
 
-    /// Records that a node is connected.
-    pub(crate) fn connect(&self, node: NodeId, name: &str) {
+    /// Reports a node that is there. Returns false if the batch has ended: nobody would end the connection.
+    pub(crate) fn join(&self, node: NodeId, about: About, link: Link) -> bool {
         let mut state = self.state();
+        if state.is_closed {
+            return false;
+        }
         state.joined += 1;
-        state.connected.insert(node, name.to_owned());
+        state.connected.insert(node, about.node.clone());
+        state.reports.push_back(Report::Joined { node, about, link });
+        state.is_waiting = false;
         drop(state);
         self.closed.notify_all();
+        self.arrived.notify_one();
+        true
     }
 
     /// Waits for that time, or until another node is connected than the first so many. Returns true if the batch has ended.

@@ -34,6 +34,9 @@ pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
 /// The time for a connection to the host, and then for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time that a worker has to end after its host has told it to.
+const END_TIME: Duration = Duration::from_secs(60);
+
 /// A worker on this node. The tool runs it as `pipewright worker`.
 #[derive(Debug)]
 pub struct Worker {
@@ -59,6 +62,9 @@ pub struct Hooks {
     pub lost: Box<dyn Fn(&RemoteError) + Send + Sync>,
     /// Called when the host has accepted the worker.
     pub accepted: Box<dyn FnOnce(Drain)>,
+    /// Called with the time for which the host is known to count on this worker, whenever that is extended. After it, no job may run
+    /// here, even if this process hangs.
+    pub leased: Box<dyn Fn(Duration) + Send>,
 }
 
 impl std::fmt::Debug for Hooks {
@@ -141,7 +147,7 @@ impl Worker {
         mut writer: impl Write + Send + 'static,
         hooks: Hooks,
     ) -> Result<(), RemoteError> {
-        let Hooks { lost, accepted } = hooks;
+        let Hooks { lost, accepted, leased: extend } = hooks;
         let lost: Arc<dyn Fn(&RemoteError) + Send + Sync> = Arc::from(lost);
         let outbox = Outbox::new();
         let lease = Arc::new(Lease::new(BEAT, LEASE));
@@ -167,11 +173,12 @@ impl Worker {
         };
         let mut local = Local::new(settings);
         let inbox = Arc::new(Inbox::new(local.waker()?));
+        extend(lease.left());
         accepted(Drain(Arc::clone(&outbox)));
         let (orders, told) = (Arc::clone(&inbox), Arc::clone(&lease));
         let credited = Arc::clone(&outbox);
         spawn("reader", move || {
-            if let Err(error) = read_orders(frames, reader, &orders, &told, &credited) {
+            if let Err(error) = read_orders(frames, reader, &orders, &told, &extend, &credited) {
                 lost(&error);
             }
         })?;
@@ -217,17 +224,22 @@ fn read_orders(
     mut reader: impl Read,
     inbox: &Inbox,
     lease: &Lease,
+    extend: &dyn Fn(Duration),
     outbox: &Outbox,
 ) -> Result<(), RemoteError> {
     loop {
         match next_order(&mut frames, &mut reader)? {
             ToWorker::Start(attempt) => inbox.push(Order::Start(attempt)),
             ToWorker::Stop(key) => inbox.push(Order::Stop(key)),
-            ToWorker::Seen(beat) => lease.seen(beat),
+            ToWorker::Seen(beat) => {
+                lease.seen(beat);
+                extend(lease.left());
+            }
             ToWorker::Credit(bytes) => outbox.add_credit(bytes),
             ToWorker::End => {
                 // A host that does not wait needs no answer.
                 lease.release();
+                extend(END_TIME);
                 outbox.add_credit(u64::MAX);
                 inbox.push(Order::End);
                 return Ok(());
@@ -308,7 +320,7 @@ fn refused(key: Key, reason: String) -> WireEnd {
 pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
     let (inbox, lease) = (Inbox::new(Box::new(|| {})), Lease::new(BEAT, LEASE));
     // Any error is right: the connection ends with it.
-    let _ = read_orders(Frames::default(), bytes, &inbox, &lease, outbox);
+    let _ = read_orders(Frames::default(), bytes, &inbox, &lease, &|_| {}, outbox);
     let sink = |key| sink::Sink { outbox: Arc::clone(outbox), key, is_live: false };
     let starts = |order| match order {
         Order::Start(attempt) => {

@@ -40,7 +40,7 @@ mod never_stuck;
 mod one_writer;
 mod output;
 mod output_is_whole;
-mod random;
+pub(super) mod random;
 mod refuses_bad_input;
 mod signals;
 pub(super) mod watchdog;

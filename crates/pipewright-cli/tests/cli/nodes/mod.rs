@@ -6,9 +6,11 @@
 //! | `connecting.rs` | nodes that cannot be used |
 //! | `slurm.rs` | nodes of a Slurm cluster |
 //! | `ssh.rs` | nodes behind a real sshd |
+//! | `crash.rs` | batches and workers that are killed at random moments |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
 
 mod connecting;
+mod crash;
 mod lost;
 mod slurm;
 mod ssh;

@@ -342,3 +342,22 @@ fn the_secret_is_in_no_command_line_no_environment_and_no_log() {
     let left = fs::read_dir(place.path("pipewright")).unwrap().count();
     assert_eq!(left, 0, "a file of the batch is left");
 }
+
+#[test]
+fn another_allocation_is_asked_for_when_the_time_that_is_left_is_too_short() {
+    let Some(_cluster) = Cluster::take(240) else { return };
+    let place = Place::new();
+    // After the first job, fewer than 55 s of the minute are left.
+    place.write(
+        "jobs",
+        "{\"id\": \"a\", \"shell\": \"echo $SLURM_JOB_ID; sleep 7\"}\n\
+         {\"shell\": \"echo $SLURM_JOB_ID\", \"after\": [\"a\"], \"timeout\": 55}\n",
+    );
+    let args = ["--slurm-arg=--time=1", "--jsonl", "--from", "jobs", "--keep-order"];
+    let output = on_slurm(&place, 1, &args).output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let allocations: Vec<&str> = out(&output).lines().collect();
+    assert_eq!(allocations.len(), 2);
+    assert_ne!(allocations[0], allocations[1]);
+    assert!(err(&output).contains("COMPLETED; asking for another"), "{}", err(&output));
+}

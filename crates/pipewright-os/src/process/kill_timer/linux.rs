@@ -1,0 +1,54 @@
+//! POSIX timers with SIGKILL as their signal.
+
+use std::io;
+use std::mem;
+use std::ptr;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Timer(libc::timer_t);
+
+// SAFETY: the value is a number or an address of the C library, which any thread may use.
+unsafe impl Send for Timer {}
+// SAFETY: the calls on a timer are atomic.
+unsafe impl Sync for Timer {}
+
+impl Timer {
+    pub(super) fn new() -> io::Result<Timer> {
+        // SAFETY: all bytes zero is a valid event.
+        let mut event: libc::sigevent = unsafe { mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGKILL;
+        let mut timer: libc::timer_t = ptr::null_mut();
+        // SAFETY: a live event, and a place for the timer.
+        let created =
+            unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+        match created {
+            0 => Ok(Timer(timer)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub(super) fn set(&self, left: Duration) -> io::Result<()> {
+        // Zero would stop the timer.
+        let left = left.max(Duration::from_nanos(1));
+        let seconds = libc::time_t::try_from(left.as_secs());
+        let seconds = seconds.map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: all bytes zero is a valid time.
+        let mut time: libc::itimerspec = unsafe { mem::zeroed() };
+        time.it_value.tv_sec = seconds;
+        time.it_value.tv_nsec = left.subsec_nanos().into();
+        // SAFETY: a live timer, and a live time.
+        match unsafe { libc::timer_settime(self.0, 0, &raw const time, ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: a live timer, which nobody uses any more.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
