@@ -27,6 +27,10 @@ for ((round = 0; round < rounds; round++)); do
     per_second 10000 "$(at started)" "$(last ended)" >> rate
     per_second 1 "$from" "$(at started)" | awk '{ print 1000 / $1 }' >> first
     idle
+    salloc --quiet -N 4 --exclusive bash -c 'echo "$EPOCHREALTIME" > granted; exec "$@"' bash \
+        "$tool" batch --quiet --on slurm --events events -- "$child" ::: x
+    per_second 1 "$(tr , . < granted)" "$(at started)" | awk '{ print 1000 / $1 }' >> inside
+    idle
     from=$(now)
     seq 200 | xargs -P 32 -I{} srun --quiet -N1 -n1 --exact -c1 "$child"
     per_second 200 "$from" "$(now)" >> srun
@@ -45,14 +49,16 @@ echo "| 10,000 jobs that do nothing, 4 nodes x 8 slots, with a log | $(summary <
 echo "| a command each by \`srun\`, 32 at once | $(summary < srun) jobs/s |"
 echo "| a job array of 400 | $(summary < array) jobs/s |"
 echo "| from the start of the tool to the first job, with the allocation | $(summary < first) ms |"
+echo "| from the start of the tool to the first job, inside of an allocation | $(summary < inside) ms |"
 echo "| 100 MB of output from one job | $(summary < output) MB/s |"
 
 # The time from the loss of a node to the new start of its jobs.
 idle
 rm -f events
+: > starts
 "$tool" batch --quiet --on slurm -N 4 --events events -- sh -c 'echo >> starts; until [ -e end ]; do sleep 0.1; done' ::: $(seq 24) &
 batch=$!
-until [ "$(wc -l < starts 2> /dev/null)" = 24 ]; do sleep 0.05; done
+until [ "$(wc -l < starts)" = 24 ]; do sleep 0.05; done
 lost=$(now)
 "$PIPEWRIGHT_SLURM_NODE" lose n2
 until [ "$(grep -c '"event":"started"' events)" -gt 24 ]; do sleep 0.05; done

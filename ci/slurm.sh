@@ -179,7 +179,8 @@ case \$1 in
         for pid in \$(grep -lzsxF "SLURMD_NODENAME=\$2" /proc/[0-9]*/environ | cut -d / -f 3); do
             ! grep -qzsxF "SLURM_CONF=$conf" /proc/\$pid/environ || pids+=" \$pid"
         done
-        kill -KILL \$pids ;;
+        # One of them may have ended meanwhile.
+        kill -KILL \$pids || true ;;
     start)
         export SLURM_CONF=$conf
         # They may belong to root, and their folders to the user.
