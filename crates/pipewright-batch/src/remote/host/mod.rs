@@ -133,7 +133,7 @@ impl Remote {
                 self.report_capacity();
             }
             Report::Left { node, error } => self.left(node, error),
-            Report::Submitted => self.lacks_deadline = true,
+            Report::Submitted => (self.lacks_deadline, self.deadline) = (true, None),
             Report::Deadline { at, limit } => {
                 (self.deadline, self.time_limit) = (at, limit);
                 self.lacks_deadline = false;

@@ -109,7 +109,12 @@ impl Cluster {
             };
             let is_empty = self.reports.joined() == before;
             empty = if is_empty { empty + 1 } else { 0 };
-            let words = last_line(&output).map(|line| format!(": {line}")).unwrap_or_default();
+            // The output of a script that has ended in order explains nothing.
+            let words = match state {
+                Some(JobState::Completed) => None,
+                _ => last_line(&output),
+            };
+            let words = words.map(|line| format!(": {line}")).unwrap_or_default();
             let name = state.as_ref().map_or("gone".to_owned(), ToString::to_string);
             let is_final = match state {
                 Some(JobState::Cancelled) => true,
