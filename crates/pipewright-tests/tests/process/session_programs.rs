@@ -38,6 +38,13 @@ fn bash() -> Session {
     session
 }
 
+/// Returns the process group that has the terminal of that process.
+fn foreground_group(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(5).unwrap().parse().unwrap_or(pid)
+}
+
 #[watched_test]
 fn bash_runs_jobs_in_its_terminal() {
     if is_missing("bash") {
@@ -59,6 +66,9 @@ fn bash_runs_jobs_in_its_terminal() {
     session.expect("$ ").unwrap();
     session.send_line("fg").unwrap();
     session.expect("sleep 600\r\n").unwrap();
+    // Until it has the terminal, the key is for the shell.
+    let shell = session.child().pid();
+    watchdog::until("the sleep is in the foreground again", || foreground_group(shell) != shell);
     session.send_key(Key::Ctrl('c')).unwrap();
     session.expect("$ ").unwrap();
     session.send_line("echo status $?").unwrap();
@@ -124,7 +134,13 @@ fn less_shows_pages_and_follows_the_size() {
     let mut session = start(&["less", file.path().to_str().unwrap()]);
     session.expect(Pattern::screen(|screen| screen.rows()[22] == "row 23 of the file")).unwrap();
     session.send(" ").unwrap();
-    session.expect(Pattern::screen(|screen| screen.rows()[0] == "row 24 of the file")).unwrap();
+    // The whole page, and the prompt: less then waits for a key, and hears of the new size.
+    session
+        .expect(Pattern::screen(|screen| {
+            let rows = screen.rows();
+            rows[0] == "row 24 of the file" && rows[22] == "row 46 of the file" && rows[23] == ":"
+        }))
+        .unwrap();
     session.resize(PtySize { rows: 10, cols: 40 }).unwrap();
     session.expect(Pattern::screen(|screen| screen.rows()[8] == "row 32 of the file")).unwrap();
     session.send("/row 400\r").unwrap();
