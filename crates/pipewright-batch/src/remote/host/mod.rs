@@ -32,7 +32,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright::Source;
+use pipewright::{Signal, Source};
 
 use super::wire::message::WireEnd;
 use super::wire::{self, About, Key, Stream, ToWorker};
@@ -199,7 +199,12 @@ impl Remote {
         else {
             return self.note(Some(id), &format!("the late end of {key} does not count"));
         };
-        let end = wire::end_of(end, &node.name);
+        let mut end = wire::end_of(end, &node.name);
+        // An engine that ends an allocation may send SIGTERM to the jobs, too. They have not failed.
+        let is_draining = matches!(node.state, NodeState::Draining);
+        if is_draining && end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
+            end.outcome = AttemptOutcome::Lost(format!("node {}: it was asked to end", node.name));
+        }
         self.finish(key, end);
         self.release_if_drained(id);
     }
