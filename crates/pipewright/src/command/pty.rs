@@ -49,7 +49,7 @@ impl Command {
     /// # Platform
     /// Linux: `/dev/ptmx`, `TIOCSPTLCK`, `TIOCGPTPEER`; in the child `setsid` and `TIOCSCTTY`, without a fork. macOS
     /// (type-checked, never run): `posix_openpt`; the child is forked. Windows 10 1809 and later: `CreatePseudoConsole`.
-    /// That part has never run on Windows: Wine has a stub, which starts children and passes no byte.
+    /// The Windows part has never run on Windows: Wine has a stub, which starts children and passes no byte.
     ///
     /// # Errors
     /// The verb fails with [`Unsupported`](crate::ErrorKind::Unsupported) if the system has no pseudo-terminals (no

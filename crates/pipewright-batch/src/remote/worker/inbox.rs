@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::remote::wire::Key;
 use crate::remote::wire::message::WireAttempt;
@@ -46,13 +47,25 @@ impl Inbox {
         }
     }
 
-    /// Returns all orders that have arrived. With `waits`, there is at least one.
-    pub(super) fn take(&self, waits: bool) -> VecDeque<Order> {
+    /// Returns all orders that have arrived.
+    pub(super) fn take(&self) -> VecDeque<Order> {
+        std::mem::take(&mut self.state().orders)
+    }
+
+    /// Waits until an order has arrived, but no longer than `until`.
+    pub(super) fn wait(&self, until: Option<Instant>) {
         let mut state = self.state();
-        while waits && state.orders.is_empty() {
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.orders.is_empty() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return,
+                Some(left) => {
+                    let waited = self.arrived.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
-        std::mem::take(&mut state.orders)
     }
 
     /// Returns true if no order has arrived, so that the caller may wait in its executor, which the next order wakes. Call

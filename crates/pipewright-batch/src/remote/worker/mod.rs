@@ -11,12 +11,15 @@
 mod inbox;
 mod sink;
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use pipewright::Signal;
 
 use super::error::RemoteError;
 use super::lease::{BEAT, LEASE, Lease};
@@ -25,7 +28,7 @@ use super::secret::Secret;
 use super::wire::hello::greet_host;
 use super::wire::message::{WireAttempt, WireEnd, WireOutcome, parse};
 use super::wire::{self, About, Frames, FromWorker, Key, ToWorker};
-use crate::executor::{Executor, ExecutorEvent, Local};
+use crate::executor::{AttemptOutcome, Executor, ExecutorEvent, Local};
 use inbox::{Inbox, Order};
 
 /// The variable with the secret, for systems that pass variables to nodes but no files. Jobs do not get it.
@@ -33,6 +36,10 @@ pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
 
 /// The time for a connection to the host, and then for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for which the end of a job by SIGTERM is held back. An engine that ends an allocation sends the signal to the jobs and to
+/// the worker, in any order, and the host has to hear first that the node is asked to end.
+const HOLD: Duration = Duration::from_millis(250);
 
 /// The time that a worker has to end after its host has told it to.
 const END_TIME: Duration = Duration::from_secs(60);
@@ -252,8 +259,14 @@ fn read_orders(
 /// Carries out orders until the host ends the batch.
 fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), RemoteError> {
     let mut running = 0_usize;
+    let mut held = VecDeque::new();
     loop {
-        for order in inbox.take(running == 0) {
+        while held.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+            let end = held.pop_front().map(|(_, end)| FromWorker::Ended(Box::new(end)));
+            end.map_or(Ok(()), |end| outbox.send(&end))?;
+        }
+        let until = held.front().map(|(due, _)| *due);
+        for order in inbox.take() {
             match order {
                 Order::Start(attempt) => {
                     running += usize::from(start(local, *attempt, outbox)?);
@@ -262,15 +275,23 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 Order::End => return Ok(()),
             }
         }
-        if running == 0 || !inbox.enter_executor() {
+        if running == 0 {
+            inbox.wait(until);
             continue;
         }
-        let event = local.next_event(None);
+        if !inbox.enter_executor() {
+            continue;
+        }
+        let event = local.next_event(until);
         inbox.leave_executor();
         match event? {
             Some(ExecutorEvent::Ended(end)) => {
                 running -= 1;
-                outbox.send(&FromWorker::Ended(Box::new(wire::wire_end(&end))))?;
+                let message = wire::wire_end(&end);
+                match end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
+                    true => held.push_back((Instant::now() + HOLD, message)),
+                    false => outbox.send(&FromWorker::Ended(Box::new(message)))?,
+                }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
             Some(ExecutorEvent::Capacity { .. }) | None => {}
@@ -329,5 +350,5 @@ pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
         }
         _ => false,
     };
-    inbox.take(false).into_iter().filter_map(|order| starts(order).then_some(())).count()
+    inbox.take().into_iter().filter_map(|order| starts(order).then_some(())).count()
 }
