@@ -10,17 +10,17 @@
 //! | `losing.rs` | nodes that are drained, silent or gone, and the end of all |
 //! | `reports.rs` | the reports of all connections |
 //! | `link.rs` | a connection to a worker |
-//! | `place.rs` | a place that connects a node, again and again |
+//! | `connector.rs` | connects a node, again and again |
 //! | `via.rs`, `bootstrap.rs` | workers over the stdio of a command, and the way of the program there |
 //! | `slurm.rs` | the nodes of a Slurm allocation |
 //! | `listener.rs` | workers that connect by themselves |
 
 mod bootstrap;
+pub(crate) mod connector;
 pub(crate) mod link;
 mod listener;
 mod losing;
 mod nodes;
-pub(crate) mod place;
 mod placement;
 mod placing;
 pub(crate) mod reports;
@@ -66,7 +66,7 @@ pub struct Remote {
     /// There is an allocation whose end is not known yet. Attempts with a timeout wait for that.
     lacks_deadline: bool,
     is_verbose: bool,
-    /// The reason of the place that gave up last.
+    /// The reason of the connector that gave up last.
     last_failure: Option<String>,
 }
 
@@ -272,7 +272,7 @@ impl Executor for Remote {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.nodes.is_empty() && self.reports.places() == 0 {
+            if self.nodes.is_empty() && self.reports.connectors() == 0 {
                 let reason = self.last_failure.as_deref().unwrap_or("none was given");
                 return Err(io::Error::other(format!("no node is left: {reason}")));
             }

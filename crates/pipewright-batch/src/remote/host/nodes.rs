@@ -9,7 +9,7 @@ use super::bootstrap::Program;
 use super::reports::Reports;
 use super::slurm::{Cluster, Slurm};
 use super::via::{Delivery, Via};
-use super::{Remote, place};
+use super::{Remote, connector};
 use crate::executor::LocalSettings;
 use crate::remote::wire;
 
@@ -96,7 +96,7 @@ impl Nodes {
                 running: Mutex::default(),
                 name: None,
             };
-            reports.add_thread(place::spawn(&reports, &settings, via)?);
+            reports.add_thread(connector::spawn(&reports, &settings, via)?);
         }
         if let Some(slurm) = self.slurm {
             let worker = self.worker_path.map_or_else(std::env::current_exe, Ok)?;

@@ -65,8 +65,9 @@ impl Remote {
     /// Returns the reason why an attempt can never start, if there is one.
     pub(super) fn hopeless(&self, cpus: u32, timeout: Option<Duration>) -> Option<String> {
         let largest = self.placement.largest();
-        // A place that has no node may still get a larger one.
-        let may_grow = self.placement.capacity() == 0 || self.reports.places() > self.nodes.len();
+        // A connector that has no node may still get a larger one.
+        let may_grow =
+            self.placement.capacity() == 0 || self.reports.connectors() > self.nodes.len();
         if cpus > largest && !may_grow {
             return Some(format!("needs {cpus} CPUs, and the largest node has {largest}"));
         }

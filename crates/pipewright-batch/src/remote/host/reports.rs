@@ -42,7 +42,7 @@ pub(crate) enum Report {
     GaveUp { label: String, error: String },
 }
 
-/// The reports, and the number of places that may still connect a node.
+/// The reports, and the number of connectors that may still connect a node.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     state: Mutex<State>,
@@ -55,8 +55,8 @@ pub(crate) struct Reports {
 struct State {
     reports: VecDeque<Report>,
     last_node: NodeId,
-    /// Places that have a connection, or may get one.
-    places: usize,
+    /// Connectors that have a connection, or may get one.
+    connectors: usize,
     /// The names of the nodes that are connected.
     connected: BTreeMap<NodeId, String>,
     joined: u64,
@@ -132,23 +132,23 @@ impl Reports {
         std::mem::take(&mut state.reports)
     }
 
-    /// Records a place that may connect a node.
-    pub(crate) fn add_place(&self) {
-        self.state().places += 1;
+    /// Records a connector that may connect a node.
+    pub(crate) fn add_connector(&self) {
+        self.state().connectors += 1;
     }
 
-    /// Records that a place will connect no further node.
+    /// Records that a connector will connect no further node.
     pub(crate) fn give_up(&self, label: String, error: String) {
         let mut state = self.state();
-        state.places -= 1;
+        state.connectors -= 1;
         state.reports.push_back(Report::GaveUp { label, error });
         state.is_waiting = false;
         drop(state);
         self.arrived.notify_one();
     }
 
-    pub(crate) fn places(&self) -> usize {
-        self.state().places
+    pub(crate) fn connectors(&self) -> usize {
+        self.state().connectors
     }
 
     /// Ends all waits between attempts to connect.

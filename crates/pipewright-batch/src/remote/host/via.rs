@@ -11,7 +11,7 @@ use std::time::Duration;
 use pipewright::{Child, Command, Contain, Scope, Stdio};
 
 use super::bootstrap::{self, Program};
-use super::place::{Connect, Connected};
+use super::connector::{Connect, Connected};
 use super::reports::Reports;
 use crate::job::shell_quoted;
 use crate::remote::error::RemoteError;

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use pipewright::CancelToken;
 
+use super::connector;
 use super::listener::Listener;
-use super::place;
 use super::reports::{Report, Reports};
 use super::via::{Delivery, Via};
 use crate::remote::secret::Secret;
@@ -77,7 +77,7 @@ impl Cluster {
     /// # Errors
     /// No more threads are available.
     pub(super) fn spawn(self) -> io::Result<thread::JoinHandle<()>> {
-        self.reports.add_place();
+        self.reports.add_connector();
         let run = move || {
             let error = match self.run() {
                 Ok(()) => return,
@@ -255,7 +255,7 @@ impl Cluster {
             running: Mutex::default(),
             name: Some(format!("node {node}")),
         };
-        let thread = place::spawn(&self.reports, &self.settings, via);
+        let thread = connector::spawn(&self.reports, &self.settings, via);
         self.reports.add_thread(thread.map_err(cannot("start a thread"))?);
         Ok(())
     }

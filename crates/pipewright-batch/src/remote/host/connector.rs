@@ -1,4 +1,4 @@
-//! A place that connects a node, again and again: a thread for each.
+//! A connector, which connects a node, again and again: a thread for each.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::reports::Reports;
 use crate::remote::error::RemoteError;
 use crate::remote::wire::message::Settings;
 
-/// The number of failures in a row after which a place gives up: one that has never connected, and one that has.
+/// The number of failures in a row after which a connector gives up: one that has never connected, and one that has.
 const MOST_FAILURES: [u32; 2] = [3, 6];
 
 /// The pause after the first failure. It doubles with each further one.
@@ -41,7 +41,7 @@ pub(crate) trait Connect: Send + 'static {
     }
 }
 
-/// Starts the thread of a place.
+/// Starts the thread of a connector.
 ///
 /// # Errors
 /// No more threads are available.
@@ -50,7 +50,7 @@ pub(crate) fn spawn(
     settings: &Settings,
     way: impl Connect,
 ) -> std::io::Result<thread::JoinHandle<()>> {
-    reports.add_place();
+    reports.add_connector();
     let (reports, settings) = (Arc::clone(reports), settings.clone());
     thread::Builder::new()
         .name("node".to_owned())
