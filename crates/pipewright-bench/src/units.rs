@@ -1,5 +1,6 @@
 //! Figures for people: three digits and a unit.
 
+use pipewright_os::base::utc::Utc;
 use serde::{Deserialize, Serialize};
 
 /// The unit of a figure.
@@ -94,19 +95,7 @@ pub(crate) fn change(ratio: f64) -> String {
 
 /// Formats a time: `2026-11-22 05:30 UTC`.
 pub(crate) fn date(unix_seconds: u64) -> String {
-    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years begin in March here, so that a leap day is the last day of one (Hinnant, "chrono-compatible
-    // low-level date algorithms").
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+    let Utc { year, month, day, hour, minute, .. } = Utc::of(unix_seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 

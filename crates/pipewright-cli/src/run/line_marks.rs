@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pipewright_os::base::utc::Utc;
+
 /// Adds marks to a stream, which arrives in pieces of any length.
 #[derive(Debug)]
 pub(super) struct LineMarks {
@@ -39,20 +41,7 @@ impl LineMarks {
 
 /// Returns the time as RFC 3339 writes it, in UTC and with milliseconds.
 fn utc(since_epoch: Duration) -> String {
-    const DAY: u64 = 86_400;
-    let seconds = since_epoch.as_secs();
-    let (days, rest) = (seconds / DAY, seconds % DAY);
-    // Years that begin in March have their leap day at the end (Howard Hinnant's civil_from_days).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::of(since_epoch.as_secs());
     let millis = since_epoch.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use pipewright_os::base::utc::Utc;
+
 use super::kept::KeptAttempt;
 use super::model::{Failure, PageModel};
 use super::timeline::seconds;
@@ -96,20 +98,8 @@ fn head(page: &mut String, model: &PageModel, verdict: &str) {
 /// Returns the date of the start: `2026-11-22 05:30 UTC`.
 fn date(model: &PageModel) -> String {
     let since = model.facts.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs();
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that a leap day is the last day of one (Hinnant, "chrono-compatible low-level date
-    // algorithms").
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
+    let Utc { year, month, day, hour, minute, .. } = Utc::of(since.as_secs());
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 fn failures(page: &mut String, model: &PageModel) {
