@@ -5,7 +5,8 @@ use std::process::Output;
 
 use super::*;
 
-/// Returns the end of each job of a batch, and what it said of failures, without the name of the node.
+/// Returns the end of each job of a batch, and what it said of failures, without what nodes differ in: their names, and
+/// the number of directories in `PATH`.
 fn ends(place: &Place, log: &str, output: &Output) -> Vec<String> {
     let listed = place.tool(&["jobs", log, "--json"]).output().unwrap();
     let end = |line: &str| {
@@ -16,7 +17,12 @@ fn ends(place: &Place, log: &str, output: &Output) -> Vec<String> {
         Some((job, reason)) => format!("{job} failed: {}", reason.split_once(": ").unwrap().1),
         None => line.to_owned(),
     };
-    let failures = err(output).lines().filter(|line| line.contains(" failed: ")).map(without_node);
+    let without_path = |line: String| match line.split_once(" (searched ") {
+        Some((reason, _)) => reason.to_owned(),
+        None => line,
+    };
+    let failures = err(output).lines().filter(|line| line.contains(" failed: "));
+    let failures = failures.map(without_node).map(without_path);
     let mut ends: Vec<String> = out(&listed).lines().map(end).chain(failures).collect();
     ends.sort();
     ends
