@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::IsTerminal as _;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
@@ -31,6 +31,7 @@ pub struct Benchmark {
     charts: Vec<PlannedChart>,
     verdict: SummaryFn,
     sections: Vec<PlannedSection>,
+    limit: Option<Duration>,
     files: ReportFiles,
     old: Option<BenchReport>,
 }
@@ -62,12 +63,44 @@ impl Benchmark {
     }
 
     fn of(parts: Parts, common: CommonBenchOptions) -> Result<Benchmark, Error> {
-        let Parts { name, preset, series, mut charts, verdict, sections } = parts;
+        let Parts { name, preset, series, mut charts, verdict, sections, limit } = parts;
+        let whole = measure::time(&charts);
         choose(&mut charts, &common.only)?;
-        let settings = settings(&common, series);
+        let is_preset = common.series.is_none() && common.time.is_none();
+        let limit =
+            limit.filter(|_| is_preset).map(|limit| share(limit, measure::time(&charts), whole));
+        let mut settings = settings(&common, series);
+        settings.time_limit_seconds = limit.map(|limit| limit.as_secs_f64());
         let files = ReportFiles::new(&common)?;
         let old = common.compare.as_deref().map(show::load).transpose()?;
-        Ok(Benchmark { name, preset, common, settings, charts, verdict, sections, files, old })
+        Ok(Benchmark {
+            name,
+            preset,
+            common,
+            settings,
+            charts,
+            verdict,
+            sections,
+            limit,
+            files,
+            old,
+        })
+    }
+
+    /// Returns the longest time that [`run`](Benchmark::run) takes on a machine that is not too slow to measure every cell
+    /// once in it. `None`: as long as it takes, because the options say how much to measure.
+    ///
+    /// Where a cell takes longer than planned, it and the cells after it are measured for less time; and where that is not
+    /// enough, there are fewer series. The report says both.
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    /// Returns true if the options ask for no progress.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.common.quiet
     }
 
     /// Measures, until it is done or `is_stopped` returns true. Shows the progress on stderr if that is a terminal, and
@@ -90,15 +123,21 @@ impl Benchmark {
             series: None,
             baselines: Baselines::default(),
         };
-        let rules = SeriesRules { series: self.settings.series, seed: self.settings.seed };
+        let rules = SeriesRules {
+            series: self.settings.series,
+            seed: self.settings.seed,
+            limit: self.limit,
+        };
         let measured = measure::measure(&mut self.charts, &rules, &mut observer);
         observer.progress.end();
-        let complete = measured?;
+        let extent = measured?;
         observer.update(&self.charts);
         // Adds the medians of an interrupted series; otherwise there are none left.
         observer.baselines.end_series(&mut observer.report.machine);
         let BenchmarkRun { mut report, .. } = observer;
-        report.complete = complete;
+        report.complete = extent.complete;
+        report.settings.measured_series = Some(extent.series);
+        report.settings.shortest_share = extent.shortest_share;
         report.machine.load_after = host_info::load();
         judge(&mut report, self.verdict, &self.sections, self.old.as_ref());
         Ok(Results { report, files: self.files, color: self.common.color })
@@ -226,6 +265,13 @@ fn verdict_of(report: &BenchReport, verdict: SummaryFn) -> String {
     }
 }
 
+/// Returns the time for some of the charts, of that for all of them.
+fn share(limit: Duration, chosen: Duration, all: Duration) -> Duration {
+    const SHORTEST: Duration = Duration::from_secs(5);
+    let share = chosen.as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
+    limit.mul_f64(share.min(1.0)).max(SHORTEST).min(limit)
+}
+
 /// A run in progress: shows how far it is, and keeps the report up to date.
 struct BenchmarkRun<'a> {
     progress: ProgressLine,
@@ -282,5 +328,8 @@ fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
         count: None,
         seed: options.seed.unwrap_or_else(from_clock),
         verify: false,
+        time_limit_seconds: None,
+        measured_series: None,
+        shortest_share: 1.0,
     }
 }

@@ -41,6 +41,7 @@
 
 mod baseline;
 mod benchmark;
+mod budget;
 mod cases;
 mod child;
 mod draw;

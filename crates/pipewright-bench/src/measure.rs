@@ -1,14 +1,30 @@
 //! Measures a plan: in each series every cell once, in a new order.
 
+use std::time::{Duration, Instant};
+
 use crate::Error;
+use crate::budget::Budget;
 use crate::plan::{CellError, PlannedChart, Point};
 use crate::stats::shuffle::Random;
 
-/// The number of series and the seed of their order.
+/// The number of series, the seed of their order, and the time for all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesRules {
     pub(crate) series: usize,
     pub(crate) seed: u64,
+    /// `None`: as long as it takes.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// The extent to which a plan was measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// It was not stopped by the observer.
+    pub(crate) complete: bool,
+    /// The number of whole series.
+    pub(crate) series: usize,
+    /// The smallest part of its time that a cell got.
+    pub(crate) shortest_share: f64,
 }
 
 /// The observer of a measurement, which can also stop it.
@@ -28,26 +44,44 @@ pub(crate) fn cells(charts: &[PlannedChart]) -> usize {
     charts.iter().flat_map(|chart| &chart.curves).map(|curve| curve.points.len()).sum()
 }
 
-/// Measures every cell in every series. Returns false if it was stopped before.
+/// Returns the sum of the times of all cells in one series.
+pub(crate) fn time(charts: &[PlannedChart]) -> Duration {
+    let cells =
+        |chart: &PlannedChart| -> usize { chart.curves.iter().map(|it| it.points.len()).sum() };
+    let time = |chart: &PlannedChart| chart.time * u32::try_from(cells(chart)).unwrap_or(u32::MAX);
+    charts.iter().map(time).sum()
+}
+
+/// Measures every cell in every series, until the observer stops it, or the time is over after the first series.
 pub(crate) fn measure(
     charts: &mut [PlannedChart],
     rules: &SeriesRules,
     observer: &mut dyn Observer,
-) -> Result<bool, Error> {
+) -> Result<Extent, Error> {
     let mut random = Random::new(rules.seed);
+    let start = Instant::now();
+    let all_series = u32::try_from(rules.series).unwrap_or(u32::MAX);
+    let mut budget = Budget::new(rules.limit, time(charts).saturating_mul(all_series));
+    let extent = |complete, series, budget: &Budget| {
+        Ok(Extent { complete, series, shortest_share: budget.shortest_share() })
+    };
     for series in 0..rules.series {
         observer.series(series);
         let mut order = all(charts);
         random.shuffle(&mut order);
         for index in order {
             if observer.is_stopped() {
-                return Ok(false);
+                return extent(false, series, &budget);
             }
-            measure_one(charts, index, observer)?;
+            if series > 0 && budget.is_over(start.elapsed()) {
+                return extent(true, series, &budget);
+            }
+            let time = budget.next(charts[index.0].time, start.elapsed());
+            measure_one(charts, index, time, observer)?;
         }
         observer.after_series(charts);
     }
-    Ok(true)
+    extent(true, rules.series, &budget)
 }
 
 /// The indices of chart, curve and cell.
@@ -66,9 +100,9 @@ fn all(charts: &[PlannedChart]) -> Vec<CellIndex> {
 fn measure_one(
     charts: &mut [PlannedChart],
     (chart, curve, point): CellIndex,
+    time: Duration,
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
-    let time = charts[chart].time;
     let curve = &mut charts[chart].curves[curve];
     let point: &mut Point = &mut curve.points[point];
     observer.cell(&format!("{}, {}", curve.name, point.label));
@@ -113,7 +147,7 @@ mod tests {
     impl Measure for Recorded {
         fn measure(&mut self, time: Duration) -> Result<Sample, CellError> {
             self.log.borrow_mut().push(self.number);
-            assert_eq!(time, Duration::from_millis(7));
+            assert!(time <= Duration::from_millis(7));
             match self.number {
                 3 => Err(CellError::Skip("not here".to_owned())),
                 number => Ok(Sample { value: number as f64, ..Sample::default() }),
@@ -162,14 +196,15 @@ mod tests {
         vec![chart(vec![curve(0..4), curve(4..6)]), chart(vec![curve(6..10)])]
     }
 
-    const RULES: SeriesRules = SeriesRules { series: 3, seed: 1 };
+    const RULES: SeriesRules = SeriesRules { series: 3, seed: 1, limit: None };
 
     #[test]
     fn every_series_has_every_cell_once_in_its_own_order() {
         let log = Log::default();
         let mut charts = plan(&log);
         let mut observer = CellCounter { cells: 0, saved: 0, most: usize::MAX };
-        assert!(measure(&mut charts, &RULES, &mut observer).unwrap_or(false));
+        let extent = measure(&mut charts, &RULES, &mut observer).unwrap();
+        assert!(extent.complete && extent.series == 3);
         assert_eq!((observer.cells, observer.saved), (30, 3));
         let log = log.borrow();
         // The cell that cannot be measured is not tried again.
@@ -193,10 +228,22 @@ mod tests {
         let log = Log::default();
         let mut charts = plan(&log);
         let mut observer = CellCounter { cells: 0, saved: 0, most: 14 };
-        assert!(!measure(&mut charts, &RULES, &mut observer).unwrap_or(true));
+        let extent = measure(&mut charts, &RULES, &mut observer).unwrap();
+        assert!(!extent.complete && extent.series == 1);
         assert_eq!((observer.cells, observer.saved), (14, 1));
         let samples = charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.points);
         let samples: usize = samples.map(|point| point.samples.len()).sum();
         assert!((12..=13).contains(&samples), "{samples}");
+    }
+
+    #[test]
+    fn the_first_series_is_whole_even_if_the_time_is_over() {
+        let log = Log::default();
+        let mut charts = plan(&log);
+        let mut observer = CellCounter { cells: 0, saved: 0, most: usize::MAX };
+        let rules = SeriesRules { limit: Some(Duration::ZERO), ..RULES };
+        let extent = measure(&mut charts, &rules, &mut observer).unwrap();
+        assert!(extent.complete && extent.series == 1);
+        assert_eq!((observer.cells, observer.saved), (10, 1));
     }
 }

@@ -22,6 +22,8 @@ struct Effort {
     /// The time for cells of charts by block size, which have many cells.
     block_time: Duration,
     amount: capture::Amount,
+    /// The time for one benchmark, and for all.
+    limits: [Duration; 2],
 }
 
 impl Effort {
@@ -32,12 +34,14 @@ impl Effort {
                 time: Duration::from_millis(150),
                 block_time: Duration::from_millis(50),
                 amount: capture::Amount { stream_bytes: 256 << 20, children: 200 },
+                limits: [Duration::from_secs(30), Duration::from_secs(120)],
             },
             CasesPreset::Full => Effort {
                 series: 5,
                 time: Duration::from_millis(500),
                 block_time: Duration::from_millis(100),
                 amount: capture::Amount { stream_bytes: 1 << 30, children: 1000 },
+                limits: [Duration::from_secs(120), Duration::from_secs(900)],
             },
         }
     }
@@ -52,6 +56,8 @@ pub(super) struct Parts {
     pub(super) verdict: SummaryFn,
     /// The benchmarks that it consists of; none, if it is one.
     pub(super) sections: Vec<PlannedSection>,
+    /// The time for all charts; `None`: as long as it takes, because the options say what to measure.
+    pub(super) limit: Option<Duration>,
 }
 
 /// A benchmark as a part of another one.
@@ -67,6 +73,8 @@ pub(super) fn pipes_parts(options: &PipesOptions) -> Result<Parts, Error> {
     let (series, time) = pipes::rules(options.preset);
     let charts = pipes::charts(options, options.common.time.unwrap_or(time))?;
     let preset = options.preset.name();
+    let is_preset =
+        options.blocks.is_empty() && options.count.is_none() && !pipes::is_chosen(options);
     Ok(Parts {
         name: "pipes",
         preset,
@@ -74,6 +82,7 @@ pub(super) fn pipes_parts(options: &PipesOptions) -> Result<Parts, Error> {
         charts,
         verdict: pipes::verdict,
         sections: Vec::new(),
+        limit: is_preset.then(|| pipes::limit(options.preset)),
     })
 }
 
@@ -94,6 +103,7 @@ pub(super) fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
         charts,
         verdict: ipc::verdict,
         sections: Vec::new(),
+        limit: options.blocks.is_empty().then_some(effort.limits[0]),
     })
 }
 
@@ -112,6 +122,8 @@ pub(super) fn disk_parts(options: &DiskBenchOptions) -> Result<Parts, Error> {
     let time = options.common.time.unwrap_or(effort.block_time);
     let charts = disk::charts(&options.folder, &sweep, time);
     let preset = options.preset.name();
+    let is_preset =
+        options.blocks.is_empty() && options.depth.is_empty() && options.file_bytes.is_none();
     Ok(Parts {
         name: "disk",
         preset,
@@ -119,6 +131,7 @@ pub(super) fn disk_parts(options: &DiskBenchOptions) -> Result<Parts, Error> {
         charts,
         verdict: disk::verdict,
         sections: Vec::new(),
+        limit: is_preset.then(|| disk::limit(options.preset)),
     })
 }
 
@@ -133,6 +146,7 @@ pub(super) fn spawn_parts(options: &CasesOptions) -> Parts {
         charts,
         verdict: spawn::verdict,
         sections: Vec::new(),
+        limit: Some(effort.limits[0]),
     }
 }
 
@@ -148,6 +162,7 @@ pub(super) fn capture_parts(options: &CasesOptions) -> Parts {
         charts,
         verdict: capture::verdict,
         sections: Vec::new(),
+        limit: Some(effort.limits[0]),
     }
 }
 
@@ -175,11 +190,11 @@ pub(super) fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
         sections.push(PlannedSection { name: part.name, verdict: part.verdict, charts: ids });
         charts.extend(part.charts);
     }
-    let series = Effort::of(options.preset).series;
+    let Effort { series, limits: [_, limit], .. } = Effort::of(options.preset);
     let preset = options.preset.name();
     // The sections have theirs.
     let verdict: SummaryFn = |_| None;
-    Ok(Parts { name: "all", preset, series, charts, verdict, sections })
+    Ok(Parts { name: "all", preset, series, charts, verdict, sections, limit: Some(limit) })
 }
 
 /// Keeps only the charts with these ids; all, if there is none.

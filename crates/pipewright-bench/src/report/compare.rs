@@ -305,8 +305,8 @@ mod tests {
         // So short that each sample is one operation.
         let time = Duration::from_micros(1);
         let mut charts = [chart("spawn", "Start and wait", Unit::Seconds, time, points.collect())];
-        let rules = SeriesRules { series: 3, seed };
-        assert!(matches!(measure(&mut charts, &rules, &mut Unwatched), Ok(true)));
+        let rules = SeriesRules { series: 3, seed, limit: None };
+        assert!(measure(&mut charts, &rules, &mut Unwatched).unwrap().complete);
         BenchReport { charts: plan::report(&charts), ..sample::spawn() }
     }
 

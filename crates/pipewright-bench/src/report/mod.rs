@@ -62,6 +62,19 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     /// The received bytes were compared with the sent bytes.
     pub(crate) verify: bool,
+    /// The time for the benchmark; `None`: as long as it takes.
+    #[serde(default)]
+    pub(crate) time_limit_seconds: Option<f64>,
+    /// The number of whole series that were measured; `None` in older reports.
+    #[serde(default)]
+    pub(crate) measured_series: Option<usize>,
+    /// The smallest part of its time that a cell got, because the benchmark would have taken too long otherwise.
+    #[serde(default = "one")]
+    pub(crate) shortest_share: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// A warning about the figures.

@@ -56,6 +56,9 @@ pub(crate) fn warnings(report: &BenchReport) -> Vec<Warning> {
     if !report.complete {
         warn("interrupted", "interrupted: these are the results so far".to_owned());
     }
+    if let Some(message) = about_time(report) {
+        warn("short", message);
+    }
     let others = machine.others_share.iter().copied().reduce(f64::max);
     if let Some(others) = others {
         if others > OTHERS_SHARE {
@@ -119,6 +122,24 @@ pub(crate) fn warnings(report: &BenchReport) -> Vec<Warning> {
         warn(kind, message);
     }
     warnings
+}
+
+/// Returns a warning if the time was too short for all that was planned.
+fn about_time(report: &BenchReport) -> Option<String> {
+    let settings = &report.settings;
+    let limit = settings.time_limit_seconds.filter(|_| report.complete)?;
+    let series = settings.measured_series.filter(|series| *series < settings.series);
+    let percent = (settings.shortest_share * 100.0).round();
+    let what = match series {
+        Some(series) => format!("{series} of {} series were measured", settings.series),
+        // A little less time changes no figure.
+        None if percent < 50.0 => {
+            format!("cells were measured for as little as {percent} % of their time")
+        }
+        None => return None,
+    };
+    let remedy = format!("--series {} measures all, as long as it takes", settings.series);
+    Some(format!("this machine is too slow or busy for {limit:.0} s: {what}; {remedy}"))
 }
 
 /// Returns true if a curve has a reader and a writer that can be pinned.

@@ -246,22 +246,28 @@ struct DiskBenchOptions {
 }
 
 const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
-    (PipesPreset::Quick, "Common combinations at a dozen sizes: less than half a minute"),
-    (PipesPreset::Ibm2001, "Sizes of IBM's article of 2001, with one thread and with two"),
-    (PipesPreset::Full, "Every combination at every power of two, five times: about seven minutes"),
+    (PipesPreset::Quick, "Common combinations at a dozen sizes: at most 30 s"),
+    (
+        PipesPreset::Ibm2001,
+        "Sizes of IBM's article of 2001, with one thread and with two: at most 1 min",
+    ),
+    (PipesPreset::Full, "Every combination at every power of two, five times: at most 8 min"),
 ];
 
 const DISK_PRESETS: [(DiskPreset, &str); 3] = [
-    (DiskPreset::Quick, "A few sizes: less than half a minute, unless the disk is slow"),
-    (DiskPreset::Ibm2001, "Sizes of IBM's article of 2001; direct I/O leaves out unaligned ones"),
-    (DiskPreset::Full, "Every power of two up to 4 MiB, five times: about two minutes"),
+    (DiskPreset::Quick, "A few sizes: at most 30 s"),
+    (
+        DiskPreset::Ibm2001,
+        "Sizes of IBM's article of 2001 (direct I/O leaves out unaligned ones): at most 2 min",
+    ),
+    (DiskPreset::Full, "Every power of two up to 4 MiB, five times: at most 3 min"),
 ];
 
 const CASES_PRESETS: [(CasesPreset, &str); 2] = [
-    (CasesPreset::Quick, "Less than half a minute for each benchmark; two minutes for all of them"),
+    (CasesPreset::Quick, "At most 30 s for each benchmark, and 2 min for all of them"),
     (
         CasesPreset::Full,
-        "More series, time and work: about a minute for each benchmark; a quarter of an hour for all of them",
+        "More series, time and work: at most 2 min for each benchmark, and 15 min for all of them",
     ),
 ];
 

@@ -78,6 +78,33 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
 }
 
 #[test]
+fn the_time_limit_of_a_preset_is_printed_before_and_in_the_report() {
+    // A part of the charts, and so a part of the time for all.
+    let output = pipewright(&["bench", "spawn", "--only", "spawn", "--json"]).output().unwrap();
+    let stderr = err(&output);
+    let printed = stderr.strip_prefix("pipewright: this takes at most ").unwrap();
+    let limit: f64 = printed.strip_suffix(" s\n").unwrap().parse().unwrap();
+    let report = json(&output);
+    let settings = &report["settings"];
+    assert_eq!(settings["time_limit_seconds"].as_f64().map(f64::ceil), Some(limit));
+    // That it is kept is tested with clocks of its own. On a busy machine there are fewer series.
+    let series = settings["measured_series"].as_u64().unwrap();
+    assert!((1..=3).contains(&series), "{settings}");
+    let is_short = |warning: &Value| warning["kind"] == "short";
+    let warned = report["warnings"].as_array().unwrap().iter().any(is_short);
+    assert!(series == 3 || warned, "{report}");
+}
+
+#[test]
+fn with_given_series_there_is_no_time_limit() {
+    let args = ["bench", "spawn", "--only", "spawn", "--time", "1ms", "--series", "1", "--json"];
+    let output = pipewright(&args).output().unwrap();
+    assert_eq!(err(&output), "");
+    let report = json(&output);
+    assert!(report["settings"]["time_limit_seconds"].is_null(), "{report}");
+}
+
+#[test]
 fn every_pipe_variant_is_measured_and_loses_no_byte() {
     let topologies = "thread,threads,processes,library";
     let report = json(&bench(&[

@@ -56,6 +56,15 @@ impl DiskSweep {
     }
 }
 
+/// Returns the time for all charts.
+pub(crate) fn limit(preset: DiskPreset) -> Duration {
+    Duration::from_secs(match preset {
+        DiskPreset::Quick => 30,
+        DiskPreset::Ibm2001 => 120,
+        DiskPreset::Full => 180,
+    })
+}
+
 /// The block size of the chart by depth.
 const SMALL_BYTES: usize = 4096;
 

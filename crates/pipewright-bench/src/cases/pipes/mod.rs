@@ -21,7 +21,7 @@ use crate::plan::{PlannedChart, PlannedCurve, Point};
 use crate::report::{Axis, Reference};
 use crate::units::{self, Unit};
 
-pub(crate) use sweep::rules;
+pub(crate) use sweep::{is_chosen, limit, rules};
 pub(crate) use verdict::verdict;
 
 use cell::cell;

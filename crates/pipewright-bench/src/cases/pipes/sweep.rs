@@ -86,6 +86,23 @@ pub(crate) fn rules(preset: PipesPreset) -> (u16, Duration) {
     }
 }
 
+/// Returns the time for all of it.
+pub(crate) fn limit(preset: PipesPreset) -> Duration {
+    Duration::from_secs(match preset {
+        PipesPreset::Quick => 30,
+        PipesPreset::Ibm2001 => 60,
+        PipesPreset::Full => 480,
+    })
+}
+
+/// Returns true if the options name ways, so nothing else is measured.
+pub(crate) fn is_chosen(options: &PipesOptions) -> bool {
+    !(options.topology.is_empty()
+        && options.via.is_empty()
+        && options.capacity.is_empty()
+        && options.pin.is_empty())
+}
+
 impl PipesSweep {
     pub(super) fn of(options: &PipesOptions) -> Result<PipesSweep, Error> {
         let blocks = match options.preset {
@@ -95,10 +112,7 @@ impl PipesSweep {
             PipesPreset::Full => (0..=22).map(|shift| 1 << shift).collect(),
         };
         let blocks = checked(blocks)?;
-        let is_chosen = !(options.topology.is_empty()
-            && options.via.is_empty()
-            && options.capacity.is_empty()
-            && options.pin.is_empty());
+        let is_chosen = is_chosen(options);
         let routes = if is_chosen { combinations(options) } else { preset(options.preset) };
         Ok(PipesSweep { blocks, routes, is_chosen })
     }
