@@ -45,6 +45,18 @@ fn foreground_group(pid: u32) -> u32 {
     after_name.split(' ').nth(5).unwrap().parse().unwrap_or(pid)
 }
 
+/// Returns the name of the program of a process; empty, if it has ended.
+fn name(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// Returns true if a process waits for input, and not for a processor.
+fn sleeps(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('S')
+}
+
 #[watched_test]
 fn bash_runs_jobs_in_its_terminal() {
     if is_missing("bash") {
@@ -53,10 +65,12 @@ fn bash_runs_jobs_in_its_terminal() {
     let mut session = bash();
     session.send_line("sleep 600").unwrap();
     session.expect("sleep 600\r\n").unwrap();
-    // The job takes the terminal a moment later: until then, the shell gets the key and shows another prompt.
+    // The job takes the terminal a moment later: until then, the shell gets the key and shows another prompt. Until it is
+    // another program, it ignores the key as the shell does.
+    let shell = session.child().pid();
     watchdog::until("the sleep is in the foreground", || {
-        let command = Command::new("pgrep").args(["-P", &session.child().pid().to_string()]).read();
-        command.is_ok_and(|pid| !pid.is_empty())
+        let group = foreground_group(shell);
+        group != shell && name(group) == "sleep"
     });
     session.send_key(Key::Ctrl('z')).unwrap();
     session.expect("Stopped").unwrap();
@@ -67,7 +81,6 @@ fn bash_runs_jobs_in_its_terminal() {
     session.send_line("fg").unwrap();
     session.expect("sleep 600\r\n").unwrap();
     // Until it has the terminal, the key is for the shell.
-    let shell = session.child().pid();
     watchdog::until("the sleep is in the foreground again", || foreground_group(shell) != shell);
     session.send_key(Key::Ctrl('c')).unwrap();
     session.expect("$ ").unwrap();
@@ -134,13 +147,16 @@ fn less_shows_pages_and_follows_the_size() {
     let mut session = start(&["less", file.path().to_str().unwrap()]);
     session.expect(Pattern::screen(|screen| screen.rows()[22] == "row 23 of the file")).unwrap();
     session.send(" ").unwrap();
-    // The whole page, and the prompt: less then waits for a key, and hears of the new size.
+    // The whole page, and the prompt.
     session
         .expect(Pattern::screen(|screen| {
             let rows = screen.rows();
             rows[0] == "row 24 of the file" && rows[22] == "row 46 of the file" && rows[23] == ":"
         }))
         .unwrap();
+    // A signal between the prompt and the wait for a key has no effect before the key.
+    let less = session.child().pid();
+    watchdog::until("less waits for a key", || sleeps(less));
     session.resize(PtySize { rows: 10, cols: 40 }).unwrap();
     session.expect(Pattern::screen(|screen| screen.rows()[8] == "row 32 of the file")).unwrap();
     session.send("/row 400\r").unwrap();
