@@ -132,7 +132,8 @@ fn table(page: &mut String, table: &TextTable, rows: Rows) {
     let class = if rows == Rows::Curves { " class=\"curves\"" } else { "" };
     let _ = write!(page, "<div class=\"scroll\"><table{class}>\n<thead><tr>");
     for entry in &table.heading {
-        let _ = write!(page, "<th>{}</th>", escape(entry));
+        // Breaks after a slash where the screen is narrow.
+        let _ = write!(page, "<th>{}</th>", escape(entry).replace('/', "/<wbr>"));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for (curve, row) in table.rows.iter().enumerate() {
@@ -195,6 +196,6 @@ summary{cursor:pointer;color:var(--faint);padding:4px 0}
 a{color:var(--c0)}
 footer{margin-top:48px;border-top:1px solid var(--grid);padding-top:12px}
 @media(max-width:640px){main{padding:20px 16px}h1{font-size:21px}.wide{display:none}.narrow{display:block}
-table{font-size:13px}th,td{padding:5px 6px}.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:96px}}
+table{font-size:13px}th,td{padding:5px 4px}.curves th{white-space:normal;vertical-align:bottom}.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:84px}}
 @media print{main{padding:0}figure{break-inside:avoid;margin-top:24px}.wide{display:block}.narrow{display:none}details,#download{display:none}}
 ";
