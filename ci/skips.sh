@@ -48,7 +48,7 @@ expected() {
             local program=${reason#there is no }
             [[ $stage == Windows* ]] || ! has "${program% here}" ;;
         # A kernel, or a system in a folder, that the package archive did not have at that moment.
-        "apt-get could not "*) : ;;
+        "apt-get could not "* | "the source package of "*" cannot be had") : ;;
         "needs a Slurm cluster: "*) [[ $stage != *Slurm* ]] ;;
         # Rights of the user.
         *"needs root"* | *" need root" | "only root "* | *"by root only" | "this user may not "*)
