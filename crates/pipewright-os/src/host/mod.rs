@@ -6,4 +6,5 @@ pub mod interfaces;
 pub mod network_filesystem;
 #[cfg(target_os = "macos")]
 mod sysctl;
+pub mod tcp;
 pub mod test_pipe;

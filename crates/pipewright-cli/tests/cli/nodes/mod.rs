@@ -6,12 +6,15 @@
 //! | `connecting.rs` | nodes that cannot be used |
 //! | `slurm.rs` | nodes of a Slurm cluster |
 //! | `ssh.rs` | nodes behind a real sshd |
+//! | `network.rs`, `cut.rs` | networks that are cut for a time |
 //! | `crash.rs` | batches and workers that are killed at random moments |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
 
 mod connecting;
 mod crash;
+mod cut;
 mod lost;
+mod network;
 mod slurm;
 mod ssh;
 mod via;

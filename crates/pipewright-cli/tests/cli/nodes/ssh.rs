@@ -3,84 +3,27 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
+use super::network::Network;
 use super::via::check_ends;
 use super::*;
 
 /// An sshd for the user of this process.
-struct Sshd {
+pub(super) struct Sshd {
     place: Place,
     address: &'static str,
     port: u16,
     process: Child,
-    network: Option<Network>,
-}
-
-/// Two networks with a cable between them, in which nothing else is.
-struct Network {
-    near: String,
-    far: String,
-}
-
-impl Network {
-    /// Makes both. `None`, with a message: this user may not.
-    fn new() -> Option<Network> {
-        let pid = std::process::id();
-        let network = Network { near: format!("pw-near-{pid}"), far: format!("pw-far-{pid}") };
-        let Network { near, far } = &network;
-        let script = format!(
-            "set -e; ip netns add {near}; ip netns add {far}
-             ip link add near netns {near} type veth peer name far netns {far}
-             ip -n {near} addr add 10.99.0.1/30 dev near; ip -n {far} addr add 10.99.0.2/30 dev far
-             ip -n {near} link set near up; ip -n {far} link set far up"
-        );
-        let made = Command::new("sh").args(["-c", &script]).output().unwrap();
-        if made.status.success() {
-            return Some(network);
-        }
-        pace::skipped(&format!("needs root, and ip netns: {}", err(&made).trim()));
-        None
-    }
-
-    /// Returns a command that starts programs in one of them.
-    fn enter(name: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{name}"));
-        command
-    }
-
-    /// Pulls the cable for that time.
-    fn cut(&self, time: Duration) {
-        let set = |state| {
-            let args = ["-n", &self.near, "link", "set", "near", state];
-            assert!(Command::new("ip").args(args).status().unwrap().success());
-        };
-        set("down");
-        let end = Instant::now() + time;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            std::thread::park_timeout(left);
-        }
-        set("up");
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for name in [&self.near, &self.far] {
-            // Ignored: it may not exist.
-            let _ = Command::new("ip").args(["netns", "del", name]).output();
-        }
-    }
+    pub(super) network: Option<Network>,
 }
 
 impl Sshd {
     /// Starts one. `None`, with a message: none is installed.
-    fn start() -> Option<Sshd> {
+    pub(super) fn start() -> Option<Sshd> {
         Sshd::start_in(None)
     }
 
-    fn start_in(network: Option<Network>) -> Option<Sshd> {
+    pub(super) fn start_in(network: Option<Network>) -> Option<Sshd> {
         let address = if network.is_some() { "10.99.0.2" } else { "127.0.0.1" };
         let sshd = "/usr/sbin/sshd";
         if !fs::exists(sshd).unwrap() || Command::new("ssh").arg("-V").output().is_err() {
@@ -140,7 +83,7 @@ impl Sshd {
     }
 
     /// Returns the options for so many nodes with two slots each, whose jobs run in that place.
-    fn nodes(&self, place: &Place, count: usize) -> Vec<String> {
+    pub(super) fn nodes(&self, place: &Place, count: usize) -> Vec<String> {
         let folder = place.path("");
         let via =
             format!("{} 'cd {} && echo $$ >> workers && exec'", self.words(), folder.display());
@@ -201,49 +144,4 @@ fn jobs_of_a_killed_connection_run_again_and_none_ends_twice() {
     assert!(output.status.success(), "{}", err(&output));
     assert_eq!(place.lines("ends"), ["1", "2", "3", "4"]);
     assert!(err(&output).contains("is lost with 2 jobs: "), "{}", err(&output));
-}
-
-#[test]
-fn a_short_cut_of_the_network_loses_nothing_and_a_long_one_the_node() {
-    let _watchdog = Watchdog::start(240);
-    let Some(network) = Network::new() else { return };
-    let Some(sshd) = Sshd::start_in(Some(network)) else { return };
-    let network = sshd.network.as_ref().unwrap();
-    let place = Place::new();
-    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
-    let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "1", "2"];
-    let mut command = Network::enter(&network.near);
-    let batch = batch_on(&place, &sshd.nodes(&place, 1), &args);
-    command.arg(batch.get_program()).args(batch.get_args()).current_dir(place.path(""));
-    command.env(MARK, mark("ssh-cut")).stdin(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
-    until("both jobs run", || place.lines("starts").len() == 2);
-    network.cut(Duration::from_secs(1));
-    // Longer than anybody waits for an answer.
-    let end = Instant::now() + Duration::from_secs(6);
-    until("the answers are there again", || Instant::now() >= end);
-    assert_eq!(place.lines("starts").len(), 2, "a cut of a second has lost the node");
-
-    let jobs = || {
-        let is_job = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.starts_with(b"sh\0-c\0echo ")
-        };
-        let all = fs::read_dir("/proc").unwrap().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let here = |pid: &u32| {
-            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == place.path(""))
-        };
-        pids.filter(is_job).filter(here).count()
-    };
-    assert_eq!(jobs(), 2);
-    network.cut(Duration::from_secs(8));
-    // The node has killed them, although nobody could tell it to.
-    assert_eq!(jobs(), 0);
-    until("both jobs run again", || place.lines("starts").len() == 4);
-    place.write("end", "");
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", err(&output));
-    assert_eq!(place.lines("ends"), ["1", "2"]);
-    assert!(err(&output).contains("is lost with 2 jobs: no answer for 5.0 s"), "{}", err(&output));
 }
