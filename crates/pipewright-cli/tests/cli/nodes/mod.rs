@@ -7,6 +7,7 @@
 //! | `slurm.rs` | nodes of a Slurm cluster |
 //! | `ssh.rs` | nodes behind a real sshd |
 //! | `network.rs`, `cut.rs` | networks that are cut for a time |
+//! | `random_batches.rs` | random batches end as they do here |
 //! | `crash.rs` | batches and workers that are killed at random moments |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
 
@@ -15,6 +16,7 @@ mod crash;
 mod cut;
 mod lost;
 mod network;
+mod random_batches;
 mod slurm;
 mod ssh;
 mod via;

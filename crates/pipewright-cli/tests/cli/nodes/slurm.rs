@@ -14,14 +14,14 @@ use super::via::check_ends;
 use super::*;
 
 /// Each test has the whole cluster.
-struct Cluster {
+pub(super) struct Cluster {
     _alone: MutexGuard<'static, ()>,
     _watchdog: Watchdog,
 }
 
 impl Cluster {
     /// Returns the cluster. `None`, with a message: there is none.
-    fn take(seconds: u64) -> Option<Cluster> {
+    pub(super) fn take(seconds: u64) -> Option<Cluster> {
         static ALONE: Mutex<()> = Mutex::new(());
         if env::var_os("PIPEWRIGHT_SLURM_NODE").is_none() {
             pace::skipped("needs a Slurm cluster: see ci/slurm.sh");
@@ -54,7 +54,7 @@ fn squeue() -> Vec<String> {
     out(&output).lines().map(ToOwned::to_owned).collect()
 }
 
-fn on_slurm(place: &Place, nodes: u32, args: &[&str]) -> Command {
+pub(super) fn on_slurm(place: &Place, nodes: u32, args: &[&str]) -> Command {
     let mut command = place.tool(&["batch", "--progress", "none", "--on", "slurm"]);
     command.args(["--nodes", &nodes.to_string()]).args(args);
     // The cluster's own folder for secrets, so that a test sees what is left of them.
@@ -84,7 +84,7 @@ fn jobs_of(name: &str) -> Vec<u32> {
 }
 
 /// Waits until the allocations are over. One without workers may keep its nodes for half a minute.
-fn until_released() {
+pub(super) fn until_released() {
     let start = std::time::Instant::now();
     while !squeue().is_empty() {
         assert!(start.elapsed() < pace::millis(90_000), "an allocation is left");

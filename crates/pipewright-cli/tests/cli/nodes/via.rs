@@ -7,7 +7,7 @@ use super::*;
 
 /// Returns the end of each job of a batch, and what it said of failures, without what nodes differ in: their names, and
 /// the number of directories in `PATH`.
-fn ends(place: &Place, log: &str, output: &Output) -> Vec<String> {
+pub(super) fn ends(place: &Place, log: &str, output: &Output) -> Vec<String> {
     let listed = place.tool(&["jobs", log, "--json"]).output().unwrap();
     let end = |line: &str| {
         let job: serde_json::Value = serde_json::from_str(line).unwrap();
