@@ -5,9 +5,11 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use hmac::digest::CtOutput;
 use hmac::{Hmac, Mac};
+use pipewright_os::base::undumped::UndumpedBytes;
 use sha2::Sha256;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::error::RemoteError;
 
@@ -17,18 +19,16 @@ const SECRET_BYTES: usize = 32;
 /// The number of bytes of a proof.
 pub(crate) const PROOF_BYTES: usize = 32;
 
-/// A random secret, which is overwritten when it is dropped.
-#[derive(Clone, Zeroize)]
-#[zeroize(drop)]
-pub(crate) struct Secret([u8; SECRET_BYTES]);
+/// A random secret, which is in no core file, and overwritten when it is dropped.
+pub(crate) struct Secret(UndumpedBytes);
 
 impl Secret {
     /// Returns a new secret.
     ///
     /// # Errors
-    /// The system has no random bytes.
+    /// The system has no random bytes, or no memory.
     pub(crate) fn random() -> io::Result<Secret> {
-        let mut secret = Secret([0; SECRET_BYTES]);
+        let mut secret = Secret(UndumpedBytes::zeroed(SECRET_BYTES)?);
         getrandom::fill(&mut secret.0).map_err(io::Error::other)?;
         Ok(secret)
     }
@@ -36,7 +36,7 @@ impl Secret {
     /// Returns the secret as hexadecimal digits.
     pub(crate) fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_BYTES));
-        for byte in self.0 {
+        for byte in &*self.0 {
             for digit in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
             }
@@ -60,7 +60,8 @@ impl Secret {
     /// # Errors
     /// The text is not that of a secret.
     pub(crate) fn parse(text: &[u8]) -> Result<Secret, RemoteError> {
-        let mut secret = Secret([0; SECRET_BYTES]);
+        let bytes = UndumpedBytes::zeroed(SECRET_BYTES).map_err(RemoteError::Secret)?;
+        let mut secret = Secret(bytes);
         let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
         for (at, byte) in secret.0.iter_mut().enumerate() {
             let (Some(high), Some(low)) = (digit(2 * at), digit(2 * at + 1)) else {
@@ -68,6 +69,7 @@ impl Secret {
             };
             *byte = u8::try_from(high << 4 | low).unwrap_or(0);
         }
+        overwrite_stack();
         match text.len() == 2 * SECRET_BYTES {
             true => Ok(secret),
             false => Err(RemoteError::Secret(io::ErrorKind::InvalidData.into())),
@@ -76,15 +78,20 @@ impl Secret {
 
     /// Returns the proof that this side knows the secret, for these bytes.
     pub(crate) fn proof(&self, parts: &[&[u8]]) -> [u8; PROOF_BYTES] {
-        self.mac(parts).finalize().into_bytes().into()
+        let proof = self.mac(parts);
+        overwrite_stack();
+        proof.into_bytes().into()
     }
 
     /// Returns true if that is the proof for these bytes. Takes the same time whatever differs.
     pub(crate) fn is_proof(&self, parts: &[&[u8]], proof: &[u8; PROOF_BYTES]) -> bool {
-        self.mac(parts).verify_slice(proof).is_ok()
+        let right = self.mac(parts);
+        overwrite_stack();
+        right == CtOutput::new((*proof).into())
     }
 
-    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+    #[inline(never)]
+    fn mac(&self, parts: &[&[u8]]) -> CtOutput<Hmac<Sha256>> {
         // A shorter key than a block of the hash is padded with zeros, by definition of HMAC.
         let mut key = Zeroizing::new([0; 64]);
         key[..SECRET_BYTES].copy_from_slice(&self.0);
@@ -93,8 +100,15 @@ impl Secret {
         for part in parts {
             mac.update(part);
         }
-        mac
+        mac.finalize()
     }
+}
+
+/// Overwrites what functions that have returned left on the stack: the implementation of HMAC copies the key there.
+#[inline(never)]
+fn overwrite_stack() {
+    let mut area = Zeroizing::new([0_u8; 16 << 10]);
+    std::hint::black_box(&mut *area);
 }
 
 impl fmt::Debug for Secret {
@@ -112,7 +126,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let secret = Secret::random().unwrap();
         fs::write(file.path(), &*secret.to_text()).unwrap();
-        assert_eq!(Secret::read(file.path()).unwrap().0, secret.0);
+        assert_eq!(*Secret::read(file.path()).unwrap().0, *secret.0);
         assert!(!format!("{secret:?}").contains(&*secret.to_text()));
     }
 

@@ -33,6 +33,7 @@ pub mod signal;
 pub(crate) mod skipped;
 pub mod stdio;
 pub mod token_pipe;
+pub mod undumped;
 pub mod utc;
 pub mod wait;
 pub mod wake;

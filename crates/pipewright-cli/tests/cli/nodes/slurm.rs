@@ -312,8 +312,42 @@ fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
     assert_eq!(place.lines("ends"), all(16));
 }
 
+/// Returns the workers with that mark.
+fn workers_of(name: &str) -> Vec<u32> {
+    let is_worker = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(format!("{TOOL}\0worker\0").as_bytes())
+    };
+    marked(name).into_iter().filter(is_worker).collect()
+}
+
+/// Returns the memory of a process that the kernel would write into a core file.
+fn core(pid: u32) -> Vec<Vec<u8>> {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut blocks = Vec::new();
+    let mut range = None;
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap().lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if let Some((from, to)) = first.split_once('-') {
+            let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+            range = Some((number(from), number(to)));
+        } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let (from, to) = range.take().unwrap();
+            let has = |flag: &str| flags.split(' ').any(|it| it == flag);
+            // Readable and written to, without MADV_DONTDUMP.
+            if has("rd") && has("wr") && !has("dd") {
+                let mut block = vec![0; usize::try_from(to - from).unwrap()];
+                std::os::unix::fs::FileExt::read_exact_at(&memory, &mut block, from).unwrap();
+                blocks.push(block);
+            }
+        }
+    }
+    assert!(blocks.len() > 3);
+    blocks
+}
+
 #[test]
-fn the_secret_is_in_no_command_line_no_environment_and_no_log() {
+fn the_secret_is_in_no_command_line_no_environment_no_core_and_no_log() {
     let Some(_cluster) = Cluster::take(120) else { return };
     let place = Place::new();
     let mut child = started(&place, "slurm-secret", 2, &["--verbose"], 2);
@@ -334,6 +368,18 @@ fn the_secret_is_in_no_command_line_no_environment_and_no_log() {
         for file in ["cmdline", "environ"] {
             let bytes = fs::read(process.path().join(file)).unwrap_or_default();
             assert!(!has_secret(&bytes), "{:?} {file}", process.path());
+        }
+    }
+    let raw: Vec<u8> = secret
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+        .collect();
+    let tools = [vec![child.id()], workers_of("slurm-secret")].concat();
+    assert_eq!(tools.len(), 3, "the batch and two workers");
+    for pid in tools {
+        for block in core(pid) {
+            let is_raw = block.windows(32).any(|window| window == raw);
+            assert!(!is_raw && !has_secret(&block), "a core of {pid} would have the secret");
         }
     }
     place.write("end", "");
