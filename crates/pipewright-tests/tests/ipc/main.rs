@@ -3,6 +3,8 @@
 mod async_calls;
 mod both_send;
 mod calls;
+#[cfg(unix)]
+mod clients;
 mod counted;
 mod direct_calls;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,379 @@
+//! A host that breaks the protocol: the worker reports an error and exits. It never crashes, hangs or reads beyond its
+//! memory (the worker in C is built with sanitizers).
+
+use std::io::IoSlice;
+
+use pipewright::{Child, ExitStatus, Stdio};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
+use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
+use pipewright_tests::hostile::{frame, receive_frame, send, text};
+use pipewright_tests::{pace, skip};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::language::Client;
+use crate::some_files;
+
+const RING: usize = 64 << 10;
+const HEAD: usize = 0;
+
+/// A worker in front of a hostile host.
+pub(super) struct Victim {
+    end: ChannelEnd,
+    child: Child,
+}
+
+impl Victim {
+    pub(super) fn start(client: &Client, kind: &str) -> Victim {
+        let (end, theirs) = handle_channel::pair().unwrap();
+        let variables = handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
+        let mut command = client.worker(kind);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Victim { end, child: command.spawn_worker(theirs, variables).unwrap() }
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        send(&mut self.end, bytes);
+    }
+
+    /// Sends the HELLO of a good host with that maximum.
+    fn hello(&mut self, can: &str) {
+        let order = if cfg!(target_endian = "little") { "little" } else { "big" };
+        let arch = format!("{}-{}-{order}", std::env::consts::ARCH, usize::BITS);
+        let user = handle_channel::user();
+        self.send(&text(
+            1,
+            &format!(
+                "pipewright-ipc\nversion=1\napp=\nbuild=\narch={arch}\nuser={user}\nsalt=\n\
+                 max_message_bytes=1048576\ncan=calls.v1 handles.v1 {can}\n"
+            ),
+        ));
+        let (kind, hello) = receive_frame(&mut self.end).unwrap();
+        assert_eq!(kind, 1, "{hello}");
+    }
+
+    /// Completes the handshake, without shared memory.
+    pub(super) fn shake_hands(&mut self, can: &str) {
+        self.hello(can);
+        self.send(&text(4, "ready\nshared=0\nwhy=a test\n"));
+    }
+
+    /// Completes the handshake with shared memory. Returns the worker's memory.
+    fn share(&mut self, ours: &mut Written) -> Seen {
+        let nonce = 0x0123_4567_89ab_cdef_u64;
+        ours.data()[..8].copy_from_slice(&nonce.to_le_bytes());
+        self.hello("shm.v1");
+        self.memory(&format!("bytes={}", ours.bytes()), ours);
+        let (kind, memory) = receive_frame(&mut self.end).unwrap();
+        assert!(kind == 3 && memory.contains(&format!("proof={nonce}\n")), "{memory}");
+        let theirs = self.end.take_handle().unwrap();
+        let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
+        let shm = ShmOptions { bytes: bytes.parse().unwrap(), prefault: false };
+        let theirs = Seen::open(&theirs, shm).unwrap();
+        let [proof, ..] = theirs.numbers(0).unwrap();
+        self.send(&text(4, &format!("ready\nshared=1\nproof={}\n", u64::from_le(proof))));
+        theirs
+    }
+
+    /// Sends MEMORY with that line and the object.
+    fn memory(&mut self, line: &str, object: &Written) {
+        let body = format!("memory\n{line}\n");
+        let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
+        let handle = object.handle().try_clone().unwrap();
+        assert!(self.end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
+    }
+
+    /// Reads until the worker closes the connection, and waits for its exit.
+    fn ending(mut self) -> (ExitStatus, String) {
+        loop {
+            self.end.consume(self.end.arrived().len());
+            wait::any(&mut [Slot::Event(&self.end)], None).unwrap();
+            // Its end is closed by a reset if it has not read everything.
+            if !matches!(self.end.receive(usize::MAX), Ok(Arrived::Bytes { .. } | Arrived::Nothing))
+            {
+                break;
+            }
+        }
+        self.exit()
+    }
+
+    /// Closes the connection, and waits for the worker's exit.
+    pub(super) fn leave(self) -> (ExitStatus, String) {
+        let Victim { end, child } = self;
+        drop(end);
+        exit(child)
+    }
+
+    fn exit(self) -> (ExitStatus, String) {
+        exit(self.child)
+    }
+}
+
+/// Returns the status and the stderr of a worker that exits by itself.
+fn exit(child: Child) -> (ExitStatus, String) {
+    let status = child.try_wait_for(pace::seconds(60)).unwrap().expect("it exits by itself");
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(status.code().is_some(), "{status}: {stderr}");
+    for crash in ["Sanitizer", "runtime error", "Traceback", "node:internal"] {
+        assert!(!stderr.contains(crash), "{stderr}");
+    }
+    (status, stderr)
+}
+
+#[track_caller]
+fn is_error((status, stderr): (ExitStatus, String), words: &str) {
+    assert!(!status.success() && stderr.contains("worker: "), "{words}: {status}: {stderr}");
+    assert!(stderr.contains(words), "{words}: {stderr}");
+}
+
+fn long(length: u32, total: u64, body: &[u8]) -> Vec<u8> {
+    frame(16, 1, 0, length, &[&total.to_le_bytes()[..], body].concat())
+}
+
+pub(super) fn wrong_frames_end_the_worker_with_a_reason(client: &Client) {
+    let cases: [(Vec<u8>, &str); 19] = [
+        (frame(200, 0, 0, 0, b""), "kind 200"),
+        (frame(1, 0, 0, 0, b""), "kind 1"),
+        (frame(8, 0, 0, 4, b"part"), "kind 8"),
+        (frame(11, 0, 0, 0, b""), "kind 11"),
+        (frame(18, 0, 0, 0, b""), "kind 18"),
+        (frame(28, 0, 0, 0, b""), "kind 28"),
+        (frame(16, 2, 0, 0, b""), "flags"),
+        (frame(16, 0x80, 0, 0, b""), "flags"),
+        (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes exceeds the agreed maximum of 1048576"),
+        (frame(17, 0, 0, 1 << 20 | 1, b""), "1048577 bytes"),
+        (long(4, u64::MAX, b""), "18446744073709551615 bytes"),
+        (long(9, 8, b""), "parts"),
+        (long(0, 8, b""), "parts"),
+        (frame(16, 0, 1, 1, b"x"), "handles"),
+        (frame(9, 0, 0, 1, b"x"), "WAKE"),
+        (frame(10, 0, 0, 1, b"x"), "GOODBYE"),
+        ([long(4, 8, b"1234"), frame(16, 0, 0, 1, b"x")].concat(), "kind 16"),
+        ([long(4, 8, b"1234"), frame(8, 0, 0, 0, b"")].concat(), "parts"),
+        ([long(4, 8, b"1234"), frame(8, 0, 0, 5, b"56789")].concat(), "parts"),
+    ];
+    for (bytes, words) in cases {
+        let mut victim = Victim::start(client, "echo");
+        victim.shake_hands("");
+        victim.send(&bytes);
+        is_error(victim.ending(), words);
+    }
+    // More calls than a worker may have.
+    let mut victim = Victim::start(client, "calls");
+    victim.shake_hands("");
+    let mut call = frame(17, 0, 0, 10, b"wait 60000");
+    call[8] = 1;
+    victim.send(&call);
+    victim.send(&frame(17, 0, 0, 0, b"").repeat(1025));
+    is_error(victim.ending(), "too many calls");
+}
+
+pub(super) fn wrong_handshakes_end_the_worker_with_a_reason(client: &Client) {
+    let cases: [(Vec<u8>, &str); 8] = [
+        (text(1, "pipewright\nversion=1\n"), "first line"),
+        (text(1, ""), "first line"),
+        (frame(1, 0, 0, 4, b"\xff\xfe\n\n"), ""),
+        (frame(1, 0, 0, 5000, &[b'x'; 5000]), "too long"),
+        (long(4, 8, b"1234"), "too long"),
+        (text(4, "ready\nshared=0\n"), "kind 4"),
+        (text(2, "rejected\nby=host\nfield=app\nhost=a\nworker=b\n"), "app differs"),
+        (text(1, "pipewright-ipc\nversion=2\n"), "version differs"),
+    ];
+    for (bytes, words) in cases {
+        let mut victim = Victim::start(client, "echo");
+        victim.send(&bytes);
+        is_error(victim.ending(), words);
+    }
+    let after_hello: [(Vec<u8>, &str); 4] = [
+        (text(4, "ready\nshared=1\nproof=1\n"), "proof"),
+        (text(4, "readiness\nshared=0\n"), "first line"),
+        (text(16, "x"), "kind 16"),
+        (text(2, "rejected\nby=host\nfield=salt\nhost=a\nworker=b\n"), "salt differs"),
+    ];
+    for (bytes, words) in after_hello {
+        let mut victim = Victim::start(client, "echo");
+        victim.hello("");
+        victim.send(&bytes);
+        is_error(victim.ending(), words);
+    }
+}
+
+/// Returns memory of a host, or `None` if this machine has none or the client does without.
+fn memory(client: &Client) -> Option<Written> {
+    if !client.has_shared_memory() {
+        return None;
+    }
+    let memory = Written::create(ShmOptions { bytes: RING, prefault: false });
+    memory.map_err(|_| skip::skipped("no shared memory here")).ok()
+}
+
+pub(super) fn unsafe_memory_is_refused(client: &Client) {
+    let Some(ours) = memory(client) else { return };
+    let sizes = ["bytes=131072", "bytes=0", "bytes=-1", "bytes=18446744073709551616", "why=none"];
+    for line in sizes.into_iter().chain(["bytes=65536"]) {
+        let mut victim = Victim::start(client, "echo");
+        victim.hello("shm.v1");
+        if line == "bytes=65536" {
+            // A file instead of memory.
+            let body = format!("memory\n{line}\n");
+            let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
+            assert!(victim.end.send_handles(&[IoSlice::new(&frame)], &some_files(1)).unwrap());
+        } else {
+            victim.memory(line, &ours);
+        }
+        let (kind, answer) = receive_frame(&mut victim.end).unwrap();
+        assert!(kind == 3 && answer.contains("why=") && !answer.contains("proof="), "{answer}");
+        victim.send(&text(4, "ready\nshared=0\nwhy=no proof\n"));
+        victim.send(&frame(16, 0, 0, 5, b"hello"));
+        assert_eq!(receive_frame(&mut victim.end).unwrap(), (16, "hello".to_owned()));
+        let (status, stderr) = victim.leave();
+        assert!(status.success(), "{status}: {stderr}");
+    }
+    let mut victim = Victim::start(client, "echo");
+    victim.hello("shm.v1");
+    victim.memory("bytes=65536", &ours);
+    receive_frame(&mut victim.end).unwrap();
+    victim.send(&text(4, "ready\nshared=1\nproof=12345\n"));
+    is_error(victim.ending(), "proof");
+}
+
+fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4..6].copy_from_slice(&[kind, flags]);
+    bytes[16..24].copy_from_slice(&after.to_le_bytes());
+    bytes[24..].copy_from_slice(&total.to_le_bytes());
+    bytes
+}
+
+pub(super) fn a_corrupt_ring_ends_the_worker_with_a_reason(client: &Client) {
+    let mut with_handles = record(0, 16, 0, 0, 0);
+    with_handles[6] = 1;
+    let cases: [(u64, [u8; 32], &str); 11] = [
+        (65, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (u64::MAX - 63, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (128 << 10, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (64, record(33, 16, 0, 0, 0), "does not fit"),
+        (64, record(u32::MAX, 16, 0, 0, 0), "does not fit"),
+        (64, record(0, 11, 0, 0, 0), "does not fit"),
+        (64, record(0, 99, 0, 0, 0), "kind 99"),
+        (64, record(0, 9, 0, 0, 0), "kind 9"),
+        (64, record(1, 16, 1, 0, 1 << 40), "1099511627776 bytes"),
+        (64, record(1, 16, 1, 0, 1), "parts"),
+        (64, with_handles, "handles"),
+    ];
+    for (head, record, words) in cases {
+        let Some(mut ours) = memory(client) else { return };
+        let mut victim = Victim::start(client, "echo");
+        victim.share(&mut ours);
+        ours.data()[..32].copy_from_slice(&record);
+        ours.publish(HEAD, head);
+        victim.send(&frame(9, 0, 0, 0, b""));
+        is_error(victim.ending(), words);
+    }
+    // TAIL passes what the worker has sent.
+    let Some(mut ours) = memory(client) else { return };
+    let mut victim = Victim::start(client, "echo ring=65536");
+    victim.share(&mut ours);
+    ours.publish(1, 1 << 20);
+    for _ in 0..40 {
+        victim.send(&frame(16, 0, 0, 8000, &[7; 8000]));
+    }
+    is_error(victim.ending(), "TAIL of the ring");
+}
+
+pub(super) fn unexpected_handles_end_the_worker(client: &Client) {
+    if !client.carries_handles() {
+        return;
+    }
+    let mut victim = Victim::start(client, "echo");
+    victim.shake_hands("");
+    let handles = some_files(60);
+    for _ in 0..3 {
+        // Not announced by any frame.
+        let frame = frame(16, 0, 0, 1, b"x");
+        if victim.end.send_handles(&[IoSlice::new(&frame)], &handles).is_err() {
+            break;
+        }
+    }
+    is_error(victim.ending(), "handles");
+}
+
+/// Runs that property with a few cases: each starts a process.
+fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
+    let cases = pace::rounds(60, 10) as u32;
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&strategy, |value| {
+        test(value);
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::num::u8::ANY, 0..most)
+}
+
+pub(super) fn any_frames_end_without_a_crash(client: &Client) {
+    let one = (0_u8..32, prop::num::u8::ANY, 0_u16..3, 0_u32..300, 0_u8..3, bytes(300));
+    let frames = prop::collection::vec(one, 0..12);
+    property((0..4_u8, frames, bytes(64)), |(greets, frames, junk)| {
+        let mut victim = Victim::start(client, "calls");
+        if greets > 0 {
+            victim.shake_hands("");
+        }
+        for (kind, flags, handles, length, id, body) in frames {
+            // Mostly valid, so that later frames are checked too.
+            let flags = if flags < 230 { 0 } else { flags & 3 };
+            let handles = if handles == 2 { 1 } else { 0 };
+            let kind = if greets > 1 { 16 + kind % 11 } else { kind };
+            let length = if length % 8 == 0 { length } else { body.len() as u32 };
+            let mut bytes = frame(kind, flags, handles, length, &body);
+            bytes[8] = id;
+            victim.send(&bytes);
+        }
+        victim.send(&junk);
+        victim.leave();
+    });
+}
+
+pub(super) fn any_ring_ends_without_a_crash(client: &Client) {
+    let act = (0_u8..7, prop::num::u8::ANY, prop::num::u16::ANY, prop::num::u64::ANY, bytes(100));
+    property(prop::collection::vec(act, 0..24), |acts| {
+        let Some(mut ours) = memory(client) else { return };
+        let mut victim = Victim::start(client, "echo ring=65536");
+        let _theirs = victim.share(&mut ours);
+        let mut head = 0_u64;
+        for (act, small, medium, large, bytes) in acts {
+            let mut fill = |at: usize, bytes: &[u8]| {
+                for (place, byte) in ours.data()[at % RING..].iter_mut().zip(bytes) {
+                    *place = *byte;
+                }
+            };
+            match act {
+                0 => fill(usize::from(medium), &bytes),
+                1 => {
+                    let at = usize::from(small) * 64;
+                    let total = large % 70_000;
+                    fill(at, &record(u32::from(medium), 8 + small % 20, small & 1, 0, total));
+                }
+                2 => ours.publish(usize::from(small % 3), large),
+                3 | 4 => {
+                    // A valid record at the head, or nearly.
+                    let length = u32::from(medium % 3_000);
+                    let at = (head % RING as u64) as usize;
+                    fill(at, &record(length, 16, 0, u64::from(small / 250), 0));
+                    head += (u64::from(length) + 32).next_multiple_of(64);
+                    ours.publish(HEAD, head);
+                }
+                5 => victim.send(&frame(9, 0, 0, 0, b"")),
+                _ => victim.send(&frame(16, 0, 0, bytes.len() as u32, &bytes)),
+            }
+        }
+        victim.leave();
+    });
+}

@@ -1,0 +1,58 @@
+//! Workers in other languages: the libraries of `clients/` behind real hosts, and in front of hostile ones.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `language.rs` | the languages, and how their workers are started |
+//! | `messages.rs` | a good worker of a channel |
+//! | `calls.rs` | a good worker of a pool |
+//! | `ends.rs` | the end of either side, refused handshakes, and nothing left |
+//! | `hostile.rs` | a host that breaks the protocol |
+
+mod calls;
+mod ends;
+mod hostile;
+mod language;
+mod messages;
+
+use language::Language;
+
+/// Makes the suite of one language: a test for each function.
+macro_rules! suite {
+    ($module:ident, $language:expr, $($file:ident: $($test:ident),+;)+) => {
+        mod $module {
+            use pipewright_test_macros::watched_test;
+            $($(
+                #[watched_test]
+                fn $test() {
+                    if let Some(client) = super::Language::client($language) {
+                        super::$file::$test(&client);
+                    }
+                }
+            )+)+
+        }
+    };
+}
+
+/// Makes the suites of all languages.
+macro_rules! suites {
+    ($($file:ident: $($test:ident),+;)+) => {
+        suite!(python, super::Language::Python, $($file: $($test),+;)+);
+    };
+}
+
+suites! {
+    messages: messages_around_every_size_boundary_round_trip, a_long_message_arrives_both_ways,
+        a_host_that_does_not_receive_never_deadlocks, two_sides_that_send_everything_first_do_not_deadlock,
+        a_stopped_and_continued_worker_loses_nothing, messages_before_a_kill_arrive_whole_and_in_order,
+        handles_go_with_messages, stdout_is_not_read_as_messages, shared_memory_is_used_where_it_is_promised;
+    calls: many_calls_are_answered, a_failed_call_is_an_error_and_its_worker_is_kept,
+        items_are_paced_by_their_reader, a_worker_asks_its_caller, a_cancelled_call_ends_and_its_worker_is_kept,
+        a_call_that_is_cancelled_while_it_waits_is_not_started, a_reset_is_acknowledged,
+        a_dead_worker_fails_its_calls_with_its_status, a_body_that_is_too_long_fails_only_its_own_call;
+    ends: a_goodbye_ends_the_worker, refused_handshakes_name_the_field_on_both_sides,
+        required_shared_memory_is_an_error_if_unavailable, a_program_without_a_host_is_told_so,
+        a_worker_exits_when_its_host_is_gone, nothing_is_left_in_a_worker;
+    hostile: wrong_frames_end_the_worker_with_a_reason, wrong_handshakes_end_the_worker_with_a_reason,
+        unsafe_memory_is_refused, a_corrupt_ring_ends_the_worker_with_a_reason,
+        unexpected_handles_end_the_worker, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
+}
