@@ -19,6 +19,8 @@ pub(super) struct FramesOut {
     pub(super) cut_off: bool,
     /// GOODBYE was sent.
     pub(super) closed: bool,
+    /// The outgoing direction of the socket was ended, after GOODBYE.
+    pub(super) ended: bool,
 }
 
 impl Connection {

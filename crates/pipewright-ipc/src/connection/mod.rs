@@ -163,6 +163,7 @@ impl Connection {
     pub(crate) fn flush_and_settle(&mut self) -> Result<StepResult, Error> {
         self.publish()?;
         let is_done = self.end.flush()? == 0;
+        self.end_stream_after_goodbye();
         Ok(if is_done { StepResult::Done } else { StepResult::Blocked(Want::Room) })
     }
 
@@ -170,9 +171,19 @@ impl Connection {
     #[inline]
     fn flush_socket(&mut self) -> Result<StepResult, Error> {
         if self.unsent() == 0 || self.end.flush()? == 0 {
+            self.end_stream_after_goodbye();
             return Ok(StepResult::Done);
         }
         Ok(StepResult::Blocked(Want::Room))
+    }
+
+    /// Ends the outgoing direction of the socket once all of GOODBYE was sent. The other side may wait for that end.
+    #[inline]
+    fn end_stream_after_goodbye(&mut self) {
+        if self.outgoing.closed && !self.outgoing.ended && self.unsent() == 0 {
+            self.outgoing.ended = true;
+            self.end.end_sending();
+        }
     }
 
     /// Sends GOODBYE, once, unless a message was cut off.

@@ -20,8 +20,10 @@ mod pool;
 /// Runs as a worker of that kind until the host is gone.
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
-    if mode == "liar" {
-        return send_wrong_answer(rest);
+    match mode {
+        "liar" => return send_wrong_answer(rest),
+        "ignores-goodbye" => return wait_for_end(rest == "answers"),
+        _ => {}
     }
     let pairs = rest.split(',').filter_map(|pair| pair.split_once('='));
     let mut options = Options::default();
@@ -298,19 +300,50 @@ fn pool_of_its_own() -> worker::Answer {
 /// Acts as a worker without shared memory that answers a request by frames of these kinds and calls,
 /// `KIND,CALL,KIND,CALL...`. With `none` it does not support calls.
 fn send_wrong_answer(answer: &str) -> io::Result<()> {
-    let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
-    let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
-    let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
-    lines.push(if answer == "none" { "can=" } else { "can=calls.v1" });
-    let body = lines.join("\n") + "\n";
-    send(&mut end, 1, 0, body.as_bytes())?;
-    let _ready = frame(&mut end)?;
+    let mut end = connected(if answer == "none" { "can=" } else { "can=calls.v1" })?;
     let _request = frame(&mut end)?;
     let numbers: Vec<u8> = answer.split(',').map(|number| number.parse().unwrap_or(0)).collect();
     for pair in numbers.chunks_exact(2) {
         send(&mut end, pair[0], pair[1], &[])?;
     }
     park();
+}
+
+/// Connects without shared memory, as a worker that supports this.
+fn connected(can: &str) -> io::Result<ChannelEnd> {
+    let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
+    let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
+    let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
+    lines.push(can);
+    let body = lines.join("\n") + "\n";
+    send(&mut end, 1, 0, body.as_bytes())?;
+    let _ready = frame(&mut end)?;
+    Ok(end)
+}
+
+/// Acts as a worker that echoes calls, and takes only the end of the stream for the end of the connection.
+fn wait_for_end(answers: bool) -> io::Result<()> {
+    let mut end = connected("can=calls.v1")?;
+    loop {
+        match end.arrived().first_chunk::<16>().copied() {
+            Some([_, _, _, _, 10, ..]) => break,
+            Some([0, 0, 0, 0, 17, _, _, _, call, ..]) => {
+                end.consume(16);
+                send(&mut end, 18, call, &[])?;
+            }
+            Some(head) => return Err(io::Error::other(format!("unexpected {head:?}"))),
+            None if end.wait_and_receive()? == Arrived::End => {
+                return Err(io::Error::other("an end without GOODBYE"));
+            }
+            None => {}
+        }
+    }
+    if answers {
+        send(&mut end, 10, 0, &[])?;
+    }
+    while end.wait_and_receive()? != Arrived::End {}
+    println!("the stream has ended");
+    Ok(())
 }
 
 fn send(end: &mut ChannelEnd, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {

@@ -7,6 +7,8 @@ mod calls;
 mod clients;
 mod counted;
 mod direct_calls;
+#[cfg(unix)]
+mod goodbye;
 #[cfg(target_os = "linux")]
 mod held_connections;
 mod hostile;

@@ -338,6 +338,15 @@ impl ChannelEnd {
         Ok(self.unsent())
     }
 
+    /// Ends this direction of the stream: the other side receives what was sent, and then the end. Requires that no bytes
+    /// are kept, and nothing may be sent afterwards. The other direction stays open.
+    ///
+    /// # Platform
+    /// Unix: `shutdown(SHUT_WR)`. Windows: does nothing, because a pipe has no such call.
+    pub fn end_sending(&mut self) {
+        imp::end_sending(&self.socket);
+    }
+
     /// Returns the number of bytes that the system has not accepted yet.
     #[inline]
     #[must_use]

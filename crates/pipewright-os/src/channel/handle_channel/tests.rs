@@ -163,3 +163,18 @@ fn wait_times_out_if_everything_was_consumed() {
         assert_eq!(wait::any(&mut [Slot::Room(&a)], None).unwrap(), 1);
     }
 }
+
+/// A pipe of Windows ends in both directions at once.
+#[cfg(unix)]
+#[test]
+fn one_direction_ends_and_the_other_stays_open() {
+    let (mut a, mut b) = both();
+    a.send(&[IoSlice::new(b"last")]).unwrap();
+    a.end_sending();
+    while b.receive(usize::MAX).unwrap() != Arrived::End {}
+    assert_eq!(b.arrived(), b"last");
+    b.send(&[IoSlice::new(b"still")]).unwrap();
+    wait::any(&mut [Slot::Event(&a)], None).unwrap();
+    a.receive(usize::MAX).unwrap();
+    assert_eq!((a.arrived(), a.has_ended()), (&b"still"[..], false));
+}

@@ -7,8 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    sendmsg, socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
+    SocketType, sendmsg, shutdown, socketpair,
 };
 
 use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
@@ -111,6 +111,11 @@ pub(super) fn unsent(_: &Socket) -> usize {
 #[inline]
 pub(super) fn settle(_: &mut Socket) -> io::Result<()> {
     Ok(())
+}
+
+pub(super) fn end_sending(socket: &Socket) {
+    // Ignored: the other side is gone.
+    let _ = shutdown(&socket.0, Shutdown::Write);
 }
 
 impl AsFd for Socket {

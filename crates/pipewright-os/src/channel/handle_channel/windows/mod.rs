@@ -125,6 +125,9 @@ pub(super) fn carries_handles(socket: &Socket) -> bool {
     socket.peer.carries_handles()
 }
 
+/// Does nothing: a pipe ends in both directions at once.
+pub(super) fn end_sending(_: &Socket) {}
+
 pub(super) fn set_worker(socket: &mut Socket, child: &ChildHandle) -> io::Result<()> {
     socket.peer = PeerProcess::child(child)?;
     Ok(())
