@@ -445,8 +445,9 @@ class Channel:
     def __init__(self, link: _Link, ring: Optional[_Ring], max_message_bytes: int, fallback: Optional[str]) -> None:
         self._link, self._ring = link, ring
         self._taken = self._put = 0
-        self._said_goodbye = self._heard_goodbye = False
+        self._said_goodbye = False
         self._open = True
+        self._broken: Optional[Error] = None  # after which nothing more is received
         self._spins = _SPINS if (os.cpu_count() or 1) > 1 else 0
         #: The longest message that both sides accept.
         self.max_message_bytes = max_message_bytes
@@ -598,8 +599,15 @@ class Channel:
 
     def _receive(self, wait: bool = True) -> Optional[Tuple[int, int, bytes, List[int]]]:
         """Returns the kind, the call, the body and the handles of the next message."""
-        if self._heard_goodbye:
-            raise _Closed("the host has closed the connection")
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return self._try_receive(wait)
+        except Error as error:
+            self._broken = error
+            raise
+
+    def _try_receive(self, wait: bool) -> Optional[Tuple[int, int, bytes, List[int]]]:
         header = self._next_frame(wait)
         if header is None:
             return None
@@ -608,7 +616,6 @@ class Channel:
         if kind == _GOODBYE:
             if length or is_long or header.handles:
                 raise ProtocolError("a GOODBYE has a body")
-            self._heard_goodbye = True
             raise _Closed("the host has closed the connection")
         if not _MESSAGE <= kind <= _RESET_DONE:
             raise ProtocolError(f"unexpected frame of kind {kind}")
@@ -746,8 +753,8 @@ class _Calls:
                 self.cancelled.add(number)
         elif kind == _CREDIT:
             if number not in self.answered:
-                if number not in self.credit and len(self.credit) > 2 * _MAX_CALLS:
-                    raise ProtocolError("credit for too many calls")
+                if number not in self.credit and len(self.credit) >= 2 * _MAX_CALLS:
+                    self.drop_oldest_credit(current)
                 more = int.from_bytes(body[:4], "little") if len(body) >= 4 else 0
                 self.credit[number] = min(self.credit.get(number, 0) + more, (1 << 32) - 1)
         elif kind in (_ANSWER, _DECLINED):
@@ -757,6 +764,11 @@ class _Calls:
         else:
             raise ProtocolError(f"a frame of kind {kind} from a host")
         return None
+
+    def drop_oldest_credit(self, current: int) -> None:
+        """Drops the credit of a call that never came: the host has withdrawn it."""
+        waiting = {number for _, number, _ in self.waiting} | {current}
+        del self.credit[next((number for number in self.credit if number not in waiting), next(iter(self.credit)))]
 
     def end(self, kind: int, number: int, body: Bytes) -> None:
         """Sends the last message of a call."""

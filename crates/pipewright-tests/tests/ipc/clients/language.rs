@@ -1,6 +1,7 @@
 //! The languages of workers, and how their test workers are started.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use pipewright::{Command, ErrorKind};
 use pipewright_ipc::{Channel, Options};
@@ -9,6 +10,7 @@ use pipewright_tests::skip;
 /// A language that workers are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
+    C,
     Python,
 }
 
@@ -27,19 +29,37 @@ fn clients() -> PathBuf {
 fn has(program: &str) -> bool {
     match Command::new(program).arg("--version").output() {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
-            skip::skipped(&format!("no {program} here"));
+            skip::skipped(&format!("there is no {program} here"));
             false
         }
         version => version.unwrap().status.success(),
     }
 }
 
+/// Compiles the worker in C with the address and undefined behaviour sanitizers, once.
+fn compiled() -> PathBuf {
+    static COMPILED: OnceLock<PathBuf> = OnceLock::new();
+    let compile = || {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipewright-worker-c");
+        let mut command = Command::new("cc");
+        command.args(["-std=c99", "-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+        command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"]);
+        command.arg(clients().join("c")).arg(clients().join("c/tests/worker.c"));
+        command.arg("-o").arg(&program).run().unwrap();
+        program
+    };
+    COMPILED.get_or_init(compile).clone()
+}
+
 impl Language {
     /// Returns its test worker. `None`: this machine cannot run it, as was reported.
     pub(super) fn client(self) -> Option<Client> {
+        let script = |program: &str, file: &str| {
+            has(program).then(|| vec![program.into(), clients().join(file)])
+        };
         let program = match self {
-            Language::Python => has("python3")
-                .then(|| vec!["python3".into(), clients().join("python/tests/worker.py")]),
+            Language::C => has("cc").then(|| vec![compiled()]),
+            Language::Python => script("python3", "python/tests/worker.py"),
         };
         program.map(|program| Client { language: self, program })
     }
@@ -50,6 +70,7 @@ impl Client {
     pub(super) fn has_shared_memory(&self) -> bool {
         let is_linux = cfg!(target_os = "linux") && !skip::is_forced_off("memfd");
         match self.language {
+            Language::C => is_linux && cfg!(target_pointer_width = "64"),
             Language::Python => is_linux && cfg!(target_arch = "x86_64"),
         }
     }
@@ -57,7 +78,7 @@ impl Client {
     /// Returns true if handles can be passed to it.
     pub(super) fn carries_handles(&self) -> bool {
         match self.language {
-            Language::Python => true,
+            Language::C | Language::Python => true,
         }
     }
 

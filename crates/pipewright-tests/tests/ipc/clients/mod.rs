@@ -36,6 +36,7 @@ macro_rules! suite {
 /// Makes the suites of all languages.
 macro_rules! suites {
     ($($file:ident: $($test:ident),+;)+) => {
+        suite!(c, super::Language::C, $($file: $($test),+;)+);
         suite!(python, super::Language::Python, $($file: $($test),+;)+);
     };
 }
