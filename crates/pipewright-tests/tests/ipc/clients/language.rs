@@ -12,6 +12,7 @@ use pipewright_tests::skip;
 pub(super) enum Language {
     C,
     Python,
+    Node,
 }
 
 /// The test worker of a language.
@@ -60,6 +61,7 @@ impl Language {
         let program = match self {
             Language::C => has("cc").then(|| vec![compiled()]),
             Language::Python => script("python3", "python/tests/worker.py"),
+            Language::Node => script("node", "node/tests/worker.mjs"),
         };
         program.map(|program| Client { language: self, program })
     }
@@ -72,6 +74,7 @@ impl Client {
         match self.language {
             Language::C => is_linux && cfg!(target_pointer_width = "64"),
             Language::Python => is_linux && cfg!(target_arch = "x86_64"),
+            Language::Node => false,
         }
     }
 
@@ -79,6 +82,7 @@ impl Client {
     pub(super) fn carries_handles(&self) -> bool {
         match self.language {
             Language::C | Language::Python => true,
+            Language::Node => false,
         }
     }
 

@@ -37,6 +37,7 @@ macro_rules! suite {
 macro_rules! suites {
     ($($file:ident: $($test:ident),+;)+) => {
         suite!(c, super::Language::C, $($file: $($test),+;)+);
+        suite!(node, super::Language::Node, $($file: $($test),+;)+);
         suite!(python, super::Language::Python, $($file: $($test),+;)+);
     };
 }

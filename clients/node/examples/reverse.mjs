@@ -1,0 +1,4 @@
+// A worker in Node: returns each request backwards.
+import { serve } from "../pipewright_worker.mjs";
+
+await serve((request) => request.reverse());
