@@ -111,6 +111,22 @@ fn calls(name: &'static str, size: u64, count: u64) -> Case {
     Case { name, description: "a request and its reply", bytes: None, rows: rows.into() }
 }
 
+/// Compares workers in other languages with one in Rust.
+fn clients(name: &'static str, size: u64, count: u64) -> Case {
+    let languages = [
+        ("Rust", "rust"),
+        ("C", "c"),
+        ("Python", "python"),
+        ("Rust, without shared memory", "rust-inline"),
+        ("C, without shared memory", "c-inline"),
+        ("Python, without shared memory", "python-inline"),
+        ("Node, without shared memory", "node-inline"),
+    ];
+    let rows =
+        languages.map(|(label, language)| row(label, format!("client {language} {size} {count}")));
+    Case { name, description: "round trip to a worker that echoes", bytes: None, rows: rows.into() }
+}
+
 /// Measures a worker from its start to its end, with one request; with and without the pages of its rings prefaulted.
 fn starts(count: u64) -> Case {
     let ways = [
@@ -144,6 +160,9 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         round_trip("round-16m", 16 << 20, many(100)),
         calls("call-64", 64, many(30_000)),
         calls("call-1m", 1 << 20, many(1_500)),
+        clients("client-64", 64, many(20_000)),
+        clients("client-64k", 64 << 10, many(10_000)),
+        clients("client-1m", 1 << 20, many(1_000)),
         starts(many(300)),
         Case {
             name: "progressive",

@@ -1,11 +1,13 @@
 //! The cost of messages between a host and a worker, in interleaved rounds of every peer, with ratios to a ring in C.
 //!
 //! `ipc [CASE...] [--rounds N] [--quick]` runs the cases. `ipc cell MODE VARIANT SIZE COUNT` runs one cell of
-//! pipewright's channel, `ipc pool VARIANT SIZE COUNT` one of its pool, and `ipc peer LIBRARY MODE VARIANT SIZE COUNT` one
+//! pipewright's channel, `ipc pool VARIANT SIZE COUNT` one of its pool, `ipc client LANGUAGE SIZE COUNT` one of a worker in
+//! another language, and `ipc peer LIBRARY MODE VARIANT SIZE COUNT` one
 //! of another library (feature `peers`).
 
 mod case;
 mod cell;
+mod client;
 #[cfg(feature = "peers")]
 mod peer;
 mod pool;
@@ -32,6 +34,7 @@ fn run() -> Result<()> {
         match first.as_str() {
             "cell" => return cell::host(rest),
             "worker" => return cell::worker(rest),
+            "client" => return client::host(rest),
             "pool" => return pool::host(rest),
             "pool-worker" => return pool::worker(rest),
             #[cfg(feature = "peers")]

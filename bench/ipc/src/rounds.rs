@@ -8,6 +8,7 @@ use pipewright_bench::stats::{Summary, ratios};
 
 use crate::Result;
 use crate::case::{self, Case, Row};
+use crate::client;
 
 /// Measures the named cases, or all, and prints them as tables.
 pub(crate) fn measure(arguments: &[String]) -> Result<()> {
@@ -28,6 +29,7 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
         return Err(format!("unknown case {name}; the cases are {}", known.join(", ")).into());
     }
     let floor = build()?;
+    client::build()?;
     for case in cases.iter().filter(|case| names.is_empty() || names.contains(&case.name)) {
         table(case, &floor, rounds)?;
     }
@@ -47,7 +49,7 @@ fn build() -> Result<PathBuf> {
 fn cell(row: &Row, floor: &Path) -> Result<f64> {
     let mut arguments = row.arguments.split(' ');
     let mut command = match arguments.clone().next() {
-        Some("cell" | "pool" | "peer") => Command::new(std::env::current_exe()?),
+        Some("cell" | "client" | "pool" | "peer") => Command::new(std::env::current_exe()?),
         Some("python") => {
             arguments.next();
             let mut command = Command::new("python3");

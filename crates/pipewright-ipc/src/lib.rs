@@ -82,7 +82,10 @@
 //! * `pipewright-disk` reads and writes files asynchronously, and reports operations that were not.
 //! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on this machine.
 //!
-//! `docs/wire.md` in the repository specifies the bytes, for workers in other languages.
+//! # Workers in other languages
+//!
+//! The repository has libraries for workers in C, Python and Node, each one file without dependencies: `docs/workers.md`
+//! shows a worker in each. `docs/wire.md` specifies the bytes, for other languages.
 
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,8 @@
 //! | [`run`] | the same, for a service that can be [reset](Serve::reset) |
 //! | [`channel`] | messages in any order |
 //! | [`is_worker`] | a program that starts itself as its worker |
+//!
+//! Workers in C, Python and Node have the same functions: `docs/workers.md` in the repository.
 
 mod call;
 mod call_receiver;

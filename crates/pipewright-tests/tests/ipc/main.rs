@@ -24,7 +24,6 @@ mod refused_memory;
 mod started_as_worker;
 mod traced;
 mod whole_and_in_order;
-#[cfg(unix)]
 mod wire;
 mod worker_replacement;
 

@@ -1,58 +1,64 @@
-//! The wire of `docs/wire.md`: a worker in another language, written from that document.
+//! The wire of `docs/wire.md`, as another implementation may use it. `clients` has the suite of those in other languages.
 
-use std::io::Read as _;
+use std::io::IoSlice;
 
-use pipewright::{Command, ErrorKind, Handle, PipeOptions};
-use pipewright_ipc::{Channel, Options};
+use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory};
+use pipewright_os::base::wait::{self, Slot};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{bodies, skip};
+use pipewright_tests::hostile::{frame, on_a_thread, receive_frame, send, send_hello};
 
-/// Returns a channel to that worker, unless this machine cannot run it.
-fn python(options: &Options) -> Option<Channel> {
-    match Command::new("python3").arg("--version").output() {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
-            skip::skipped("no python3 here");
-            return None;
-        }
-        version => drop(version.unwrap()),
-    }
-    let mut command = Command::new("python3");
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../pipewright-ipc/examples/worker.py"));
-    Some(Channel::start(&mut command, options).unwrap())
+/// A message of eight bytes in three frames: two, three and three bytes.
+fn parts() -> [Vec<u8>; 3] {
+    let first = [&8_u64.to_le_bytes()[..], b"in"].concat();
+    [frame(16, 1, 0, 2, &first), frame(8, 0, 0, 3, b"par"), frame(8, 0, 0, 3, b"ts!")]
 }
 
 #[watched_test]
-fn a_worker_written_from_the_wire_document_works() {
-    let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
-    let Some(mut channel) = python(&options) else { return };
-    let (mut body, mut received) = (Vec::new(), Vec::new());
-    for number in 0..60 {
-        let length = bodies::length(number);
-        bodies::body(number, length, &mut body);
-        channel.send_bytes(&body).unwrap();
-        channel.recv().unwrap().read_into(&mut received).unwrap();
-        bodies::check(number, length, &received, &mut body);
-    }
-    channel.send_bytes(b"long").unwrap();
+fn a_message_may_come_in_any_frames_with_a_wake_between_them() {
+    let (end, thread) = on_a_thread(|end| {
+        send_hello(end, "handles.v1 something.new");
+        let wake = frame(9, 0, 0, 0, b"");
+        let [first, second, third] = parts();
+        for bytes in [first, wake, second, third] {
+            send(end, &bytes);
+        }
+        // Longer than the frames of this library.
+        send(end, &frame(16, 0, 0, 3_000_000, &vec![b'x'; 3_000_000]));
+        while receive_frame(end).is_some() {}
+    });
+    let options = Options { shared_memory: SharedMemory::Auto, ..Options::default() };
+    let mut channel: Channel = Channel::as_host(end, &options).unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"inparts!");
-    channel.send_bytes(b"big 3000000").unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), vec![b'x'; 3_000_000]);
     let stats = channel.stats();
-    assert!(!stats.shared_memory);
     assert_eq!(stats.fallback.as_deref(), Some("the other side has shared memory off"));
-    assert!(channel.close().unwrap().unwrap().success());
+    drop(channel);
+    thread.join().unwrap();
 }
 
+/// `docs/wire.md` has these bytes as its example.
 #[watched_test]
-fn a_worker_written_from_the_wire_document_gets_handles() {
-    let Some(mut channel) = python(&Options::default()) else { return };
-    let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
-    channel.send_with_handles(b"take it", &[Handle::from(writer)]).unwrap();
-    let mut text = String::new();
-    reader.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "from python\n");
-    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"take it");
-    // A worker that just exits has died.
-    channel.worker().unwrap().kill().unwrap();
-    assert!(channel.recv().unwrap_err().is_disconnect());
+fn a_message_has_the_documented_bytes() {
+    let (end, thread) = on_a_thread(|end| {
+        send_hello(end, "");
+        let (kind, _) = receive_frame(end).unwrap();
+        assert_eq!(kind, 4);
+        let bytes = [2, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'h', b'i'];
+        while end.arrived().len() < bytes.len() {
+            wait::any(&mut [Slot::Event(end)], None).unwrap();
+            end.receive(usize::MAX).unwrap();
+        }
+        assert_eq!(end.arrived(), bytes);
+        end.consume(bytes.len());
+        end.send(&[IoSlice::new(&bytes)]).unwrap();
+        send(end, &frame(10, 0, 0, 0, b""));
+        while receive_frame(end).is_some() {}
+    });
+    let options = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+    let mut channel: Channel = Channel::as_host(end, &options).unwrap();
+    channel.send_bytes(b"hi").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"hi");
+    assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Closed);
+    drop(channel);
+    thread.join().unwrap();
 }

@@ -16,12 +16,12 @@ const ABBREVIATED: [(&str, &str); 5] = [
 ];
 
 /// Folders of the root: a word that begins with one is a path, with any ending.
-const ROOTS: [&str; 6] = ["crates/", "docs/", "ci/", ".ci/", "bench/", "fuzz/"];
+const ROOTS: [&str; 7] = ["crates/", "docs/", "ci/", ".ci/", "bench/", "fuzz/", "clients/"];
 
 const EXTENSIONS: [&str; 5] = [".rs", ".sh", ".md", ".toml", ".svg"];
 
 /// Returns the documents, by their paths from the root, with their texts.
-fn documents() -> Vec<(String, String)> {
+pub(super) fn documents() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("docs")).unwrap().flatten();
     let names = entries.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();

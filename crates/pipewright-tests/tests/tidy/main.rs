@@ -5,6 +5,7 @@ mod documents;
 mod language;
 mod links;
 mod paths;
+mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
