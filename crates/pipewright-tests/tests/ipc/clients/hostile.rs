@@ -301,10 +301,12 @@ pub(super) fn unexpected_handles_end_the_worker(client: &Client) {
     is_error(victim.ending(), "handles");
 }
 
-/// Runs that property with a few cases: each starts a process.
+/// Runs that property with a few cases, because each starts a process, or with `PROPTEST_CASES`.
 fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
-    let cases = pace::rounds(60, 10) as u32;
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = pace::rounds(60, 10) as u32;
+    }
     let result = TestRunner::new(config).run(&strategy, |value| {
         test(value);
         Ok(())
