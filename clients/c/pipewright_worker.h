@@ -62,10 +62,12 @@
 extern "C" {
 #endif
 
-#ifdef PIPEWRIGHT_WORKER_STATIC
-#define PIPEWRIGHT_API static
-#else
+#if !defined(PIPEWRIGHT_WORKER_STATIC)
 #define PIPEWRIGHT_API extern
+#elif defined(__GNUC__)
+#define PIPEWRIGHT_API static __attribute__((unused))
+#else
+#define PIPEWRIGHT_API static
 #endif
 
 /* The result of a function. */
@@ -122,7 +124,7 @@ PIPEWRIGHT_API int pipewright_serve(pipewright_handler handler, void *context, c
 /* Returns the request and its length. */
 PIPEWRIGHT_API const unsigned char *pipewright_request(const pipewright_call *call, size_t *length);
 
-/* Appends to the reply. */
+/* Appends to the reply. If there is no memory for it, the call fails. */
 PIPEWRIGHT_API int pipewright_reply(pipewright_call *call, const void *data, size_t length);
 
 /* Replaces the reply by the text of an error. Returns 1, so that a handler can `return pipewright_fail(call, "no disk");`. */
@@ -285,7 +287,8 @@ static int pw_reserve(pw_buffer *buffer, size_t more) {
     }
     if (more > SIZE_MAX / 2 - buffer->end) return pw_fail(PIPEWRIGHT_NO_MEMORY, "out of memory");
     room = buffer->end + more;
-    if (room < buffer->room * 2) room = buffer->room * 2;
+    /* An empty one gets exactly what it needs: the length of a message is bounded, its double is not. */
+    if (buffer->end > 0 && room < buffer->room * 2) room = buffer->room * 2;
     if (room < 64) room = 64;
     data = (unsigned char *)realloc(buffer->data, room);
     if (!data) return pw_fail(PIPEWRIGHT_NO_MEMORY, "out of memory");
@@ -381,6 +384,7 @@ struct pipewright_call {
     pipewright_channel *channel;
     uint64_t id;
     pw_buffer request, reply, answer;
+    int lost_reply; /* there was no memory for a part of it */
     pw_message *waiting; /* PW_MAX_CALLS, from `first` on */
     size_t first, count;
     pw_credit credits[PW_MAX_CREDITS];
@@ -1675,12 +1679,15 @@ PW_PUBLIC const unsigned char *pipewright_request(const pipewright_call *call, s
 }
 
 PW_PUBLIC int pipewright_reply(pipewright_call *call, const void *data, size_t length) {
-    return pw_append(&call->reply, data, length);
+    int result = pw_append(&call->reply, data, length);
+    if (result) call->lost_reply = 1;
+    return result;
 }
 
 PW_PUBLIC int pipewright_fail(pipewright_call *call, const char *text) {
     call->reply.at = call->reply.end = 0;
     pw_append(&call->reply, text, strlen(text));
+    call->lost_reply = 0;
     return 1;
 }
 
@@ -1785,7 +1792,8 @@ static int pw_answer_next(
     if (pw_was_cancelled(call, call->id))
         return pw_end_call(call, PW_FAILED, call->id, unstarted, sizeof unstarted - 1);
     call->reply.at = call->reply.end = 0;
-    if (handler(call, context)) {
+    call->lost_reply = 0;
+    if (handler(call, context) || (call->lost_reply && pipewright_fail(call, "out of memory"))) {
         if (kind == PW_MESSAGE)
             return pw_fail(PIPEWRIGHT_SYSTEM, "the handler failed: %.*s",
                            (int)(call->reply.end < 400 ? call->reply.end : 400),

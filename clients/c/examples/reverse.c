@@ -1,4 +1,4 @@
-/* A worker in C: returns each request backwards. cc -O2 -I.. reverse.c -o reverse */
+/* A worker in C: returns each request backwards. */
 #define PIPEWRIGHT_WORKER_IMPLEMENTATION
 #include "pipewright_worker.h"
 
@@ -12,6 +12,6 @@ static int reverse(pipewright_call *call, void *context) {
 
 int main(void) {
     int result = pipewright_serve(reverse, NULL, NULL);
-    if (result) fprintf(stderr, "worker: %s\n", pipewright_error());
+    if (result) fprintf(stderr, "%s\n", pipewright_error());
     return result;
 }

@@ -22,7 +22,7 @@ pub(super) struct Client {
     program: Vec<PathBuf>,
 }
 
-fn clients() -> PathBuf {
+pub(super) fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
@@ -37,19 +37,24 @@ fn has(program: &str) -> bool {
     }
 }
 
+/// Compiles a program of `clients`, with all warnings.
+pub(super) fn compile(source: &str, flags: &[&str], program: &Path) {
+    let mut command = Command::new("cc");
+    command.args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]).args(flags);
+    command.arg("-I").arg(clients().join("c")).arg(clients().join(source));
+    command.arg("-o").arg(program).run().unwrap();
+}
+
 /// Compiles the worker in C with the address and undefined behaviour sanitizers, once.
 fn compiled() -> PathBuf {
     static COMPILED: OnceLock<PathBuf> = OnceLock::new();
-    let compile = || {
+    let compiled = || {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipewright-worker-c");
-        let mut command = Command::new("cc");
-        command.args(["-std=c99", "-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
-        command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"]);
-        command.arg(clients().join("c")).arg(clients().join("c/tests/worker.c"));
-        command.arg("-o").arg(&program).run().unwrap();
+        let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        compile("c/tests/worker.c", &[&["-g", "-O1"], &sanitizers[..]].concat(), &program);
         program
     };
-    COMPILED.get_or_init(compile).clone()
+    COMPILED.get_or_init(compiled).clone()
 }
 
 impl Language {

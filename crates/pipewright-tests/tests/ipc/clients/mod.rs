@@ -6,10 +6,12 @@
 //! | `messages.rs` | a good worker of a channel |
 //! | `calls.rs` | a good worker of a pool |
 //! | `ends.rs` | the end of either side, refused handshakes, and nothing left |
+//! | `examples.rs` | the workers of `docs/workers.md` |
 //! | `hostile.rs` | a host that breaks the protocol |
 
 mod calls;
 mod ends;
+mod examples;
 mod hostile;
 mod language;
 mod messages;
@@ -54,6 +56,7 @@ suites! {
     ends: a_goodbye_ends_the_worker, refused_handshakes_name_the_field_on_both_sides,
         required_shared_memory_is_an_error_if_unavailable, a_program_without_a_host_is_told_so,
         a_worker_exits_when_its_host_is_gone, nothing_is_left_in_a_worker;
+    examples: the_worker_of_the_tutorial_reverses_requests;
     hostile: wrong_frames_end_the_worker_with_a_reason, wrong_handshakes_end_the_worker_with_a_reason,
         unsafe_memory_is_refused, a_corrupt_ring_ends_the_worker_with_a_reason,
         unexpected_handles_end_the_worker, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
