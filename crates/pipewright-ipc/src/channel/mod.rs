@@ -191,8 +191,8 @@ impl<S, R> Channel<S, R> {
     /// their worker ends before the host has received them.
     ///
     /// # Errors
-    /// Those of [`send_bytes`](Self::send_bytes). [`Io`](ErrorKind::Io): there are too many handles, or on Windows
-    /// the process at the other end is not known (`Unsupported`).
+    /// Those of [`send_bytes`](Self::send_bytes). [`Io`](ErrorKind::Io): there are too many handles; the other side takes
+    /// none, or on Windows its process is not known (`Unsupported`). Nothing was sent then.
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
         check_handles(handles)?;
         let until = self.core.until();

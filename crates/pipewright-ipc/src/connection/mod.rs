@@ -24,6 +24,7 @@ mod sending;
 mod sink;
 mod spin;
 
+use std::io;
 use std::time::Duration;
 
 use pipewright_os::channel::handle_channel::ChannelEnd;
@@ -53,6 +54,8 @@ pub(crate) struct Limits {
     pub(crate) threshold_bytes: usize,
     /// The most bytes kept of what arrives while this side waits for room.
     pub(crate) max_backlog_bytes: usize,
+    /// The other side takes handles.
+    pub(crate) takes_handles: bool,
 }
 
 /// The result of a step that does not wait.
@@ -143,6 +146,15 @@ impl Connection {
             return Err(Error::new(ErrorKind::TooLong { bytes, most }));
         }
         Ok(())
+    }
+
+    /// Returns an error if the other side takes no handles.
+    pub(crate) fn check_takes_handles(&self) -> Result<(), Error> {
+        if self.limits.takes_handles {
+            return Ok(());
+        }
+        let message = "the other side takes no handles";
+        Err(io::Error::new(io::ErrorKind::Unsupported, message).into())
     }
 
     /// Forbids further messages: the other side could not tell a new one from the rest of this one.

@@ -64,6 +64,9 @@ impl Sending {
     ) -> Result<StepResult, Error> {
         if self.frames == 0 {
             connection.check_may_send(payload.bytes.len() as u64)?;
+            if payload.handles.is_some_and(|handles| !handles.is_empty()) {
+                connection.check_takes_handles()?;
+            }
             if payload.handles.is_some() && connection.flush_and_settle()? != StepResult::Done {
                 return Ok(StepResult::Blocked(Want::Room));
             }

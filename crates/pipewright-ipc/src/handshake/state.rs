@@ -173,6 +173,7 @@ impl Handshake {
             return Err(self.stream.reject(error));
         }
         self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
+        self.limits.takes_handles = can(theirs, HANDLES);
         self.calls = can(theirs, CALLS);
         let reason = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
             (true, true) => None,
@@ -300,6 +301,7 @@ fn limits(options: &Options, theirs: u64) -> Limits {
         max_message_bytes: options.max_message_bytes.min(MAX_MESSAGE_BYTES).min(theirs),
         threshold_bytes: options.threshold_bytes,
         max_backlog_bytes: options.max_backlog_bytes,
+        takes_handles: false,
     }
 }
 

@@ -8,7 +8,7 @@ use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory};
 use pipewright_tests::{bodies, pace};
 
 use super::language::Client;
-use crate::{both_ways, was_killed};
+use crate::{both_ways, some_files, was_killed};
 
 /// The messages that a worker sends by itself.
 fn own_body(number: u64) -> Vec<u8> {
@@ -139,6 +139,13 @@ pub(super) fn messages_before_a_kill_arrive_whole_and_in_order(client: &Client) 
 
 pub(super) fn handles_go_with_messages(client: &Client) {
     if !client.carries_handles() {
+        let mut channel = client.start("echo", &Options::default());
+        let error = channel.send_with_handles(b"x", &some_files(1)).unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
+        assert_eq!(source.unwrap().kind(), std::io::ErrorKind::Unsupported, "{error}");
+        // Nothing was sent.
+        channel.send_bytes(b"y").unwrap();
+        assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"y");
         return;
     }
     for options in both_ways() {
