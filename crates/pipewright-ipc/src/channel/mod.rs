@@ -276,6 +276,10 @@ impl<S, R> Channel<S, R> {
     /// than the [timeout](Self::set_timeout), or than 5 s without a timeout. On the worker's side, `close` waits for the
     /// host until the timeout expires or the host ends.
     ///
+    /// # Platform
+    /// Unix: after GOODBYE `shutdown(SHUT_WR)`, so a worker that waits for the end of the stream gets it. A pipe of Windows
+    /// has no such call.
+    ///
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and other errors of the connection.
     pub fn close(mut self) -> Result<Option<ExitStatus>, Error> {
