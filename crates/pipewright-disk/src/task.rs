@@ -27,6 +27,9 @@ const MAX_BYTES: usize = 256 << 10;
 /// from any position: this type reads whole blocks, and keeps the rest of a block for the next read. Writes have to
 /// be [aligned](DiskFile::alignment).
 ///
+/// After a write to a file opened for [appending](crate::FileOptions::append), the position is the end of the file, as
+/// with std. If others append at the same time, their writes may be before it too.
+///
 /// # Cancellation
 /// Dropping the future of a read loses no byte: the next read returns it. A write that has started continues
 /// after its future is dropped, and completes or fails. The position doesn't move, so the same bytes can be
@@ -197,7 +200,7 @@ impl AsyncFile {
                     let written = self.end(done)?;
                     // Otherwise the future of this write was dropped, and the current write comes after it.
                     if is_here && bytes.starts_with(&self.buffer) {
-                        self.position += written as u64;
+                        self.position = self.position_after(written);
                         return Poll::Ready(Ok(written));
                     }
                 }
@@ -205,6 +208,14 @@ impl AsyncFile {
                 State::Reading { .. } | State::Read { .. } => self.state = State::Idle,
             }
         }
+    }
+
+    /// Returns the position after a write of that many bytes. The system reports no offset for an appended write, but the
+    /// file ended with it when it was done.
+    fn position_after(&self, written: usize) -> u64 {
+        let behind = self.position + written as u64;
+        // The bytes are written: a failure to look up the length must not look like a failed write.
+        if self.file.is_append() { self.file.len().unwrap_or(behind) } else { behind }
     }
 
     /// Waits until no write is in flight.

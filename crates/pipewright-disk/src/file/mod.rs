@@ -145,9 +145,18 @@ impl DiskFile {
     /// The kernel reports a failed sync only once. It then drops the data that could not be written from memory, and
     /// the next sync succeeds without them, so a retry would hide the loss. Read back the data you need, and write
     /// them to another file.
+    ///
+    /// A sync that was cancelled, or that this file doesn't support (`EINVAL`, as for `/dev/null` and files of `/proc`),
+    /// loses nothing and doesn't poison the file.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Returns true if every write is appended to the end of the file.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_append(&self) -> bool {
+        self.0.options.append
     }
 
     pub(crate) fn poison(&self) {

@@ -54,6 +54,22 @@ fn files_without_offsets_are_refused_at_once() {
     assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
 }
 
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_sync_that_the_file_does_not_support_leaves_it_usable() {
+    for (name, mut tested) in tested_engines() {
+        let file = DiskFile::options().write(true).open("/dev/null").unwrap();
+        for _ in 0..2 {
+            let synced = tested.run(Operation::sync_all(&file)).result.unwrap_err();
+            assert_eq!(synced.kind(), &ErrorKind::InvalidInput, "{name}: {synced}");
+            assert!(!file.is_poisoned(), "{name}");
+            let buffer = AlignedBuf::copy_of(b"x", 1).unwrap();
+            let written = tested.run(Operation::write_all_at(&file, buffer, 0)).result;
+            assert_eq!(written.unwrap().bytes, 1, "{name}");
+        }
+    }
+}
+
 #[watched_test]
 fn an_operation_without_access_returns_its_buffer() {
     let folder = folder();

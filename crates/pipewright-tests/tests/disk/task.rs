@@ -5,7 +5,7 @@ use std::io::{ErrorKind, SeekFrom};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use pipewright_disk::{AsyncFile, BackendKind, EngineOptions, SharedEngine};
+use pipewright_disk::{AsyncFile, BackendKind, DiskFile, EngineOptions, SharedEngine};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
 use proptest::prelude::*;
@@ -129,6 +129,37 @@ fn random_scripts_read_back_the_bytes_they_wrote() {
                 drop(stream);
                 prop_assert!(std::fs::read(file.path()).unwrap() == model, "{name}");
             });
+        }
+    }
+}
+
+#[watched_test]
+fn the_position_after_an_appended_write_is_the_end_of_the_file() {
+    use std::io::{Seek as _, Write as _};
+    let folder = folder();
+    let path = folder.path().join("appended");
+    for (name, engine) in engines() {
+        for runtime in runtimes() {
+            std::fs::write(&path, b"start").unwrap();
+            let file = DiskFile::options().read(true).append(true).open(&path).unwrap();
+            let mut of_std = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+            let mut stream = AsyncFile::new(&engine, &file);
+            runtime.block_on(async {
+                stream.write_all(b"abc").await.unwrap();
+                assert_eq!(stream.position(), 8, "{name}");
+                of_std.write_all(b"by std").unwrap();
+                assert_eq!(of_std.stream_position().unwrap(), 14);
+                stream.seek(SeekFrom::Start(1)).await.unwrap();
+                stream.write_all(b"de").await.unwrap();
+                assert_eq!(stream.position(), 16, "{name}");
+                // The next read is at the end, as with std.
+                assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0, "{name}");
+                assert_eq!(stream.seek(SeekFrom::Current(-2)).await.unwrap(), 14, "{name}");
+                let mut last = String::new();
+                stream.read_to_string(&mut last).await.unwrap();
+                assert_eq!(last, "de", "{name}");
+            });
+            assert_eq!(std::fs::read(&path).unwrap(), b"startabcby stdde");
         }
     }
 }
