@@ -90,9 +90,9 @@ impl Evidence {
         self.test.direct && self.cached_before > Some(0)
     }
 
-    /// Returns true if a significant share of the requests spanned several extents.
+    /// Returns true if most of the requests spanned several extents.
     pub(super) fn is_split(&self) -> bool {
-        self.split.is_some_and(|split| split * 20 > self.requests)
+        self.split.is_some_and(|split| split * 2 > self.requests)
     }
 
     /// Returns true if at least that percentage of the requests was of these classes.

@@ -17,6 +17,8 @@ use crate::{BackendKind, Class, UnavailableReason};
 pub enum Reason {
     /// The data were in memory.
     CacheHit,
+    /// A part of the data was in memory, but less than half of the requests met it.
+    PartlyCached,
     /// Reads hit a hole, which has no data.
     NothingThere,
     /// The data were not in memory, and only a few kernel threads fetch them.
@@ -177,6 +179,7 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
     if is_judged && verdict != Verdict::Asynchronous {
         let before = found.len();
         file_reasons(evidence, &mut found);
+        inline_reads(evidence, &mut found, before);
         if found.len() == before {
             found.push(Reason::Unexplained);
         }
@@ -235,6 +238,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
         }
     } else if is_deferred {
         found.push(Reason::FileTimes);
+        found.extend((evidence.split > Some(0)).then_some(Reason::Split));
     } else if has(Class::Worker) {
         worker_reasons(evidence, found, first);
     }
@@ -269,12 +273,36 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
     } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.len() == first {
         let is_crowded = evidence.write_room.is_some_and(|room| room < evidence.requests);
         found.extend(is_crowded.then_some(Reason::WriteRoom));
-        // A few split writes are a reason only if nothing else is.
-        if evidence.is_split() || (!is_crowded && evidence.split > Some(0)) {
-            found.insert(first, Reason::Split);
-        }
         found.extend(evidence.must_evict_cache().then_some(Reason::InCache));
+        split_reason(evidence, found, first);
     }
+}
+
+/// Adds the writes that span several extents: first if most of the writes by threads did, otherwise last.
+fn split_reason(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
+    let Some(split @ 1..) = evidence.split else { return };
+    if split * 2 > evidence.count(Class::Worker) {
+        return found.insert(first, Reason::Split);
+    }
+    if found.len() == first {
+        // The few don't explain the others.
+        found.push(Reason::Unexplained);
+    }
+    found.push(Reason::Split);
+}
+
+/// Adds the reason why a part of the reads completed inside the call. Reasons found before start at index `first`.
+fn inline_reads(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
+    let inline = evidence.count(Class::InlineCached);
+    let is_part =
+        inline * 100 > evidence.requests * (100 - MAX_PERCENT) && inline * 2 < evidence.requests;
+    if evidence.test.work != Work::Read || !is_part {
+        return;
+    }
+    let reason = if is_hole(evidence) { Reason::NothingThere } else { Reason::PartlyCached };
+    let waited = [Class::Worker, Class::InlineBlocked, Class::PendingButDone];
+    let others: usize = waited.iter().map(|class| evidence.count(*class)).sum();
+    found.insert(if inline > others { first } else { found.len() }, reason);
 }
 
 /// Returns true if direct I/O was requested, and the system reports that it goes through the cache.
@@ -285,7 +313,9 @@ fn is_through_cache(evidence: &Evidence) -> bool {
 /// Returns true if reads completed at once because of a hole and not because the data were in memory.
 fn is_hole(evidence: &Evidence) -> bool {
     let has_hole = evidence.test.work == Work::Read && evidence.has_hole == Some(true);
-    let is_cached = evidence.cached_before.is_none_or(|bytes| bytes * 2 > evidence.facts.length);
+    let share = if evidence.is_mostly(&[Class::InlineCached], 50) { 2 } else { 20 };
+    let is_cached =
+        evidence.cached_before.is_none_or(|bytes| bytes * share > evidence.facts.length);
     has_hole && (evidence.test.direct || !is_cached)
 }
 

@@ -20,14 +20,18 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     };
     let blocks = evidence.requests;
     let (text, remedy) = match reason {
-        Reason::CacheHit => {
+        Reason::CacheHit | Reason::PartlyCached => {
             let cached = evidence.cached_before.map_or(String::new(), |bytes| {
                 format!(", {} KiB of the file in memory before", bytes.div_ceil(1024))
             });
             let inline = evidence.count(Class::InlineCached);
             (
                 format!("{inline} of {blocks} completed inside the call without sleeping{cached}"),
-                Remedy::Nothing,
+                if reason == Reason::CacheHit || evidence.test.direct {
+                    Remedy::Nothing
+                } else {
+                    Remedy::Direct
+                },
             )
         }
         Reason::NothingThere => {
@@ -99,7 +103,8 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         }
         Reason::Split => {
             let split = evidence.split.unwrap_or_default();
-            let text = format!("{workers}; {split} of the writes span more than one extent");
+            let verb = if split == 1 { "spans" } else { "span" };
+            let text = format!("{workers}; {split} of the writes {verb} more than one extent");
             (text, Remedy::AioOrDefragment)
         }
         Reason::WriteRoom => {
@@ -184,6 +189,7 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Reason::CacheHit => "cache_hit",
+            Reason::PartlyCached => "partly_cached",
             Reason::NothingThere => "nothing_there",
             Reason::CacheMiss => "cache_miss",
             Reason::Compression => "compression",
@@ -216,6 +222,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::CacheHit => "the data were in memory",
+            Reason::PartlyCached => "a part of the data was in memory",
             Reason::NothingThere => "the file has a hole there, and no data",
             Reason::CacheMiss => "the data were not in memory, and only a few threads fetch them",
             Reason::Compression => "the file is compressed",
@@ -226,7 +233,7 @@ impl fmt::Display for Reason {
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
             Reason::Unwritten => "data in the cache have to reach the disk first",
             Reason::InCache => "cached pages of the file have to be evicted first",
-            Reason::Split => "the file is fragmented, and each write spans several extents",
+            Reason::Split => "the file is fragmented, and writes span several extents",
             Reason::WriteRoom => "the filesystem has metadata space for only a few writes at once",
             Reason::ManyPages => "the filesystem passes reads of more than a page to threads",
             Reason::FileTimes => {

@@ -123,6 +123,45 @@ fn cache_hit() {
 }
 
 #[test]
+fn reads_that_were_partly_in_memory_say_so() {
+    for cached in [26, 100, 249] {
+        let counts = [(Class::AsyncPageWait, 500 - cached), (Class::InlineCached, cached)];
+        let mut part = evidence(false, Work::Read, &counts);
+        (part.facts.length, part.cached_before) = (64 << 20, Some(8 << 20));
+        check(&part, &[(Reason::PartlyCached, Remedy::Direct)]);
+        let words = format!(
+            "{cached} of 500 completed inside the call without sleeping, 8192 KiB of the file in memory before"
+        );
+        assert_eq!(reasons(&part)[0].evidence, words);
+        // Only the owner of a file learns how much of it is in memory.
+        part.cached_before = None;
+        check(&part, &[(Reason::PartlyCached, Remedy::Direct)]);
+        (part.cached_before, part.has_hole) = (Some(0), Some(true));
+        check(&part, &[(Reason::NothingThere, Remedy::Nothing)]);
+        // Direct reads meet no cache, but holes.
+        part.test.direct = true;
+        check(&part, &[(Reason::NothingThere, Remedy::Nothing)]);
+        let mut windows = evidence(false, Work::Read, &counts);
+        windows.backend = BackendKind::Overlapped;
+        check(&windows, &[(Reason::PartlyCached, Remedy::Direct)]);
+    }
+}
+
+#[test]
+fn the_reason_of_more_reads_comes_first() {
+    let miss = (Reason::CacheMiss, Remedy::Direct);
+    let cached = (Reason::PartlyCached, Remedy::Direct);
+    for (hits, workers, expected) in
+        [(100, 400, [miss, cached]), (200, 100, [cached, miss]), (4, 300, [miss, miss])]
+    {
+        let rest = (Class::AsyncPageWait, 500 - hits - workers);
+        let counts = [(Class::InlineCached, hits), (Class::Worker, workers), rest];
+        let expected = if hits == 4 { &expected[..1] } else { &expected[..] };
+        check(&evidence(false, Work::Read, &counts), expected);
+    }
+}
+
+#[test]
 fn cache_miss_reports_the_workers() {
     let miss = evidence(false, Work::Read, WORKERS);
     check(&miss, &[(Reason::CacheMiss, Remedy::Direct)]);

@@ -94,22 +94,45 @@ fn split_writes_go_to_threads() {
     cached.cached_before = Some(8 << 20);
     let both = [(Reason::Split, Remedy::AioOrDefragment), (Reason::InCache, Remedy::ForgetCache)];
     check(&cached, &both);
-    // In addition to writes deferred by the clock, only a significant share of split writes counts.
-    for (count, reason) in [(20, Reason::FileTimes), (40, Reason::Split)] {
+    // The clock or the metadata space explains more writes than the split ones.
+    let clock = (Reason::FileTimes, Remedy::AioOrLazytime);
+    let last = (Reason::Split, Remedy::AioOrDefragment);
+    for (count, expected) in [(0, &[clock][..]), (40, &[clock, last]), (251, &[last])] {
         let mut found = deferred(true, Work::Overwrite, WORKERS);
         found.split = Some(count);
-        assert_eq!(reasons(&found)[0].reason, reason, "{count}");
+        check(&found, expected);
     }
-    // A few split writes don't explain the others.
     let mut crowded = split(4);
     crowded.write_room = Some(90);
-    check(&crowded, &[(Reason::WriteRoom, Remedy::FewerWrites)]);
+    check(&crowded, &[(Reason::WriteRoom, Remedy::FewerWrites), last]);
     let words = "500 of 500 by kernel threads; ext4 has metadata space for about 90 at once";
     assert_eq!(reasons(&crowded)[0].evidence, words);
-    crowded.write_room = Some(500);
-    check(&crowded, &[(Reason::Split, Remedy::AioOrDefragment)]);
+}
+
+#[test]
+fn one_split_write_does_not_lead_the_reasons_of_all() {
+    let last = (Reason::Split, Remedy::AioOrDefragment);
+    let mut one = evidence(true, Work::Overwrite, &[(Class::Worker, 90)]);
+    (one.requests, one.split, one.nowait_writes) = (90, Some(1), None);
+    check(&one, &[(Reason::Unexplained, Remedy::ExpectWorker), last]);
+    let words = "90 of 90 by kernel threads; 1 of the writes spans more than one extent";
+    assert_eq!(reasons(&one)[1].evidence, words);
+    one.cached_before = Some(8 << 20);
+    check(&one, &[(Reason::InCache, Remedy::ForgetCache), last]);
+    // Threads did few writes, and the split ones explain most of those.
+    one.cached_before = Some(0);
+    one.counts =
+        evidence(true, Work::Overwrite, &[(Class::AsyncDevice, 80), (Class::Worker, 10)]).counts;
+    one.split = Some(8);
+    check(&one, &[last]);
+}
+
+#[test]
+fn linux_aio_is_not_slowed_by_split_writes() {
+    let mut split = evidence(true, Work::Overwrite, WORKERS);
+    (split.split, split.nowait_writes) = (Some(499), None);
     // Linux AIO never asks the filesystem not to wait.
-    let mut aio = split(499);
+    let mut aio = split;
     (aio.backend, aio.counts) =
         (BackendKind::Aio, evidence(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]).counts);
     check(&aio, &[]);
