@@ -140,13 +140,16 @@ impl Observation {
 /// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to
 /// one of its threads, with two exceptions: a disk has accepted the request, and its bytes are accounted to the
 /// calling thread; or a page of the cache is being read, and a filesystem that supports `RWF_NOWAIT` signals
-/// when it has arrived. The kernel assumes that a file that can be polled (FUSE) never blocks, so the caller
-/// waits, in this call or in the one that fetches completions. All of this can be observed without privileges.
+/// when it has arrived. A file that can be polled (FUSE) has no such signal: the kernel starts to read the page in the
+/// submitting call, which may sleep, and tries again when the caller fetches completions. After many tries it passes the
+/// read to a thread. All of this can be observed without privileges, except which of the reads that was:
+/// `has_workers` returns true if the kernel made threads for the caller, and such a read then has no class.
 pub(crate) fn class_of(
     observation: Observation,
     action: Action,
     direct: bool,
     facts: &Facts,
+    has_workers: impl FnOnce() -> bool,
 ) -> Option<Class> {
     let (slept, device_bytes) = match observation {
         Observation::Nothing => return None,
@@ -166,9 +169,9 @@ pub(crate) fn class_of(
     let later = match action {
         Action::SyncAll | Action::SyncData | Action::Allocate(_) => return Some(Class::Worker),
         Action::Write if !direct => return Some(Class::Worker),
-        Action::Read if !direct => page_wait(facts)?,
+        Action::Read if !direct => page_wait(facts, slept, has_workers)?,
         // The filesystem accepts direct reads and performs them through its cache.
-        Action::Read if facts.encrypted == Some(true) => page_wait(facts)?,
+        Action::Read if facts.encrypted == Some(true) => page_wait(facts, slept, has_workers)?,
         Action::Read | Action::Write => match device_bytes? {
             0 => Class::Worker,
             _ => Class::AsyncDevice,
@@ -191,9 +194,11 @@ fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
 }
 
 /// Returns the class of a read whose pages are not in memory.
-fn page_wait(facts: &Facts) -> Option<Class> {
+fn page_wait(facts: &Facts, slept: bool, has_workers: impl FnOnce() -> bool) -> Option<Class> {
     match (facts.nowait, facts.pollable) {
-        (_, Some(true)) => Some(Class::InlineBlocked),
+        (_, Some(true)) if slept => Some(Class::InlineBlocked),
+        (_, Some(true)) if has_workers() => None,
+        (_, Some(true)) => Some(Class::AsyncPageWait),
         (Some(true), _) => Some(Class::AsyncPageWait),
         (Some(false), _) => Some(Class::Worker),
         (None, _) => None,
@@ -242,7 +247,8 @@ mod tests {
             // Another request is already reading the page.
             (later(false, 0), Action::Read, false, disk, Class::AsyncPageWait),
             (later(false, 0), Action::Read, false, layered, Class::Worker),
-            (later(false, 4096), Action::Read, false, fuse, Class::InlineBlocked),
+            (later(true, 0), Action::Read, false, fuse, Class::InlineBlocked),
+            (later(false, 0), Action::Read, false, fuse, Class::AsyncPageWait),
             (later(false, 4096), Action::Read, true, disk, Class::AsyncDevice),
             (later(true, 4096), Action::Read, true, disk, Class::InlineBlocked),
             (later(false, 0), Action::Read, true, layered, Class::Worker),
@@ -256,7 +262,7 @@ mod tests {
             (Observation::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
             assert_eq!(
-                class_of(observation, action, direct, &facts),
+                class_of(observation, action, direct, &facts, || false),
                 Some(class),
                 "{observation:?} {action:?}"
             );
@@ -274,7 +280,7 @@ mod tests {
             (CallStatus::Pending, true, Class::AsyncDevice),
         ] {
             let observation = Observation::Call { status, took: Duration::ZERO };
-            let found = class_of(observation, Action::Write, direct, &Facts::default());
+            let found = class_of(observation, Action::Write, direct, &Facts::default(), || false);
             assert_eq!(found, Some(class), "{status:?} {direct}");
         }
     }
@@ -282,10 +288,13 @@ mod tests {
     #[test]
     fn class_is_none_without_an_observation() {
         let unknown = Facts::default();
-        assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown), None);
-        assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown), None);
+        assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown, || false), None);
+        assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown, || false), None);
         let uncounted =
             Observation::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
-        assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false)), None);
+        assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false), || false), None);
+        // Through FUSE, a thread may have performed this read or another one.
+        let fuse = facts(false, true);
+        assert_eq!(class_of(later(false, 0), Action::Read, false, &fuse, || true), None);
     }
 }

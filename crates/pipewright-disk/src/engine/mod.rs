@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
+use pipewright_os::disk::thread_usage;
 
 use crate::backend::Backend;
 use crate::class::{Observation, class_of};
@@ -317,7 +318,8 @@ impl Engine {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
             let classes = slot.observations.iter().map(|observation| {
-                class_of(*observation, slot.action, file.is_direct(), file.facts())
+                let has_workers = || thread_usage::kernel_workers() != Some(0);
+                class_of(*observation, slot.action, file.is_direct(), file.facts(), has_workers)
             });
             // An operation of several calls gets the worst class, if the class of each is known.
             classes.collect::<Option<Vec<_>>>()?.into_iter().max()

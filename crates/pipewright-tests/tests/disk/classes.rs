@@ -96,7 +96,14 @@ fn operation(file: &DiskFile, case: CacheState, number: usize) -> Operation {
     }
 }
 
-/// Checks that exactly those operations have class `Worker` that the kernel handed to a thread.
+/// Returns the number of times that the calling thread has slept.
+fn sleeps_of_this_thread() -> usize {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    sleeps.unwrap().trim().parse().unwrap()
+}
+
+/// Checks that the caller slept at least once for each operation that blocked it, and that exactly those operations have class `Worker` that the kernel handed to a thread.
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     let file = match prepare(folder, case) {
         Ok(file) => file,
@@ -115,7 +122,9 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
         // All are queued before one is taken back, so each is known to the kernel by its own number.
         engine.queue(operation(&file, case, number)).unwrap();
     }
+    let sleeps = sleeps_of_this_thread();
     engine.submit().unwrap();
+    let sleeps = sleeps_of_this_thread() - sleeps;
     let (mut workers, mut counts) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
     while let Some(done) = engine.next().unwrap() {
         let completion = match done.result {
@@ -136,6 +145,8 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     let handed_over: BTreeSet<u64> = oracle.handed_over().into_iter().collect();
     println!("{name:<8} {case:<18} {counts:?}", case = format!("{case:?}"));
     assert!(!counts.contains_key("unknown"), "{name}: {case:?}: {counts:?}");
+    let blocked = counts.get(&Class::InlineBlocked.to_string()).copied().unwrap_or_default();
+    assert!(blocked <= sleeps, "{name}: {case:?}: {counts:?}, but only {sleeps} calls slept");
     assert_eq!(
         workers,
         handed_over,
