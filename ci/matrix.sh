@@ -49,7 +49,7 @@ cell "Windows: the suites and the tool under Wine 10" visibly_skipped newer_wine
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.
     cargo test --locked -p pipewright-cli --test cli --no-run
-    bash ci/slurm.sh --user "$(ls -t target/debug/deps/cli-* | grep -v '\.d$' | head -n 1)" nodes::slurm
+    bash ci/slurm.sh --user "$(ls -t target/debug/deps/cli-* | grep -v '\.d$' | head -n 1)" slurm
 }
 cell "Slurm: the cluster of an ordinary user" visibly_skipped slurm_of_a_user
 cell "the archives of a release" visibly_skipped bash ci/release.sh

@@ -5,6 +5,7 @@
 //! | `via.rs` | jobs on nodes end, print and fail as they do here |
 //! | `connecting.rs` | nodes that cannot be used |
 //! | `slurm.rs` | nodes of a Slurm cluster |
+//! | `slurm_security.rs` | their port and their secret |
 //! | `ssh.rs` | nodes behind a real sshd |
 //! | `network.rs`, `cut.rs` | networks that are cut for a time |
 //! | `random_batches.rs` | random batches end as they do here |
@@ -18,6 +19,7 @@ mod lost;
 mod network;
 mod random_batches;
 mod slurm;
+mod slurm_security;
 mod ssh;
 mod via;
 
