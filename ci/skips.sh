@@ -47,6 +47,7 @@ expected() {
         "there is no "*" here")
             local program=${reason#there is no }
             [[ $stage == Windows* ]] || ! has "${program% here}" ;;
+        "user-mode Linux cannot restore the registers of this processor "*) grep -qsw amx_tile /proc/cpuinfo ;;
         # A kernel, or a system in a folder, that the package archive did not have at that moment.
         "apt-get could not "* | "the source package of "*" cannot be had") : ;;
         "needs a Slurm cluster: "*) [[ $stage != *Slurm* ]] ;;
