@@ -38,6 +38,8 @@ cell "the suite of files without io_uring" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
 cell "the suite of workers without memfd" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
+cell "the workers in other languages through the async verbs" \
+    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc clients::
 visibly_skipped() { "$@" || [ $? = 77 ]; }
 cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
 cell "processes in a static program (musl)" visibly_skipped bash ci/musl.sh
