@@ -26,22 +26,14 @@ impl Memory {
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = Memory { start, bytes };
-        memory.leave_out_of_cores()?;
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::mm::{Advice, madvise};
+            let start = memory.start.as_ptr().cast();
+            // SAFETY: the pages are those of this mapping, and the advice does not change their contents.
+            unsafe { madvise(start, bytes.max(1), Advice::LinuxDontDump)? };
+        }
         Ok(memory)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn leave_out_of_cores(&self) -> io::Result<()> {
-        use rustix::mm::{Advice, madvise};
-        // SAFETY: the pages are those of this mapping, and the advice does not change their contents.
-        unsafe { madvise(self.start.as_ptr().cast(), self.bytes.max(1), Advice::LinuxDontDump)? };
-        Ok(())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    #[allow(clippy::unnecessary_wraps, clippy::unused_self)]
-    fn leave_out_of_cores(&self) -> io::Result<()> {
-        Ok(())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -6,9 +6,11 @@ use std::io;
 pub(super) struct Memory(Box<[u8]>);
 
 impl Memory {
-    #[allow(clippy::unnecessary_wraps)]
     pub(super) fn zeroed(bytes: usize) -> io::Result<Memory> {
-        Ok(Memory(vec![0; bytes].into_boxed_slice()))
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        buffer.resize(bytes, 0);
+        Ok(Memory(buffer.into_boxed_slice()))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -78,9 +78,10 @@ pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
     let resize: Resize = unsafe { mem::transmute(resize) };
     // SAFETY: as above.
     let close: Close = unsafe { mem::transmute(close) };
-    // SAFETY: as above.
-    let release =
-        find(c"ReleasePseudoConsole").map(|it| unsafe { mem::transmute::<Found, Release>(it) });
+    let release = find(c"ReleasePseudoConsole").map(|found| {
+        // SAFETY: as above.
+        unsafe { mem::transmute::<Found, Release>(found) }
+    });
     // The console's ends have to be synchronous.
     let (input, writer) =
         pair(PipeOptions { write: Mode::Async, ..Default::default() }).map_err(other)?;

@@ -164,7 +164,7 @@ fn create(
     let jobs: Vec<HANDLE> = job.iter().map(AsRawHandle::as_raw_handle).collect();
     let only_listed = matches!(plan.inherit, Inherit::List(_));
     let lists_handles = only_listed && !handles.is_empty();
-    let console = plan.terminal.map(|terminal| console_of(terminal)).transpose()?;
+    let console = plan.terminal.map(console_of).transpose()?;
     let count =
         u32::from(lists_handles) + u32::from(!jobs.is_empty()) + u32::from(console.is_some());
     let mut attributes = AttributeList::with_room_for(count).map_err(cannot_create)?;
