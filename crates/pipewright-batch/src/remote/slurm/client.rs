@@ -17,7 +17,8 @@ const OUTPUT_LIMIT: Limit = Limit::fail(4 << 20);
 pub(super) struct Call {
     program: &'static str,
     command: Command,
-    limit: Duration,
+    /// The time that the command has to answer.
+    pub(super) limit: Duration,
 }
 
 impl Call {
@@ -55,13 +56,6 @@ impl Call {
     #[cfg(test)]
     pub(super) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Call {
         self.command.env(name, value);
-        self
-    }
-
-    /// Shortens the time that the call has.
-    #[cfg(test)]
-    pub(super) fn within(mut self, limit: Duration) -> Call {
-        self.limit = limit;
         self
     }
 

@@ -28,8 +28,9 @@ fn a_command_that_is_not_installed_is_a_typed_error() {
 #[cfg(unix)]
 #[watched_test]
 fn a_command_that_does_not_answer_is_killed_after_its_limit() {
-    let limit = Duration::from_millis(100);
-    let error = Call::new("sleep", ["600"]).within(limit).run().unwrap_err();
+    let mut call = Call::new("sleep", ["600"]);
+    call.limit = Duration::from_millis(100);
+    let error = call.run().unwrap_err();
     assert!(matches!(error, SlurmError::NotAnswering { program: "sleep", .. }), "{error:?}");
     assert!(error.is_transient());
     assert_eq!(error.to_string(), "sleep did not answer within 100ms");
