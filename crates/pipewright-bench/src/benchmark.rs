@@ -90,8 +90,8 @@ impl Benchmark {
     /// Returns the longest time that [`run`](Benchmark::run) takes on a machine that is not too slow to measure every cell
     /// once in it. `None`: as long as it takes, because the options say how much to measure.
     ///
-    /// Where a cell takes longer than planned, it and the cells after it are measured for less time; and where that is not
-    /// enough, there are fewer series. The report says both.
+    /// Cells are measured for less time if those before took longer than planned; if that is not enough, there are fewer series.
+    /// The report says both.
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         self.limit

@@ -226,21 +226,26 @@ fn handles_go_with_messages() {
     }
 }
 
+/// Asks a worker, which answers with the end of a pipe that has the question.
+pub(super) fn check_given_handles(channel: &mut Channel) {
+    for length in [0, 1, 10_000] {
+        let question = vec![7; length];
+        channel.send_bytes(&question).unwrap();
+        let mut message = channel.recv().unwrap();
+        let handle = message.take_handles().pop().unwrap();
+        assert_eq!(message.bytes().unwrap(), b"read it");
+        let mut received = Vec::new();
+        // Reaches its end when the worker has closed the other one.
+        std::fs::File::from(handle).read_to_end(&mut received).unwrap();
+        assert_eq!(received, question);
+    }
+}
+
 #[watched_test]
 fn a_worker_passes_handles_too() {
     for options in both_ways() {
         let mut channel = start("gives", &options);
-        for length in [0, 1, 10_000] {
-            let question = vec![7; length];
-            channel.send_bytes(&question).unwrap();
-            let mut message = channel.recv().unwrap();
-            let handle = message.take_handles().pop().unwrap();
-            assert_eq!(message.bytes().unwrap(), b"read it");
-            let mut received = Vec::new();
-            // Reaches its end when the worker has closed the other one.
-            std::fs::File::from(handle).read_to_end(&mut received).unwrap();
-            assert_eq!(received, question);
-        }
+        check_given_handles(&mut channel);
         channel.close().unwrap();
     }
 }

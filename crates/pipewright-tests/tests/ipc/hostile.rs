@@ -136,7 +136,8 @@ fn with_memory(act: impl FnOnce(&mut ChannelEnd, &mut Written) + Send + 'static)
     Some(outcome(greeting, &options(SharedMemory::Auto)))
 }
 
-fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
+/// Returns the header of a frame in a ring, with the cursors behind it.
+pub(super) fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes[4..6].copy_from_slice(&[kind, flags]);
@@ -145,7 +146,7 @@ fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] 
     bytes
 }
 
-const HEAD: usize = 0;
+pub(super) const HEAD: usize = 0;
 
 #[watched_test]
 fn a_corrupt_ring_is_an_error_with_the_reason() {

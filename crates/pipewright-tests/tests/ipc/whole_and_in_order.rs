@@ -88,6 +88,33 @@ fn messages_before_a_kill_arrive_whole_and_in_order() {
     }
 }
 
+/// Stops a worker that sends back what it gets, sends it a body and receives it. Continues the worker meanwhile, some
+/// milliseconds later.
+#[cfg(unix)]
+pub(super) fn exchange_and_continue(
+    channel: &mut Channel,
+    stop: bool,
+    number: u64,
+    body: &[u8],
+    received: &mut Vec<u8>,
+) {
+    let worker = channel.worker().unwrap();
+    if stop {
+        assert!(worker.signal(Signal::STOP).unwrap());
+    }
+    // Messages to a stopped process wait in the ring and in the socket. A sender of more than
+    // that waits too, so another thread continues the process a moment later.
+    let pid = rustix::process::Pid::from_raw(worker.id() as i32).unwrap();
+    let pause = Duration::from_millis(1 + number % 7);
+    let go_on = std::thread::spawn(move || {
+        std::thread::park_timeout(pause);
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    });
+    channel.send_bytes(body).unwrap();
+    channel.recv().unwrap().read_into(received).unwrap();
+    go_on.join().unwrap();
+}
+
 #[cfg(unix)]
 #[watched_test(limit = Duration::from_secs(120) + torture_time())]
 fn a_stopped_and_continued_worker_loses_nothing() {
@@ -100,21 +127,8 @@ fn a_stopped_and_continued_worker_loses_nothing() {
         while Instant::now() < until || number < 60 {
             let length = bodies::length(number);
             bodies::body(number, length, &mut body);
-            let worker = channel.worker().unwrap();
-            if number % 5 == 0 {
-                assert!(worker.signal(Signal::STOP).unwrap());
-            }
-            // Messages to a stopped process wait in the ring and in the socket. A sender of more than
-            // that waits too, so another thread continues the process a moment later.
-            let pid = rustix::process::Pid::from_raw(worker.id() as i32).unwrap();
-            let pause = Duration::from_millis(1 + number % 7);
-            let go_on = std::thread::spawn(move || {
-                std::thread::park_timeout(pause);
-                rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-            });
-            channel.send_bytes(&body).unwrap();
-            channel.recv().unwrap().read_into(&mut received).unwrap();
-            go_on.join().unwrap();
+            let stop = number % 5 == 0;
+            exchange_and_continue(&mut channel, stop, number, &body, &mut received);
             bodies::check(number, length, &received, &mut body);
             number += 1;
             if Instant::now() >= until && number >= 60 {

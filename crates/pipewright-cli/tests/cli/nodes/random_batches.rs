@@ -52,8 +52,8 @@ impl Batch {
         let log: &[&str] = &["--log", "run.db"];
         let mut command = batch_on(&place, &[&self.options[..], log].concat());
         let output = command.output().unwrap();
-        // The temporary folder is another one each time.
-        (output.status.code(), output.stdout.clone(), ends(&place, "run.db", &output))
+        let ends = ends(&place, "run.db", &output);
+        (output.status.code(), output.stdout, ends)
     }
 }
 

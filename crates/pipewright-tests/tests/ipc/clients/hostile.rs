@@ -13,10 +13,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::language::Client;
+use crate::hostile::{HEAD, record};
 use crate::some_files;
 
 const RING: usize = 64 << 10;
-const HEAD: usize = 0;
 
 /// A worker in front of a hostile host.
 pub(super) struct Victim {
@@ -237,15 +237,6 @@ pub(super) fn unsafe_memory_is_refused(client: &Client) {
     receive_frame(&mut victim.end).unwrap();
     victim.send(&text(4, "ready\nshared=1\nproof=12345\n"));
     is_error(victim.ending(), "proof");
-}
-
-fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    bytes[4..6].copy_from_slice(&[kind, flags]);
-    bytes[16..24].copy_from_slice(&after.to_le_bytes());
-    bytes[24..].copy_from_slice(&total.to_le_bytes());
-    bytes
 }
 
 pub(super) fn a_corrupt_ring_ends_the_worker_with_a_reason(client: &Client) {

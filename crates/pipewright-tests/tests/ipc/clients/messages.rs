@@ -1,13 +1,14 @@
 //! A good worker of a channel: every message arrives whole and in order.
 
 use std::io::Read as _;
-use std::time::Duration;
 
-use pipewright::{Handle, PipeOptions, Signal, Stdio};
+use pipewright::{Handle, PipeOptions, Stdio};
 use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory};
 use pipewright_tests::{bodies, pace};
 
 use super::language::Client;
+use crate::calls::check_given_handles;
+use crate::whole_and_in_order::exchange_and_continue;
 use crate::{both_ways, some_files, was_killed};
 
 /// The messages that a worker sends by itself.
@@ -96,17 +97,7 @@ pub(super) fn a_stopped_and_continued_worker_loses_nothing(client: &Client) {
         for number in 0..40 {
             let length = bodies::length(number);
             bodies::body(number, length, &mut body);
-            let worker = channel.worker().unwrap();
-            assert!(worker.signal(Signal::STOP).unwrap());
-            let pid = rustix::process::Pid::from_raw(worker.id() as i32).unwrap();
-            let pause = Duration::from_millis(1 + number % 7);
-            let go_on = std::thread::spawn(move || {
-                std::thread::park_timeout(pause);
-                rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-            });
-            channel.send_bytes(&body).unwrap();
-            channel.recv().unwrap().read_into(&mut received).unwrap();
-            go_on.join().unwrap();
+            exchange_and_continue(&mut channel, true, number, &body, &mut received);
             bodies::check(number, length, &received, &mut body);
         }
         assert!(channel.close().unwrap().unwrap().success());
@@ -167,16 +158,7 @@ pub(super) fn handles_go_with_messages(client: &Client) {
         assert_eq!((&text[..10], text.len()), ("line\nline\n", 100_010));
         assert!(channel.close().unwrap().unwrap().success());
         let mut channel = client.start("gives", &options);
-        for length in [0, 1, 10_000] {
-            let question = vec![7; length];
-            channel.send_bytes(&question).unwrap();
-            let mut message = channel.recv().unwrap();
-            let handle = message.take_handles().pop().unwrap();
-            assert_eq!(message.bytes().unwrap(), b"read it");
-            let mut received = Vec::new();
-            std::fs::File::from(handle).read_to_end(&mut received).unwrap();
-            assert_eq!(received, question);
-        }
+        check_given_handles(&mut channel);
         assert!(channel.close().unwrap().unwrap().success());
     }
 }
