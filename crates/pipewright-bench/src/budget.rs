@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The smallest part of its time that a cell gets.
 const SMALLEST_SHARE: f64 = 0.125;
 
+/// In the first of so many parts of the time, nothing is shortened.
+const BEGINNING: u32 = 10;
+
 /// The time for all cells of all series, as it is used up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
@@ -19,12 +22,14 @@ pub(crate) struct Budget {
     /// The sum of the times of the measured cells, as they were shortened.
     used: Duration,
     shortest: f64,
+    /// The time since the start, and the time used, at the end of the beginning.
+    beginning: Option<(Duration, Duration)>,
 }
 
 impl Budget {
     /// Creates a budget for cells whose times have that sum.
     pub(crate) fn new(limit: Option<Duration>, cells: Duration) -> Budget {
-        Budget { limit, left: cells, used: Duration::ZERO, shortest: 1.0 }
+        Budget { limit, left: cells, used: Duration::ZERO, shortest: 1.0, beginning: None }
     }
 
     /// Returns the time for the next cell, which should be measured for `time`, that long after the start.
@@ -47,13 +52,19 @@ impl Budget {
         self.shortest
     }
 
-    fn share(&self, elapsed: Duration) -> f64 {
+    fn share(&mut self, elapsed: Duration) -> f64 {
         let Some(limit) = self.limit else { return 1.0 };
-        if self.used.is_zero() || self.left.is_zero() {
+        // The first cells also pay for what all share, such as a file.
+        if elapsed < limit / BEGINNING {
             return 1.0;
         }
-        // As slow as the cells so far, the others take this long.
-        let slowness = elapsed.as_secs_f64() / self.used.as_secs_f64();
+        let (since, used) = *self.beginning.get_or_insert((elapsed, self.used));
+        let used = self.used.saturating_sub(used);
+        if used.is_zero() || self.left.is_zero() {
+            return 1.0;
+        }
+        // As slow as the cells since then, the others take this long.
+        let slowness = elapsed.saturating_sub(since).as_secs_f64() / used.as_secs_f64();
         let expected = slowness * self.left.as_secs_f64();
         let remaining = limit.saturating_sub(elapsed).as_secs_f64();
         (remaining / expected.max(f64::MIN_POSITIVE)).clamp(SMALLEST_SHARE, 1.0)
@@ -88,6 +99,16 @@ mod tests {
         let (seconds, budget) = run(Some(12), CELL / 2);
         assert!(seconds < 12.2, "{seconds}");
         assert!(budget.shortest_share() < 1.0);
+    }
+
+    #[test]
+    fn a_slow_beginning_shortens_nothing_if_all_fit() {
+        let mut budget = Budget::new(Some(Duration::from_secs(20)), 100 * CELL);
+        let mut elapsed = Duration::from_millis(1500);
+        for _ in 0..100 {
+            elapsed += budget.next(CELL, elapsed);
+        }
+        assert!(budget.shortest_share() >= 1.0, "{}", budget.shortest_share());
     }
 
     #[test]
