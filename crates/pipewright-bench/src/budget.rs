@@ -9,27 +9,27 @@ use std::time::Duration;
 /// The smallest part of its time that a cell gets.
 const SMALLEST_SHARE: f64 = 0.125;
 
-/// In the first of so many parts of the time, nothing is shortened.
-const BEGINNING: u32 = 10;
-
 /// The time for all cells of all series, as it is used up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     /// The time for the benchmark; `None`: as long as it takes.
     limit: Option<Duration>,
+    /// The sum of the times of cells that show how slow the others are.
+    sample: Duration,
     /// The sum of the times of the cells that are not yet measured.
     left: Duration,
     /// The sum of the times of the measured cells, as they were shortened.
     used: Duration,
     shortest: f64,
-    /// The time since the start, and the time used, at the end of the beginning.
-    beginning: Option<(Duration, Duration)>,
 }
 
 impl Budget {
-    /// Creates a budget for cells whose times have that sum.
-    pub(crate) fn new(limit: Option<Duration>, cells: Duration) -> Budget {
-        Budget { limit, left: cells, used: Duration::ZERO, shortest: 1.0, beginning: None }
+    /// Creates a budget for so many series of cells whose times have that sum in each.
+    pub(crate) fn new(limit: Option<Duration>, cells: Duration, series: u32) -> Budget {
+        // Single cells may be slow, and the first ones also pay for what all share, such as a file.
+        let sample = cells / 2;
+        let left = cells.saturating_mul(series);
+        Budget { limit, sample, left, used: Duration::ZERO, shortest: 1.0 }
     }
 
     /// Returns the time for the next cell, which should be measured for `time`, that long after the start.
@@ -52,19 +52,13 @@ impl Budget {
         self.shortest
     }
 
-    fn share(&mut self, elapsed: Duration) -> f64 {
+    fn share(&self, elapsed: Duration) -> f64 {
         let Some(limit) = self.limit else { return 1.0 };
-        // The first cells also pay for what all share, such as a file.
-        if elapsed < limit / BEGINNING {
+        if self.used < self.sample || self.used.is_zero() || self.left.is_zero() {
             return 1.0;
         }
-        let (since, used) = *self.beginning.get_or_insert((elapsed, self.used));
-        let used = self.used.saturating_sub(used);
-        if used.is_zero() || self.left.is_zero() {
-            return 1.0;
-        }
-        // As slow as the cells since then, the others take this long.
-        let slowness = elapsed.saturating_sub(since).as_secs_f64() / used.as_secs_f64();
+        // As slow as the cells so far, the others take this long.
+        let slowness = elapsed.as_secs_f64() / self.used.as_secs_f64();
         let expected = slowness * self.left.as_secs_f64();
         let remaining = limit.saturating_sub(elapsed).as_secs_f64();
         (remaining / expected.max(f64::MIN_POSITIVE)).clamp(SMALLEST_SHARE, 1.0)
@@ -79,7 +73,7 @@ mod tests {
 
     /// Measures 100 cells that take that long beyond their time, and returns the whole time in seconds.
     fn run(limit: Option<u64>, beyond: Duration) -> (f64, Budget) {
-        let mut budget = Budget::new(limit.map(Duration::from_secs), 100 * CELL);
+        let mut budget = Budget::new(limit.map(Duration::from_secs), 25 * CELL, 4);
         let mut elapsed = Duration::ZERO;
         for _ in 0..100 {
             elapsed += budget.next(CELL, elapsed) + beyond;
@@ -103,11 +97,23 @@ mod tests {
 
     #[test]
     fn a_slow_beginning_shortens_nothing_if_all_fit() {
-        let mut budget = Budget::new(Some(Duration::from_secs(20)), 100 * CELL);
-        let mut elapsed = Duration::from_millis(1500);
+        let mut budget = Budget::new(Some(Duration::from_secs(20)), 25 * CELL, 4);
+        let mut elapsed = Duration::from_secs(1);
         for _ in 0..100 {
             elapsed += budget.next(CELL, elapsed);
         }
+        assert!(budget.shortest_share() >= 1.0, "{}", budget.shortest_share());
+    }
+
+    #[test]
+    fn a_slow_cell_shortens_no_others_if_all_fit() {
+        let mut budget = Budget::new(Some(Duration::from_secs(30)), 50 * CELL, 2);
+        let mut elapsed = Duration::ZERO;
+        for number in 0..100 {
+            let slow = if number % 50 == 31 { 50 * CELL } else { Duration::ZERO };
+            elapsed += budget.next(CELL, elapsed) + slow;
+        }
+        assert!(elapsed < Duration::from_secs(30));
         assert!(budget.shortest_share() >= 1.0, "{}", budget.shortest_share());
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn measure(
     let mut random = Random::new(rules.seed);
     let start = Instant::now();
     let all_series = u32::try_from(rules.series).unwrap_or(u32::MAX);
-    let mut budget = Budget::new(rules.limit, time(charts).saturating_mul(all_series));
+    let mut budget = Budget::new(rules.limit, time(charts), all_series);
     let extent = |complete, series, budget: &Budget| {
         Ok(Extent { complete, series, shortest_share: budget.shortest_share() })
     };
