@@ -5,6 +5,9 @@ import { WorkerError, Disconnected, connect, serve } from "../pipewright_worker.
 
 const body = (number) => Buffer.alloc((number * 7919) % 200000, number % 256);
 
+/** A request that fails. A plain message has no reply for that, so the worker ends with this error. */
+class RequestError extends Error {}
+
 let count = 0;
 
 async function act(request, call) {
@@ -22,7 +25,7 @@ async function act(request, call) {
     case "long":
       return "x".repeat(number());
     case "fail":
-      throw new Error(rest.toString());
+      throw new RequestError(rest.toString());
     case "exit":
       process.stderr.write("a line before\nthe last line\n");
       process.exit(number());
@@ -44,7 +47,7 @@ async function act(request, call) {
       return String(sum);
     }
     default:
-      throw new Error("unknown request");
+      throw new RequestError("unknown request");
   }
   return "done";
 }
@@ -85,7 +88,9 @@ try {
   await main();
 } catch (error) {
   if (!(error instanceof Disconnected)) {
-    process.stderr.write(`worker: ${error instanceof WorkerError ? `${error.name}: ${error.message}` : error.stack}\n`);
+    // The stack of any other error shows a mistake of the library.
+    const isExpected = error instanceof WorkerError || error instanceof RequestError;
+    process.stderr.write(`worker: ${isExpected ? `${error.name}: ${error.message}` : error.stack}\n`);
     process.exitCode = 1;
   }
 }

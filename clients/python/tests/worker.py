@@ -12,6 +12,10 @@ def body(number: int) -> bytes:
     return bytes([number % 256]) * (number * 7919 % 200000)
 
 
+class RequestError(Exception):
+    """A request that fails. A plain message has no reply for that, so the worker ends with this error."""
+
+
 class Acts:
     def __init__(self) -> None:
         self.count = 0
@@ -32,7 +36,7 @@ class Acts:
         if name == b"long":
             return b"x" * int(rest)
         if name == b"fail":
-            raise ValueError(rest.decode())
+            raise RequestError(rest.decode())
         if name == b"exit":
             print("a line before\nthe last line", file=sys.stderr, flush=True)
             os._exit(int(rest))
@@ -53,7 +57,7 @@ class Acts:
         elif name == b"asks":
             return str(sum(int(call.ask(str(number).encode())) for number in range(int(rest)))).encode()
         else:
-            raise ValueError("unknown request")
+            raise RequestError("unknown request")
         return b"done"
 
 
@@ -130,5 +134,5 @@ def main() -> None:
 
 try:
     main()
-except pipewright.Error as error:
+except (pipewright.Error, RequestError) as error:
     sys.exit(f"worker: {type(error).__name__}: {error}")

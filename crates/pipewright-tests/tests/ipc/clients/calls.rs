@@ -116,8 +116,9 @@ pub(super) fn a_cancelled_call_ends_and_its_worker_is_kept(client: &Client) {
 
 pub(super) fn a_call_that_is_cancelled_while_it_waits_is_not_started(client: &Client) {
     let pool = pool(client, PoolOptions { max_workers: 1, calls_per_worker: 3, ..options() });
-    let busy = pool.begin("wait 60000").unwrap();
-    until_busy(&pool);
+    let mut busy = pool.begin("ask me").unwrap();
+    // A worker asks in a call that it has started.
+    let CallEvent::Question(_question) = busy.next().unwrap() else { panic!("no question") };
     let cancelled = pool.begin("exit 9").unwrap();
     let after = pool.begin("count").unwrap();
     // In this order: the worker hears of the one that waits first.
