@@ -27,7 +27,7 @@ pub use driver::Control;
 pub use event::{Event, Halt, JobState};
 pub use executor::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Containing, Executor, ExecutorEvent, Local,
-    LocalSettings, MachineMemory, OutputSink,
+    LocalSettings, MachineMemory, NodeFiles, NodeOutput, OutputSink,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,

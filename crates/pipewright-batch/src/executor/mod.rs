@@ -21,7 +21,7 @@ pub use attempt::{Attempt, AttemptKey};
 pub use end::{AttemptEnd, AttemptOutcome};
 pub use local::{Containing, Local, LocalSettings};
 pub use memory::MachineMemory;
-pub use sink::OutputSink;
+pub use sink::{NodeFiles, NodeOutput, OutputSink};
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.
 ///

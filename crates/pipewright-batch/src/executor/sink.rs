@@ -1,6 +1,7 @@
 //! The receiver of an attempt's output.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use pipewright::Source;
 
@@ -15,4 +16,41 @@ pub trait OutputSink: Send + fmt::Debug {
     fn is_live(&self) -> bool {
         true
     }
+
+    /// Returns the files that the node of the attempt may write itself. An executor that does so never calls
+    /// [`write`](Self::write), and calls [`written`](Self::written) at the end. `None`, the default: it has to call `write`.
+    fn node_files(&self) -> Option<NodeFiles> {
+        None
+    }
+
+    /// Takes the facts about output that the node has written.
+    fn written(&mut self, output: NodeOutput) {
+        drop(output);
+    }
+}
+
+/// The files of an attempt's output, for a node that writes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeFiles {
+    /// The folder of the job. It exists, on a file system that the nodes share, and gets the files `stdout` and `stderr`.
+    pub folder: PathBuf,
+    /// The most bytes of each file.
+    pub max_bytes: Option<u64>,
+}
+
+/// The facts about output that a node has written to files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeOutput {
+    /// The number of bytes that the attempt wrote to stdout, kept or not.
+    pub stdout_bytes: u64,
+    /// The number of bytes that it wrote to stderr, kept or not.
+    pub stderr_bytes: u64,
+    /// The last lines of stderr, or of stdout if stderr is empty.
+    pub tail: String,
+    /// True if not all bytes were kept.
+    pub is_truncated: bool,
+    /// The first error of a write. The rest of that stream is lost.
+    pub error: Option<String>,
 }

@@ -9,11 +9,12 @@ use pipewright::Source;
 use super::content::Content;
 use super::error::{OutputError, OutputErrorKind};
 use super::folder::Folder;
+use super::node_files;
 use super::options::{OutputMode, OutputOptions};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::tail::Tail;
-use crate::executor::OutputSink;
+use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 
 /// The output of an attempt, shared by its sink and by the driver.
 #[derive(Debug, Clone)]
@@ -28,9 +29,24 @@ struct State {
     is_line_buffered: bool,
     tail: Tail,
     folder: Option<Folder>,
+    on_node: OnNode,
     /// The first error.
     error: Option<OutputError>,
     is_truncated: bool,
+}
+
+/// The part of a node in the files of the folder.
+#[derive(Debug, Default)]
+enum OnNode {
+    /// It writes none.
+    #[default]
+    Nothing,
+    /// It may write them.
+    May,
+    /// It writes them, and has not told the numbers.
+    Writes,
+    /// It has written them. The last lines come from there.
+    Wrote(String),
 }
 
 /// The output of an attempt that has ended.
@@ -64,6 +80,10 @@ impl AttemptOutput {
                 .map(|source| Stream::new(source, shared, options, tag)),
             is_line_buffered: options.mode == OutputMode::LineBuffer,
             tail: Tail::default(),
+            on_node: match options.on_nodes && folder.is_some() {
+                true => OnNode::May,
+                false => OnNode::Nothing,
+            },
             folder,
             is_truncated: error.is_some(),
             error,
@@ -88,13 +108,18 @@ impl AttemptOutput {
     /// Ends the output. Bytes that a sink writes later are discarded.
     pub(super) fn finish(&self) -> Finished {
         let mut state = self.lock();
-        let State { bytes, streams, tail, folder, error, is_truncated, .. } = &mut *state;
+        let State { bytes, streams, tail, folder, on_node, error, is_truncated, .. } = &mut *state;
         streams.iter_mut().for_each(Stream::end);
+        let on_node = mem::take(on_node);
         Finished {
             stdout_bytes: bytes[0],
             stderr_bytes: bytes[1],
-            tail: mem::take(tail).into_text(),
-            is_truncated: *is_truncated,
+            // A lost node may have written more than anybody knows.
+            is_truncated: *is_truncated || matches!(on_node, OnNode::Writes),
+            tail: match on_node {
+                OnNode::Wrote(tail) => tail,
+                _ => mem::take(tail).into_text(),
+            },
             folder: folder.take(),
             error: error.take(),
             stored: streams.iter_mut().flat_map(Stream::take_stored).collect(),
@@ -122,6 +147,32 @@ impl State {
     }
 }
 
+impl State {
+    fn node_files(&mut self) -> Option<NodeFiles> {
+        let folder = self.folder.as_ref().filter(|_| matches!(self.on_node, OnNode::May))?;
+        self.on_node = OnNode::Writes;
+        let max_bytes = (self.max_bytes != u64::MAX).then_some(self.max_bytes);
+        Some(NodeFiles { folder: folder.path().to_owned(), max_bytes })
+    }
+
+    fn written(&mut self, output: NodeOutput) {
+        let Some(folder) = self.folder.as_ref().filter(|_| matches!(self.on_node, OnNode::Writes))
+        else {
+            return;
+        };
+        self.is_truncated |= output.is_truncated;
+        if let Err(error) = node_files::check(folder.path(), &output, self.max_bytes) {
+            self.is_truncated = true;
+            self.error.get_or_insert(error);
+        }
+        self.bytes = [output.stdout_bytes, output.stderr_bytes];
+        // A node that lies sends no more than others.
+        let mut tail = Tail::default();
+        tail.push(Source::Stderr, output.tail.as_bytes());
+        self.on_node = OnNode::Wrote(tail.into_text());
+    }
+}
+
 /// The sink of an attempt.
 struct Sink(AttemptOutput);
 
@@ -132,6 +183,14 @@ impl OutputSink for Sink {
 
     fn is_live(&self) -> bool {
         self.0.lock().is_line_buffered
+    }
+
+    fn node_files(&self) -> Option<NodeFiles> {
+        self.0.lock().node_files()
+    }
+
+    fn written(&mut self, output: NodeOutput) {
+        self.0.lock().written(output);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The folder of a job in the output directory: its stdout, its stderr and the facts about its last attempt.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::job::JobId;
 
 const FACTS: &str = "job.json";
 /// The name under which the facts are written, before they get their own.
-const NEW_FACTS: &str = "job.json.new";
+pub(super) const NEW_FACTS: &str = "job.json.new";
 
 /// The folder of a job, during an attempt.
 #[derive(Debug)]
@@ -36,7 +36,8 @@ pub(super) fn name(number: u64, id: JobId) -> String {
     format!("{number:06}-{id}")
 }
 
-fn file_name(stream: Source) -> &'static str {
+/// Returns the name of the file of a stream.
+pub(super) fn file_name(stream: Source) -> &'static str {
     match stream {
         Source::Stdout => "stdout",
         Source::Stderr => "stderr",
@@ -63,6 +64,10 @@ impl Folder {
         }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes bytes to the file of the stream. After an error the rest of that stream is lost.
     pub(super) fn write(&mut self, stream: Source, bytes: &[u8]) -> Result<(), OutputError> {
         let Some(mut file) = self.file(stream)? else { return Ok(()) };
@@ -80,7 +85,8 @@ impl Folder {
         let file = &mut self.files[stream as usize];
         if let OutputFile::New = file {
             let path = self.path.join(file_name(stream));
-            *file = match File::create(&path) {
+            // `begin` has removed that of an earlier attempt: what is there was written by the node.
+            *file = match OpenOptions::new().append(true).create(true).open(&path) {
                 Ok(file) => OutputFile::Open(file),
                 Err(error) => {
                     *file = OutputFile::Failed;

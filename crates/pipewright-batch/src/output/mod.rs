@@ -22,7 +22,7 @@
 //! | `content.rs`, `memory.rs`, `spool.rs` | stored output; counted memory; the temporary file |
 //! | `order.rs` | outputs that wait for their turn |
 //! | `queue.rs`, `writer.rs` | the queue of the thread that prints; that thread |
-//! | `folder.rs`, `facts.rs` | the folder of a job; the facts in `job.json` |
+//! | `folder.rs`, `facts.rs`, `node_files.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
 //! | `shared.rs` | the parts that all attempts share |
 
 mod attempt;
@@ -31,6 +31,7 @@ mod error;
 mod facts;
 mod folder;
 mod memory;
+mod node_files;
 mod options;
 mod order;
 mod queue;
@@ -59,6 +60,7 @@ pub use error::{OutputError, OutputErrorKind};
 use facts::Facts;
 use folder::Folder;
 use memory::Memory;
+pub(crate) use node_files::NodeWriter;
 pub use options::{OutputMode, OutputOptions};
 use order::{Turns, Waiting};
 use queue::Queue;

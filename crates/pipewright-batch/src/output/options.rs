@@ -32,7 +32,8 @@ pub enum OutputMode {
 /// | `dir` | files and printing | files and printing | only files |
 /// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |
 ///
-/// The files of `dir` have the exact bytes of a stream, without tags.
+/// The files of `dir` have the exact bytes of a stream, without tags. With `on_nodes` an executor of other machines does not send
+/// output to this one: nothing is printed, and `dir` has to be on a file system that all of them share.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct OutputOptions {
@@ -44,6 +45,8 @@ pub struct OutputOptions {
     pub tag: bool,
     /// The directory for a folder a job.
     pub dir: Option<PathBuf>,
+    /// True to let other machines write the files of `dir` themselves. Without `dir`, and for jobs of this machine, it has no effect.
+    pub on_nodes: bool,
     /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
     pub max_bytes: Option<u64>,
     /// The limit of the memory that holds output.
@@ -63,6 +66,7 @@ impl Default for OutputOptions {
             keep_order: false,
             tag: false,
             dir: None,
+            on_nodes: false,
             max_bytes: None,
             memory_bytes: MEMORY_BYTES,
             open_spool: Arc::new(open_temporary_file),
@@ -77,6 +81,7 @@ impl fmt::Debug for OutputOptions {
             .field("keep_order", &self.keep_order)
             .field("tag", &self.tag)
             .field("dir", &self.dir)
+            .field("on_nodes", &self.on_nodes)
             .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()
     }

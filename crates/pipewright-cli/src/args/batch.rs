@@ -222,6 +222,10 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::OUTPUT)]
     pub(crate) output_dir: Option<PathBuf>,
 
+    /// Let the nodes write the files of --output-dir, on a file system that they share; print no output
+    #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::NODES)]
+    pub(crate) output_on_nodes: bool,
+
     /// Keep only the first BYTES of each stream of a job
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
           help_heading = headings::OUTPUT)]

@@ -86,7 +86,8 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
 
 fn output(options: &BatchOptions) -> OutputOptions {
     let mut output = OutputOptions::default();
-    output.mode = match (options.no_output, options.line_buffer) {
+    let is_quiet = options.no_output || options.output_on_nodes;
+    output.mode = match (is_quiet, options.line_buffer) {
         (true, _) => OutputMode::Discard,
         (false, true) => OutputMode::LineBuffer,
         (false, false) => OutputMode::Group,
@@ -94,6 +95,11 @@ fn output(options: &BatchOptions) -> OutputOptions {
     output.keep_order = options.keep_order;
     output.tag = options.tag;
     output.dir = options.output_dir.clone();
+    output.on_nodes = options.output_on_nodes;
+    if let Some(dir) = output.dir.as_mut().filter(|_| options.output_on_nodes) {
+        // Nodes have another working directory. An empty path is an error later.
+        *dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.clone());
+    }
     // A job that exceeds --limit is stopped, and the excess is not printed.
     let most = options.max_output.into_iter().chain(options.limit).min();
     output.max_bytes = most.map(|bytes| bytes as u64);

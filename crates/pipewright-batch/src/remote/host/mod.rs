@@ -191,7 +191,7 @@ impl Remote {
         }
     }
 
-    fn ended(&mut self, id: NodeId, end: WireEnd) {
+    fn ended(&mut self, id: NodeId, mut end: WireEnd) {
         let key = AttemptKey::from(end.key);
         let is_here = |running: &Running| running.place.is_some_and(|place| place.node == id);
         let Some(node) =
@@ -199,11 +199,16 @@ impl Remote {
         else {
             return self.note(Some(id), &format!("the late end of {key} does not count"));
         };
+        let files = wire::node_output(&mut end);
         let mut end = wire::end_of(end, &node.name);
         // An engine that ends an allocation may send SIGTERM to the jobs, too. They have not failed.
         let is_draining = matches!(node.state, NodeState::Draining);
         if is_draining && end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
             end.outcome = AttemptOutcome::Lost(format!("node {}: it was asked to end", node.name));
+        }
+        let output = self.attempts.get_mut(&key).and_then(|running| running.output.as_mut());
+        if let (Some(output), Some(files)) = (output, files) {
+            output.written(files);
         }
         self.finish(key, end);
         self.release_if_drained(id);

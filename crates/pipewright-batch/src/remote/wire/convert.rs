@@ -7,9 +7,12 @@ use std::time::SystemTime;
 use pipewright::Signal;
 use pipewright_os::base::os_text::from_encoded_bytes;
 
-use super::message::{Key, Settings, Text, WireAttempt, WireEnd, WireOutcome, WireStdin};
+use super::message::{
+    Key, Settings, Text, WireAttempt, WireEnd, WireFiles, WireOutcome, WireStdin, WireWritten,
+};
 use crate::executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Containing, LocalSettings, OutputSink,
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Containing, LocalSettings, NodeFiles,
+    NodeOutput, OutputSink,
 };
 use crate::job::{JobId, JobStdin};
 use crate::remote::error::RemoteError;
@@ -54,6 +57,11 @@ pub(crate) fn wire_attempt(attempt: &Attempt, slot: u32) -> WireAttempt {
         timeout: attempt.timeout,
         memory_max_bytes: attempt.memory_max_bytes,
         is_live: attempt.output.as_ref().is_some_and(|output| output.is_live()),
+        files: attempt
+            .output
+            .as_ref()
+            .and_then(|output| output.node_files())
+            .map(|files| WireFiles { folder: Text::of(&files.folder), max_bytes: files.max_bytes }),
     }
 }
 
@@ -89,8 +97,32 @@ pub(crate) fn attempt_of(
     })
 }
 
-/// Returns the message of an end.
-pub(crate) fn wire_end(end: &AttemptEnd) -> WireEnd {
+/// Returns the files of a message.
+///
+/// # Errors
+/// The folder has bytes that no path of this system has.
+pub(crate) fn files_of(wire: WireFiles) -> Result<NodeFiles, RemoteError> {
+    Ok(NodeFiles { folder: wire.folder.into_os()?.into(), max_bytes: wire.max_bytes })
+}
+
+/// Takes the facts about written files out of an end. A job that was not started has written nothing.
+pub(crate) fn node_output(end: &mut WireEnd) -> Option<NodeOutput> {
+    let written = match (end.written.take(), &end.outcome) {
+        (Some(written), _) => written,
+        (None, WireOutcome::NotStarted(_)) => return Some(NodeOutput::default()),
+        (None, _) => return None,
+    };
+    Some(NodeOutput {
+        stdout_bytes: end.stdout_bytes,
+        stderr_bytes: end.stderr_bytes,
+        tail: written.tail,
+        is_truncated: written.is_truncated,
+        error: written.error,
+    })
+}
+
+/// Returns the message of an end, with the facts about its files if it had some.
+pub(crate) fn wire_end(end: &AttemptEnd, files: Option<NodeOutput>) -> WireEnd {
     let outcome = match &end.outcome {
         AttemptOutcome::Exited(code) => WireOutcome::Exited(*code),
         AttemptOutcome::Signaled(signal) => WireOutcome::Signaled(*signal),
@@ -102,6 +134,8 @@ pub(crate) fn wire_end(end: &AttemptEnd) -> WireEnd {
         AttemptOutcome::NotStarted(reason) => WireOutcome::NotStarted(reason.clone()),
         AttemptOutcome::Lost(reason) => WireOutcome::Lost(reason.clone()),
     };
+    let bytes = files.as_ref().map(|files| (files.stdout_bytes, files.stderr_bytes));
+    let (stdout_bytes, stderr_bytes) = bytes.unwrap_or((end.stdout_bytes, end.stderr_bytes));
     WireEnd {
         key: end.key.into(),
         outcome,
@@ -109,9 +143,14 @@ pub(crate) fn wire_end(end: &AttemptEnd) -> WireEnd {
         user: end.user,
         system: end.system,
         peak_rss_bytes: end.peak_rss_bytes,
-        stdout_bytes: end.stdout_bytes,
-        stderr_bytes: end.stderr_bytes,
+        stdout_bytes,
+        stderr_bytes,
         leftovers_killed: end.leftovers_killed,
+        written: files.map(|files| WireWritten {
+            tail: files.tail,
+            is_truncated: files.is_truncated,
+            error: files.error,
+        }),
     }
 }
 

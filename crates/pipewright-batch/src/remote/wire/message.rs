@@ -96,6 +96,23 @@ pub(crate) struct WireAttempt {
     pub(crate) memory_max_bytes: Option<u64>,
     /// Somebody watches the output: send it at once.
     pub(crate) is_live: bool,
+    /// Write the output to these files, and send none.
+    pub(crate) files: Option<WireFiles>,
+}
+
+/// The files of an attempt's output.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireFiles {
+    pub(crate) folder: Text,
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// The facts about files that were written. The numbers of bytes are in the [`WireEnd`].
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireWritten {
+    pub(crate) tail: String,
+    pub(crate) is_truncated: bool,
+    pub(crate) error: Option<String>,
 }
 
 /// The input of an attempt.
@@ -118,6 +135,8 @@ pub(crate) struct WireEnd {
     pub(crate) stdout_bytes: u64,
     pub(crate) stderr_bytes: u64,
     pub(crate) leftovers_killed: u32,
+    /// Present if the attempt had files.
+    pub(crate) written: Option<WireWritten>,
 }
 
 /// The result of an attempt.

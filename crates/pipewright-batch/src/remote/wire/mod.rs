@@ -12,6 +12,8 @@ pub(crate) mod frame;
 pub(crate) mod hello;
 pub(crate) mod message;
 
-pub(crate) use convert::{attempt_of, end_of, settings_of, wire_attempt, wire_end, wire_settings};
+pub(crate) use convert::{
+    attempt_of, end_of, files_of, node_output, settings_of, wire_attempt, wire_end, wire_settings,
+};
 pub(crate) use frame::Frames;
 pub(crate) use message::{About, FromWorker, Key, Stream, ToWorker};

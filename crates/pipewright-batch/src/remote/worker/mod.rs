@@ -11,7 +11,8 @@
 mod inbox;
 mod sink;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ use super::secret::Secret;
 use super::wire::hello::greet_host;
 use super::wire::message::{WireAttempt, WireEnd, WireOutcome, parse};
 use super::wire::{self, About, Frames, FromWorker, Key, ToWorker};
-use crate::executor::{AttemptOutcome, Executor, ExecutorEvent, Local};
+use crate::executor::{Attempt, AttemptOutcome, Executor, ExecutorEvent, Local, OutputSink};
+use crate::output::NodeWriter;
 use inbox::{Inbox, Order};
 
 /// The variable with the secret, for systems that pass variables to nodes but no files. Jobs do not get it.
@@ -259,6 +261,7 @@ fn read_orders(
 /// Carries out orders until the host ends the batch.
 fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), RemoteError> {
     let mut running = 0_usize;
+    let mut writers = HashMap::new();
     let mut held = VecDeque::new();
     loop {
         while held.front().is_some_and(|(due, _)| *due <= Instant::now()) {
@@ -269,7 +272,7 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
         for order in inbox.take() {
             match order {
                 Order::Start(attempt) => {
-                    running += usize::from(start(local, *attempt, outbox)?);
+                    running += usize::from(start(local, *attempt, outbox, &mut writers)?);
                 }
                 Order::Stop(key) => local.stop(key.into()),
                 Order::End => return Ok(()),
@@ -287,7 +290,8 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
         match event? {
             Some(ExecutorEvent::Ended(end)) => {
                 running -= 1;
-                let message = wire::wire_end(&end);
+                let message =
+                    wire::wire_end(&end, writers.remove(&end.key.into()).map(NodeWriter::finish));
                 match end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
                     true => held.push_back((Instant::now() + HOLD, message)),
                     false => outbox.send(&FromWorker::Ended(Box::new(message)))?,
@@ -304,11 +308,12 @@ fn start(
     local: &mut Local,
     attempt: WireAttempt,
     outbox: &Arc<Outbox>,
+    writers: &mut HashMap<Key, NodeWriter>,
 ) -> Result<bool, RemoteError> {
-    let (key, is_live) = (attempt.key, attempt.is_live);
-    let sink = sink::Sink { outbox: Arc::clone(outbox), key, is_live };
-    match wire::attempt_of(attempt, Box::new(sink)) {
-        Ok(mut attempt) => {
+    let key = attempt.key;
+    match prepare(attempt, outbox) {
+        Ok((mut attempt, writer)) => {
+            writers.extend(writer.map(|writer| (key, writer)));
             // Jobs do not see the secret, whatever their batch sets.
             attempt.env.retain(|(name, _)| name != SECRET_VARIABLE);
             attempt.env.push((SECRET_VARIABLE.into(), None));
@@ -322,6 +327,21 @@ fn start(
     }
 }
 
+/// Returns the attempt of a message, and the writer of its files if it has some.
+fn prepare(
+    mut attempt: WireAttempt,
+    outbox: &Arc<Outbox>,
+) -> Result<(Attempt, Option<NodeWriter>), Box<dyn Error>> {
+    let (key, is_live) = (attempt.key, attempt.is_live);
+    let files = attempt.files.take().map(wire::files_of).transpose()?;
+    let writer = files.map(NodeWriter::create).transpose()?;
+    let sink: Box<dyn OutputSink> = match &writer {
+        Some(writer) => writer.sink(),
+        None => Box::new(sink::Sink { outbox: Arc::clone(outbox), key, is_live }),
+    };
+    Ok((wire::attempt_of(attempt, sink)?, writer))
+}
+
 fn refused(key: Key, reason: String) -> WireEnd {
     WireEnd {
         key,
@@ -333,6 +353,7 @@ fn refused(key: Key, reason: String) -> WireEnd {
         stdout_bytes: 0,
         stderr_bytes: 0,
         leftovers_killed: 0,
+        written: None,
     }
 }
 

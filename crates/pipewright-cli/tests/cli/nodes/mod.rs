@@ -8,6 +8,7 @@
 //! | `slurm_security.rs` | their port and their secret |
 //! | `ssh.rs` | nodes behind a real sshd |
 //! | `network.rs`, `cut.rs` | networks that are cut for a time |
+//! | `output.rs` | output that nodes write to files themselves |
 //! | `random_batches.rs` | random batches end as they do here |
 //! | `crash.rs` | batches and workers that are killed at random moments |
 //! | `lost.rs` | nodes that are killed, stopped or drained, and batches that are |
@@ -17,6 +18,7 @@ mod crash;
 mod cut;
 mod lost;
 mod network;
+mod output;
 mod random_batches;
 mod slurm;
 mod slurm_security;
