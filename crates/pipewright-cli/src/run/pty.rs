@@ -5,21 +5,17 @@ use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use pipewright::{
     CastWriter, Command, Error, Output, PipeReader, Pty, RawTerminal, Stdio, console_in,
 };
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
-use pipewright_os::process::terminal;
+use pipewright_os::process::terminal::{self, SizeChanges};
 
 use super::command::watched_terminal;
 use crate::Failure;
 use crate::args::RunOptions;
-
-/// The interval between two looks at the size of this process's terminal.
-const SIZE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The room for typed bytes.
 const TYPED_BYTES: usize = 4 << 10;
@@ -157,19 +153,24 @@ impl Relay<'_> {
     fn run(&self, types: bool) {
         // Ignored here and below: the command runs on, with the size that it has, or without more keys.
         let mut stdin = types.then(console_in).and_then(Result::ok).map(PipeReader::from);
+        let Ok(sizes) = SizeChanges::watch() else { return };
+        // It may have changed before that.
+        self.follow_size();
         loop {
-            self.follow_size();
             let typed = match stdin.take() {
                 Some(stdin) => Slot::Read(stdin, Vec::with_capacity(TYPED_BYTES)),
                 None => Slot::Off,
             };
-            let mut slots = [Slot::Event(self.ended), typed];
-            if wait::any(&mut slots, Some(Instant::now() + SIZE_INTERVAL)).is_err() {
+            let mut slots = [Slot::Event(self.ended), typed, sizes.slot()];
+            if wait::any(&mut slots, sizes.next_look()).is_err() {
                 return;
             }
-            let [ended, typed] = slots;
+            let [ended, typed, changed] = slots;
             if matches!(ended, Slot::EventDone) {
                 return;
+            }
+            if sizes.take(&changed) {
+                self.follow_size();
             }
             match typed {
                 Slot::ReadDone(_, _, Ok(0)) => drop(self.pty.send_eof()),

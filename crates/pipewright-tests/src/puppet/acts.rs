@@ -43,7 +43,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value),
         "slots" => slots(value),
-        "interact" => interact(value),
+        "interact" => interact(value, false),
+        "interact-async" => interact(value, true),
         "detach" => detach(value),
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
@@ -69,10 +70,15 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
 }
 
 /// Hands the terminal to a shell script, until it ends or Ctrl-] is typed.
-fn interact(script: &str) -> io::Result<()> {
+fn interact(script: &str, in_task: bool) -> io::Result<()> {
     let mut command = pipewright::Command::new("sh");
     let mut session = pipewright::Session::spawn(command.args(["-c", script]))?;
-    let end = session.interact(Some(0x1d))?;
+    let end = if in_task {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(session.interact_async(Some(0x1d)))?
+    } else {
+        session.interact(Some(0x1d))?
+    };
     println!("interact: {end:?}");
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! | `pump.rs` | reads and writes at the terminal, one wait at a time |
 //! | `key.rs` | the bytes of keys |
 //! | `interact.rs` | the session in the hands of a person |
+//! | `relay.rs` | the connection of the two terminals |
 //! | `raw.rs` | this process's terminal in raw mode |
 //! | `cast.rs` | a recording of the output, for asciinema |
 //! | `screen.rs` | the screen as a person sees it: feature `screen` |
@@ -19,6 +20,7 @@ mod key;
 mod pattern;
 mod pump;
 mod raw;
+mod relay;
 #[cfg(feature = "screen")]
 mod screen;
 mod search;

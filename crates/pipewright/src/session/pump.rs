@@ -152,21 +152,47 @@ impl Pump {
         self.typing = (!bytes.is_empty()).then(|| (Arc::new(bytes.to_vec()), 0));
     }
 
+    /// Types these bytes after those that are still to be typed.
+    pub(super) fn type_more(&mut self, bytes: &[u8]) {
+        let rest = self.typing.take();
+        let rest = rest.as_ref().and_then(|(bytes, from)| bytes.get(*from..)).unwrap_or_default();
+        self.begin_typing(&[rest, bytes].concat());
+    }
+
+    /// Returns the number of bytes that are still to be typed.
+    pub(super) fn typing_bytes(&self) -> usize {
+        self.typing.as_ref().map_or(0, |(bytes, from)| bytes.len().saturating_sub(*from))
+    }
+
+    /// Returns true if the output has ended.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at_end
+    }
+
     pub(super) fn is_typing(&self) -> bool {
         self.typing.is_some()
     }
 
     /// Forgets what is still to be typed.
-    #[cfg(feature = "tokio")]
     pub(super) fn stop_typing(&mut self) {
         self.typing = None;
     }
 
     /// Returns the slots of the next wait; `None` if there is nothing to wait for.
     pub(super) fn submit<'a>(&mut self, event: Slot<'a>) -> Option<[Slot<'a>; SLOTS]> {
+        let [read, write] = self.submit_ends(true);
+        let waits = [&read, &write, &event].iter().any(|slot| !matches!(slot, Slot::Off));
+        waits.then_some([read, write, event])
+    }
+
+    /// Returns the slots that read, unless they should not, and write.
+    pub(super) fn submit_ends<'a>(&mut self, reads: bool) -> [Slot<'a>; 2] {
         let read = match self.reader.take() {
-            Some(reader) => Slot::Read(reader, Vec::with_capacity(READ_BYTES)),
-            None => Slot::Off,
+            Some(reader) if reads => Slot::Read(reader, Vec::with_capacity(READ_BYTES)),
+            reader => {
+                self.reader = reader;
+                Slot::Off
+            }
         };
         let write = match (&self.typing, self.writer.take()) {
             (Some((bytes, from)), Some(writer)) => Slot::Write(writer, Arc::clone(bytes), *from),
@@ -175,8 +201,7 @@ impl Pump {
                 Slot::Off
             }
         };
-        let waits = [&read, &write, &event].iter().any(|slot| !matches!(slot, Slot::Off));
-        waits.then_some([read, write, event])
+        [read, write]
     }
 
     /// Takes back the slots, and handles the results.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use pipewright_os::base::wait::{Slot, Watch};
 
+use super::interact::InteractEnd;
 use super::pattern::{Match, Pattern};
 use super::pump::{Progress, Pump};
 use super::{NotSeen, Session};
@@ -89,6 +90,37 @@ impl Session {
     /// Those of [`send_async`](Self::send_async).
     pub async fn send_line_async(&mut self, text: impl AsRef<[u8]>) -> Result<(), Error> {
         self.send_async([text.as_ref(), b"\r"].concat()).await
+    }
+
+    /// Like [`interact`](Self::interact), without blocking the thread: other tasks run while a person types, also while the
+    /// person's terminal is stopped (Ctrl-S).
+    ///
+    /// # Cancellation
+    /// Dropping the future restores the modes of this process's terminal. Output that was read and not shown is lost.
+    ///
+    /// # Errors
+    /// Those of [`interact`](Self::interact); `Unsupported` outside a tokio runtime.
+    pub async fn interact_async(&mut self, escape: Option<u8>) -> Result<InteractEnd, Error> {
+        check_runtime_to_wait(self.child.program())?;
+        let (mut relay, sizes) = self.connect(escape)?;
+        let mut watch = Watch::default();
+        loop {
+            if let Some(end) = relay.advance(self)? {
+                return Ok(end);
+            }
+            poll_fn(|cx| {
+                let (mut slots, until) = relay.submit(self, &sizes);
+                match watch.poll_wait(cx, &mut slots, until) {
+                    Poll::Ready(waited) => Poll::Ready(relay.complete(self, &sizes, slots, waited)),
+                    Poll::Pending => {
+                        // Takes the ends back: nothing is done.
+                        let _ = relay.complete(self, &sizes, slots, Ok(0));
+                        Poll::Pending
+                    }
+                }
+            })
+            .await?;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Signals that this process receives instead of being ended by them.
 
+mod signal_flag;
 mod signal_latches;
 #[cfg(unix)]
 mod unix;
@@ -14,6 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::base::signal::Signal;
+pub use signal_flag::SignalFlag;
 pub use signal_latches::SignalLatches;
 
 /// Signals that this process receives one by one instead of being ended by them.

@@ -17,7 +17,7 @@ use std::time::Instant;
 use super::imp;
 use crate::base::generation::{Generation, PerProcess};
 use crate::base::signal::Signal;
-use crate::base::wake::Latch;
+use crate::base::wake::{Latch, Wake};
 
 /// The interval within which several signals count as one. A supervisor (`timeout`, `npm`) signals
 /// both the process and its group, and the terminal may have done so before.
@@ -54,6 +54,8 @@ struct Arrivals {
 struct Registration {
     set: u64,
     latches: Vec<Arc<Latch>>,
+    /// Raised by every arrival, which needs no latch then.
+    flag: Option<Arc<Wake>>,
     arrivals: Arc<Arrivals>,
 }
 
@@ -87,6 +89,23 @@ impl SignalLatches {
     /// # Errors
     /// One of the signals cannot be handled (`KILL`, `STOP`).
     pub fn install(signals: &[Signal], latch: Arc<Latch>) -> io::Result<SignalLatches> {
+        SignalLatches::register(signals, vec![latch], None)
+    }
+
+    /// Makes every arrival raise that flag. Returns `None` if the signal is ignored, or never arrives on this system.
+    pub(super) fn raise_each_time(
+        signal: Signal,
+        flag: Arc<Wake>,
+    ) -> io::Result<Option<SignalLatches>> {
+        let registered = SignalLatches::register(&[signal], Vec::new(), Some(flag))?;
+        Ok((registered.set != 0).then_some(registered))
+    }
+
+    fn register(
+        signals: &[Signal],
+        latches: Vec<Arc<Latch>>,
+        flag: Option<Arc<Wake>>,
+    ) -> io::Result<SignalLatches> {
         set_base();
         let mut registrations = writer_list();
         let mut set = 0;
@@ -102,7 +121,7 @@ impl SignalLatches {
         // From here on an error return drops it, which undoes the change.
         let registered = SignalLatches { set, arrivals: Arc::default() };
         let arrivals = Arc::clone(&registered.arrivals);
-        registrations.push(Registration { set, latches: vec![latch], arrivals });
+        registrations.push(Registration { set, latches, flag, arrivals });
         publish(&registrations);
         let installed = signals_in(new).try_for_each(imp::install);
         drop(registrations);
@@ -148,6 +167,10 @@ impl Drop for SignalLatches {
 impl Registration {
     /// Records an arrival. Neither locks nor allocates.
     fn record(&self, number: i32) -> Delivery {
+        if let Some(flag) = &self.flag {
+            flag.raise();
+            return Delivery::Handled;
+        }
         let Arrivals { count, first, last } = &*self.arrivals;
         // SAFETY: null, or leaked by `set_base`.
         let base = unsafe { BASE.load(Ordering::Acquire).as_ref() };

@@ -59,6 +59,8 @@ impl Signal {
     pub const STOP: Signal = Signal(imp::STOP);
     /// Stop at the terminal: Ctrl-Z.
     pub const TSTP: Signal = Signal(imp::TSTP);
+    /// The size of the terminal has changed.
+    pub const WINCH: Signal = Signal(imp::WINCH);
 
     /// The highest number of a signal.
     #[cfg(all(unix, not(target_os = "linux")))]

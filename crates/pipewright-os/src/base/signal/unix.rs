@@ -9,7 +9,7 @@ use super::Signal;
 pub(super) use libc::{
     SIGABRT as ABRT, SIGCONT as CONT, SIGHUP as HUP, SIGINT as INT, SIGKILL as KILL,
     SIGPIPE as PIPE, SIGQUIT as QUIT, SIGSTOP as STOP, SIGTERM as TERM, SIGTSTP as TSTP,
-    SIGUSR1 as USR1, SIGUSR2 as USR2,
+    SIGUSR1 as USR1, SIGUSR2 as USR2, SIGWINCH as WINCH,
 };
 
 /// The highest signal number: 64 on Linux (signal(7)), 31 on macOS.

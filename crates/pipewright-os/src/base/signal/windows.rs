@@ -14,6 +14,7 @@ pub(super) const TERM: i32 = 15;
 pub(super) const CONT: i32 = 18;
 pub(super) const STOP: i32 = 19;
 pub(super) const TSTP: i32 = 20;
+pub(super) const WINCH: i32 = 28;
 
 /// The highest signal number.
 pub(super) const LAST: i32 = 31;
@@ -55,6 +56,7 @@ mod tests {
             ("SIGCONT", CONT),
             ("SIGSTOP", STOP),
             ("SIGTSTP", TSTP),
+            ("SIGWINCH", WINCH),
             ("SIGSYS", LAST),
         ];
         for constant in constants {

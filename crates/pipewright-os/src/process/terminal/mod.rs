@@ -1,5 +1,6 @@
 //! The controlling terminal of this process: its foreground job, its size, its modes.
 
+mod size_changes;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -13,6 +14,7 @@ use std::io;
 
 use crate::base::handle::Handle;
 use crate::process::pty::PtySize;
+pub use size_changes::SizeChanges;
 
 /// Returns true if this process has a controlling terminal: a background process of its session that reads it is suspended
 /// (SIGTTIN).

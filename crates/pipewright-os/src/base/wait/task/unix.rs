@@ -109,7 +109,15 @@ fn poll_slot(
     if !place.as_ref().is_some_and(|source| source.number == number && source.writes == writes) {
         // Dropped before another duplicate is made.
         *place = None;
-        let copy = register(fd.try_clone_to_owned()?, writes)?;
+        let copy = match register(fd.try_clone_to_owned()?, writes) {
+            Ok(copy) => copy,
+            // A file: epoll does not take it, and it is always ready.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                *needs_check = true;
+                return complete_now(slot);
+            }
+            Err(error) => return Err(error),
+        };
         let event = match slot {
             Slot::Owned(event) => Some(Arc::clone(event)),
             _ => None,

@@ -1,0 +1,193 @@
+//! The connection of this process's terminal with that of a session, for [`interact`](super::Session::interact): no waits.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipewright_os::base::pipe::{PipeReader, PipeWriter};
+use pipewright_os::base::stdio::{console_in, console_writer};
+use pipewright_os::base::wait::Slot;
+use pipewright_os::process::terminal::{self, SizeChanges};
+
+use super::interact::InteractEnd;
+use super::raw::RawTerminal;
+use super::{PAUSE, Session};
+use crate::error::Error;
+
+/// The room for one read of typed bytes.
+const TYPED_BYTES: usize = 4 << 10;
+
+/// The typed bytes that wait for the child. A person types no more; input from elsewhere waits then.
+const MOST_TYPED_BYTES: usize = 64 << 10;
+
+/// The time that the child has to read what was typed before the escape character. The person may want to leave because it reads
+/// nothing.
+const LAST_TYPING: Duration = Duration::from_secs(1);
+
+/// The slots of a wait.
+pub(super) type Slots<'a> = [Slot<'a>; 5];
+
+/// The state of a connection.
+pub(super) struct Relay {
+    /// `None` after its end.
+    stdin: Option<PipeReader>,
+    /// The end of stdin is still to be typed.
+    owes_end: bool,
+    /// `None` if stdout is closed.
+    stdout: Option<PipeWriter>,
+    /// Output that is still to be shown, and the number of bytes that have been.
+    shown: Option<(Arc<Vec<u8>>, usize)>,
+    escape: Option<u8>,
+    leaving: Option<Leaving>,
+    /// Dropped in any case, also by a panic.
+    raw: Option<RawTerminal>,
+}
+
+/// The times by which the rest has to be typed and shown, after the escape character.
+#[derive(Clone, Copy)]
+struct Leaving {
+    types_until: Instant,
+    shows_until: Instant,
+}
+
+impl Relay {
+    pub(super) fn new(escape: Option<u8>) -> io::Result<Relay> {
+        io::stdout().flush()?;
+        let stdin = Some(PipeReader::from(console_in()?));
+        let (stdout, raw) = (console_writer(false)?, RawTerminal::of_stdin()?);
+        Ok(Relay { stdin, owes_end: false, stdout, shown: None, escape, leaving: None, raw })
+    }
+
+    /// Returns true if stdin is a terminal, whose size the child's follows.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// Does what needs no wait. Returns the reason if the connection is over.
+    pub(super) fn advance(&mut self, session: &mut Session) -> Result<Option<InteractEnd>, Error> {
+        if self.shown.is_none() && self.leaving.is_none() {
+            let unread = session.pump.take_unread();
+            if !unread.is_empty() && self.stdout.is_some() {
+                self.shown = Some((Arc::new(unread), 0));
+            }
+        }
+        if self.owes_end && !session.pump.is_typing() {
+            match session.pty()?.send_eof() {
+                Ok(()) => self.owes_end = false,
+                // There is no room for it yet.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(session.cannot("type at the terminal of", error)),
+            }
+        }
+        if self.shown.is_some() {
+            let is_late = self.leaving.is_some_and(|leaving| Instant::now() >= leaving.shows_until);
+            let late = || session.cannot("show the output of", io::ErrorKind::TimedOut.into());
+            return if is_late { Err(late()) } else { Ok(None) };
+        }
+        if let Some(leaving) = self.leaving {
+            if session.pump.is_typing() && Instant::now() < leaving.types_until {
+                return Ok(None);
+            }
+            session.pump.stop_typing();
+            return Ok(Some(InteractEnd::Escape));
+        }
+        Ok(session.pump.is_at_end().then_some(InteractEnd::Ended))
+    }
+
+    /// Returns the slots of the next wait, and the time at which it has to end.
+    pub(super) fn submit<'a>(
+        &mut self,
+        session: &mut Session,
+        sizes: &'a SizeChanges,
+    ) -> (Slots<'a>, Option<Instant>) {
+        // While the person's terminal takes no more, the child waits as it would at its own.
+        let [read, write] = session.pump.submit_ends(self.shown.is_none());
+        let takes_keys = session.pump.typing_bytes() < MOST_TYPED_BYTES && self.leaving.is_none();
+        let typed = match self.stdin.take() {
+            Some(stdin) if takes_keys => Slot::Read(stdin, Vec::with_capacity(TYPED_BYTES)),
+            stdin => {
+                self.stdin = stdin;
+                Slot::Off
+            }
+        };
+        let show = match (&self.shown, self.stdout.take()) {
+            (Some((bytes, from)), Some(stdout)) => Slot::Write(stdout, Arc::clone(bytes), *from),
+            (_, stdout) => {
+                self.stdout = stdout;
+                Slot::Off
+            }
+        };
+        let (changed, next_look) = match self.raw {
+            Some(_) => (sizes.slot(), sizes.next_look()),
+            None => (Slot::Off, None),
+        };
+        let retry = self.owes_end.then(|| Instant::now() + PAUSE);
+        let leaves = self.leaving.map(|leaving| match self.shown.is_some() {
+            true => leaving.shows_until,
+            false => leaving.types_until,
+        });
+        let until = [next_look, retry, leaves].into_iter().flatten().min();
+        ([read, write, typed, show, changed], until)
+    }
+
+    /// Takes back the slots of a wait, and handles the results.
+    pub(super) fn complete(
+        &mut self,
+        session: &mut Session,
+        sizes: &SizeChanges,
+        slots: Slots<'_>,
+        waited: io::Result<usize>,
+    ) -> Result<(), Error> {
+        let [read, write, typed, show, changed] = slots;
+        let pumped = session.pump.complete([read, write, Slot::Off], waited);
+        pumped.map_err(|error| session.cannot("read the terminal of", error))?;
+        match typed {
+            Slot::ReadDone(_, _, Ok(0)) => self.owes_end = true,
+            Slot::ReadDone(stdin, bytes, Ok(_)) => {
+                self.stdin = Some(stdin);
+                self.type_bytes(session, &bytes);
+            }
+            Slot::ReadDone(_, _, Err(error)) => return Err(session.cannot("read stdin for", error)),
+            Slot::Read(stdin, _) => self.stdin = Some(stdin),
+            _ => {}
+        }
+        match show {
+            Slot::Write(stdout, ..) => self.stdout = Some(stdout),
+            Slot::WriteDone(stdout, bytes, Ok(count)) => {
+                self.stdout = Some(stdout);
+                let from = self.shown.take().map_or(0, |(_, from)| from) + count;
+                self.shown = (from < bytes.len()).then_some((bytes, from));
+            }
+            Slot::WriteDone(_, _, Err(error)) => {
+                return Err(session.cannot("show the output of", error));
+            }
+            _ => {}
+        }
+        match self.raw.is_some() && sizes.take(&changed) {
+            true => follow_size(session),
+            false => Ok(()),
+        }
+    }
+
+    fn type_bytes(&mut self, session: &mut Session, bytes: &[u8]) {
+        let is_escape = |key: &u8| Some(*key) == self.escape;
+        let end = bytes.iter().position(is_escape);
+        session.pump.type_more(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default());
+        if end.is_some() {
+            let (now, deadline) = (Instant::now(), session.deadline());
+            let types_until = now + LAST_TYPING;
+            self.leaving =
+                Some(Leaving { types_until, shows_until: deadline.unwrap_or(types_until) });
+        }
+    }
+}
+
+/// Gives the child's terminal the size of this process's.
+pub(super) fn follow_size(session: &mut Session) -> Result<(), Error> {
+    let Some(size) = terminal::size() else { return Ok(()) };
+    let now = session.pty()?.window_size();
+    if now.is_ok_and(|now| now == size) {
+        return Ok(());
+    }
+    session.resize(size)
+}
