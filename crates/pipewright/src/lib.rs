@@ -200,7 +200,7 @@ pub use run_all::{AsTheyEndAsync, AsyncRunner};
 #[cfg(feature = "screen")]
 pub use session::Screen;
 #[cfg(feature = "session")]
-pub use session::{CastWriter, InteractEnd, Key, Match, Pattern, RawTerminal, Session};
+pub use session::{CastFormat, CastWriter, InteractEnd, Key, Match, Pattern, RawTerminal, Session};
 pub use signal_guard::SignalGuard;
 pub use tree_slot::TreeSlot;
 

@@ -36,7 +36,7 @@ pub(crate) use jobs::JobsOptions;
 pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use retry::{RetryOn, RetryOptions};
-pub(crate) use run::{ContainKind, RunOptions};
+pub(crate) use run::{ContainKind, RecordFormat, RunOptions};
 pub(crate) use timeout::TimeoutOptions;
 pub(crate) use worker::WorkerOptions;
 

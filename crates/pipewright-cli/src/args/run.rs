@@ -84,6 +84,11 @@ pub(crate) struct RunOptions {
           conflicts_with = "stdout", hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) record: Option<PathBuf>,
 
+    /// Format of --record
+    #[arg(long, value_name = "FORMAT", default_value = "asciicast-v2", requires = "record", hide_short_help = true,
+          help_heading = headings::OUTPUT)]
+    pub(crate) record_format: RecordFormat,
+
     /// Print the last N lines of each stream if the command fails, and nothing else
     #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = number::count,
           conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
@@ -150,4 +155,13 @@ pub(crate) enum ContainKind {
     Group,
     /// Every process that the command starts; those that outlive it are killed
     Tree,
+}
+
+/// `--record-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordFormat {
+    /// The format of asciinema 2, which all versions play
+    AsciicastV2,
+    /// The format of asciinema 3, with the exit code
+    AsciicastV3,
 }

@@ -68,7 +68,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
-    let code = match terminal.and_then(|terminal| terminal.end()) {
+    let code = match terminal.and_then(|terminal| terminal.end(code)) {
         Some((doing, error)) => report::fail(doing, &error, code),
         None => code,
     };

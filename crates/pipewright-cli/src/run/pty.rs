@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use pipewright::{
-    CastWriter, Command, Error, Output, PipeReader, Pty, RawTerminal, Stdio, console_in,
+    CastFormat, CastWriter, Command, Error, Output, PipeReader, Pty, RawTerminal, Stdio, console_in,
 };
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
@@ -15,7 +15,7 @@ use pipewright_os::process::terminal::{self, SizeChanges};
 
 use super::command::watched_terminal;
 use crate::Failure;
-use crate::args::RunOptions;
+use crate::args::{RecordFormat, RunOptions};
 
 /// The room for typed bytes.
 const TYPED_BYTES: usize = 4 << 10;
@@ -86,10 +86,11 @@ impl TerminalRun {
         output
     }
 
-    /// Ends the recording. Returns the error if a part of the output was not shown or recorded.
-    pub(super) fn end(&self) -> Option<(&'static str, io::Error)> {
+    /// Ends the recording, with that exit code. Returns the error if a part of the output was not shown or recorded.
+    pub(super) fn end(&self, code: i32) -> Option<(&'static str, io::Error)> {
         let mut recorder = lock(self.recording.as_ref()?);
-        let flushed = recorder.cast.flush();
+        let ended = recorder.cast.exit(code);
+        let flushed = ended.and_then(|()| recorder.cast.flush());
         recorder.note("write the recording", flushed);
         recorder.failed.take()
     }
@@ -103,7 +104,11 @@ impl Recorder {
     ) -> Result<Recording, Failure> {
         let cannot = |error| Failure(format!("cannot create \"{}\": {error}", path.display()));
         let file = File::create(path).map_err(cannot)?;
-        let cast = CastWriter::new(BufWriter::new(file), size).map_err(cannot)?;
+        let format = match options.record_format {
+            RecordFormat::AsciicastV2 => CastFormat::AsciicastV2,
+            RecordFormat::AsciicastV3 => CastFormat::AsciicastV3,
+        };
+        let cast = CastWriter::with_format(BufWriter::new(file), size, format).map_err(cannot)?;
         let shows = !options.capture;
         Ok(Arc::new(Mutex::new(Recorder { cast, shows, failed: None })))
     }

@@ -90,6 +90,22 @@ fn a_recording_has_what_was_shown() {
 }
 
 #[test]
+fn a_recording_of_version_3_ends_with_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("demo.cast");
+    let record = file.display().to_string();
+    let options = ["--pty", "--record", &record, "--record-format", "asciicast-v3"];
+    let output = run_sh(&options, "echo out; exit 3");
+    assert_eq!(output.status.code(), Some(3));
+    let text = fs::read_to_string(file).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["version"], &lines[0]["term"]["cols"]), (&3.into(), &80.into()));
+    let events: Vec<_> = lines[1..].iter().map(|event| (&event[1], &event[2])).collect();
+    assert_eq!(events, [(&"o".into(), &"out\r\n".into()), (&"x".into(), &"3".into())]);
+}
+
+#[test]
 fn a_recording_that_cannot_be_written_is_an_error() {
     let output = run_sh(&["--pty", "--record", "/no/such/file"], "echo");
     assert_eq!(output.status.code(), Some(125));

@@ -1,4 +1,4 @@
-//! A recording of a terminal in the format of asciinema (asciicast v2).
+//! A recording of a terminal in the formats of asciinema (asciicast v2 and v3).
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,7 +8,8 @@ use pipewright_os::process::pty::PtySize;
 
 /// A recording of what a terminal shows, which `asciinema play` plays (feature `session`).
 ///
-/// The format is asciicast v2: a line of JSON about the terminal, then a line for each event, with its time in seconds.
+/// A recording is a line of JSON about the terminal, then a line for each event: its time in seconds, its kind and its text. The
+/// format of [`new`](Self::new) is asciicast v2, which all versions of asciinema play; [`with_format`](Self::with_format) chooses.
 ///
 /// ```
 /// # if cfg!(unix) {
@@ -29,27 +30,57 @@ use pipewright_os::process::pty::PtySize;
 #[derive(Debug)]
 pub struct CastWriter<W> {
     to: W,
+    format: CastFormat,
     start: Instant,
+    /// The time of the last event after the start, in microseconds.
+    last_micros: u128,
     /// The begin of a character whose rest has not come yet.
     rest: Vec<u8>,
 }
 
+/// A format of recordings (feature `session`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CastFormat {
+    /// asciicast v2: the time of an event counts from the start.
+    #[default]
+    AsciicastV2,
+    /// asciicast v3, of asciinema 3.0 and later: the time of an event counts from the event before, so that a part can be cut
+    /// out, and the exit code of the command is recorded.
+    AsciicastV3,
+}
+
 impl<W: Write> CastWriter<W> {
-    /// Begins a recording, and writes its first line. `TERM` and `SHELL` of this process go into it.
+    /// Begins a recording in asciicast v2, and writes its first line. `TERM` and `SHELL` of this process go into it.
     ///
     /// # Errors
     /// The error of the write.
-    pub fn new(mut to: W, size: PtySize) -> io::Result<CastWriter<W>> {
+    pub fn new(to: W, size: PtySize) -> io::Result<CastWriter<W>> {
+        CastWriter::with_format(to, size, CastFormat::AsciicastV2)
+    }
+
+    /// Begins a recording in that format, as [`new`](Self::new) does.
+    ///
+    /// # Errors
+    /// The error of the write.
+    pub fn with_format(mut to: W, size: PtySize, format: CastFormat) -> io::Result<CastWriter<W>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let variable = |name: &str| json_string(&std::env::var(name).unwrap_or_default());
         let (width, height) = (size.cols, size.rows);
         let (term, shell) = (variable("TERM"), variable("SHELL"));
-        writeln!(
-            to,
-            "{{\"version\": 2, \"width\": {width}, \"height\": {height}, \"timestamp\": {now}, \
-             \"env\": {{\"TERM\": {term}, \"SHELL\": {shell}}}}}"
-        )?;
-        Ok(CastWriter { to, start: Instant::now(), rest: Vec::new() })
+        match format {
+            CastFormat::AsciicastV2 => writeln!(
+                to,
+                "{{\"version\": 2, \"width\": {width}, \"height\": {height}, \"timestamp\": {now}, \
+                 \"env\": {{\"TERM\": {term}, \"SHELL\": {shell}}}}}"
+            ),
+            CastFormat::AsciicastV3 => writeln!(
+                to,
+                "{{\"version\": 3, \"term\": {{\"cols\": {width}, \"rows\": {height}, \"type\": {term}}}, \
+                 \"timestamp\": {now}, \"env\": {{\"SHELL\": {shell}}}}}"
+            ),
+        }?;
+        Ok(CastWriter { to, format, start: Instant::now(), last_micros: 0, rest: Vec::new() })
     }
 
     /// Records output. A character that is cut at the end is written with the rest of it; other bytes that are not UTF-8
@@ -83,6 +114,18 @@ impl<W: Write> CastWriter<W> {
         self.event("r", &format!("{}x{}", size.cols, size.rows))
     }
 
+    /// Records the end of the command: its exit code, or 128 and the number of the signal that killed it. asciicast v2 has no such
+    /// event, and nothing is recorded.
+    ///
+    /// # Errors
+    /// The error of the write.
+    pub fn exit(&mut self, code: i32) -> io::Result<()> {
+        match self.format {
+            CastFormat::AsciicastV2 => Ok(()),
+            CastFormat::AsciicastV3 => self.event("x", &code.to_string()),
+        }
+    }
+
     /// Writes everything to the target's own target.
     ///
     /// # Errors
@@ -97,8 +140,16 @@ impl<W: Write> CastWriter<W> {
     }
 
     fn event(&mut self, kind: &str, text: &str) -> io::Result<()> {
-        let seconds = self.start.elapsed().as_secs_f64();
-        writeln!(self.to, "[{seconds:.6}, \"{kind}\", {}]", json_string(text))
+        let now = self.start.elapsed().as_micros();
+        let from = match self.format {
+            CastFormat::AsciicastV2 => 0,
+            // From the time that was written, so that no error adds up.
+            CastFormat::AsciicastV3 => self.last_micros,
+        };
+        let micros = now.saturating_sub(from);
+        self.last_micros = now;
+        let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+        writeln!(self.to, "[{seconds}.{rest:06}, \"{kind}\", {}]", json_string(text))
     }
 }
 
@@ -164,6 +215,36 @@ mod tests {
         );
         assert_eq!(lines[1], r#""o", "a\u001b[1m\"\\\r\n\tb"]"#);
         assert_eq!(lines[2], r#""r", "7x6"]"#);
+    }
+
+    #[test]
+    fn version_3_has_intervals_and_the_exit_code() {
+        let size = PtySize { rows: 5, cols: 9 };
+        let mut cast = CastWriter::with_format(Vec::new(), size, CastFormat::AsciicastV3).unwrap();
+        for text in ["a", "b"] {
+            let begin = Instant::now();
+            while begin.elapsed().as_millis() < 20 {
+                std::thread::yield_now();
+            }
+            cast.output(text.as_bytes()).unwrap();
+        }
+        cast.exit(3).unwrap();
+        let total = cast.start.elapsed().as_secs_f64();
+        let text = String::from_utf8(cast.get_ref().clone()).unwrap();
+        let mut lines = text.lines();
+        let header = lines.next().unwrap();
+        let begin = "{\"version\": 3, \"term\": {\"cols\": 9, \"rows\": 5, \"type\": ";
+        assert!(header.starts_with(begin), "{header}");
+        let events: Vec<(f64, &str)> = lines
+            .map(|line| {
+                let (time, event) = line.trim_matches(['[', ']']).split_once(", ").unwrap();
+                (time.parse().unwrap(), event)
+            })
+            .collect();
+        let kinds: Vec<_> = events.iter().map(|(_, event)| *event).collect();
+        assert_eq!(kinds, [r#""o", "a""#, r#""o", "b""#, r#""x", "3""#]);
+        assert!(events[0].0 >= 0.02 && events[1].0 >= 0.02, "{events:?}");
+        assert!(events.iter().map(|(time, _)| time).sum::<f64>() <= total, "{events:?}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::process::pty::{Pty, PtySize};
 use pipewright_os::process::status::ExitStatus;
 
-pub use cast::CastWriter;
+pub use cast::{CastFormat, CastWriter};
 pub use interact::InteractEnd;
 pub use key::Key;
 pub use pattern::{Match, Pattern};
