@@ -1,7 +1,9 @@
 //! The code of a new command between clone and exec, in the order and with the errors of `spawn/linux/child/mod.rs`.
 
 use crate::call::call;
-use crate::message::{CURRENT_DIR_HANDLE, Plan, STOP_PENDING, field, flag, group, step};
+use crate::message::{
+    CURRENT_DIR_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, gets_number, group, step,
+};
 use crate::number;
 use crate::start::NewCommand;
 
@@ -30,6 +32,7 @@ pub fn become_program(command: &NewCommand<'_>) -> Result<(), Failed> {
         set_action(SIGCHLD, &IGNORED);
     }
     join_group(plan)?;
+    take_terminal(command)?;
     enter_host_directory(command)?;
     close_missing_stdio(plan);
     move_handles_away(command)?;
@@ -68,6 +71,18 @@ fn join_group(plan: &Plan<'_>) -> Result<(), Failed> {
         _ => -(EINVAL as isize),
     };
     check(result, step::GROUP)
+}
+
+/// Makes the terminal the controlling one of the session that this process leads, if a handle of it has been passed.
+fn take_terminal(command: &NewCommand<'_>) -> Result<(), Failed> {
+    const TIOCSCTTY: usize = 0x540e;
+    each_handle(command, |_, fd, target| match target {
+        TERMINAL_HANDLE => {
+            // 0 does not take the terminal from another session.
+            check(call(number::IOCTL, [fd as usize, TIOCSCTTY, 0, 0, 0, 0]), step::TERMINAL)
+        }
+        _ => Ok(()),
+    })
 }
 
 /// Calls the function with the index, the handle and the target of each handle.
@@ -122,7 +137,7 @@ fn move_handles_away(command: &NewCommand<'_>) -> Result<(), Failed> {
 
 fn place_handles(command: &NewCommand<'_>) -> Result<(), Failed> {
     each_handle(command, |index, _, target| {
-        if target == CURRENT_DIR_HANDLE {
+        if !gets_number(target) {
             return Ok(());
         }
         // SAFETY: written for every index by `move_handles_away`.
@@ -164,8 +179,7 @@ fn step_of(command: &NewCommand<'_>, index: usize) -> u32 {
             let mut inherited = 0;
             while earlier < index {
                 let target = command.plan.target(earlier);
-                let is_other =
-                    target.is_some_and(|it| it >= FIRST_OTHER && it != CURRENT_DIR_HANDLE);
+                let is_other = target.is_some_and(|it| it >= FIRST_OTHER && gets_number(it));
                 inherited += usize::from(is_other);
                 earlier += 1;
             }

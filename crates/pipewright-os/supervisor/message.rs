@@ -101,6 +101,13 @@ pub(crate) mod group {
 
 /// The target of the handle of the working directory, which gets no number.
 pub(crate) const CURRENT_DIR_HANDLE: u64 = u64::MAX;
+/// The target of the handle of the terminal that the command's session takes, which gets no number.
+pub(crate) const TERMINAL_HANDLE: u64 = u64::MAX - 1;
+
+/// Returns true if a handle with that target gets a number in the command.
+pub(crate) const fn gets_number(target: u64) -> bool {
+    target < TERMINAL_HANDLE
+}
 
 /// The numbers of the steps of a start, as in `src/process/spawn/steps.rs`.
 pub(crate) mod step {
@@ -112,6 +119,7 @@ pub(crate) mod step {
     pub(crate) const STDIO: u32 = 8;
     pub(crate) const INHERIT: u32 = 9;
     pub(crate) const EXEC: u32 = 12;
+    pub(crate) const TERMINAL: u32 = 15;
 
     /// Returns the number of a step with an index.
     pub(crate) const fn with_index(step: u32, index: usize) -> u32 {

@@ -61,6 +61,8 @@ mod pty;
 mod pty_child;
 #[cfg(target_os = "linux")]
 mod pty_errors;
+#[cfg(unix)]
+mod pty_in_slot;
 #[cfg(windows)]
 mod pty_windows;
 mod read_all;

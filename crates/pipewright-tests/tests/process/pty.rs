@@ -339,10 +339,6 @@ fn settings_that_contradict_a_terminal_are_refused() {
     assert_eq!(words(error), wanted("`pty` is not supported for a stage of a pipeline"));
     let error = shell("").stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap_err();
     assert_eq!(words(error), wanted("with `pty`, stdout or stderr has to be the terminal"));
-    if let Ok(slot) = pipewright::TreeSlot::new() {
-        let error = shell("").contain_in(&slot).status().unwrap_err();
-        assert_eq!(words(error), wanted("`pty` and `contain_in` contradict each other"));
-    }
 }
 
 #[watched_test]

@@ -56,7 +56,7 @@ impl Command {
     /// `/dev/ptmx`, no devpts), with [`Limit`](crate::ErrorKind::Limit) if all are in use, and with
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for settings that contradict a terminal:
     /// [`detached`](Self::detached), [`foreground`](Self::foreground), [`process_group`](Self::process_group),
-    /// [`contain_in`](Self::contain_in), a stage of a pipeline, and verbs that return no [`Child`](crate::Child).
+    /// a stage of a pipeline, and verbs that return no [`Child`](crate::Child).
     ///
     /// ```
     /// # if cfg!(unix) {
@@ -95,7 +95,6 @@ impl Command {
         let refused = [
             ("detached", self.lifetime.detached),
             ("foreground", self.lifetime.foreground.is_some()),
-            ("contain_in", self.slot.is_some()),
         ];
         if let Some((setter, _)) = refused.iter().find(|(_, is_set)| *is_set) {
             return Err(self.misuse(&format!("`pty` and `{setter}` contradict each other")));

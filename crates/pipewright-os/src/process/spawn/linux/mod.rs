@@ -170,7 +170,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
             .foreground
             .filter(|_| plan.unix.group == Group::Own)
             .map(|foreground| foreground.terminal().as_raw_fd()),
-        own_terminal: own_terminal(plan),
+        own_terminal: own_terminal(plan).map(AsRawFd::as_raw_fd),
         parent_pid: match plan.unix.kill_on_parent_exit {
             Some(_) => std::process::id() as i32,
             None => 0,
@@ -185,9 +185,8 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
 }
 
 /// Returns the terminal that the child takes. Only a session can take one.
-fn own_terminal(plan: &Plan<'_>) -> Option<RawFd> {
-    let terminal = plan.terminal.filter(|_| plan.unix.group == Group::Session)?;
-    terminal.handle().map(AsRawFd::as_raw_fd)
+fn own_terminal<'a>(plan: &Plan<'a>) -> Option<&'a Handle> {
+    plan.terminal.filter(|_| plan.unix.group == Group::Session)?.handle()
 }
 
 /// The inherited handles, with their numbers in the child.

@@ -7,10 +7,11 @@ use rustix::io::Errno;
 
 use crate::base::handle::is_close_on_exec;
 use crate::process::contain::linux::message::{
-    CURRENT_DIR_HANDLE, MOST_HANDLES, field, flag, group,
+    CURRENT_DIR_HANDLE, MOST_HANDLES, TERMINAL_HANDLE, field, flag, group,
 };
 use crate::process::spawn::layout::Layout;
 use crate::process::spawn::linux::child::resource_number;
+use crate::process::spawn::linux::own_terminal;
 use crate::process::spawn::{
     BadInput, ChildStdio, Credentials, Group, Inherit, Plan, SpawnError, Step, is_path, listed,
 };
@@ -18,12 +19,11 @@ use crate::process::spawn::{
 /// Refuses options that a supervisor does not support.
 pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let Credentials { user, group, groups } = &plan.unix.identity;
-    // Stdio and the working directory are handles too.
-    const MOST_INHERITED: usize = MOST_HANDLES - 4;
+    // Stdio, the terminal and the working directory are handles too.
+    const MOST_INHERITED: usize = MOST_HANDLES - 5;
     let refused = [
         ("contain", plan.contain.is_some()),
         ("foreground", plan.foreground.is_some()),
-        ("pty", plan.terminal.is_some()),
         ("inherit_all", matches!(plan.inherit, Inherit::AllAnd(_))),
         ("inherit", plan.inherit.list().len() > MOST_INHERITED),
         ("uid", user.is_some()),
@@ -53,8 +53,8 @@ impl<'a> Handles<'a> {
         let list = plan.inherit.list();
         listed::check(list)?;
         let mut handles = Handles {
-            fds: Vec::with_capacity(list.len() + 4),
-            targets: Vec::with_capacity(list.len() + 4),
+            fds: Vec::with_capacity(list.len() + 5),
+            targets: Vec::with_capacity(list.len() + 5),
             current_dir: None,
         };
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
@@ -71,6 +71,10 @@ impl<'a> Handles<'a> {
         for entry in list {
             handles.fds.push(entry.0.as_fd());
             handles.targets.push(listed::number(entry) as u64);
+        }
+        if let Some(terminal) = own_terminal(plan) {
+            handles.fds.push(terminal.as_fd());
+            handles.targets.push(TERMINAL_HANDLE);
         }
         // A relative path starts there: the directory itself, or the program.
         if plan.current_dir.is_none_or(|dir| !dir.is_absolute()) {
@@ -101,6 +105,7 @@ impl<'a> Handles<'a> {
         let closed = self.fds.iter().position(is_closed).filter(|_| error == Errno::BADF);
         let step = match closed.and_then(|place| Some((place, *self.targets.get(place)?))) {
             Some((_, target @ 0..=2)) => Step::Stdio(target as u8),
+            Some((_, TERMINAL_HANDLE)) => Step::Terminal,
             Some((place, _)) => {
                 let stdio = self.targets.iter().filter(|target| **target <= 2).count();
                 Step::Inherit(place.saturating_sub(stdio))

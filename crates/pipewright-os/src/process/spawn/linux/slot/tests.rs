@@ -101,6 +101,7 @@ fn the_steps_of_both_programs_have_the_same_numbers() {
         (step::with_index(step::STDIO, 2), Step::Stdio(2)),
         (step::with_index(step::INHERIT, 7), Step::Inherit(7)),
         (step::EXEC, Step::Exec),
+        (step::TERMINAL, Step::Terminal),
     ] {
         assert_eq!(steps::step_of(number), expected);
     }
