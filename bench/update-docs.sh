@@ -3,7 +3,7 @@
 #
 #   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
 #
-# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees`, `batches` or `pipes`. The
+# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees`, `terminals`, `batches` or `pipes`. The
 # default is all parts. A part's text is between two comments of its name in its document. It includes the date, the commit, the
 # machine and the preset. Other parts stay unchanged. A part that fails keeps its old table, and the script then exits
 # with an error at its end.
@@ -29,7 +29,7 @@ done
 cases=(spawn spawn-options spawn-async capture-lines capture-block allocations many stream collect text-lines
     watched-line pipeline size cli)
 if [ ${#parts[@]} -eq 0 ]; then
-    parts=("${cases[@]}" messages files trees batches pipes)
+    parts=("${cases[@]}" messages files trees terminals batches pipes)
 fi
 # Prints the document that contains the comments of that part.
 document_of() {
@@ -129,6 +129,14 @@ trees() {
     echo '```'
 }
 
+terminals() {
+    "$bench/pty" --rounds "$rounds" > "$work/report"
+    head_of terminals "Children on terminals of their own, beside a reader in C, portable-pty and Python." \
+        "$rounds rounds; bytes that are lost: one round"
+    echo
+    sed 's/^### \(.*\)$/**\1**/' "$work/report"
+}
+
 batches() {
     cc -O2 -static -o "$work/child" bench/c/exit0.c
     cc -O2 -static -o "$work/writer" bench/c/mib.c
@@ -168,7 +176,7 @@ failed=()
 for part in "${parts[@]}"; do
     echo "update-docs.sh: $part" >&2
     case $part in
-        messages | files | trees | batches | pipes) measure=("$part") ;;
+        messages | files | trees | terminals | batches | pipes) measure=("$part") ;;
         *) measure=(driver "$part") ;;
     esac
     # A separate shell, so that the first failure ends the part: `set -e` has no effect inside an `if`.

@@ -57,7 +57,7 @@ fn a_pattern_that_does_not_come_in_time_is_an_error_with_the_output() {
     assert!(begun.elapsed() >= short());
     let ErrorKind::NotSeen { wanted, reason, tail } = error.kind() else { panic!("{error}") };
     assert_eq!((wanted.as_str(), *reason), ("\"never\"", NotSeen::TimedOut(short())));
-    assert_eq!(tail, "first line\r\nlast line");
+    assert_eq!(tail, "first line\nlast line");
     assert!(error.to_string().ends_with(": last line"), "{error}");
     // Nothing was taken.
     session.expect("first").unwrap();
@@ -202,6 +202,23 @@ fn sessions_are_driven_by_tasks() {
         assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
         session.expect_async("again\r\nagain\r\n").await.unwrap();
     });
+}
+
+#[watched_test]
+fn an_error_has_the_output_as_a_person_has_seen_it() {
+    let draw = r"printf '\033[1;31merror\033[0m: no such unit\r\n 10 %%\r 20 %%\r'; echo end";
+    let mut session = script(draw);
+    let error = session.expect("never").unwrap_err();
+    let ErrorKind::NotSeen { tail, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(tail, "error: no such unit\nend %\n");
+    // The screen of a pager is drawn in pieces.
+    let draw = r"printf '\033[?1049h\033[2;1Hsecond\033[1;1Hfirst'; sleep 600";
+    let mut session = script(draw);
+    session.expect(Pattern::screen(|screen| screen.contains("first"))).unwrap();
+    session.set_timeout(Duration::from_millis(1));
+    let error = session.expect("never").unwrap_err();
+    let ErrorKind::NotSeen { tail, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(tail, "first\nsecond");
 }
 
 #[watched_test]

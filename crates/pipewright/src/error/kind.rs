@@ -85,7 +85,8 @@ pub enum ErrorKind {
         wanted: String,
         /// The reason for the end of the wait.
         reason: NotSeen,
-        /// The last 2 KiB that the program wrote.
+        /// The last 2 KiB of the output as a person has seen it: without colours, and lines as they were overwritten. With the
+        /// feature `screen`, the screen of a program that uses the alternate one.
         tail: String,
     },
     /// A [`Runner`](crate::Runner) cancelled the command before it started.

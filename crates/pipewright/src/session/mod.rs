@@ -5,6 +5,7 @@
 //! | `mod.rs` | the session: start, waits, typing, end |
 //! | `pattern.rs` | what to wait for, and what was found |
 //! | `search.rs` | the unread output and the search in it; no system call |
+//! | `seen.rs` | the output as a person has seen it, for errors |
 //! | `pump.rs` | reads and writes at the terminal, one wait at a time |
 //! | `key.rs` | the bytes of keys |
 //! | `interact.rs` | the session in the hands of a person |
@@ -24,6 +25,7 @@ mod relay;
 #[cfg(feature = "screen")]
 mod screen;
 mod search;
+mod seen;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -56,7 +58,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A program on a terminal of its own, and what it has written and nobody has taken yet (feature `session`).
 ///
 /// Each wait takes the output up to the end of its match, so the next one starts after it. A wait that fails takes nothing;
-/// its error has the last 2 KiB that the program wrote. `docs/pty.md` in the repository has a table for users of pexpect.
+/// its error has the last 2 KiB of the output, as a person has seen it. `docs/pty.md` in the repository has a table for users of pexpect.
 ///
 /// At most 4 MiB of unread output are kept, the last ones. While a call waits or types, output is read; otherwise a program
 /// that writes more than the terminal holds (about 12 KiB on Linux) waits.

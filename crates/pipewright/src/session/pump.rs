@@ -71,8 +71,12 @@ impl Pump {
         self.output.take_unread()
     }
 
-    /// Returns the end of all output, as text.
+    /// Returns the end of all output, as a person has seen it; the screen of an editor or a pager, which is drawn in any order.
     pub(super) fn tail(&self) -> String {
+        #[cfg(feature = "screen")]
+        if let Some(text) = self.screen.alternate_text() {
+            return text;
+        }
         self.output.tail()
     }
 

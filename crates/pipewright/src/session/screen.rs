@@ -80,6 +80,12 @@ impl ScreenState {
         self.0.screen_mut().set_size(at_least_one(size.rows), at_least_one(size.cols));
     }
 
+    /// Returns the text of the screen, if the program uses the alternate one.
+    pub(super) fn alternate_text(&self) -> Option<String> {
+        let screen = Screen(self.0.screen());
+        screen.is_alternate().then(|| screen.text().trim_end().to_owned())
+    }
+
     pub(super) fn has_application_cursor(&self) -> bool {
         self.0.screen().application_cursor()
     }

@@ -3,12 +3,16 @@
 use std::ops::Range;
 
 use super::pattern::{Match, Pattern};
+use super::seen::seen;
 
 /// The most unread output that is kept.
 const MOST_UNREAD_BYTES: usize = 4 << 20;
 
-/// The end of the output that errors carry.
-const TAIL_BYTES: usize = 2 << 10;
+/// The end of the output that errors carry, as a person has seen it.
+const SEEN_BYTES: usize = 2 << 10;
+
+/// The end of the output that is kept for it. Much of it may be colours.
+const TAIL_BYTES: usize = 16 << 10;
 
 /// The output that no wait has taken, and the last part of all output.
 #[derive(Debug, Default)]
@@ -39,7 +43,9 @@ impl Output {
         self.tail.extend_from_slice(
             bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or(bytes),
         );
-        self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
+        if self.tail.len() > 2 * TAIL_BYTES {
+            self.tail.drain(..self.tail.len() - TAIL_BYTES);
+        }
     }
 
     pub(super) fn unread(&self) -> &[u8] {
@@ -51,9 +57,9 @@ impl Output {
         std::mem::take(&mut self.unread)
     }
 
-    /// Returns the end of all output, as text.
+    /// Returns the end of all output, as a person has seen it.
     pub(super) fn tail(&self) -> String {
-        String::from_utf8_lossy(&self.tail).into_owned()
+        seen(&self.tail, SEEN_BYTES)
     }
 
     /// Returns the pattern that begins first; of those that begin together, the first of the list.
