@@ -12,8 +12,12 @@ finish() {
 }
 trap finish EXIT
 cd "$work"
-export XDG_CACHE_HOME=$work PARALLEL_HOME=$work
+export XDG_CACHE_HOME=$work PARALLEL_HOME=$work/home
 mkdir -p /run/sshd
+# A home without profiles: GNU parallel starts a shell for each job, and a profile may take longer than the job. Without the file,
+# it asks to be cited.
+mkdir home
+touch home/will-cite
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$key"; done
@@ -27,6 +31,7 @@ UsePAM no
 PidFile none
 PasswordAuthentication no
 PermitRootLogin prohibit-password
+SetEnv HOME=$work/home
 MaxStartups 200
 MaxSessions 200
 END
@@ -43,7 +48,6 @@ END
 /usr/sbin/sshd -D -e -f sshd_config 2> /dev/null &
 sshd_pid=$!
 until ssh -F config n1 true 2> /dev/null; do sleep 0.1; done
-touch will-cite
 
 now() { echo "${EPOCHREALTIME/,/.}"; }
 # Prints the median, the least and the greatest of the numbers on stdin.
