@@ -155,15 +155,23 @@ fn expected(case: &str, count: usize, most: usize, is_terminal: bool) -> u64 {
 
 fn report(case: &str, count: usize, bytes: usize, seconds: &[Vec<f64>], totals: &[u64]) {
     println!("\n### {case}: {count} children, {bytes} bytes\n");
-    println!("| reader | median | ratio to C, of the pairs | bytes lost |");
-    println!("|---|--:|--:|--:|");
+    println!("| reader | median | of the pairs: ratio to C | ratio to pipes | bytes lost |");
+    println!("|---|--:|--:|--:|--:|");
     for (place, reader) in READERS.iter().enumerate() {
         let Some(own) = seconds.get(place) else { continue };
-        let ratios = own.iter().zip(seconds.first().into_iter().flatten()).map(|(own, c)| own / c);
+        let ratio_to = |other: Option<&Vec<f64>>| {
+            median(
+                own.iter()
+                    .zip(other.into_iter().flatten())
+                    .map(|(own, other)| own / other)
+                    .collect(),
+            )
+        };
         let lost = expected(case, count, bytes, *reader != "pipes") as i64
             - totals.get(place).copied().unwrap_or_default() as i64;
-        let (time, ratio) = (median(own.clone()), median(ratios.collect()));
-        println!("| {reader} | {:.1} ms | {ratio:.2} | {lost} |", time * 1e3);
+        let (to_c, to_pipes) = (ratio_to(seconds.first()), ratio_to(seconds.last()));
+        let time = median(own.clone()) * 1e3;
+        println!("| {reader} | {time:.1} ms | {to_c:.2} | {to_pipes:.2} | {lost} |");
     }
 }
 
