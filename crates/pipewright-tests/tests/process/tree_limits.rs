@@ -300,3 +300,30 @@ pub(super) fn directories(dir: &std::path::Path) -> Vec<String> {
     }
     names
 }
+
+#[watched_test]
+fn a_child_that_is_held_tells_its_limits_and_a_kill_while_it_runs() {
+    if cannot_limit(memory(SMALL)) {
+        return;
+    }
+    let mut command = shell(r#""$PUPPET" allocate=100; echo killed; read line; exit 3"#);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.limits(memory(SMALL)).spawn().unwrap();
+    assert_eq!(child.limits().unwrap().limits, memory(SMALL));
+    let mut line = String::new();
+    let stdout = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    assert_eq!(line, "killed\n");
+    let oom = child.out_of_memory().unwrap();
+    assert_eq!((oom.limit, oom.killed), (MemoryLimit::OfCommand(SMALL), 1));
+    assert_eq!(child.try_wait().unwrap(), None);
+    if let Some(peak) = child.tree_usage().unwrap().peak_memory_bytes {
+        assert!((SMALL / 2..=SMALL).contains(&peak), "{peak}");
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    // Also after its end.
+    assert_eq!(child.out_of_memory(), Some(oom));
+    let other = puppet(["exit=0"]).spawn().unwrap();
+    assert_eq!((other.limits(), other.out_of_memory()), (None, None));
+}

@@ -1,5 +1,6 @@
 //! A started child, in std's shape.
 
+mod limits;
 mod read_all;
 #[cfg(feature = "tokio")]
 mod task;
