@@ -2,7 +2,7 @@
 
 use crate::call::call;
 use crate::message::{
-    CURRENT_DIR_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, gets_number, group, step,
+    CURRENT_DIR_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, group, step,
 };
 use crate::number;
 use crate::start::NewCommand;
@@ -71,6 +71,11 @@ fn join_group(plan: &Plan<'_>) -> Result<(), Failed> {
         _ => -(EINVAL as isize),
     };
     check(result, step::GROUP)
+}
+
+/// Returns true if a handle with that target gets a number in the command.
+fn gets_number(target: u64) -> bool {
+    target != CURRENT_DIR_HANDLE && target != TERMINAL_HANDLE
 }
 
 /// Makes the terminal the controlling one of the session that this process leads, if a handle of it has been passed.

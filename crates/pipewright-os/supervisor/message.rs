@@ -104,11 +104,6 @@ pub(crate) const CURRENT_DIR_HANDLE: u64 = u64::MAX;
 /// The target of the handle of the terminal that the command's session takes, which gets no number.
 pub(crate) const TERMINAL_HANDLE: u64 = u64::MAX - 1;
 
-/// Returns true if a handle with that target gets a number in the command.
-pub(crate) const fn gets_number(target: u64) -> bool {
-    target < TERMINAL_HANDLE
-}
-
 /// The numbers of the steps of a start, as in `src/process/spawn/steps.rs`.
 pub(crate) mod step {
     pub(crate) const CREATE: u32 = 0;
