@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `log.rs`, `reports.rs` | settings of the log and of reports |
+//! | `memory.rs` | the memory of jobs: for all together, and from the log of an earlier run |
 //! | `engine.rs` | this machine, or nodes |
 //! | `run.rs` | a batch that runs |
 //! | `summary.rs` | counts, and the exit code |
@@ -14,13 +15,14 @@ mod check;
 mod engine;
 mod error;
 mod log;
+mod memory;
 mod reports;
 mod run;
 mod summary;
 #[cfg(feature = "tokio")]
 mod task;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use pipewright::Signal;
 
 use crate::driver::{Config, Driver, LogSettings};
 use crate::executor::{Containing, Executor, Local, LocalSettings};
-use crate::job::Job;
+use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
@@ -68,6 +70,7 @@ pub struct Batch {
     slots: NonZeroU32,
     tokens: BTreeMap<String, u32>,
     memory_bytes: Option<u64>,
+    learned_memory: Arc<HashMap<JobId, u64>>,
     retries: u32,
     retry_on: Vec<FailureClass>,
     retry_delay: Duration,
@@ -103,6 +106,7 @@ impl Batch {
                 .unwrap_or(NonZeroU32::MIN),
             tokens: BTreeMap::new(),
             memory_bytes: None,
+            learned_memory: Arc::default(),
             retries: 0,
             retry_on: FailureClass::ALL.to_vec(),
             retry_delay: Duration::from_secs(1),
@@ -140,12 +144,6 @@ impl Batch {
     /// are enough.
     pub fn tokens(mut self, name: impl Into<String>, count: u32) -> Batch {
         self.tokens.insert(name.into(), count);
-        self
-    }
-
-    /// Sets the memory for all jobs together, as far as they state [`mem_bytes`](Job::mem_bytes).
-    pub fn memory_bytes(mut self, bytes: u64) -> Batch {
-        self.memory_bytes = Some(bytes);
         self
     }
 
@@ -364,6 +362,7 @@ impl Batch {
                 seed: seed(),
             },
             retries: self.retries,
+            learned_memory: self.learned_memory,
             once: self.once,
             timeout: self.timeout,
             batch_timeout: self.batch_timeout,

@@ -6,7 +6,7 @@ use super::inbox::Input;
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::event::JobState;
-use crate::job::{Job, Resources};
+use crate::job::{Job, JobId, Resources};
 use crate::scheduler::text::Shown;
 use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
 
@@ -52,8 +52,11 @@ impl<E: Executor> Driver<E> {
         }
         self.last_number = number.0;
         let mut spec = self.spec(&job);
+        if spec.needs.memory_bytes.is_none() {
+            spec.needs.memory_bytes = self.learned_memory(id);
+        }
         let once = spec.once;
-        let states_memory = job.get_resources().mem_bytes.is_some();
+        let reserves_memory = spec.needs.memory_bytes.is_some();
         let mut live = LiveJob {
             job,
             id,
@@ -67,7 +70,7 @@ impl<E: Executor> Driver<E> {
         spec.past = self.log.past(number, &live);
         live.is_past = spec.past.is_some();
         self.live.insert(number, live);
-        if states_memory {
+        if reserves_memory {
             self.watch_memory();
         }
         if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
@@ -78,6 +81,12 @@ impl<E: Executor> Driver<E> {
                 self.conclude(number, &live, JobState::Refused(reason), None);
             }
         }
+    }
+
+    /// Returns the memory that a job reserves which states none. It is no reason to refuse the job.
+    fn learned_memory(&self, id: JobId) -> Option<u64> {
+        let learned = *self.config.learned_memory.get(&id)?;
+        Some(self.config.scheduler.limits.memory_bytes.map_or(learned, |most| learned.min(most)))
     }
 
     fn spec(&self, job: &Job) -> Spec {

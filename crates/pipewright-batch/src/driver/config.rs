@@ -1,10 +1,12 @@
 //! Settings of a driver.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::log::LogSettings;
+use crate::job::JobId;
 use crate::jobserver::JobserverMode;
 use crate::output::OutputOptions;
 use crate::scheduler;
@@ -15,6 +17,8 @@ pub(crate) struct Config {
     pub(crate) scheduler: scheduler::Config,
     /// Attempts after the first one, for jobs that state none.
     pub(crate) retries: u32,
+    /// The memory that jobs reserve which state none, as far as it is known.
+    pub(crate) learned_memory: Arc<HashMap<JobId, u64>>,
     /// The rule for jobs that state none: run at most once.
     pub(crate) once: bool,
     /// The timeout of a job that states none.

@@ -83,7 +83,11 @@ impl<E: Executor> Driver<E> {
             handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),
             timeout: job.get_timeout().or(self.config.timeout),
-            memory_max_bytes: self.scheduler.memory_bytes(number),
+            // What was learned is only reserved.
+            memory_max_bytes: job
+                .get_resources()
+                .mem_bytes
+                .and_then(|_| self.scheduler.memory_bytes(number)),
             output: self.output.as_mut().map(|output| output.begin(key, info)),
         };
         if let Some(live) = self.live.get_mut(number) {

@@ -10,10 +10,12 @@ mod output;
 mod page;
 mod rows;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::job::JobId;
 use crate::journal::read::{AttemptFilter, Counts, Log};
 use crate::journal::{JobState, LogError};
 use crate::watch::{JobRow, write_json, write_table};
@@ -81,6 +83,11 @@ impl LogView {
     /// The file is missing, is no log, is damaged, or is that of a newer version.
     pub fn open(path: impl AsRef<Path>) -> Result<LogView, LogError> {
         Log::open(path.as_ref()).map(|log| LogView { log })
+    }
+
+    /// Returns the largest amount of memory that each job has used at one time, in bytes.
+    pub(crate) fn peaks(&self) -> Result<HashMap<JobId, u64>, LogError> {
+        self.log.peaks()
     }
 
     /// Writes the command of each job that [`Batch::resume_log`](crate::Batch::resume_log) would start now, one a line, quoted for

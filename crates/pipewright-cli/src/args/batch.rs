@@ -95,6 +95,10 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
     pub(crate) retry_delay: Span,
 
+    /// Reserve for a job without mem the memory that it has used in LOG
+    #[arg(long, value_name = "LOG", value_hint = ValueHint::FilePath, help_heading = headings::RUNNING)]
+    pub(crate) learn: Option<PathBuf>,
+
     /// Do not run an interrupted job again when the batch is resumed
     #[arg(long, help_heading = headings::RUNNING)]
     pub(crate) once: bool,

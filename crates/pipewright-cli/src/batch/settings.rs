@@ -1,7 +1,7 @@
 //! The settings of the batch that the options describe.
 
 use pipewright_batch::{
-    Batch, JobserverMode, OutputMode, OutputOptions, ProgressKind, shell_quoted,
+    Batch, JobserverMode, LogView, OutputMode, OutputOptions, ProgressKind, shell_quoted,
 };
 
 use super::from_log;
@@ -30,6 +30,10 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     }
     if let Some(path) = &options.html {
         batch = batch.page_to(path);
+    }
+    if let Some(path) = &options.learn {
+        let log = LogView::open(path).map_err(|error| Failure(error.to_string()))?;
+        batch = batch.learn(&log).map_err(|error| Failure(error.to_string()))?;
     }
     if let Some(log) = &options.log {
         batch = batch

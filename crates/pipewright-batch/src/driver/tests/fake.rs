@@ -33,6 +33,8 @@ pub(super) struct Fake {
     is_broken: bool,
     /// The free memory at each look; the last one stays.
     memory: VecDeque<u64>,
+    /// The memory that each attempt has used.
+    peak_bytes: Option<u64>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -76,7 +78,7 @@ impl Fake {
     pub(super) fn with(script: Script) -> Fake {
         let (running, gate) = (VecDeque::new(), Arc::default());
         let (is_broken, memory, seen) = (false, VecDeque::new(), Arc::default());
-        Fake { script, running, gate, is_broken, memory, seen }
+        Fake { script, running, gate, is_broken, memory, peak_bytes: None, seen }
     }
 
     /// Returns one, and the attempts that it starts.
@@ -102,6 +104,11 @@ impl Fake {
     /// Returns it with that free memory, at one look after the other.
     pub(super) fn with_memory(self, free: impl IntoIterator<Item = u64>) -> Fake {
         Fake { memory: free.into_iter().collect(), ..self }
+    }
+
+    /// Returns it with attempts that have used so much memory.
+    pub(super) fn with_peak(self, bytes: u64) -> Fake {
+        Fake { peak_bytes: Some(bytes), ..self }
     }
 
     pub(super) fn broken() -> Fake {
@@ -148,7 +155,8 @@ impl Executor for Fake {
                 false => (!self.running.is_empty()).then_some(0),
             };
             if let Some((key, outcome)) = next.and_then(|at| self.running.remove(at)) {
-                let end = AttemptEnd::without_run(key, outcome);
+                let mut end = AttemptEnd::without_run(key, outcome);
+                end.peak_rss_bytes = self.peak_bytes;
                 return Ok(Some(ExecutorEvent::Ended(Box::new(end))));
             }
             let left = until.map_or(Duration::from_secs(60), |until| {

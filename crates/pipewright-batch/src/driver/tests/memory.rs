@@ -81,3 +81,40 @@ fn the_youngest_job_is_stopped_and_queued_again_when_no_memory_is_left() {
     }
     assert_eq!((has_started, is_noted), (3, true));
 }
+
+#[test]
+fn a_job_reserves_what_it_has_used_in_an_earlier_log_and_is_not_limited_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("earlier.db");
+    // The fake executor says that each attempt has used 1,000 bytes.
+    let jobs = || (0..3).map(|number| exits(0).env("N", number.to_string())).collect::<Vec<_>>();
+    let earlier = states(Batch::new().log(&log), Fake::new().with_peak(1000), jobs());
+    assert_eq!(earlier.len(), 3);
+    let (fake, gate) = Fake::held();
+    let fake = fake.with_memory([2400]);
+    let batch = Batch::new().jobs(4).learn(&LogView::open(&log).unwrap()).unwrap();
+    let mut run = batch.start_on(fake, jobs()).unwrap();
+    let (mut has_started, mut has_ended) = (0, 0);
+    for event in &mut run {
+        match event.unwrap() {
+            Event::Started { .. } => {
+                has_started += 1;
+                if has_started == 2 {
+                    // 1,125 each: two of them fit, and both run.
+                    assert_eq!(has_ended, 0);
+                    gate.release();
+                }
+                assert!(has_started < 3 || has_ended > 0, "a third one does not fit");
+            }
+            Event::Ended { .. } => has_ended += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((has_started, has_ended), (3, 3));
+    let (fake, seen) = Fake::seeing();
+    // Less than one job has used: it is no reason to refuse it.
+    let batch = Batch::new().memory_bytes(10).learn(&LogView::open(&log).unwrap()).unwrap();
+    let states = states(batch, fake, jobs());
+    assert!(states.values().all(|state| *state == JobState::Succeeded), "{states:?}");
+    assert!(seen.lock().unwrap().iter().all(|seen| seen.memory_max_bytes.is_none()));
+}

@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::event::JobState;
 use crate::executor::AttemptOutcome;
 use crate::source::Source;
+use crate::view::LogView;
 use fake::{Fake, Script};
 
 /// A job that the executor ends with that exit code.

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `rows.rs` | jobs, attempts, runs and counts as plain values |
 //! | `queries.rs` | what can be asked |
+//! | `peaks.rs` | the memory that jobs have used |
 //! | `stored.rs` | jobs to run again |
 
+mod peaks;
 mod queries;
 mod rows;
 mod stored;

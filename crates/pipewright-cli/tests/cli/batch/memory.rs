@@ -59,3 +59,14 @@ fn a_range_of_memory_that_makes_no_sense_is_refused() {
         super::refused(&output, &["\"mem\"", "2G..16G"]);
     }
 }
+
+#[test]
+fn memory_is_learned_from_the_log_of_an_earlier_run() {
+    let place = Place::new();
+    let script = "\"$PW\" batch -k --log monday.db --progress none -- echo ::: a b && \
+                  \"$PW\" batch --learn monday.db --log tuesday.db --progress none -k -- echo ::: a b c";
+    let output = place.sh(script);
+    assert_eq!((output.status.code(), out(&output)), (Some(0), "a\nb\na\nb\nc\n"), "{output:?}");
+    let output = place.batch_of("a", &["--learn", "no.db", "--", "echo"]);
+    super::refused(&output, &["\"", "no.db"]);
+}
