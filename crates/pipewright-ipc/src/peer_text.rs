@@ -1,4 +1,38 @@
-//! The lines of a worker's stderr that explain its death.
+//! Texts of another process in errors: the kept part of one, and the lines of a worker's stderr that explain its death.
+
+use std::fmt;
+
+use pipewright_os::base::error::OneLine;
+
+/// The most bytes of a text from another process that an error keeps.
+const MAX_TEXT_BYTES: usize = 4 << 10;
+
+/// Returns the beginning of a text, at most [`MAX_TEXT_BYTES`]. A text may be as long as the longest message.
+pub(crate) fn beginning(text: &[u8]) -> String {
+    // Four more bytes: a character at the cut is whole, and is then cut off as a whole.
+    let near = text.get(..MAX_TEXT_BYTES + 4).unwrap_or(text);
+    let mut kept = String::from_utf8_lossy(near).into_owned();
+    let mut end = kept.len().min(MAX_TEXT_BYTES);
+    while !kept.is_char_boundary(end) {
+        end -= 1;
+    }
+    kept.truncate(end);
+    kept.shrink_to_fit();
+    kept
+}
+
+/// The beginning of a text on one line, with the length of the whole text if that is longer.
+#[derive(Debug)]
+pub(crate) struct PeerText<'a>(pub(crate) &'a str, pub(crate) usize);
+
+impl fmt::Display for PeerText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeerText(beginning, bytes) = self;
+        // A cut text has at least 1,024 characters, so this ends with "...".
+        write!(f, "{}", OneLine(beginning))?;
+        if *bytes > MAX_TEXT_BYTES { write!(f, " ({bytes} bytes)") } else { Ok(()) }
+    }
+}
 
 /// Returns the most informative lines: the last one; or, if a panic of Rust was the last event, its location and its
 /// message.

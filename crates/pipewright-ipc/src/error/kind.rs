@@ -87,16 +87,22 @@ pub enum ErrorKind {
         status: Option<ExitStatus>,
         /// The last whole lines of its stderr.
         stderr_tail: String,
+        /// The number of workers that got the call: more than one if it was retried. All of them ended.
+        attempts: u32,
     },
     /// The worker's handler returned an error.
     Failed {
-        /// The text of the error.
+        /// The text of the error: at most the first 4 KiB, cut between characters.
         message: String,
+        /// The length of the whole text that the worker sent.
+        bytes: usize,
     },
     /// The host declined a question that its worker asked, or accepts no items.
     Declined {
-        /// The host's reason.
+        /// The host's reason: at most the first 4 KiB, cut between characters.
         message: String,
+        /// The length of the whole reason.
+        bytes: usize,
     },
     /// The queue of calls is full.
     Full {

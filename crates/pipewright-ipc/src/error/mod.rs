@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pipewright::ExitStatus;
 use pipewright_os::base::error::OneLine;
 
-use crate::peer_text::summary;
+use crate::peer_text::{PeerText, beginning, summary};
 pub use kind::{ErrorKind, Peer, Side};
 
 /// An error of a channel or a pool.
@@ -60,9 +60,13 @@ impl Error {
     }
 
     /// Returns the error that a worker reported.
-    pub(crate) fn failed(message: &[u8]) -> Error {
-        let message = String::from_utf8_lossy(message).into_owned();
-        Error::new(ErrorKind::Failed { message })
+    pub(crate) fn failed(text: &[u8]) -> Error {
+        Error::new(ErrorKind::Failed { message: beginning(text), bytes: text.len() })
+    }
+
+    /// Returns the error of something that the host declined for this reason.
+    pub(crate) fn declined(reason: &[u8]) -> Error {
+        Error::new(ErrorKind::Declined { message: beginning(reason), bytes: reason.len() })
     }
 
     /// Returns the error of a worker that ended, closed its handle channel, or was silent for too long during the
@@ -208,8 +212,11 @@ impl fmt::Display for Error {
                 }
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
-            (ErrorKind::Lost { pid, status, stderr_tail }, source) => {
+            (ErrorKind::Lost { pid, status, stderr_tail, attempts }, source) => {
                 write!(f, "worker {pid} ended during the call")?;
+                if *attempts > 1 {
+                    write!(f, " (attempt {attempts})")?;
+                }
                 match (status, source) {
                     (Some(status), None) => write!(f, ": {status}")?,
                     (Some(status), Some(source)) => write!(f, ": {source} ({status})")?,
@@ -218,11 +225,11 @@ impl fmt::Display for Error {
                 }
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
-            (ErrorKind::Failed { message }, _) => {
-                write!(f, "the worker failed: {}", OneLine(message))
+            (ErrorKind::Failed { message, bytes }, _) => {
+                write!(f, "the worker failed: {}", PeerText(message, *bytes))
             }
-            (ErrorKind::Declined { message }, _) => {
-                write!(f, "the host declined: {}", OneLine(message))
+            (ErrorKind::Declined { message, bytes }, _) => {
+                write!(f, "the host declined: {}", PeerText(message, *bytes))
             }
             (ErrorKind::Full { most }, _) => {
                 write!(f, "queue full: {most} calls are already waiting")
@@ -251,20 +258,49 @@ mod tests {
         let words = r"\u{1b}[31mno\tdisk\r\nat all";
         let failed = Error::failed(said.as_bytes());
         assert_eq!(failed.to_string(), format!("the worker failed: {words}"));
-        // The error keeps the whole text.
-        assert_eq!(*failed.kind(), ErrorKind::Failed { message: said.clone() });
-        let declined = Error::new(ErrorKind::Declined { message: said });
+        // The error keeps a short text as it is.
+        let bytes = said.len();
+        assert_eq!(*failed.kind(), ErrorKind::Failed { message: said.clone(), bytes });
+        let declined = Error::declined(said.as_bytes());
         assert_eq!(declined.to_string(), format!("the host declined: {words}"));
         let stderr_tail = "first\nlast\u{7}".to_owned();
-        let lost =
-            Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail: stderr_tail.clone() });
-        assert_eq!(lost.to_string(), r"worker 7 ended during the call: last\u{7}");
+        let lost = |attempts| {
+            let stderr_tail = stderr_tail.clone();
+            Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail, attempts }).to_string()
+        };
+        assert_eq!(lost(1), r"worker 7 ended during the call: last\u{7}");
+        assert_eq!(lost(3), r"worker 7 ended during the call (attempt 3): last\u{7}");
         let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, stderr_tail });
         let words = r"worker 7 closed its handle channel before the handshake, so it may not be a worker program: last\u{7}";
         assert_eq!(silent.to_string(), words);
         // The line is bounded.
         let long = Error::failed("x".repeat(10_000).as_bytes()).to_string();
-        assert_eq!(long, format!("the worker failed: {}...", "x".repeat(500)));
+        assert_eq!(long, format!("the worker failed: {}... (10000 bytes)", "x".repeat(500)));
+    }
+
+    #[test]
+    fn a_long_text_of_other_processes_is_not_kept() {
+        // Cut between characters: 4096 is no multiple of 3.
+        let long = "\u{20ac}".repeat(2_500_000);
+        for error in [Error::failed(long.as_bytes()), Error::declined(long.as_bytes())] {
+            let (ErrorKind::Failed { message, bytes } | ErrorKind::Declined { message, bytes }) =
+                error.kind()
+            else {
+                panic!("{error}")
+            };
+            assert_eq!((message.len(), *bytes), (4_095, 7_500_000));
+            assert!(message.chars().all(|it| it == '\u{20ac}'));
+            assert!(error.to_string().ends_with("... (7500000 bytes)"), "{error}");
+            assert!(format!("{error:?}").len() < 20_000);
+        }
+        // A replaced byte takes three.
+        let noise = Error::failed(&[0xff; 7_000_000]);
+        let ErrorKind::Failed { message, bytes } = noise.kind() else { panic!("{noise}") };
+        assert_eq!((message.len(), *bytes), (4_095, 7_000_000));
+        let ErrorKind::Failed { message, .. } = Error::failed(b"a\xff").kind().clone() else {
+            panic!()
+        };
+        assert_eq!(message, "a\u{fffd}");
     }
 
     #[test]

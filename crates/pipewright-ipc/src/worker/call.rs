@@ -69,8 +69,7 @@ impl Call<'_> {
         loop {
             match self.call_receiver.credit(self.id) {
                 None => {
-                    let message = "the caller accepts no items".to_owned();
-                    return Err(Error::new(ErrorKind::Declined { message }));
+                    return Err(Error::declined(b"the caller accepts no items"));
                 }
                 Some(credit) if *credit > 0 => {
                     *credit -= 1;
@@ -98,10 +97,7 @@ impl Call<'_> {
         loop {
             match self.call_receiver.receive_next(self.id)? {
                 Some((kind::ANSWER, bytes)) => return Ok(bytes),
-                Some((_, bytes)) => {
-                    let message = String::from_utf8_lossy(&bytes).into_owned();
-                    return Err(Error::new(ErrorKind::Declined { message }));
-                }
+                Some((_, reason)) => return Err(Error::declined(&reason)),
                 None => {}
             }
             if self.call_receiver.is_cancelled(self.id) {

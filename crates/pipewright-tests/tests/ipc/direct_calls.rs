@@ -66,8 +66,8 @@ fn callers_on_many_threads_get_their_own_replies() {
 fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
     let (pool, pid) = one_idle();
     let error = pool.call("exit 7").unwrap_err();
-    let ErrorKind::Lost { pid: whose, status, stderr_tail } = error.kind() else {
-        panic!("{error}")
+    let ErrorKind::Lost { pid: whose, status, stderr_tail, attempts: 1 } = error.kind() else {
+        panic!("{error:?}")
     };
     assert_eq!((u64::from(*whose), status.unwrap().code()), (pid, Some(7)));
     assert_eq!(stderr_tail, "a line before\nthe last line of 7");
@@ -76,6 +76,8 @@ fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
     // An idempotent call is retried on the next worker, up to its limit.
     let error = pool.call(Request::new("exit 8").idempotent()).unwrap_err();
     assert!(error.to_string().contains(&exit_words(8)), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Lost { attempts: 3, .. }), "{error:?}");
+    assert!(error.to_string().contains("ended during the call (attempt 3): "), "{error}");
     watchdog::until("each is counted", || {
         let stats = pool.stats();
         (stats.died, stats.lost, stats.retries) == (4, 2, 2)

@@ -90,7 +90,8 @@ fn a_failed_call_is_an_error_and_its_worker_is_kept() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let error = pool.call("fail for this reason").unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Failed { message: "for this reason".to_owned() });
+    let reason = ErrorKind::Failed { message: "for this reason".to_owned(), bytes: 15 };
+    assert_eq!(error.kind(), &reason);
     assert_eq!(error.to_string(), "the worker failed: for this reason");
     assert_eq!(number(&pool, "pid"), pid);
     let stats = pool.stats();
@@ -250,7 +251,7 @@ fn requests_and_replies_can_be_values() {
     assert_eq!(reply.value::<(u64, usize)>().unwrap(), (303, 3));
     assert_eq!(reply.value::<Vec<String>>().unwrap_err().kind(), &ErrorKind::Codec);
     let error = pool.call("\u{7f}no numbers").unwrap_err();
-    let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
+    let ErrorKind::Failed { message, .. } = error.kind() else { panic!("{error}") };
     assert!(message.starts_with("cannot (de)serialize the message"), "{message}");
 }
 

@@ -4,9 +4,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use pipewright_ipc::ErrorKind;
-use pipewright_ipc::{Pool, PoolOptions, Request};
+use pipewright_ipc::{CallEvent, ErrorKind, Pool, PoolOptions, Request};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
@@ -71,6 +69,33 @@ fn a_call_without_a_ready_worker_gets_the_start_error() {
     let call = Request::new("pid").timeout(Duration::from_millis(20));
     let error = pool.begin(call).unwrap().wait().unwrap_err();
     assert!(error.is_timeout() && error.source().is_none(), "{error:?}");
+}
+
+/// A handler may fail with any text, and errors are logged, copied and kept.
+#[watched_test]
+fn an_error_keeps_only_the_beginning_of_a_failure_text() {
+    const BYTES: usize = 7_000_000;
+    let pool = start(options());
+    let request = format!("fail {}", "\u{20ac}x\n".repeat(BYTES / 5));
+    let requests = [Request::new(request.as_str()), Request::new(request).in_pieces(1)];
+    for error in requests.map(|request| pool.call(request).unwrap_err()) {
+        let ErrorKind::Failed { message, bytes } = error.kind() else { panic!("{error}") };
+        assert_eq!((message.len(), *bytes), (4_095, BYTES), "{error}");
+        assert!(
+            error.to_string().len() < 3_000 && error.to_string().ends_with("... (7000000 bytes)")
+        );
+        assert!(format!("{error:?}").len() < 20_000);
+    }
+    // The other direction: the worker's error is the text of this one.
+    let mut call = pool.begin("ask x").unwrap();
+    let CallEvent::Question(question) = call.next().unwrap() else { panic!() };
+    question.decline("y".repeat(BYTES));
+    let error = call.wait().unwrap_err();
+    let ErrorKind::Failed { message, bytes } = error.kind() else { panic!("{error}") };
+    assert!(
+        message.starts_with("the host declined: yyy") && message.ends_with("yy... (7000000 bytes)")
+    );
+    assert!(*bytes < 1_000, "{bytes}");
 }
 
 #[watched_test]

@@ -39,7 +39,7 @@ fn a_body_that_is_too_long_fails_only_its_own_call() {
         // The worker's reply, either way; its question; and the answer to that.
         for _ in 0..2 {
             let error = pool.call("long 1001").unwrap_err();
-            let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
+            let ErrorKind::Failed { message, .. } = error.kind() else { panic!("{error}") };
             assert!(message.contains("1001"), "{message}");
             let error = pool.begin("long 1001").unwrap().wait().unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Failed { .. }), "{error}");

@@ -215,7 +215,7 @@ impl PoolDriver {
         }
         let (pid, has_served) = (worker.child.id(), worker.has_served);
         let end = WorkerEnd { pid, has_served, status, stderr_tail, fault };
-        let error = (!worker.is_retired).then(|| end.error());
+        let error = (!worker.is_retired).then(|| end.error(1));
         trace::worker_ended(&trace::WorkerEnded {
             worker: worker.number,
             pid: end.pid,
@@ -232,7 +232,7 @@ impl PoolDriver {
                     self.back_off(now, self.starts.crashes);
                 }
             } else {
-                self.note_failed_start(now, &end.error());
+                self.note_failed_start(now, &end.error(1));
             }
         }
         for active in std::mem::take(&mut worker.calls) {
@@ -252,7 +252,7 @@ impl PoolDriver {
                 self.waiting.push_front(call);
             } else {
                 self.counters.lost.add_one();
-                call.end(Err(end.error()));
+                call.end(Err(end.error(call.attempts)));
             }
         }
     }
@@ -269,12 +269,14 @@ struct WorkerEnd {
 }
 
 impl WorkerEnd {
-    fn error(&self) -> Error {
+    /// Returns the error of a call of this worker, which that many workers had.
+    fn error(&self, attempts: u32) -> Error {
         let WorkerEnd { pid, has_served, status, stderr_tail, fault } = self;
         if !has_served {
             return self.without_handshake();
         }
-        let kind = ErrorKind::Lost { pid: *pid, status: *status, stderr_tail: stderr_tail.clone() };
+        let (status, stderr_tail) = (*status, stderr_tail.clone());
+        let kind = ErrorKind::Lost { pid: *pid, status, stderr_tail, attempts };
         match fault {
             Some(fault) => Error::caused(kind, fault.share()),
             None => Error::new(kind),

@@ -50,7 +50,8 @@ pub(super) fn a_failed_call_is_an_error_and_its_worker_is_kept(client: &Client) 
     let pool = one(client);
     let pid = number(&pool, "pid");
     let error = pool.call("fail for this reason").unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Failed { message: "for this reason".to_owned() });
+    let reason = ErrorKind::Failed { message: "for this reason".to_owned(), bytes: 15 };
+    assert_eq!(error.kind(), &reason);
     assert!(matches!(pool.call("no-such-act").unwrap_err().kind(), ErrorKind::Failed { .. }));
     assert_eq!(number(&pool, "pid"), pid);
 }
@@ -159,7 +160,7 @@ pub(super) fn a_body_that_is_too_long_fails_only_its_own_call(client: &Client) {
     let too_long = ErrorKind::TooLong { bytes: 1001, most: 1000 };
     assert_eq!(pool.call(vec![b'x'; 1001]).unwrap_err().kind(), &too_long);
     let error = pool.call("long 1001").unwrap_err();
-    let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
+    let ErrorKind::Failed { message, .. } = error.kind() else { panic!("{error}") };
     assert!(message.contains("1001"), "{message}");
     assert_eq!(pool.call("long 1000").unwrap().len(), 1000);
     assert_eq!(number(&pool, "pid"), pid);
