@@ -22,8 +22,9 @@
 //! * 5: the list of its own children, `/proc/thread-self/children`
 //! * 6: for the supervisor of a slot, the memory of the plans
 //!
-//! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), and
-//! the name of the cgroup. In a trial it supervises no process, and reports only that it could. The supervisor
+//! Its arguments are its role, the process that it watches (the command; for the guard the supervisor),
+//! the name of the cgroup, and the paths of three groups of cgroup version 1, or empty ones. If the host has ended, these
+//! groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports only that it could. The supervisor
 //! of a slot starts the commands itself, one after another (`slot.rs`).
 
 #![no_std]
@@ -35,6 +36,7 @@ mod call;
 mod child;
 mod children;
 mod clone;
+mod groups;
 mod memory;
 #[expect(dead_code, reason = "the host uses the rest")]
 mod message;
@@ -139,8 +141,9 @@ fn run(arguments: &Arguments) -> ! {
     if (tree.role == Role::Supervisor && !tree.end_reported) || tree.killed > 0 {
         system::send(&[TREE_ENDED, tree.killed, 0, 0, 0, 0]);
     }
-    if tree.finishing {
-        system::remove_cgroup(arguments.text(3));
+    // Until it has ended, the host removes the groups, after it has read their figures.
+    if tree.finishing && system::host_has_ended() {
+        groups::remove(arguments);
     }
     system::exit(0)
 }

@@ -28,7 +28,9 @@ mod numbers {
     pub const SETPRIORITY: usize = 141;
     pub const PRCTL: usize = 157;
     pub const EXIT_GROUP: usize = 231;
+    pub const GETDENTS64: usize = 217;
     pub const WAITID: usize = 247;
+    pub const OPENAT: usize = 257;
     pub const UNLINKAT: usize = 263;
     pub const FACCESSAT: usize = 269;
     pub const PPOLL: usize = 271;
@@ -65,7 +67,9 @@ mod numbers {
     pub const SETPRIORITY: usize = 140;
     pub const PRCTL: usize = 167;
     pub const EXIT_GROUP: usize = 94;
+    pub const GETDENTS64: usize = 61;
     pub const WAITID: usize = 95;
+    pub const OPENAT: usize = 56;
     pub const UNLINKAT: usize = 35;
     pub const FACCESSAT: usize = 48;
     pub const PPOLL: usize = 73;

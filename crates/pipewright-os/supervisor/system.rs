@@ -15,7 +15,7 @@ pub const HOST: i32 = 0;
 const HOST_PIDFD: i32 = 1;
 const GUARD_PIDFD: i32 = 2;
 const CGROUP_KILL: i32 = 3;
-const CGROUP_PARENT: i32 = 4;
+pub const CGROUP_PARENT: i32 = 4;
 const CHILDREN: i32 = 5;
 pub const PLANS: i32 = 6;
 pub const FIRST_FREE: usize = 7;
@@ -51,7 +51,7 @@ pub struct Arguments(*const *const u8);
 impl Arguments {
     /// Returns the argument with that index, ended by NUL. Callers ask only for arguments that exist.
     pub fn text(&self, index: usize) -> *const u8 {
-        // SAFETY: the only program that starts this one passes all four.
+        // SAFETY: the only program that starts this one passes all of them.
         unsafe { *self.0.add(1 + index) }
     }
 
@@ -336,15 +336,13 @@ pub fn kill_cgroup() {
     call(number::WRITE, [CGROUP_KILL as usize, b"1".as_ptr() as usize, 1, 0, 0, 0]);
 }
 
-/// Removes the cgroup, if the host has ended. Until then the host removes it, after it has read its figures.
-pub fn remove_cgroup(name: *const u8) {
-    let mut host = [PollFd { fd: HOST_PIDFD, events: READABLE, revents: 0 }];
+/// Returns true if the host has ended, or holds this tree no more.
+pub fn host_has_ended() -> bool {
+    // An ended process closes its handles before its pidfd says so. A request to end the tree closes only one direction.
+    const CLOSED: i16 = 0x10;
+    let mut host = [HOST_PIDFD, HOST].map(|fd| PollFd { fd, events: READABLE, revents: 0 });
     poll(&mut host, Some(0));
-    if host[0].revents == 0 {
-        return;
-    }
-    const AT_REMOVEDIR: usize = 0x200;
-    call(number::UNLINKAT, [CGROUP_PARENT as usize, name as usize, AT_REMOVEDIR, 0, 0, 0]);
+    host[0].revents != 0 || host[1].revents & CLOSED != 0
 }
 
 /// Exits. A status other than 0 says that this machine does not allow the work.

@@ -24,6 +24,7 @@
 
 pub mod alive;
 pub mod bodies;
+pub mod cgroups;
 pub mod count;
 #[cfg(target_os = "linux")]
 pub mod encrypt;

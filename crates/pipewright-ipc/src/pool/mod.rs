@@ -52,8 +52,9 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 ///
 /// The pool owns its workers. Besides its stdio, a worker inherits only its end of a handle channel. The pool reads the
 /// workers' stdout and stderr and keeps the last part; [`PoolOptions::on_line`] receives every line. Workers end with
-/// the pool, and with this process. Processes that a worker has started survive a worker that exits by itself, unless
-/// the command sets [`contain(Contain::Tree)`](Command::contain).
+/// the pool, and with this process. Processes that a worker has started survive it, unless the command sets
+/// [`contain(Contain::Tree)`](Command::contain) or limits: then the whole tree ends with the worker, and with this process
+/// however that ends, and no cgroup is left.
 ///
 /// # Platform
 /// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the parent. In

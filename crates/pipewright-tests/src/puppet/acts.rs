@@ -41,7 +41,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "leave" => leave(value),
         "spawn-and-reap" => spawn_and_reap(value),
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
-        "host" => host(value),
+        "host" => host(value, false),
+        "host-limited" => host(value, true),
         "slots" => slots(value),
         "interact" => interact(value, false),
         "interact-async" => interact(value, true),
@@ -235,10 +236,14 @@ fn spawn_and_reap(acts: &str) -> io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Starts a child whose tree ends with this process; its pid goes to stderr first.
-fn host(acts: &str) -> io::Result<()> {
+/// Starts a child whose tree ends with this process, and may have limits; its pid goes to stderr first.
+fn host(acts: &str, is_limited: bool) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
+    if is_limited {
+        let limits = pipewright::Limits::new().memory_max(1 << 40).pids_max(1 << 15).cpu_max(64.0);
+        command.limits(limits.best_effort());
+    }
     let child = command.spawn()?;
     write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
     child.wait()?;

@@ -253,6 +253,7 @@ impl worker::Serve for ActWorker {
             b"is-worker" => return Ok(format!("{}\n", worker::is_worker()).into_bytes()),
             b"child" => return Ok(started::child_is_worker(&text)?.into_bytes()),
             b"pool" => return pool_of_its_own(),
+            b"hold-pool" => return hold_pool_of_trees(),
             b"ask" => return Ok(call.ask(rest)?),
             b"asks" => {
                 let mut sum = 0;
@@ -280,6 +281,15 @@ impl worker::Serve for ActWorker {
         *self = ActWorker::default();
         true
     }
+}
+
+/// Runs as a host whose worker is the root of a contained tree, until it is killed.
+fn hold_pool_of_trees() -> worker::Answer {
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    command.arg("ipc=calls,ring=65536").contain(pipewright::Contain::Tree);
+    let pool = Pool::new(command, PoolOptions { max_workers: 1, ..PoolOptions::default() })?;
+    eprintln!("pid {}", String::from_utf8_lossy(&pool.call("pid")?));
+    park()
 }
 
 /// Runs as a host: calls its own worker, and a second one through a channel.

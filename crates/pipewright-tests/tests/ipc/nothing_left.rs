@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use pipewright_ipc::{Channel, Options};
 use pipewright_test_macros::isolated_test;
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, count, pace, watchdog};
+#[cfg(target_os = "linux")]
+use pipewright_tests::{cgroups, skip};
 
 use super::{both_ways, start, worker};
 
@@ -76,6 +80,27 @@ fn kill_one(round: u64, options: &Options) {
     };
     assert!(error.is_disconnect(), "{error}");
     killer.join().unwrap();
+}
+
+/// The worker of a killed host ends with it, and so does the rest of its tree.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn no_control_group_of_a_killed_hosts_workers_is_left() {
+    let mut command = worker("calls,ring=65536");
+    command.stderr(pipewright::Stdio::piped());
+    let mut host: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    host.send_bytes(b"hold-pool").unwrap();
+    let (stderr, mut line) = (host.worker_mut().unwrap().stderr.take().unwrap(), String::new());
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
+    let pid = line.trim_end().strip_prefix("pid ").unwrap().parse().unwrap();
+    let host = host.worker().unwrap();
+    let groups = cgroups::made_by(host.id());
+    host.signal(pipewright::Signal::KILL).unwrap();
+    watchdog::until("its worker ends", || !alive::is_running(pid));
+    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    if groups.is_empty() {
+        skip::skipped("this machine has no cgroup");
+    }
 }
 
 #[isolated_test(limit = Duration::from_secs(600))]

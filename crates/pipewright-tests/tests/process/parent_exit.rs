@@ -2,6 +2,8 @@
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
 use pipewright_test_macros::watched_test;
+#[cfg(target_os = "linux")]
+use pipewright_tests::cgroups;
 #[cfg(unix)]
 use pipewright_tests::skip::{is_root, skipped};
 use pipewright_tests::{alive, watchdog};
@@ -60,6 +62,38 @@ fn a_tree_ends_when_its_host_is_killed() {
     no_process_is_left("host");
     no_supervisor_is_left(&supervisors);
     host.wait().unwrap();
+}
+
+/// The groups of its limits too, and those that a host in the tree has made in them.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn no_control_group_of_a_killed_host_is_left() {
+    if cannot_supervise() {
+        return;
+    }
+    let mut seen = 0;
+    for (index, acts) in ["host=wait=600", "host-limited=wait=600", "host-limited=host=wait=600"]
+        .into_iter()
+        .enumerate()
+    {
+        let mark = format!("groups{index}");
+        let mut command = puppet([acts]);
+        command.env(MARK, alive::mark(&mark)).stdin(Stdio::null()).stderr(Stdio::null());
+        let host = command.spawn().unwrap();
+        let processes = acts.matches('=').count();
+        watchdog::until("the tree is complete", || alive::marked(MARK, &mark).len() == processes);
+        both_supervisors(&host);
+        let groups = cgroups::made_by(host.id());
+        seen += groups.len();
+        host.signal(Signal::KILL).unwrap();
+        watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+        no_process_is_left(&mark);
+        assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");
+        host.wait().unwrap();
+    }
+    if seen == 0 {
+        skipped("this machine has no cgroup");
+    }
 }
 
 #[cfg(unix)]

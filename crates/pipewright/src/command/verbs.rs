@@ -5,7 +5,7 @@ use pipewright_os::process::status::ExitStatus;
 
 use super::{BegunChild, Command, Scope, StdioDefault, StdioDefaults};
 use crate::child::Child;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
@@ -255,7 +255,8 @@ impl Command {
 
     /// Starts a worker as [`spawn`](Self::spawn) does. The worker also inherits `handle`, which is closed here
     /// afterwards, and the variables, which tell it the handle; `None` removes a variable. The worker is killed
-    /// when it is dropped and when this process ends. The command is left unchanged.
+    /// when it is dropped and when this process ends, with its tree if the command contains that. The command is left
+    /// unchanged.
     #[doc(hidden)]
     pub fn spawn_worker(
         &mut self,
@@ -263,6 +264,7 @@ impl Command {
         variables: impl IntoIterator<Item = (String, Option<String>)>,
     ) -> Result<Child, Error> {
         let before = (self.env.clone(), self.lifetime, self.unix.kill_on_parent_exit);
+        let kills_tree = self.kill_tree_on_parent_exit;
         for (variable, value) in variables {
             match value {
                 Some(value) => self.env(variable, value),
@@ -271,12 +273,21 @@ impl Command {
             };
         }
         self.kill_on_drop();
-        if !self.kill_tree_on_parent_exit {
-            self.kill_on_parent_exit(Scope::Child);
+        // If only the worker ended with this process, the rest of its tree would remain, and so would its cgroup.
+        let may_end_tree = self.hold_tree.is_some() && !kills_tree;
+        if !kills_tree {
+            self.kill_on_parent_exit(if may_end_tree { Scope::Tree } else { Scope::Child });
         }
         self.inherit.push((handle, None));
-        let child = self.spawn();
+        let mut child = self.spawn();
+        if may_end_tree && child.as_ref().is_err_and(|it| *it.kind() == ErrorKind::Unsupported) {
+            // Nothing was started: there is no supervisor here.
+            self.kill_on_parent_exit(Scope::Child);
+            child = self.spawn();
+        }
         self.inherit.pop();
+        self.kill_tree_on_parent_exit = kills_tree;
+        self.update_hold_tree();
         (self.env, self.lifetime, self.unix.kill_on_parent_exit) = before;
         child
     }

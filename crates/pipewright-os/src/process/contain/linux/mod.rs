@@ -24,6 +24,7 @@ mod place;
 pub(crate) mod report;
 pub(crate) mod reporter;
 
+use std::ffi::CString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -68,6 +69,9 @@ pub(crate) trait TreeMeter: fmt::Debug + Send + Sync {
 
     /// Returns the resources that the tree has used so far, and the limits in force.
     fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources;
+
+    /// Returns the paths of the groups beside the cgroup, which a supervisor removes if this process is killed.
+    fn group_paths(&self) -> Vec<CString>;
 }
 
 /// The guard and the supervisor, and their reports.

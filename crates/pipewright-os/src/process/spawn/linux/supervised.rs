@@ -17,7 +17,7 @@
 //! guard executes the program first, and the supervisor starts nothing before the guard has reported that
 //! it works.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -70,6 +70,7 @@ pub(super) struct StartContext<'a> {
 pub(super) fn start(
     setup: &ChildSetup<'_>,
     cgroup: Option<&Cgroup>,
+    groups: &[CString],
 ) -> Result<SupervisedChild, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
@@ -82,7 +83,7 @@ pub(super) fn start(
     let context = StartContext {
         setup: Some(setup),
         stacks: [&for_supervisor, &for_child],
-        program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup),
+        program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup, groups),
         guard_pidfd: AtomicI32::new(NONE),
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),

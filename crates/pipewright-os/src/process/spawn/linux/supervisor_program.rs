@@ -1,6 +1,6 @@
 //! The program that the guard and the supervisor execute, and its handles.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use super::digits::Digits;
@@ -19,17 +19,22 @@ pub(super) const CHILDREN: usize = 5;
 /// The number of the memory with the plans of a slot's commands.
 pub(super) const PLANS: usize = 6;
 
-/// The program, its handles, and the cgroup of the tree.
+/// The program, its handles, and the groups of the tree.
 #[derive(Clone, Copy)]
 pub(super) struct SupervisorProgram {
     image: RawFd,
     /// The handles; [`NONE`] for a missing one.
     pub(super) handles: [RawFd; HANDLES],
     cgroup: [u8; NAME_BYTES],
+    /// The paths of the groups of version 1, one for each controller.
+    groups: [[u8; PATH_BYTES]; GROUPS],
 }
 
 /// The room for the name of a cgroup, with its NUL.
 const NAME_BYTES: usize = 48;
+/// The room for the path of a group, with its NUL. A longer one is not passed, so the supervisor does not remove it.
+const PATH_BYTES: usize = 512;
+const GROUPS: usize = 3;
 
 impl SupervisorProgram {
     pub(super) fn new(
@@ -37,12 +42,19 @@ impl SupervisorProgram {
         host: BorrowedFd<'_>,
         host_pidfd: BorrowedFd<'_>,
         cgroup: Option<&Cgroup>,
+        groups: &[CString],
     ) -> SupervisorProgram {
         let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
         let mut name = [0; NAME_BYTES];
         let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
         for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
             *place = *byte;
+        }
+        let mut paths = [[0; PATH_BYTES]; GROUPS];
+        let fitting = groups.iter().map(|path| path.as_bytes_with_nul());
+        let fitting = fitting.filter(|path| path.len() <= PATH_BYTES);
+        for (place, path) in paths.iter_mut().zip(fitting) {
+            place[..path.len()].copy_from_slice(path);
         }
         SupervisorProgram {
             image: image.as_raw_fd(),
@@ -56,6 +68,7 @@ impl SupervisorProgram {
                 NONE,
             ],
             cgroup: name,
+            groups: paths,
         }
     }
 
@@ -63,7 +76,8 @@ impl SupervisorProgram {
     pub(super) fn for_trial(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> SupervisorProgram {
         let mut handles = [NONE; HANDLES];
         handles[HOST] = host.as_raw_fd();
-        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
+        let groups = [[0; PATH_BYTES]; GROUPS];
+        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES], groups }
     }
 
     /// Reports the result of the command's start to the host.
@@ -93,7 +107,11 @@ impl SupervisorProgram {
         }
         let subject = Digits::of(subject);
         let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
-        let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
+        let [first, second, third] = &self.groups;
+        let [first, second, third] =
+            [first, second, third].map(|it| CStr::from_bytes_until_nul(it).unwrap_or(c""));
+        let subject = subject.as_c_str();
+        let arguments = [c"pipewright-supervisor", role, subject, cgroup, first, second, third];
         raw_syscall::exec_image(self.image, &handles, arguments);
     }
 }

@@ -1,5 +1,6 @@
 //! The figures of the groups of a tree.
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +104,10 @@ impl TreeMeter for Meter {
         if let Some(sampler) = &self.sampler {
             sampler.begin(tree);
         }
+    }
+
+    fn group_paths(&self) -> Vec<CString> {
+        self.groups.paths()
     }
 
     fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources {

@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,6 +33,7 @@ pub(super) struct V1Group {
     pub(super) controllers: Controllers,
     parent: Arc<OwnedFd>,
     name: CString,
+    path: CString,
     dir: OwnedFd,
     /// Counts the moments in which the group, or one around it, was out of memory.
     pub(super) oom_events: Option<OwnedFd>,
@@ -98,6 +100,11 @@ impl V1Groups {
         self.0.iter().find(|group| group.controllers.has(controller))
     }
 
+    /// Returns their paths.
+    pub(super) fn paths(&self) -> Vec<CString> {
+        self.0.iter().map(|group| group.path.clone()).collect()
+    }
+
     /// Opens the files to which a child that joins the groups writes `0`.
     pub(super) fn procs(&self) -> io::Result<Vec<OwnedFd>> {
         let open = |group: &V1Group| files::open(group.dir(), "cgroup.procs", OFlags::WRONLY);
@@ -106,7 +113,8 @@ impl V1Groups {
 }
 
 impl V1Group {
-    fn new(controller: Controller, parent: &PathBuf, name: &str) -> io::Result<V1Group> {
+    fn new(controller: Controller, parent: &Path, name: &str) -> io::Result<V1Group> {
+        let path = CString::new(parent.join(name).into_os_string().into_vec())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = rustix::fs::open(parent, flags, Mode::empty())?;
         remove_stale(controller, parent.as_fd());
@@ -119,7 +127,7 @@ impl V1Group {
         })?;
         let controllers = Controllers::NONE.with(controller);
         let mut group =
-            V1Group { controllers, parent: Arc::new(parent), name, dir, oom_events: None };
+            V1Group { controllers, parent: Arc::new(parent), name, path, dir, oom_events: None };
         if controller == Controller::Memory {
             // Groups that the tree makes in it are limited too. Ignored: newer kernels know no other way.
             let _ = files::write(group.dir(), "memory.use_hierarchy", "1");

@@ -1,0 +1,116 @@
+//! Removes the control groups of the tree, and those that the tree has made in them.
+
+use core::mem::MaybeUninit;
+
+use crate::call::call;
+use crate::number;
+use crate::system::{self, Arguments, CGROUP_PARENT};
+
+/// The name of the cgroup among the arguments, and the first of the three paths.
+const CGROUP: usize = 3;
+const FIRST_PATH: usize = 4;
+const PATHS: usize = 3;
+
+/// The number of attempts, and the pause between two. A killed process may still be ending in a group.
+const ATTEMPTS: u32 = 40;
+const PAUSE_NANOS: i64 = 2_500_000;
+/// The most groups in each other. A command that makes more keeps them.
+const MAX_DEPTH: u32 = 8;
+
+const AT_FDCWD: i32 = -100;
+const ENOENT: isize = -2;
+
+/// Removes the groups. Waits a tenth of a second at most for the end of their processes.
+pub fn remove(arguments: &Arguments) {
+    let mut attempts = ATTEMPTS;
+    while !remove_all(arguments) && attempts > 0 {
+        system::pause(PAUSE_NANOS);
+        attempts -= 1;
+    }
+}
+
+fn remove_all(arguments: &Arguments) -> bool {
+    let mut is_done = is_empty(arguments.text(CGROUP))
+        || remove_group(CGROUP_PARENT, arguments.text(CGROUP), MAX_DEPTH);
+    let mut index = FIRST_PATH;
+    while index < FIRST_PATH + PATHS {
+        let path = arguments.text(index);
+        is_done &= is_empty(path) || remove_group(AT_FDCWD, path, MAX_DEPTH);
+        index += 1;
+    }
+    is_done
+}
+
+fn is_empty(text: *const u8) -> bool {
+    // SAFETY: a string has at least its NUL.
+    unsafe { *text == 0 }
+}
+
+/// Removes one group, after those in it. Returns false if one is still there.
+fn remove_group(parent: i32, name: *const u8, depth: u32) -> bool {
+    const AT_REMOVEDIR: usize = 0x200;
+    let remove = || {
+        let result =
+            call(number::UNLINKAT, [parent as usize, name as usize, AT_REMOVEDIR, 0, 0, 0]);
+        result == 0 || result == ENOENT
+    };
+    remove() || (depth > 0 && remove_groups_in(parent, name, depth - 1) && remove())
+}
+
+/// Removes the groups in a group. Returns false if it cannot be read.
+fn remove_groups_in(parent: i32, name: *const u8, depth: u32) -> bool {
+    const O_CLOEXEC: usize = 0o2_000_000;
+    let dir = call(number::OPENAT, [parent as usize, name as usize, O_CLOEXEC, 0, 0, 0]);
+    if dir < 0 {
+        return false;
+    }
+    let mut buffer = MaybeUninit::<[u64; 256]>::uninit();
+    let start = buffer.as_mut_ptr().cast::<u8>();
+    loop {
+        let size = size_of::<[u64; 256]>();
+        let read = call(number::GETDENTS64, [dir as usize, start as usize, size, 0, 0, 0]);
+        if read <= 0 {
+            break;
+        }
+        let mut at = 0;
+        while at < read as usize {
+            // SAFETY: the kernel has just written whole entries up to `read`, each with its length (getdents(2)).
+            let entry = unsafe { Entry::at(start.wrapping_add(at)) };
+            if entry.is_group() {
+                // Ignored: the caller finds its group in use.
+                remove_group(dir as i32, entry.name, depth);
+            }
+            at += entry.bytes;
+        }
+    }
+    call(number::CLOSE, [dir as usize, 0, 0, 0, 0, 0]);
+    true
+}
+
+/// An entry of a directory.
+struct Entry {
+    bytes: usize,
+    kind: u8,
+    name: *const u8,
+}
+
+impl Entry {
+    /// Reads the entry at that place.
+    ///
+    /// # Safety
+    /// The kernel has written it there.
+    unsafe fn at(place: *const u8) -> Entry {
+        // SAFETY: after two numbers of 64 bits comes the length, of 16 bits. Entries are aligned to 64 bits.
+        let bytes = unsafe { place.wrapping_add(16).cast::<u16>().read() };
+        // SAFETY: then comes the kind, of 8 bits, and the name.
+        let kind = unsafe { place.wrapping_add(18).read() };
+        Entry { bytes: usize::from(bytes), kind, name: place.wrapping_add(19) }
+    }
+
+    /// Returns true for a directory in the read one. The names of hidden ones belong to no group of ours.
+    fn is_group(&self) -> bool {
+        const DT_DIR: u8 = 4;
+        // SAFETY: a name has at least its NUL.
+        self.kind == DT_DIR && unsafe { *self.name } != b'.'
+    }
+}
