@@ -114,8 +114,8 @@ pub use channel::{Channel, Lease, Loan, Message, Raw};
 pub use error::{Error, ErrorKind, Peer, Side};
 pub use options::{Options, SharedMemory};
 pub use pool::{
-    CallEvent, LogLine, OnLine, PendingCall, Pool, PoolOptions, PoolStats, Question, Reply,
-    Request, Schedule, WorkerState, WorkerStatus,
+    CallEvent, ItemSender, LogLine, OnLine, PendingCall, Pool, PoolOptions, PoolStats, Question,
+    Reply, Request, Schedule, WorkerState, WorkerStatus,
 };
 pub use stats::{Direction, Stats};
 

@@ -43,7 +43,7 @@ impl Sending {
 
     /// Returns true if this is the CALL message of the call.
     pub(crate) fn is_call(&self, id: u64) -> bool {
-        self.kind == kind::CALL && self.id == id
+        matches!(self.kind, kind::CALL | kind::OPEN_CALL) && self.id == id
     }
 
     /// Returns true if no frame of the message was sent.

@@ -104,6 +104,13 @@ pub enum ErrorKind {
         /// The length of the whole reason.
         bytes: usize,
     },
+    /// The worker does not support what the call needs: its library is older, or in another language.
+    Unsupported {
+        /// The missing capability, as in `docs/wire.md`.
+        capability: &'static str,
+    },
+    /// The call has ended, and takes no more [items](crate::ItemSender). Its result says why.
+    CallEnded,
     /// The queue of calls is full.
     Full {
         /// The most calls that may wait for a worker.

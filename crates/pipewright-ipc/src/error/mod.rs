@@ -231,6 +231,10 @@ impl fmt::Display for Error {
             (ErrorKind::Declined { message, bytes }, _) => {
                 write!(f, "the host declined: {}", PeerText(message, *bytes))
             }
+            (ErrorKind::Unsupported { capability }, _) => {
+                write!(f, "the worker does not support this call: its library lacks {capability}")
+            }
+            (ErrorKind::CallEnded, _) => f.write_str("the call has ended, and takes no more items"),
             (ErrorKind::Full { most }, _) => {
                 write!(f, "queue full: {most} calls are already waiting")
             }

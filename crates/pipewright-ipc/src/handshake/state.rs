@@ -16,6 +16,8 @@ use crate::wire::{HelloFields, MAGIC, kind};
 const SHARED_MEMORY: &str = "shm.v1";
 const HANDLES: &str = "handles.v1";
 const CALLS: &str = "calls.v1";
+/// Requests that items follow.
+const STREAMS: &str = "streams.v1";
 
 /// A handshake in progress.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Handshake {
     fallback: Option<String>,
     /// The other side answers calls.
     calls: bool,
+    /// The other side takes items after a request.
+    streams: bool,
     /// The deadline of the current step.
     until: Option<Instant>,
 }
@@ -76,7 +80,8 @@ impl Handshake {
         let until = Instant::now().checked_add(options.handshake_timeout);
         let (stream, options) = (HandshakeStream::new(end), options.clone());
         let limits = limits(&options, 0);
-        Handshake { stream, options, stage, limits, fallback: None, calls: false, until }
+        let (calls, streams) = (false, false);
+        Handshake { stream, options, stage, limits, fallback: None, calls, streams, until }
     }
 
     /// Returns the end of the handle channel, to wait for.
@@ -98,6 +103,11 @@ impl Handshake {
     /// Returns true if the other side answers calls.
     pub(crate) fn answers_calls(&self) -> bool {
         self.calls
+    }
+
+    /// Returns true if the other side takes items after a request.
+    pub(crate) fn takes_items(&self) -> bool {
+        self.streams
     }
 
     /// Goes on without waiting. Returns true if the handshake is complete and flushed.
@@ -175,6 +185,7 @@ impl Handshake {
         self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
         self.limits.takes_handles = can(theirs, HANDLES);
         self.calls = can(theirs, CALLS);
+        self.streams = can(theirs, STREAMS);
         let reason = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
             (true, true) => None,
             (true, false) => Some("this handle channel cannot pass handles"),
@@ -270,7 +281,7 @@ fn hello(options: &Options, carries_handles: bool) -> HelloFields {
     let mut fields = HelloFields::default();
     Identity::of(options).write_to(&mut fields);
     fields.set("max_message_bytes", options.max_message_bytes.min(MAX_MESSAGE_BYTES));
-    let mut capabilities = vec![CALLS];
+    let mut capabilities = vec![CALLS, STREAMS];
     if carries_handles {
         capabilities.push(HANDLES);
     }

@@ -9,6 +9,7 @@ use pipewright::CancelToken;
 use super::connection::OutgoingMessage;
 use super::events::EventQueue;
 use super::idle_connections::ReturnedConnection;
+use super::items::ItemCredit;
 use super::request::{Reply, Request};
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind};
@@ -28,21 +29,30 @@ pub(super) struct QueuedCall {
     /// The caller has seen an item or a question, so the call cannot start again.
     pub(super) has_reported: bool,
     events: Arc<EventQueue>,
+    /// The items that follow the request. `None`: the request comes as a whole.
+    pub(super) items: Option<Arc<ItemCredit>>,
 }
 
 impl QueuedCall {
-    pub(super) fn new(id: u64, request: Request, events: Arc<EventQueue>) -> QueuedCall {
+    pub(super) fn new(
+        id: u64,
+        request: Request,
+        events: Arc<EventQueue>,
+        items: Option<Arc<ItemCredit>>,
+    ) -> QueuedCall {
         let Request { body, idempotent, timeout, cancel, window } = request;
         QueuedCall {
             id,
             body: Arc::new(body),
-            idempotent,
+            // Nothing keeps the items that a worker has received.
+            idempotent: idempotent && items.is_none(),
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             token: cancel,
             window,
             attempts: 0,
             has_reported: false,
             events,
+            items,
         }
     }
 
@@ -69,6 +79,9 @@ impl QueuedCall {
 
     /// Ends the call with this result.
     pub(super) fn end(&self, result: Result<Reply, Error>) {
+        if let Some(items) = &self.items {
+            items.close();
+        }
         self.events.end(result);
     }
 }
@@ -76,7 +89,7 @@ impl QueuedCall {
 impl Drop for QueuedCall {
     /// Ends the call, so that no caller waits forever, whatever happens to the driver.
     fn drop(&mut self) {
-        self.events.end(Err(Error::new(ErrorKind::ShutDown)));
+        self.end(Err(Error::new(ErrorKind::ShutDown)));
     }
 }
 

@@ -55,6 +55,10 @@ pub(super) enum DriverCommand {
     Answer(u64, Result<Vec<u8>, String>),
     /// Allow the call's worker to send this many more items.
     Credit(u64, u32),
+    /// Send an item after the request.
+    Item(u64, Vec<u8>),
+    /// Send the end of the items.
+    EndItems(u64),
     /// Take back a connection.
     Return(ReturnedConnection),
     /// Take back a connection, and complete the call on it.

@@ -8,6 +8,7 @@
 //! | `idle_connections.rs`, `direct.rs` | calls on the connection of an idle worker, without the thread |
 //! | `mailbox.rs`, `call.rs` | commands of callers to the driver |
 //! | `events.rs`, `pending.rs` | events of a call for its caller |
+//! | `items.rs` | the items that follow a request |
 //! | `counters.rs`, `status.rs` | the numbers of [`PoolStats`] |
 
 mod call;
@@ -17,6 +18,7 @@ mod direct;
 mod driver;
 mod events;
 mod idle_connections;
+mod items;
 mod mailbox;
 mod options;
 mod pending;
@@ -38,6 +40,8 @@ use crate::error::Error;
 use crate::host;
 use call::QueuedCall;
 use driver::PoolDriver;
+use items::ItemCredit;
+pub use items::ItemSender;
 use mailbox::{DriverCommand, Mailbox};
 pub use options::{LogLine, OnLine, PoolOptions, Schedule};
 pub use pending::{CallEvent, PendingCall, Question};
@@ -130,7 +134,7 @@ impl Pool {
         let is_plain = request.window == 0 && !request.is_cancelled();
         let borrowed = if is_plain { self.mailbox.idle.borrow() } else { None };
         let Some(borrowed) = borrowed else { return self.queue(request, usize::MAX)?.wait() };
-        let (call, pending) = self.prepare(request);
+        let (call, pending) = self.prepare(request, None);
         match direct::call(&self.mailbox, borrowed, call) {
             Some(result) => result,
             None => pending().wait(),
@@ -157,18 +161,54 @@ impl Pool {
         self.queue(request.into(), self.options.max_waiting)
     }
 
+    /// Starts a call whose request consists of these bytes and of items that follow. A worker that reads the items gets
+    /// them while later ones are still being made, and the caller waits while the worker is busy with earlier ones.
+    ///
+    /// Such a call is not retried, also if the request is [idempotent](Request::idempotent).
+    ///
+    /// # Errors
+    /// Those of [`begin`](Self::begin). [`Unsupported`](crate::ErrorKind::Unsupported), an error of the call: the worker
+    /// takes no items. Workers in C, Python and Node do not.
+    ///
+    /// ```no_run
+    /// # fn example(pool: &pipewright_ipc::Pool) -> Result<(), pipewright_ipc::Error> {
+    /// let (mut items, call) = pool.begin_with_items("compress")?;
+    /// for block in [[1; 65536], [2; 65536]] {
+    ///     items.send(block)?;
+    /// }
+    /// items.finish();
+    /// let reply = call.wait()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn begin_with_items(
+        &self,
+        request: impl Into<Request>,
+    ) -> Result<(ItemSender, PendingCall), Error> {
+        let request = request.into();
+        request.check_token()?;
+        let credit = Arc::new(ItemCredit::default());
+        let (call, pending) = self.prepare(request, Some(Arc::clone(&credit)));
+        let id = call.id;
+        self.mailbox.call(call, self.options.max_waiting)?;
+        Ok((ItemSender::new(id, credit, Arc::clone(&self.mailbox)), pending()))
+    }
+
     fn queue(&self, request: Request, most: usize) -> Result<PendingCall, Error> {
         request.check_token()?;
-        let (call, pending) = self.prepare(request);
+        let (call, pending) = self.prepare(request, None);
         self.mailbox.call(call, most)?;
         Ok(pending())
     }
 
     /// Returns the call, and a function that makes its [`PendingCall`] once the driver has it.
-    fn prepare(&self, mut request: Request) -> (QueuedCall, impl FnOnce() -> PendingCall + '_) {
+    fn prepare(
+        &self,
+        mut request: Request,
+        items: Option<Arc<ItemCredit>>,
+    ) -> (QueuedCall, impl FnOnce() -> PendingCall + '_) {
         request.timeout = request.timeout.or(self.options.call_timeout);
         let (id, window, events) = (self.mailbox.next_id(), request.window, Arc::default());
-        let call = QueuedCall::new(id, request, Arc::clone(&events));
+        let call = QueuedCall::new(id, request, Arc::clone(&events), items);
         (call, move || PendingCall::new(id, window, events, Arc::clone(&self.mailbox)))
     }
 

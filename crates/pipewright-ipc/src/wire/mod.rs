@@ -34,9 +34,9 @@ pub(crate) mod kind {
     pub(crate) const FAILED: u8 = 19;
     /// Host: cancels the call.
     pub(crate) const CANCEL: u8 = 20;
-    /// Worker: an item before the reply.
+    /// Worker: an item before the reply. Host: an item after the request.
     pub(crate) const ITEM: u8 = 21;
-    /// Host: the number of further items that may be sent.
+    /// The number of further items that the other side may send.
     pub(crate) const CREDIT: u8 = 22;
     /// Worker: a question about its call.
     pub(crate) const ASK: u8 = 23;
@@ -48,6 +48,10 @@ pub(crate) mod kind {
     pub(crate) const RESET: u8 = 26;
     /// Worker: the reset is done.
     pub(crate) const RESET_DONE: u8 = 27;
+    /// Host: a request that items follow.
+    pub(crate) const OPEN_CALL: u8 = 28;
+    /// Host: the end of the items after a request.
+    pub(crate) const ITEMS_END: u8 = 29;
     /// The last of the kinds that start a message.
     pub(crate) const LAST_MESSAGE: u8 = 31;
 }

@@ -84,6 +84,29 @@ impl Call<'_> {
         }
     }
 
+    /// Returns the next item of the request, or `None` after the last one and for a request that comes as a whole
+    /// ([`Pool::begin_with_items`](crate::Pool::begin_with_items)). At most 16 items are on their way.
+    ///
+    /// # Errors
+    /// [`Cancelled`](ErrorKind::Cancelled): the call was cancelled, also because the caller gave up before the last item.
+    /// Errors of the connection.
+    pub fn next_item(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let Some(input) = self.call_receiver.input() else { return Ok(None) };
+            let (item, credit, has_ended) = (input.take(), input.new_credit(), input.has_ended);
+            if let Some(more) = credit {
+                self.call_receiver.send(kind::CREDIT, self.id, &more.to_le_bytes())?;
+            }
+            if item.is_some() || has_ended {
+                return Ok(item);
+            }
+            self.call_receiver.receive_next(self.id)?;
+            if self.call_receiver.is_cancelled(self.id) {
+                return Err(Error::new(ErrorKind::Cancelled));
+            }
+        }
+    }
+
     /// Asks the caller a question, and waits for the answer.
     ///
     /// # Errors
@@ -117,6 +140,10 @@ pub(super) fn answer_next(
     if kind == kind::RESET {
         let kind = if service.reset() { kind::RESET_DONE } else { kind::FAILED };
         return call_receiver.end(kind, id, &[]);
+    }
+    if kind == kind::OPEN_CALL {
+        // Before the next message: it may be the end of the items.
+        call_receiver.begin_input(id);
     }
     call_receiver.receive_available(id)?;
     if call_receiver.is_cancelled(id) {

@@ -1,8 +1,10 @@
 //! The messages of the host, sorted: calls in their order, and messages about the call that is being answered.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
+use super::credit::Credits;
+use super::input::{CallInput, without_credit};
 use crate::channel::{Channel, Core, Message, Raw};
 use crate::connection::{Connection, RawMessage};
 use crate::error::{Error, ErrorKind};
@@ -14,12 +16,12 @@ pub(super) struct CallReceiver {
     core: Core,
     /// Calls that arrived while another one was being answered.
     waiting: VecDeque<RawMessage>,
-    /// The number of items that each call may send, if its host accepts items.
-    credit: HashMap<u64, u32>,
+    credits: Credits,
     cancelled: HashSet<u64>,
-    /// The last answered calls that could send items: more credit for them may be on its way. As many as the host can
-    /// have open at a time, so that none is missed.
-    answered: VecDeque<u64>,
+    /// The items of the call that is being answered, if items follow its request.
+    input: Option<CallInput>,
+    /// Calls that wait, and whose items have ended.
+    without_items: HashSet<u64>,
 }
 
 impl CallReceiver {
@@ -27,9 +29,10 @@ impl CallReceiver {
         CallReceiver {
             core: channel.core,
             waiting: VecDeque::new(),
-            credit: HashMap::new(),
+            credits: Credits::default(),
             cancelled: HashSet::new(),
-            answered: VecDeque::new(),
+            input: None,
+            without_items: HashSet::new(),
         }
     }
 
@@ -62,23 +65,46 @@ impl CallReceiver {
     /// Handles a message about a call: the current one, or one that waits. Returns false if the message is a call itself.
     fn handle(&mut self, call: u64, kind: u8, id: u64, bytes: &[u8]) -> Result<bool, Error> {
         match kind {
-            kind::MESSAGE | kind::CALL | kind::RESET => return Ok(false),
+            kind::MESSAGE | kind::CALL | kind::OPEN_CALL | kind::RESET => return Ok(false),
             kind::CANCEL => {
                 // A CANCEL that comes after the answer would be kept forever.
-                if id == call || self.waiting.iter().any(|message| message.id == id) {
+                if id == call || self.is_waiting(id) {
                     self.cancelled.insert(id);
                 }
             }
-            // Credit for a call that was answered would be kept forever.
-            kind::CREDIT if self.answered.contains(&id) => {}
             kind::CREDIT => {
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-                let credit = self.credit.entry(id).or_default();
-                *credit = credit.saturating_add(more);
+                let waiting = &self.waiting;
+                let is_open =
+                    |id| id == call || waiting.iter().any(|message: &RawMessage| message.id == id);
+                self.credits.add(id, more, is_open);
+            }
+            kind::ITEM if self.is_waiting(id) => return Err(without_credit()),
+            // An item of a call that has ended. `sort` takes the others.
+            kind::ITEM => {}
+            kind::ITEMS_END if self.is_waiting(id) => drop(self.without_items.insert(id)),
+            kind::ITEMS_END => {
+                if let Some(input) = self.input.as_mut().filter(|input| input.call == id) {
+                    input.has_ended = true;
+                }
             }
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a host"))),
         }
         Ok(true)
+    }
+
+    fn is_waiting(&self, id: u64) -> bool {
+        self.waiting.iter().any(|message| message.id == id)
+    }
+
+    /// Prepares for the items that follow the request of the call.
+    pub(super) fn begin_input(&mut self, call: u64) {
+        self.input = Some(CallInput::new(call, self.without_items.remove(&call)));
+    }
+
+    /// Returns the items of the call that is being answered, if there are any.
+    pub(super) fn input(&mut self) -> Option<&mut CallInput> {
+        self.input.as_mut()
     }
 
     /// Waits for the next message, and sorts it. Returns the answer to a question of this call.
@@ -106,6 +132,12 @@ impl CallReceiver {
             // An answer that no question waits for belongs to a call that has ended.
             return Ok((id == call).then_some((kind, bytes)));
         }
+        match &mut self.input {
+            Some(input) if kind == kind::ITEM && input.call == id => {
+                return input.add(bytes).map(|()| None);
+            }
+            _ => {}
+        }
         if !self.handle(call, kind, id, &bytes)? {
             if self.waiting.len() >= MAX_CALLS {
                 return Err(Error::protocol("too many calls at a time"));
@@ -122,7 +154,7 @@ impl CallReceiver {
 
     /// Returns the number of items that the call may send. `None`: the host accepts no items.
     pub(super) fn credit(&mut self, call: u64) -> Option<&mut u32> {
-        self.credit.get_mut(&call)
+        self.credits.of(call)
     }
 
     /// Sends a message of a call.
@@ -133,12 +165,9 @@ impl CallReceiver {
 
     /// Sends the last message of a call.
     pub(super) fn end(&mut self, kind: u8, call: u64, bytes: &[u8]) -> Result<(), Error> {
-        if self.credit.remove(&call).is_some() {
-            if self.answered.len() >= MAX_CALLS {
-                self.answered.pop_front();
-            }
-            self.answered.push_back(call);
-        }
+        self.credits.end(call);
+        self.input = None;
+        self.without_items.remove(&call);
         self.cancelled.remove(&call);
         match self.send(kind, call, bytes) {
             // Nothing was sent, so the call of a pool can fail with this error.
@@ -161,33 +190,4 @@ impl CallReceiver {
 
 fn is_too_long(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TooLong { .. })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::Options;
-
-    #[test]
-    fn credit_that_comes_after_the_answer_is_not_kept() {
-        let (end, handle) = pipewright_os::channel::handle_channel::pair().unwrap();
-        let host = std::thread::spawn(move || {
-            let mut host: Channel = Channel::connected_as_host(end, &Options::default()).unwrap();
-            // Until the worker has closed the connection.
-            while host.recv().is_ok() {}
-        });
-        let mut call_receiver =
-            CallReceiver::new(Channel::as_worker(handle, &Options::default()).unwrap());
-        let one = 1_u32.to_le_bytes();
-        for call in 1..=MAX_CALLS as u64 * 3 {
-            call_receiver.handle(0, kind::CREDIT, call, &one).unwrap();
-            assert_eq!(call_receiver.credit(call).copied(), Some(1));
-            call_receiver.end(kind::MESSAGE, call, &[]).unwrap();
-            call_receiver.handle(0, kind::CREDIT, call, &one).unwrap();
-            assert_eq!(call_receiver.credit(call), None);
-        }
-        assert!(call_receiver.credit.is_empty() && call_receiver.answered.len() <= MAX_CALLS);
-        drop(call_receiver);
-        host.join().unwrap();
-    }
 }

@@ -12,6 +12,8 @@
 
 mod call;
 mod call_receiver;
+mod credit;
+mod input;
 #[cfg(feature = "serde")]
 mod typed;
 
@@ -122,7 +124,8 @@ pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) ->
         };
         let kind = match kind {
             kind::MESSAGE => kind::MESSAGE,
-            kind::CALL => kind::REPLY,
+            // Items that follow the request are not read: there is no credit for them.
+            kind::CALL | kind::OPEN_CALL => kind::REPLY,
             // RESET: there is no service to reset.
             _ => kind::FAILED,
         };

@@ -9,6 +9,7 @@
 
 mod acts;
 mod started;
+mod streams;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod system;

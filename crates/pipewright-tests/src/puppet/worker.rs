@@ -8,7 +8,7 @@ use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
 use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_tests::bodies;
 
-use crate::started;
+use crate::{started, streams};
 
 #[expect(dead_code, reason = "the host's side of the example")]
 #[path = "../../../pipewright-ipc/examples/build.rs"]
@@ -269,7 +269,7 @@ impl worker::Serve for ActWorker {
                 bodies::body(number, bodies::length(number), &mut body);
                 return Ok(body);
             }
-            _ => return Err("unknown request".into()),
+            _ => return streams::act(name, call),
         }
         Ok(b"done".to_vec())
     }

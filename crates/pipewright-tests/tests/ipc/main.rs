@@ -22,6 +22,7 @@ mod pool_failures;
 mod pool_limits;
 mod refused_memory;
 mod started_as_worker;
+mod streamed_requests;
 mod traced;
 mod whole_and_in_order;
 mod wire;

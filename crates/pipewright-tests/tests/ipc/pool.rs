@@ -224,6 +224,7 @@ fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
     let wrong_answers = [
         ("18,7", "a reply to a call that the worker does not have"),
         ("21,1", "an item without credit"),
+        ("22,1", "credit without items"),
         ("16,1", "a frame of kind 16 from a worker"),
         ("27,0", "a reply to a call that the worker does not have"),
         ("31,1", "a frame of kind 31 from a worker"),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::PoolDriver;
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
+use crate::pool::call::QueuedCall;
 use crate::pool::request::Reply;
 use crate::pool::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::wire::kind;
@@ -22,7 +23,7 @@ impl PoolDriver {
             let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
             let Some(worker) = free.min_by_key(order) else { return };
             let Some(mut call) = self.waiting.pop_front() else { return };
-            if let Err(error) = worker.check_length(&call.body()) {
+            if let Err(error) = check_suits(worker, &call) {
                 call.end(Err(error));
                 continue;
             }
@@ -31,7 +32,11 @@ impl PoolDriver {
                 let credit = Arc::new(call.window.to_le_bytes().to_vec());
                 worker.send(kind::CREDIT, call.id, credit);
             }
-            worker.send(kind::CALL, call.id, call.body());
+            let kind = if call.items.is_some() { kind::OPEN_CALL } else { kind::CALL };
+            worker.send(kind, call.id, call.body());
+            if call.items.as_ref().is_some_and(|items| items.has_ended()) {
+                worker.send(kind::ITEMS_END, call.id, Arc::default());
+            }
             let credit = call.window;
             worker.calls.push(ActiveCall {
                 call,
@@ -81,6 +86,13 @@ impl PoolDriver {
                 active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
                 active.call.report_item(bytes);
             }
+            kind::CREDIT => {
+                let Some(active) = worker.calls.get(index) else { return Ok(()) };
+                let items = active.call.items.as_ref();
+                let items = items.ok_or_else(|| Error::protocol("credit without items"))?;
+                let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                items.add(more);
+            }
             kind::ASK => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
                 if std::mem::replace(&mut active.has_question, true) {
@@ -91,32 +103,6 @@ impl PoolDriver {
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
         }
         Ok(())
-    }
-
-    /// Sends the answer to a worker's question.
-    pub(super) fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
-        let Some((worker, index)) = find(&mut self.workers, id) else { return };
-        let Some(active) = worker.calls.get_mut(index) else { return };
-        if !std::mem::replace(&mut active.has_question, false) || active.cancel_deadline.is_some() {
-            return;
-        }
-        let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
-            Ok(()) => Ok(bytes),
-            Err(error) => Err(error.to_string()),
-        });
-        let (kind, bytes) = match answer {
-            Ok(bytes) => (kind::ANSWER, bytes),
-            Err(reason) => (kind::DECLINED, reason.into_bytes()),
-        };
-        worker.send(kind, id, Arc::new(bytes));
-    }
-
-    /// Allows a worker to send this many more items.
-    pub(super) fn give_credit(&mut self, id: u64, more: u32) {
-        let Some((worker, index)) = find(&mut self.workers, id) else { return };
-        let Some(active) = worker.calls.get_mut(index) else { return };
-        active.credit = active.credit.saturating_add(more);
-        worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
     }
 
     /// Ends a call with this error, and cancels it at its worker.
@@ -173,8 +159,16 @@ impl PoolDriver {
     }
 }
 
+/// Returns an error if the worker cannot get the call.
+fn check_suits(worker: &Worker, call: &QueuedCall) -> Result<(), Error> {
+    if call.items.is_some() && !worker.takes_items {
+        return Err(Error::new(ErrorKind::Unsupported { capability: "streams.v1" }));
+    }
+    worker.check_length(&call.body())
+}
+
 /// Returns the worker that has the call, and the call's index there.
-fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
+pub(super) fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
     workers.iter_mut().find_map(|worker| {
         let index = worker.calls.iter().position(|active| active.call.id == id)?;
         Some((worker, index))

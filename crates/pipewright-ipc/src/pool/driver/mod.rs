@@ -3,11 +3,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `calls.rs` | assignment, messages, cancellation and deadlines of calls |
+//! | `streams.rs` | items in both directions, and questions |
 //! | `workers.rs` | start, retirement and end of workers |
 //! | `idle.rs` | connections that callers may borrow |
 
 mod calls;
 mod idle;
+mod streams;
 mod workers;
 
 use std::collections::{HashSet, VecDeque};
@@ -136,6 +138,8 @@ impl PoolDriver {
             }
             DriverCommand::Answer(id, answer) => self.answer(id, answer),
             DriverCommand::Credit(id, more) => self.give_credit(id, more),
+            DriverCommand::Item(id, bytes) => self.send_item(id, bytes),
+            DriverCommand::EndItems(id) => self.end_items(id),
             DriverCommand::Return(returned) => drop(self.accept_returned(returned)),
             DriverCommand::Finish(unfinished) => self.finish(*unfinished),
             DriverCommand::ShutDown(schedule) => {

@@ -62,6 +62,8 @@ pub(super) struct Worker {
     /// The version of the watched files at its start.
     pub(super) version: u64,
     pub(super) last_used: Instant,
+    /// It takes items after a request.
+    pub(super) takes_items: bool,
     shared_memory: bool,
     /// Shared with each status.
     fallback: Option<Arc<str>>,
@@ -123,6 +125,7 @@ impl Worker {
             started: now,
             version,
             last_used: now,
+            takes_items: false,
             shared_memory: false,
             fallback: None,
         };
@@ -165,6 +168,7 @@ impl Worker {
                     worker: String::new(),
                 }));
             }
+            self.takes_items = handshake.takes_items();
             let connection = handshake.into_connection();
             let Stats { shared_memory, fallback, .. } = connection.stats();
             (self.shared_memory, self.fallback) = (shared_memory, fallback.map(Arc::from));
