@@ -28,4 +28,4 @@ else
 fi
 
 "$RUSTC" --version | grep -q "^rustc $version\." || { "$RUSTC" --version; echo "expected Rust $version" >&2; exit 1; }
-cargo check --locked --all-features --target-dir target/msrv -p pipewright-os -p pipewright -p pipewright-disk -p pipewright-ipc -p pipewright-bench -p pipewright-batch -p pipewright-cli
+cargo check --locked --all-features --target-dir target/msrv -p pipewright-os -p pipewright -p pipewright-disk -p pipewright-ipc-macros -p pipewright-ipc -p pipewright-bench -p pipewright-batch -p pipewright-cli

@@ -7,7 +7,47 @@
 //! ([of a pool](PoolOptions::call_timeout)) bounds a call to a worker that is stopped or silent; there is none by
 //! default. A worker that violates the protocol causes an error, never a crash.
 //!
-//! A program that is its own worker, with a pool:
+//! A program that is its own worker, with values and a typed error (feature `service`; the module `service` has more):
+//!
+#![cfg_attr(feature = "service", doc = "```no_run")]
+#![cfg_attr(not(feature = "service"), doc = "```ignore")]
+//! use pipewright_ipc::{Command, PoolOptions, service, worker};
+//! # #[derive(serde::Serialize, serde::Deserialize)]
+//! # pub struct Unit { path: String }
+//! # #[derive(serde::Serialize, serde::Deserialize)]
+//! # pub struct Object { bytes: Vec<u8> }
+//! # #[derive(Debug, serde::Serialize, serde::Deserialize)]
+//! # pub struct SyntaxError { line: u32 }
+//!
+//! #[service]
+//! trait Compile {
+//!     fn compile(&self, unit: Unit) -> Result<Object, SyntaxError>;
+//! }
+//!
+//! struct Compiler;
+//!
+//! impl Compile for Compiler {
+//!     fn compile(&self, unit: Unit) -> Result<Object, SyntaxError> {
+//!         Ok(Object { bytes: unit.path.into_bytes() })
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // The client starts this program once more for each worker.
+//!     if worker::is_worker() {
+//!         return Ok(Compiler.serve(&Default::default())?);
+//!     }
+//!     let client = CompileClient::new(Command::new(std::env::current_exe()?), PoolOptions::default())?;
+//!     // The `?` is for the call; the method's own error is in the value. In a task: `compile_async`.
+//!     match client.compile(Unit { path: "main.c".to_owned() })? {
+//!         Ok(object) => println!("{} bytes", object.bytes.len()),
+//!         Err(SyntaxError { line }) => println!("line {line}: syntax error"),
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The same with bytes, and without a feature:
 //!
 //! ```no_run
 //! use pipewright_ipc::{Command, Pool, PoolOptions, worker};
@@ -41,6 +81,8 @@
 //!
 //! # When to use which
 //!
+//! * The attribute `service` on a trait: typed calls of workers in Rust, on a [`Pool`]. Both sides check that they have the same
+//!   methods.
 //! * [`Pool`]: independent requests, each with one reply. It starts workers on demand, keeps them, replaces those that end,
 //!   and serves any number of threads and tasks.
 //! * [`Channel`]: a conversation with one worker. Each side sends any message at any time; there are no calls and no
@@ -61,7 +103,10 @@
 //! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | one message, without waiting |
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
 //! | [`stats`](Channel::stats) | statistics, and the reason why shared memory is not in use |
+//! | `#[service]` | a trait whose methods are calls of a worker: feature `service` |
 //! | [`Pool::call`], [`begin`](Pool::begin) | a call to any worker of a pool |
+//! | [`Pool::begin_with_items`] | a call whose request comes in pieces |
+//! | `Request::of`, `Reply::value`, `Channel::send`, `Message::value` | values instead of bytes: feature `serde` |
 //! | `recv_async`, `send_bytes_async` and so on | the calls of a channel for tasks: feature `tokio` |
 //! | [`Pool::call_async`], [`PendingCall`] | a call for a task of any runtime, without a feature |
 //!
@@ -69,6 +114,7 @@
 //!
 //! None is on by default.
 //!
+//! * `service`: typed services, by the attribute `service` on a trait. Includes `serde`.
 //! * `serde`: values as messages, by serde and postcard: `Channel::send`, `Message::value`, `Request::of`,
 //!   `Reply::value`.
 //! * `tokio`: the calls of a [`Channel`] for tasks, with the suffix `_async`. The async calls of a [`Pool`] work in any
@@ -108,11 +154,17 @@ mod trace;
 mod tune;
 mod wire;
 
+#[cfg(feature = "service")]
+pub mod service;
 pub mod worker;
 
 pub use channel::{Channel, Lease, Loan, Message, Raw};
 pub use error::{Error, ErrorKind, Peer, Side};
 pub use options::{Options, SharedMemory};
+/// Makes a trait a service: a worker implements it, and a generated client calls it. The module
+/// [`service`](mod@service) has the documentation.
+#[cfg(feature = "service")]
+pub use pipewright_ipc_macros::service;
 pub use pool::{
     CallEvent, ItemSender, LogLine, OnLine, PendingCall, Pool, PoolOptions, PoolStats, Question,
     Reply, Request, Schedule, WorkerState, WorkerStatus,

@@ -20,6 +20,10 @@ pub struct Options {
     /// Any other value that has to be the same on both sides, such as a session or a directory.
     /// Default: empty.
     pub salt: String,
+    /// The identity of a typed service, which has to be the same on both sides too: its name, its version, and a hash of its
+    /// methods. The clients and the `serve` of the attribute `service` (feature `service`) set it. Default: empty, no
+    /// typed service.
+    pub service: String,
     /// The longest message, in bytes. Default: 256 MiB.
     pub max_message_bytes: u64,
     /// The length in bytes below which a message to a sleeping receiver goes through the socket, which also wakes the
@@ -65,6 +69,7 @@ impl Default for Options {
             app: String::new(),
             build: String::new(),
             salt: String::new(),
+            service: String::new(),
             max_message_bytes: 256 << 20,
             threshold_bytes: 4 << 10,
             ring_bytes: 2 << 20,

@@ -43,6 +43,7 @@ pub mod oracle;
 pub mod pace;
 #[cfg(target_os = "linux")]
 pub mod refuse;
+pub mod service;
 pub mod skip;
 pub mod traced;
 pub mod watchdog;

@@ -8,7 +8,10 @@ use crate::wire::{HelloFields, VERSION};
 
 /// The fields that have to be equal on both sides, in the order in which they are compared.
 #[derive(Debug)]
-pub(super) struct Identity([(&'static str, String); 6]);
+pub(super) struct Identity([(&'static str, String); 7]);
+
+/// The last field, which is missing if it is empty: earlier versions of this library do not have it.
+const SERVICE: &str = "service";
 
 impl Identity {
     pub(super) fn of(options: &Options) -> Identity {
@@ -22,12 +25,15 @@ impl Identity {
             ("arch", format!("{}-{bits}-{order}", std::env::consts::ARCH)),
             ("user", handle_channel::user()),
             ("salt", options.salt.clone()),
+            (SERVICE, options.service.clone()),
         ])
     }
 
     pub(super) fn write_to(&self, fields: &mut HelloFields) {
         for (key, value) in &self.0 {
-            fields.set(key, value);
+            if *key != SERVICE || !value.is_empty() {
+                fields.set(key, value);
+            }
         }
     }
 

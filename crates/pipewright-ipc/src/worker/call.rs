@@ -47,6 +47,13 @@ impl Call<'_> {
         &self.request
     }
 
+    /// Returns the same call, for a value that owns it.
+    #[cfg(feature = "service")]
+    pub(crate) fn reborrow(&mut self) -> Call<'_> {
+        let request = self.take_request();
+        Call { call_receiver: &mut *self.call_receiver, id: self.id, request }
+    }
+
     /// Takes the request, without a copy.
     pub fn take_request(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.request)

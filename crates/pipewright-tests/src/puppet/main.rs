@@ -8,6 +8,7 @@
 //! semicolons, and does not wait for it.
 
 mod acts;
+mod probe;
 mod started;
 mod streams;
 #[cfg(unix)]

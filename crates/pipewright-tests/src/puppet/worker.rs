@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
 use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_tests::bodies;
+use pipewright_tests::service::Probe;
 
+use crate::probe::{self, ProbeWorker};
 use crate::{started, streams};
 
 #[expect(dead_code, reason = "the host's side of the example")]
@@ -74,6 +76,8 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             std::process::exit(7);
         }
         "calls" => worker::run(&options, &mut ActWorker::default())?,
+        "calculator" => probe::calculate(&options)?,
+        "probe" => Probe::serve(ProbeWorker::default(), &options)?,
         "sums" => worker::serve_calls(&options, |call| {
             let numbers: Vec<u64> = call.value()?;
             worker::Call::answer(&(numbers.iter().sum::<u64>(), numbers.len()))

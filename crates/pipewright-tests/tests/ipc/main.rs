@@ -21,6 +21,7 @@ mod pool;
 mod pool_failures;
 mod pool_limits;
 mod refused_memory;
+mod services;
 mod started_as_worker;
 mod streamed_requests;
 mod traced;

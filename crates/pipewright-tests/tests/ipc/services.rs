@@ -1,0 +1,253 @@
+//! Typed services, with real workers.
+
+use std::time::Duration;
+
+use pipewright::CancelToken;
+use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::service::others::{MethodsClient, VersionClient};
+use pipewright_tests::service::{DivisionError, ProbeClient};
+use pipewright_tests::{alive, watchdog};
+
+use super::async_calls::run;
+use super::pool::options;
+use super::{exit_words, was_killed, worker};
+
+#[expect(dead_code, reason = "only the example itself calls it")]
+#[path = "../../../pipewright-ipc/examples/service.rs"]
+mod example;
+
+#[watched_test]
+fn the_example_gets_the_right_sums() {
+    example::calculate(worker("calculator")).unwrap();
+}
+
+fn client(options: PoolOptions) -> ProbeClient {
+    ProbeClient::new(worker("probe,ring=65536"), options).unwrap()
+}
+
+fn one_worker() -> PoolOptions {
+    PoolOptions { max_workers: 1, ..options() }
+}
+
+#[watched_test]
+fn methods_return_their_values_and_their_own_errors() {
+    let client = client(one_worker());
+    assert_eq!(client.divide(-7, 2).unwrap(), Ok(-3));
+    assert_eq!(client.divide(5, 0).unwrap(), Err(DivisionError::ByZero { dividend: 5 }));
+    assert_eq!(client.divide(i64::MIN, -1).unwrap(), Err(DivisionError::Overflow));
+    client.nothing((), "x".repeat(100_000), 1, 2, 3).unwrap();
+    // The worker keeps its state.
+    assert_eq!(client.add(vec![1, 2, 3]).unwrap(), 6);
+    assert_eq!(client.clone().add((0..100_000).collect()).unwrap(), 4_999_950_006);
+    let pid = client.pid().unwrap();
+    assert_eq!(client.pool().stats().workers[0].pid, pid);
+    // An error of a method is no failure of its call.
+    assert_eq!(client.pool().stats().failures, 0);
+    client.shut_down();
+}
+
+#[watched_test]
+fn a_service_can_be_reset_between_calls() {
+    let reset_timeout = Some(Duration::from_secs(60));
+    let client = client(PoolOptions { reset_timeout, ..one_worker() });
+    let pid = client.pid().unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.add(vec![5]).unwrap(), 5);
+    }
+    assert_eq!(client.pid().unwrap(), pid);
+}
+
+#[watched_test]
+fn tasks_call_without_blocking_their_thread() {
+    let client = client(PoolOptions { max_workers: 3, ..options() });
+    run(async {
+        let (sum, quotient, pid) = tokio::join!(
+            client.add_async(vec![2, 3]),
+            client.divide_async(9, 3),
+            client.pid_async()
+        );
+        assert_eq!((sum.unwrap(), quotient.unwrap().unwrap()), (5, 3));
+        assert!(client.pool().stats().workers.iter().any(|it| it.pid == *pid.as_ref().unwrap()));
+    });
+}
+
+#[watched_test]
+fn a_method_sees_the_cancellation_of_its_call() {
+    let client = client(one_worker());
+    let dir = tempfile::tempdir().unwrap();
+    let (pid, mut number) = (client.pid().unwrap(), 0);
+    let mut file = || {
+        number += 1;
+        let file = dir.path().join(number.to_string());
+        (file.clone(), file.display().to_string())
+    };
+    // By a token.
+    let ((file_1, name), token) = (file(), CancelToken::new());
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| client.cancel(&token).wait(name).unwrap_err());
+        watchdog::until("the method has begun", || file_1.exists());
+        token.cancel();
+        assert_eq!(call.join().unwrap().kind(), &ErrorKind::Cancelled);
+    });
+    // If the method went on, the worker would never answer.
+    assert_eq!(client.pid().unwrap(), pid);
+    // By dropping the future.
+    let (file_2, name) = file();
+    run(async {
+        let mut call = Box::pin(client.wait_async(name));
+        while !file_2.exists() {
+            let tick = tokio::time::timeout(Duration::from_millis(2), &mut call);
+            assert!(tick.await.is_err());
+        }
+    });
+    assert_eq!(client.pid().unwrap(), pid);
+    // By a timeout.
+    let (_, name) = file();
+    let error = client.timeout(Duration::from_millis(50)).wait(name).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(client.pid().unwrap(), pid);
+    // By dropping what receives, or an unfinished sender.
+    let mut receiver = client.count_up(u32::MAX).unwrap();
+    assert_eq!(receiver.next().unwrap(), Some(0));
+    drop(receiver);
+    assert_eq!(client.pid().unwrap(), pid);
+    let (mut sender, reply) = client.sum(1).unwrap();
+    sender.send(&2).unwrap();
+    drop(sender);
+    assert_eq!(reply.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+    assert_eq!(client.pid().unwrap(), pid);
+    assert_eq!(client.pool().stats().died, 0);
+}
+
+#[watched_test]
+fn items_stream_in_both_directions() {
+    let client = client(options());
+    let mut receiver = client.count_up(1_000).unwrap();
+    for number in 0..1_000 {
+        assert_eq!(receiver.next().unwrap(), Some(number));
+    }
+    assert_eq!((receiver.next().unwrap(), receiver.next().unwrap()), (None, None));
+    assert_eq!(receiver.finish().unwrap(), "done");
+    // Items that nobody has taken are discarded.
+    assert_eq!(client.count_up(1_000).unwrap().finish().unwrap(), "done");
+    let (mut sender, reply) = client.sum(5).unwrap();
+    for number in 0..1_000 {
+        sender.send(&number).unwrap();
+    }
+    sender.finish();
+    assert_eq!(reply.wait().unwrap(), Some(499_505));
+    let (mut sender, mut receiver) = client.number("text ".to_owned()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..1_000 {
+                sender.send(&number.to_string()).unwrap();
+            }
+            sender.finish();
+        });
+        for number in 0..1_000 {
+            assert_eq!(receiver.next().unwrap(), Some((number, format!("text {number}"))));
+        }
+    });
+    assert_eq!(receiver.finish().unwrap(), 1_000);
+}
+
+#[watched_test]
+fn items_stream_in_both_directions_in_one_task() {
+    let client = client(options());
+    run(async {
+        let (mut sender, mut receiver) = client.number(String::new()).unwrap();
+        let send = async {
+            for number in 0..1_000 {
+                sender.send_async(&number.to_string()).await.unwrap();
+            }
+            sender.finish();
+        };
+        let receive = async {
+            let mut count = 0;
+            while let Some(item) = receiver.next_async().await.unwrap() {
+                assert_eq!(item, (count, count.to_string()));
+                count += 1;
+            }
+            receiver.finish_async().await.unwrap()
+        };
+        assert_eq!(tokio::join!(send, receive).1, 1_000);
+        let (mut sender, reply) = client.sum(1).unwrap();
+        sender.send_async(&2).await.unwrap();
+        sender.finish();
+        assert_eq!(reply.await.unwrap(), Some(3));
+    });
+}
+
+#[watched_test]
+fn another_service_or_version_is_refused_with_the_field() {
+    let once = || PoolOptions { start_attempts: 1, ..one_worker() };
+    let errors = [
+        (VersionClient::new(worker("probe"), once()).unwrap().pid().unwrap_err(), "Probe 8 "),
+        (MethodsClient::new(worker("probe"), once()).unwrap().pid().unwrap_err(), "Probe 7 "),
+        // A worker without a typed service, and a host without one.
+        (ProbeClient::new(worker("calls"), once()).unwrap().pid().unwrap_err(), "Probe 7 "),
+        (Pool::new(worker("probe"), once()).unwrap().call("x").unwrap_err(), "nothing"),
+    ];
+    for (error, ours) in errors {
+        let ErrorKind::Refused { field, host, worker, .. } = error.kind() else {
+            panic!("{error}")
+        };
+        assert_eq!(field, "service");
+        assert!(host.starts_with(ours) && host != worker, "{error}");
+        assert!(worker.starts_with("Probe 7 ") || worker == "nothing", "{error}");
+    }
+}
+
+#[watched_test]
+fn a_killed_worker_loses_its_call_only() {
+    let client = client(one_worker());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("begun");
+    let pid = client.pid().unwrap();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| client.wait(file.display().to_string()).unwrap_err());
+        watchdog::until("the method has begun", || file.exists());
+        alive::kill(pid);
+        let error = call.join().unwrap();
+        let ErrorKind::Lost { status, attempts: 1, .. } = error.kind() else { panic!("{error:?}") };
+        was_killed(status.unwrap());
+    });
+    assert_ne!(client.pid().unwrap(), pid);
+    // A method that is idempotent is tried again.
+    let error = client.exit(9).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Lost { attempts: 3, .. }), "{error:?}");
+    assert!(error.to_string().contains(&exit_words(9)), "{error}");
+    // While items are on their way.
+    let (mut sender, mut receiver) = client.number(String::new()).unwrap();
+    sender.send(&"x".to_owned()).unwrap();
+    assert_eq!(receiver.next().unwrap(), Some((0, "x".to_owned())));
+    alive::kill(client.pool().stats().workers[0].pid);
+    assert!(matches!(receiver.next().unwrap_err().kind(), ErrorKind::Lost { .. }));
+    let error = sender.send(&"x".to_owned()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::CallEnded);
+    assert!(client.pid().is_ok());
+}
+
+#[watched_test]
+fn a_panic_in_a_method_is_the_error_of_its_call() {
+    let client = client(one_worker());
+    let error = client.panic("no such unit".to_owned()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Lost { attempts: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("panicked at"), "{error}");
+    assert!(error.to_string().ends_with(": no such unit"), "{error}");
+    assert!(client.pid().is_ok());
+}
+
+#[watched_test]
+fn requests_that_are_no_calls_of_the_service_are_errors() {
+    let service = ProbeClient::IDENTITY.to_owned();
+    let channel = Options { service, ..one_worker().channel };
+    let pool = Pool::new(worker("probe,ring=65536"), PoolOptions { channel, ..one_worker() });
+    let pool = pool.unwrap();
+    for request in [&b""[..], b"\x7f", b"\xff\xff\xff\xff\xff\xff", b"\x01\x02", b"\x00more"] {
+        let error = pool.call(Request::new(request)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Failed { .. }), "{request:?}: {error}");
+    }
+    assert_eq!(pool.stats().died, 0);
+}
