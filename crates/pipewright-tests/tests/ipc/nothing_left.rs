@@ -86,6 +86,12 @@ fn kill_one(round: u64, options: &Options) {
 #[cfg(target_os = "linux")]
 #[watched_test]
 fn no_control_group_of_a_killed_hosts_workers_is_left() {
+    let mut alone = pipewright::Command::new(env!("CARGO_BIN_EXE_puppet"));
+    alone.arg("exit=0").kill_on_parent_exit(pipewright::Scope::Tree);
+    if let Err(error) = alone.status() {
+        // Nothing could remove it.
+        return skip::skipped(&error.to_string());
+    }
     let mut command = worker("calls,ring=65536");
     command.stderr(pipewright::Stdio::piped());
     let mut host: Channel = Channel::start(&mut command, &Options::default()).unwrap();
