@@ -39,6 +39,7 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
         row("C ring", format!("ring oneway {size} {count}")),
         row("pipewright", format!("cell oneway copied {size} {count}")),
         row("pipewright, written in place", format!("cell oneway loaned {size} {count}")),
+        row("pipewright, made in pieces", format!("cell oneway filled {size} {count}")),
         row("pipewright, a look at it", format!("cell oneway peeked {size} {count}")),
         row("pipewright, without shared memory", format!("cell oneway inline {size} {slow}")),
         row("C socketpair", format!("unix oneway {size} {slow}")),

@@ -133,6 +133,22 @@ fn send_all(cell: &CellArgs, channel: &mut Channel) -> Result<()> {
             loan.send()?;
             continue;
         }
+        if cell.variant == "filled" {
+            let mut at = 0;
+            channel.send_filled(length, |piece| {
+                piece.fill(7);
+                let stamp = number.to_ne_bytes();
+                if at == 0 {
+                    piece[..stamp.len()].copy_from_slice(&stamp);
+                }
+                at += piece.len();
+                if at == length {
+                    let last = piece.len() - stamp.len();
+                    piece[last..].copy_from_slice(&stamp);
+                }
+            })?;
+            continue;
+        }
         stamp(body, number);
         match cell.mode.as_str() {
             "batch" => channel.queue_bytes(body)?,

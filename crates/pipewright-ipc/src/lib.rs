@@ -97,6 +97,7 @@
 //! | [`Channel::start`], [`worker::channel`], [`worker::serve`] | the two sides of a connection |
 //! | [`send_bytes`](Channel::send_bytes), [`recv`](Channel::recv) | one message |
 //! | [`reserve`](Channel::reserve) | a message written directly where the other side reads it |
+//! | [`send_filled`](Channel::send_filled) | a long message that is made while its first part is read |
 //! | [`Message::bytes`], [`Message::read_into`] | a message, copied out |
 //! | [`Message::lease`] | a message, read in place |
 //! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small messages together |

@@ -13,7 +13,10 @@ use crate::wire::{Header, kind};
 /// Room for a message, to be filled in and sent: in shared memory, or in this process's own memory if there is no room
 /// in shared memory.
 ///
-/// Initially contains zeros, or bytes of earlier messages of this side.
+/// Initially contains zeros, or bytes of earlier messages of this connection.
+///
+/// In shared memory there is room for at most half of [`ring_bytes`](crate::Options::ring_bytes), less 32 bytes. A longer
+/// message is copied there when it is sent, and [`send_filled`](super::Channel::send_filled) avoids that.
 ///
 /// # Drop
 /// Sends nothing, and frees the room.
@@ -41,8 +44,10 @@ impl<'a> Loan<'a> {
             Some(place) => Buffer::InRing(place, bytes),
             None => {
                 let mut buffer = std::mem::take(&mut core.scratch);
-                buffer.clear();
-                buffer.try_reserve(bytes).map_err(|_| no_memory())?;
+                buffer.truncate(bytes);
+                let more = bytes - buffer.len();
+                buffer.try_reserve(more).map_err(|_| no_memory())?;
+                // What it has may stay: zeros for all of it would take as long as the message itself.
                 buffer.resize(bytes, 0);
                 Buffer::Own(buffer)
             }

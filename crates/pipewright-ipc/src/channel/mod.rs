@@ -16,7 +16,7 @@ use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
 use pipewright_os::channel::handle_channel::{ChannelEnd, MOST_HANDLES};
 
 pub(crate) use self::core::Core;
-use crate::connection::Connection;
+use crate::connection::{Connection, Filling};
 use crate::error::{Error, ErrorKind};
 use crate::exit;
 use crate::handshake;
@@ -244,6 +244,36 @@ impl<S, R> Channel<S, R> {
     pub fn reserve(&mut self, bytes: usize) -> Result<Loan<'_>, Error> {
         let until = self.core.until();
         Loan::new(&mut self.core, bytes, until)
+    }
+
+    /// Sends a message of this length that `fill` makes, piece by piece, in shared memory if it has room. So a long message is
+    /// not copied, and its first pieces are read while later ones are made. `fill` gets each piece in order; it has at most
+    /// 64 KiB, and contains zeros or bytes of earlier messages of this side.
+    ///
+    /// # Panics
+    /// If `fill` does. The message is then cut off: [`CutOff`](ErrorKind::CutOff).
+    ///
+    /// # Errors
+    /// Those of [`send_bytes`](Self::send_bytes).
+    ///
+    /// ```no_run
+    /// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
+    /// let mut numbers = 0_u8..;
+    /// channel.send_filled(16 << 20, |piece| {
+    ///     for (place, number) in piece.iter_mut().zip(&mut numbers) {
+    ///         *place = number;
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    pub fn send_filled(
+        &mut self,
+        bytes: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let (until, mut filling) = (self.core.until(), Filling::new(bytes));
+        let sent = self.core.drive(until, |connection| filling.step(connection, &mut fill));
+        sent.inspect_err(|_| filling.abandon(&mut self.core.connection))
     }
 
     /// Receives the next message. The rest of a long message may still be on its way.

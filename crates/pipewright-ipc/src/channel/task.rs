@@ -13,7 +13,7 @@ use pipewright_os::channel::handle_channel::ChannelEnd;
 
 use super::core::{Closing, Core};
 use super::{Channel, Message, check_handles, rejection_deadline};
-use crate::connection::{Connection, Payload, Sending, StepResult, Want};
+use crate::connection::{Connection, Filling, Payload, Sending, StepResult, Want};
 use crate::error::{Error, WAIT};
 use crate::exit;
 use crate::handshake;
@@ -90,6 +90,24 @@ impl<S, R> Channel<S, R> {
         check_handles(handles)?;
         let until = self.core.until();
         self.core.send_async(Payload { bytes, handles: Some(handles) }, until).await
+    }
+
+    /// Like [`send_filled`](Self::send_filled), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// As for [`send_bytes_async`](Self::send_bytes_async).
+    ///
+    /// # Errors
+    /// Those of [`send_filled`](Self::send_filled); `Unsupported` outside of a tokio runtime.
+    pub async fn send_filled_async(
+        &mut self,
+        bytes: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let (until, mut filling) = (self.core.until(), Filling::new(bytes));
+        let step = |connection: &mut Connection| filling.step(connection, &mut fill);
+        let sent = self.core.drive_async(until, step).await;
+        sent.inspect_err(|_| filling.abandon(&mut self.core.connection))
     }
 
     /// Like [`flush`](Self::flush), without blocking a thread.

@@ -33,6 +33,21 @@ impl Connection {
         self.send_through_socket(header, body)
     }
 
+    /// Sends one frame whose body the function makes, in the ring if there is room.
+    pub(super) fn send_filled_frame(
+        &mut self,
+        header: &Header,
+        length: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        if self.make_in_ring(header, length, &mut *fill)? {
+            return self.publish();
+        }
+        let mut body = vec![0; length];
+        fill(&mut body);
+        self.send_through_socket(header, &body)
+    }
+
     /// Returns the number of bytes that were sent and that the system has not taken.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
@@ -42,19 +57,31 @@ impl Connection {
     /// Writes a frame to the ring. Returns false if it has to go through the socket.
     #[inline]
     fn write_to_ring(&mut self, header: &Header, body: &[u8]) -> Result<bool, Error> {
-        let sleep = self.sleep_to_end(body.len());
+        self.make_in_ring(header, body.len(), |place| place.copy_from_slice(body))
+    }
+
+    /// Makes a frame in the ring. Returns false, and makes nothing, if it has to go through the socket.
+    #[inline]
+    fn make_in_ring(
+        &mut self,
+        header: &Header,
+        length: usize,
+        make: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Error> {
+        let sleep = self.sleep_to_end(length);
         let Some(ring) = &mut self.ring else { return Ok(false) };
         if let Some(sleep) = sleep {
             ring.producer.note_woken(sleep);
             self.stats.sent.wakes += 1;
             return Ok(false);
         }
-        let Some(place) = self.reserve(body.len())? else {
+        let Some(place) = self.reserve(length)? else {
             self.stats.sent.spilled_frames += 1;
             return Ok(false);
         };
-        if let Some(ring) = &mut self.ring {
-            crate::ring::OwnMemory::fill(&mut ring.ours, place.body(), body);
+        let ring = self.ring.as_mut();
+        if let Some(body) = ring.and_then(|ring| ring.ours.get_mut(place.body(), length)) {
+            make(body);
         }
         self.commit(place, header);
         Ok(true)

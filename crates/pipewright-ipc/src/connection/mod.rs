@@ -8,6 +8,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `sending.rs` | [`Sending`]: a message, split into frames |
+//! | `filling.rs` | [`Filling`]: a message that is made while it is sent |
 //! | `frames_out.rs` | a frame, through the ring or the socket |
 //! | `receiving.rs` | [`Receiving`]: the next frame in order, and the message that frames make up |
 //! | `reassembly.rs` | whole messages, for a loop over many connections |
@@ -17,6 +18,7 @@
 //! Channels and pools drive the same operations: each step does what is possible now and returns a [`StepResult`].
 //! [`StepResult::Blocked`] says what to wait for before the next step.
 
+mod filling;
 mod frames_out;
 mod reassembly;
 mod receiving;
@@ -35,6 +37,7 @@ use crate::options::Options;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::wire::{Header, kind};
+pub(crate) use filling::Filling;
 use frames_out::FramesOut;
 pub(crate) use reassembly::{RawMessage, Reassembly};
 use receiving::Receiving;

@@ -27,8 +27,12 @@ async fn echo(options: &Options, count: u64) {
     for number in 0..count {
         let length = bodies::length(number);
         bodies::body(number, length, &mut body);
-        if number % 2 == 0 {
+        if number % 3 == 0 {
             channel.send_bytes_async(&body).await.unwrap();
+        } else if number % 3 == 1 {
+            let mut rest = body.iter();
+            let fill = |piece: &mut [u8]| piece.fill_with(|| rest.next().copied().unwrap());
+            channel.send_filled_async(length, fill).await.unwrap();
         } else {
             channel.queue_bytes(&body).unwrap();
             channel.flush_async().await.unwrap();

@@ -18,8 +18,18 @@ fn messages_round_trip_by_every_send_and_receive_call() {
         for number in 0..300 {
             let length = bodies::length(number);
             bodies::body(number, length, &mut body);
-            match number % 3 {
+            match number % 4 {
                 0 => channel.send_bytes(&body).unwrap(),
+                3 => {
+                    let mut rest = &body[..];
+                    let fill = |piece: &mut [u8]| {
+                        let (now, later) = rest.split_at(piece.len());
+                        piece.copy_from_slice(now);
+                        rest = later;
+                    };
+                    channel.send_filled(length, fill).unwrap();
+                    assert!(rest.is_empty());
+                }
                 1 => {
                     let mut loan = channel.reserve(length).unwrap();
                     assert_eq!(loan.len(), length);
@@ -62,6 +72,22 @@ fn messages_round_trip_by_every_send_and_receive_call() {
             assert_eq!(direction.inline_bytes + direction.shared_bytes, direction.bytes);
         }
         assert!(channel.close().unwrap().unwrap().success());
+    }
+}
+
+#[watched_test]
+fn a_message_whose_function_panics_is_cut_off() {
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        let mut pieces = 0;
+        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            channel.send_filled(200_000, |_| {
+                pieces += 1;
+                assert!(pieces < 3, "on purpose");
+            })
+        }));
+        assert!(sent.is_err());
+        assert_eq!(channel.send_bytes(b"another").unwrap_err().kind(), &ErrorKind::CutOff);
     }
 }
 
