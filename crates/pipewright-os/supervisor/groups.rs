@@ -10,6 +10,8 @@ use crate::system::{self, Arguments, CGROUP_PARENT};
 const CGROUP: usize = 3;
 const FIRST_PATH: usize = 4;
 const PATHS: usize = 3;
+/// The argument that is empty unless the host reads figures of the groups.
+const FIGURES: usize = FIRST_PATH + PATHS;
 
 /// The number of attempts, and the pause between two. A killed process may still be ending in a group.
 const ATTEMPTS: u32 = 40;
@@ -26,6 +28,14 @@ pub fn remove(arguments: &Arguments) {
     while !remove_all(arguments) && attempts > 0 {
         system::pause(PAUSE_NANOS);
         attempts -= 1;
+    }
+}
+
+/// Removes the groups of a tree that has ended by itself, if they are empty and the host reads no figures of them. The host
+/// removes the others.
+pub fn remove_unless_read(arguments: &Arguments) {
+    if is_empty(arguments.text(FIGURES)) {
+        remove_all(arguments);
     }
 }
 

@@ -22,10 +22,10 @@
 //! * 5: the list of its own children, `/proc/thread-self/children`
 //! * 6: for the supervisor of a slot, the memory of the plans
 //!
-//! Its arguments are its role, the process that it watches (the command; for the guard the supervisor),
-//! the name of the cgroup, and the paths of three groups of cgroup version 1, or empty ones. If the host has ended, these
-//! groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports only that it could. The supervisor
-//! of a slot starts the commands itself, one after another (`slot.rs`).
+//! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), the name of the
+//! cgroup, the paths of three groups of cgroup version 1, or empty ones, and `figures` if the host reads figures of the groups
+//! after the end. The groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports
+//! only that it could. The supervisor of a slot starts the commands itself, one after another (`slot.rs`).
 
 #![no_std]
 #![no_main]
@@ -141,9 +141,11 @@ fn run(arguments: &Arguments) -> ! {
     if (tree.role == Role::Supervisor && !tree.end_reported) || tree.killed > 0 {
         system::send(&[TREE_ENDED, tree.killed, 0, 0, 0, 0]);
     }
-    // Until it has ended, the host removes the groups, after it has read their figures.
     if tree.finishing && system::host_has_ended() {
         groups::remove(arguments);
+    } else {
+        // A host that is killed before it has seen the end would leave it behind.
+        groups::remove_unless_read(arguments);
     }
     system::exit(0)
 }

@@ -43,6 +43,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value, false),
         "host-limited" => host(value, true),
+        "host-asleep" => host_asleep(value),
         "slots" => slots(value),
         "interact" => interact(value, false),
         "interact-async" => interact(value, true),
@@ -248,6 +249,17 @@ fn host(acts: &str, is_limited: bool) -> io::Result<()> {
     write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
     child.wait()?;
     Ok(())
+}
+
+/// Starts a child whose tree ends with this process, and never looks at it again.
+fn host_asleep(acts: &str) -> io::Result<()> {
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
+    let _child = command.spawn()?;
+    write_and_flush(io::stderr(), b"started\n")?;
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Starts a child with these acts in each of three slots, which have run another one before.

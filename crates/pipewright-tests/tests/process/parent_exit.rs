@@ -64,6 +64,23 @@ fn a_tree_ends_when_its_host_is_killed() {
     host.wait().unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_host_that_never_looks_at_an_ended_tree_leaves_no_control_group() {
+    if cannot_supervise() {
+        return;
+    }
+    let mut command = puppet(["host-asleep=exit=0"]);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut host = command.spawn().unwrap();
+    let (stderr, mut line) = (host.stderr.take().unwrap(), String::new());
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
+    assert_eq!(line, "started\n");
+    watchdog::until("its group is removed", || cgroups::made_by(host.id()).is_empty());
+    host.signal(Signal::KILL).unwrap();
+    host.wait().unwrap();
+}
+
 /// The groups of its limits too, and those that a host in the tree has made in them.
 #[cfg(target_os = "linux")]
 #[watched_test]

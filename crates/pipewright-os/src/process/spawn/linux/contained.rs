@@ -126,8 +126,8 @@ fn start_supervised(
     // The supervisor is its parent, and makes sure of that.
     setup.parent_pid = 0;
     let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
-    let groups = meter.as_ref().map(|meter| meter.group_paths()).unwrap_or_default();
-    let child = start(&setup, |setup| supervised::start(setup, cgroup.as_ref(), &groups));
+    let groups = meter.as_ref().map(|meter| meter.group_paths());
+    let child = start(&setup, |setup| supervised::start(setup, cgroup.as_ref(), groups.as_deref()));
     let child = child.map_err(|error| match error {
         SpawnError { step: Step::Contain, source, .. } if source.raw_os_error().is_none() => {
             SpawnError::new(Step::Contain, cannot_supervise(&source))

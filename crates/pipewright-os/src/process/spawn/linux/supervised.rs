@@ -70,7 +70,7 @@ pub(super) struct StartContext<'a> {
 pub(super) fn start(
     setup: &ChildSetup<'_>,
     cgroup: Option<&Cgroup>,
-    groups: &[CString],
+    groups: Option<&[CString]>,
 ) -> Result<SupervisedChild, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;

@@ -28,6 +28,8 @@ pub(super) struct SupervisorProgram {
     cgroup: [u8; NAME_BYTES],
     /// The paths of the groups of version 1, one for each controller.
     groups: [[u8; PATH_BYTES]; GROUPS],
+    /// The host reads figures of the groups after the end of the tree.
+    has_figures: bool,
 }
 
 /// The room for the name of a cgroup, with its NUL.
@@ -37,12 +39,13 @@ const PATH_BYTES: usize = 512;
 const GROUPS: usize = 3;
 
 impl SupervisorProgram {
+    /// Creates the program. `groups` are those of the tree's limits, if it has limits.
     pub(super) fn new(
         image: BorrowedFd<'_>,
         host: BorrowedFd<'_>,
         host_pidfd: BorrowedFd<'_>,
         cgroup: Option<&Cgroup>,
-        groups: &[CString],
+        groups: Option<&[CString]>,
     ) -> SupervisorProgram {
         let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
         let mut name = [0; NAME_BYTES];
@@ -51,7 +54,7 @@ impl SupervisorProgram {
             *place = *byte;
         }
         let mut paths = [[0; PATH_BYTES]; GROUPS];
-        let fitting = groups.iter().map(|path| path.as_bytes_with_nul());
+        let fitting = groups.unwrap_or_default().iter().map(|path| path.as_bytes_with_nul());
         let fitting = fitting.filter(|path| path.len() <= PATH_BYTES);
         for (place, path) in paths.iter_mut().zip(fitting) {
             place[..path.len()].copy_from_slice(path);
@@ -69,6 +72,7 @@ impl SupervisorProgram {
             ],
             cgroup: name,
             groups: paths,
+            has_figures: groups.is_some(),
         }
     }
 
@@ -77,7 +81,13 @@ impl SupervisorProgram {
         let mut handles = [NONE; HANDLES];
         handles[HOST] = host.as_raw_fd();
         let groups = [[0; PATH_BYTES]; GROUPS];
-        SupervisorProgram { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES], groups }
+        SupervisorProgram {
+            image: image.as_raw_fd(),
+            handles,
+            cgroup: [0; NAME_BYTES],
+            groups,
+            has_figures: false,
+        }
     }
 
     /// Reports the result of the command's start to the host.
@@ -111,7 +121,9 @@ impl SupervisorProgram {
         let [first, second, third] =
             [first, second, third].map(|it| CStr::from_bytes_until_nul(it).unwrap_or(c""));
         let subject = subject.as_c_str();
-        let arguments = [c"pipewright-supervisor", role, subject, cgroup, first, second, third];
+        let figures = if self.has_figures { c"figures" } else { c"" };
+        let arguments =
+            [c"pipewright-supervisor", role, subject, cgroup, first, second, third, figures];
         raw_syscall::exec_image(self.image, &handles, arguments);
     }
 }

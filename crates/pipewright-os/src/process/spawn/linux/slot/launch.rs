@@ -33,7 +33,7 @@ pub(super) fn launch(plans: BorrowedFd<'_>) -> Result<SlotSupervision, SpawnErro
     check_handle_limit().map_err(create_error)?;
     let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
     let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
-    let mut program = SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), None, &[]);
+    let mut program = SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), None, None);
     program.handles[PLANS] = plans.as_raw_fd();
     let context = StartContext {
         setup: None,
