@@ -167,6 +167,7 @@ mod reaper;
 mod rules;
 mod run;
 mod run_all;
+mod running_output;
 #[cfg(feature = "tokio")]
 mod runtime;
 #[cfg(feature = "session")]
@@ -194,9 +195,11 @@ pub use pipeline::{
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use rules::{Limit, Linger};
+pub use run::RunHandle;
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};
+pub use running_output::RunningOutput;
 #[cfg(feature = "screen")]
 pub use session::Screen;
 #[cfg(feature = "session")]

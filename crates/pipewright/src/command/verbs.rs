@@ -10,6 +10,7 @@ use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
 use crate::run::{ActiveRun, Collect, RunSettings, Started, Steps, on_demand};
+use crate::running_output::RunningOutput;
 use crate::text::into_text;
 
 pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
@@ -207,6 +208,16 @@ impl Command {
     }
 
     /// Starts a run that hands out its output piece by piece.
+    /// Starts the command and returns its output, which the caller waits for in steps: see [`RunningOutput`]. The streams
+    /// are those of [`output`](Self::output).
+    ///
+    /// # Errors
+    /// The command could not be started; none is running.
+    pub fn start_output(&mut self) -> Result<RunningOutput, Error> {
+        self.options.prepare_enforcement(&self.program)?;
+        Ok(RunningOutput::new(self.start_capture()?.into_steps()))
+    }
+
     fn start_steps(&self) -> Result<Steps, Error> {
         self.options.prepare_enforcement(&self.program)?;
         let mut started = self.start_child(CAPTURED)?;

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
-use crate::run::Steps;
+use crate::run::{RunHandle, Steps, StepsDescriptor};
 #[cfg(feature = "tokio")]
 pub use task::AsyncEvents;
 
@@ -45,19 +45,37 @@ pub enum Event {
 /// in the background. To wait for the child, call [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Events {
+    /// Declared before the run, so dropped first: it waits for the run's handles.
+    descriptor: StepsDescriptor,
     steps: Steps,
     started: bool,
 }
 
 impl Events {
     pub(crate) fn new(steps: Steps) -> Events {
-        Events { steps, started: false }
+        Events { descriptor: StepsDescriptor::default(), steps, started: false }
     }
 
     /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.steps.pid()
+    }
+
+    /// Returns a handle to the processes, for other threads.
+    #[must_use]
+    pub fn handle(&self) -> RunHandle {
+        self.steps.handle()
+    }
+
+    /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may return
+    /// something else than [`Next::Pending`](crate::Next::Pending). For event loops other than tokio: see
+    /// [`RunningOutput::wait_descriptor`](crate::RunningOutput::wait_descriptor).
+    ///
+    /// # Errors
+    /// No more handles are available; `Unsupported` on systems other than Linux.
+    pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
+        self.steps.update_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to

@@ -12,6 +12,7 @@ use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::run::{ActiveRun, Collect, Decide, RunSettings, Steps};
+use crate::running_output::RunningOutput;
 
 impl Pipeline<'_> {
     /// Starts the pipeline and returns an iterator over its lines as they arrive: those of the last stage's stdout
@@ -51,6 +52,16 @@ impl Pipeline<'_> {
     /// ```
     pub fn events(&mut self) -> Result<Events, Error> {
         self.start_steps().map(Events::new)
+    }
+
+    /// Starts the pipeline and returns its output, which the caller waits for in steps, like
+    /// [`Command::start_output`](crate::Command::start_output).
+    ///
+    /// # Errors
+    /// Those of [`output`](Self::output).
+    pub fn start_output(&mut self) -> Result<RunningOutput, Error> {
+        self.options.prepare_enforcement(&self.name())?;
+        Ok(RunningOutput::new(self.start_capture()?.into_steps()))
     }
 
     fn start_steps(&mut self) -> Result<Steps, Error> {

@@ -1,5 +1,7 @@
 //! A run that advances only when the caller asks for its next chunk.
 
+mod descriptor;
+mod running;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -17,9 +19,12 @@ use super::process::Processes;
 use super::state::RunState;
 use super::stream::Chunk;
 use super::suspended::SuspendedRun;
+pub(crate) use descriptor::StepsDescriptor;
+pub use running::RunHandle;
 use crate::error::{Error, OperationError};
 use crate::outcome::Source;
 use crate::output::{Ending, Output};
+use crate::pipeline::StageEnd;
 use crate::rules::Rules;
 
 /// A run of started children, whose streams are handed out between two steps.
@@ -202,6 +207,18 @@ impl Steps {
         self.ending().unwrap_or_else(|| Err(self.already_reported()))
     }
 
+    /// Takes the bytes of both streams that have been kept.
+    pub(crate) fn take_so_far(&mut self) -> [Vec<u8>; 2] {
+        [Source::Stdout, Source::Stderr]
+            .map(|source| self.take(source).map_or_else(Vec::new, |chunk| chunk.bytes))
+    }
+
+    /// Returns the ends of the children, all of which have ended.
+    pub(crate) fn stage_ends(&self) -> Result<Vec<StageEnd>, Error> {
+        let ends = self.processes.iter().map(|child| StageEnd::of(OsString::new(), child));
+        ends.collect::<io::Result<_>>().map_err(|e| error_of(&self.program, ("wait for", e)))
+    }
+
     fn keep_nothing(&mut self) {
         self.resume();
         if let Some(run) = &mut self.run {
@@ -211,7 +228,7 @@ impl Steps {
     }
 
     /// Returns the error of a second request for the result: the children are gone.
-    fn already_reported(&self) -> Error {
+    pub(crate) fn already_reported(&self) -> Error {
         let message = "its result has already been returned";
         Error::cannot(&self.program, "wait for", io::Error::other(message))
     }

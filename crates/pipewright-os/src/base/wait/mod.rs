@@ -5,6 +5,7 @@
 //! could imitate readiness only with hidden buffers. So the loop above this module is the same on
 //! every OS.
 
+mod descriptor;
 #[cfg(feature = "tokio")]
 mod task;
 #[cfg(unix)]
@@ -25,6 +26,7 @@ use std::time::Instant;
 use crate::base::event::{EventSource, WaitEvent};
 use crate::base::pipe::{PipeReader, PipeWriter};
 
+pub use descriptor::WaitDescriptor;
 #[cfg(feature = "tokio")]
 pub(crate) use task::current_runtime;
 #[cfg(feature = "tokio")]
