@@ -146,6 +146,12 @@ impl<T> Captured<T> {
         self.outcome == Outcome::Exited && self.status.success()
     }
 
+    /// Drops the captured streams, and keeps the facts.
+    #[must_use]
+    pub fn into_ending(self) -> Ending {
+        self.without_streams()
+    }
+
     /// Drops the captured streams.
     pub(crate) fn without_streams(self) -> Ending {
         match self.try_map(|_, _| Ok::<(), std::convert::Infallible>(())) {

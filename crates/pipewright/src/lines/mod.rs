@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
-use crate::run::{Chunk, Steps};
+use crate::run::{Chunk, RunHandle, Steps, StepsDescriptor};
 use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.
@@ -58,6 +58,8 @@ impl Default for Line {
 /// [`kill_on_drop`](crate::Command::kill_on_drop).
 #[derive(Debug)]
 pub struct Lines {
+    /// Declared before the run, so dropped first: it waits for the run's handles.
+    descriptor: StepsDescriptor,
     steps: Steps,
     decoding: Decoding,
     splitters: [Splitter; 2],
@@ -71,6 +73,7 @@ pub struct Lines {
 impl Lines {
     pub(crate) fn new(steps: Steps, decoding: Decoding, max_line: Option<usize>) -> Lines {
         Lines {
+            descriptor: StepsDescriptor::default(),
             steps,
             decoding,
             splitters: [Splitter::new(max_line), Splitter::new(max_line)],
@@ -84,6 +87,22 @@ impl Lines {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.steps.pid()
+    }
+
+    /// Returns a handle to the processes, for other threads.
+    #[must_use]
+    pub fn handle(&self) -> RunHandle {
+        self.steps.handle()
+    }
+
+    /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may return
+    /// something else than [`Next::Pending`](crate::Next::Pending): see
+    /// [`Events::wait_descriptor`](crate::Events::wait_descriptor).
+    ///
+    /// # Errors
+    /// Those of [`Events::wait_descriptor`](crate::Events::wait_descriptor).
+    pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
+        self.steps.update_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to

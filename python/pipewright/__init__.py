@@ -1,0 +1,93 @@
+"""`subprocess` without leaked trees, lost output and calls that hang.
+
+`import pipewright as subprocess` works: the names, arguments and exceptions are those of `subprocess`. What differs, and
+why, is one table in the README of the package.
+
+>>> import pipewright
+>>> pipewright.run(["echo", "hi"], capture_output=True, text=True).stdout
+'hi\\n'
+"""
+
+from __future__ import annotations
+
+import subprocess as _std
+from typing import Any
+
+from pipewright._errors import (
+    CalledProcessError,
+    Error,
+    ForkedError,
+    InternalError,
+    InvalidInputError,
+    StartError,
+    SubprocessError,
+    TimeoutExpired,
+    UnsupportedError,
+)
+from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
+from pipewright._pipeline import Command, Pipeline, pipeline
+from pipewright._popen import Popen
+from pipewright._result import CompletedProcess
+from pipewright._run import (
+    DEVNULL,
+    PIPE,
+    STDOUT,
+    TEE,
+    call,
+    check_call,
+    check_output,
+    getoutput,
+    getstatusoutput,
+    run,
+)
+from pipewright._stream import Event, Events, Line, Lines, events, lines
+
+__version__ = "0.1.0"
+
+list2cmdline = _std.list2cmdline
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "TEE",
+    "AsyncEvents",
+    "AsyncLines",
+    "CalledProcessError",
+    "Command",
+    "CompletedProcess",
+    "Error",
+    "Event",
+    "Events",
+    "ForkedError",
+    "InternalError",
+    "InvalidInputError",
+    "Line",
+    "Lines",
+    "Pipeline",
+    "Popen",
+    "StartError",
+    "SubprocessError",
+    "TimeoutExpired",
+    "UnsupportedError",
+    "call",
+    "check_call",
+    "check_output",
+    "events",
+    "events_async",
+    "getoutput",
+    "getstatusoutput",
+    "lines",
+    "lines_async",
+    "list2cmdline",
+    "pipeline",
+    "run",
+    "run_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what only `subprocess` has, such as private helpers that other packages use."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
+    return getattr(_std, name)

@@ -1,0 +1,348 @@
+"""A started command: `subprocess.Popen`, whose kill reaches the whole tree."""
+
+from __future__ import annotations
+
+import io
+import signal as _signal
+import subprocess as _std
+import warnings
+from typing import IO, TYPE_CHECKING, Any, AnyStr, Dict, List, Optional, Tuple
+
+from pipewright import _options, _text
+from pipewright._errors import TimeoutExpired
+from pipewright._pipewright import spawn
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pipewright._pipewright import Child, Communication
+
+    _Base = _std.Popen
+else:
+
+    class _Base(_std.Popen):
+        __class_getitem__ = classmethod(lambda cls, item: cls)
+
+
+_NAMES = frozenset(
+    _options.POSITIONAL
+    + "user group extra_groups encoding errors text umask pipesize process_group".split()
+    + "tree kill_on_parent_exit limits pty nice rlimits".split()
+)
+
+#: Children that still ran when their `Popen` was dropped, so that they and their trees go on, as in `subprocess`.
+_active: List[Child] = []
+
+
+def _forget_ended() -> None:
+    for child in _active[:]:
+        try:
+            ended = child.poll() is not None
+        except Exception:
+            # It belongs to another process: this one is a fork.
+            ended = True
+        if ended:
+            try:
+                _active.remove(child)
+            except ValueError:
+                # Another thread was faster.
+                continue
+
+
+class Popen(_Base[AnyStr]):
+    """A started command, with the arguments, attributes and methods of `subprocess.Popen`, and more.
+
+    `kill` and the end of a `with` block reach everything that the command started (`tree=False`: what can be found).
+
+    >>> import pipewright
+    >>> with pipewright.Popen(["cat"], stdin=pipewright.PIPE, stdout=pipewright.PIPE, text=True) as cat:
+    ...     out, err = cat.communicate("hi")
+    >>> out, cat.returncode
+    ('hi', 0)
+    """
+
+    args: Any
+    stdin: Optional[IO[AnyStr]]
+    stdout: Optional[IO[AnyStr]]
+    stderr: Optional[IO[AnyStr]]
+    pid: int
+    returncode: Any
+    #: True if something still held a stream open when `communicate` returned. Later output is lost.
+    held_open: bool
+
+    _child: Optional[Child] = None
+    _usage: Optional[Dict[str, Any]] = None
+    _containment: str = "none"
+
+    def __init__(self, *popenargs: Any, **kwargs: Any) -> None:
+        _forget_ended()
+        options = _options.by_name(popenargs, kwargs)
+        for name in options:
+            if name not in _NAMES:
+                raise TypeError(f"Popen.__init__() got an unexpected keyword argument {name!r}")
+        bufsize = options.pop("bufsize", -1)
+        bufsize = -1 if bufsize is None else bufsize
+        if not isinstance(bufsize, int):
+            raise TypeError("bufsize must be an integer")
+        pipesize = options.pop("pipesize", -1)
+        if not isinstance(pipesize, int):
+            raise TypeError("pipesize must be an integer")
+        self.args = options["args"]
+        self.returncode = None
+        self.stdin = self.stdout = self.stderr = None
+        self.encoding = options.get("encoding")
+        self.errors = options.get("errors")
+        self.pipesize = pipesize
+        self.held_open = False
+        self.text_mode = any(options.get(it) for it in ("encoding", "errors", "text", "universal_newlines"))
+        decoding = _text.take(options)
+        has_pty = bool(options.get("pty"))
+        self._communication: Optional[Communication] = None
+        native = _options.native(options)
+        child = spawn(native)
+        self._child, self.pid = child, child.pid
+        self._open(child, bufsize, pipesize, decoding, has_pty)
+
+    def _open(self, child: Child, bufsize: int, pipesize: int, decoding: Optional[_text.Decoding], pty: bool) -> None:
+        line_buffering = decoding is not None and bufsize == 1
+        if line_buffering:
+            bufsize = -1
+        elif bufsize == 1:
+            warnings.warn(
+                "line buffering (buffering=1) isn't supported in binary mode, the default buffer size will be used",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            bufsize = -1
+        numbers = child.take_streams()
+        try:
+            streams: List[Any] = []
+            for name, number in zip(("stdin", "stdout", "stderr"), numbers):
+                if number is None:
+                    streams.append(None)
+                    continue
+                if pipesize > 0 and not pty:
+                    import fcntl
+
+                    if hasattr(fcntl, "F_SETPIPE_SZ"):
+                        fcntl.fcntl(number, fcntl.F_SETPIPE_SZ, pipesize)
+                streams.append(self._file(number, name, bufsize, line_buffering, decoding, pty))
+            self.stdin, self.stdout, self.stderr = streams
+        except BaseException:
+            child.kill()
+            child.close()
+            raise
+
+    def _file(
+        self,
+        number: int,
+        name: str,
+        bufsize: int,
+        line_buffering: bool,
+        decoding: Optional[_text.Decoding],
+        pty: bool,
+    ) -> Any:
+        writes = name == "stdin"
+        file: Any
+        if pty:
+            raw = _TerminalIO(number, "wb" if writes else "rb")
+            file = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
+        else:
+            file = open(number, "wb" if writes else "rb", bufsize)  # noqa: SIM115
+        if decoding is None:
+            return file
+        if writes:
+            return io.TextIOWrapper(
+                file,
+                encoding=self.encoding,
+                errors=self.errors,
+                write_through=True,
+                line_buffering=line_buffering,
+            )
+        return io.TextIOWrapper(file, encoding=self.encoding, errors=self.errors)
+
+    @property
+    def universal_newlines(self) -> bool:  # type: ignore[override]
+        """True if the streams are text."""
+        return self.text_mode
+
+    @universal_newlines.setter
+    def universal_newlines(self, value: bool) -> None:
+        self.text_mode = bool(value)
+
+    @property
+    def containment(self) -> str:
+        """The mechanism that contains the tree: `cgroup`, `supervisor`, `group` or `none`."""
+        return self._containment if self._child is None else self._child.containment
+
+    @property
+    def usage(self) -> Optional[Dict[str, Any]]:
+        """The CPU time in seconds (`user`, `system`) and `peak_rss_bytes`, once the command has ended."""
+        if self._child is None or self.returncode is None:
+            return self._usage
+        return self._child.usage()
+
+    def __enter__(self) -> Popen[AnyStr]:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if self.stdout:
+            self.stdout.close()
+        if self.stderr:
+            self.stderr.close()
+        try:
+            if self.stdin:
+                self.stdin.close()
+        finally:
+            if exc_type is KeyboardInterrupt:
+                self.kill()
+            self.wait()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the tree of a command that has ended: what it left behind is killed."""
+        child = self._child
+        if child is not None and self.poll() is not None:
+            self._usage, self._containment = child.usage(), child.containment
+            self._child = None
+            child.close()
+
+    def __del__(self, _active: List[Child] = _active, _warn: Any = warnings.warn) -> None:
+        child = self._child
+        if child is None:
+            return
+        if self.returncode is None:
+            try:
+                code = child.poll()
+            except Exception:
+                # A fork of the interpreter: the child belongs to the other process.
+                return
+            if code is None:
+                _warn(f"subprocess {self.pid} is still running", ResourceWarning, source=self)
+                # The tree goes on, and is not killed with this object.
+                _active.append(child)
+
+    def poll(self) -> Optional[int]:
+        """Returns the exit code, or `None` while the command runs."""
+        if self.returncode is None and self._child is not None:
+            self.returncode = self._child.poll()
+        code: Optional[int] = self.returncode
+        return code
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """Waits for the end. The streams are not read meanwhile."""
+        if self.returncode is None and self._child is not None:
+            code = self._child.wait(timeout)
+            if code is None:
+                raise TimeoutExpired(self.args, timeout or 0.0)
+            self.returncode = code
+        code = self.returncode
+        return -1 if code is None else code
+
+    def communicate(self, input: Any = None, timeout: Optional[float] = None) -> Tuple[Any, Any]:
+        """Feeds the input, reads both streams and waits for the end. After a `TimeoutExpired` it can be called again.
+
+        Returns once the command has ended and no more output arrives: something that it left behind and that holds a
+        stream open is not waited for.
+        """
+        if self._communication is not None and input:
+            raise ValueError("Cannot send input after starting communication")
+        if self._child is None:
+            raise ValueError("the child has been closed")
+        if self._communication is None:
+            self._communication = self._begin(input)
+        try:
+            done = self._communication.run(timeout)
+        except KeyboardInterrupt:
+            # As in subprocess: the command has got the signal too, and has a moment to end.
+            self._child.wait(0.25)
+            raise
+        stdout, stderr = self._communication.so_far()
+        out = None if self.stdout is None else stdout
+        err = None if self.stderr is None else stderr
+        if not done:
+            raise TimeoutExpired(self.args, timeout or 0.0, out or None, err or None)
+        self.returncode = self.wait()
+        self.held_open = self._communication.held_open
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        return self._decoded(out, self.stdout), self._decoded(err, self.stderr)
+
+    def _begin(self, input: Any) -> Communication:
+        data = b""
+        if self.stdin is not None and not self.stdin.closed:
+            stdin: Any = self.stdin
+            try:
+                stdin.flush()
+            except BrokenPipeError:
+                # The command does not read its input.
+                input = None
+            if input:
+                data = _text.to_bytes(input, _text.Decoding(stdin.encoding, stdin.errors) if self.text_mode else None)
+        elif input and self.stdin is not None:
+            raise ValueError("I/O operation on closed file")
+        numbers: List[Optional[int]] = []
+        for stream in (self.stdout, self.stderr):
+            usable = stream is not None and not stream.closed
+            numbers.append(stream.fileno() if usable and stream is not None else None)
+        stdin_number = self.stdin.fileno() if self.stdin is not None and not self.stdin.closed else None
+        assert self._child is not None
+        communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
+        if self.stdin is not None:
+            try:
+                self.stdin.close()
+            except BrokenPipeError:
+                # The command has ended.
+                pass
+        return communication
+
+    def _decoded(self, data: Optional[bytes], stream: Any) -> Any:
+        if data is None or not self.text_mode:
+            return data
+        return _text.Decoding(stream.encoding, stream.errors).decode(data)
+
+    def send_signal(self, sig: int) -> None:
+        """Sends a signal to the command alone."""
+        if self.poll() is None and self._child is not None:
+            self._child.signal(int(sig))
+
+    def terminate(self) -> None:
+        """Sends SIGTERM to the command alone. `stop` reaches its tree."""
+        self.send_signal(_signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kills the command and everything that it started."""
+        if self._child is not None and (self.poll() is None or self._child.containment != "none"):
+            self._child.kill()
+
+    def stop(self, grace: float = 5.0, sig: int = _signal.SIGTERM) -> int:
+        """Sends the whole tree a signal, kills what is left after the grace, and returns the exit code."""
+        if self.returncode is None and self._child is not None:
+            self.returncode = self._child.stop(int(sig), grace)
+        code: int = self.returncode
+        return code
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Sets the size of the command's terminal (`pty`)."""
+        if self._child is not None:
+            self._child.resize(rows, columns)
+
+
+class _TerminalIO(io.FileIO):
+    """The parent's side of a terminal: its end is the end of a file, not an error."""
+
+    def readinto(self, buffer: Any) -> Optional[int]:  # type: ignore[override]
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            import errno
+
+            if error.errno == errno.EIO:
+                return 0
+            raise

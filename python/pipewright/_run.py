@@ -1,0 +1,286 @@
+"""Functions that run a command to its end: the shape of `subprocess`."""
+
+from __future__ import annotations
+
+import subprocess as _std
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union, overload
+
+from pipewright import _options, _text
+from pipewright._errors import CalledProcessError, TimeoutExpired
+from pipewright._options import DEVNULL, PIPE, STDOUT, TEE
+from pipewright._pipewright import start_output
+from pipewright._result import CompletedProcess
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from typing_extensions import Buffer, Unpack
+
+    from pipewright._options import Args, Options
+    from pipewright._pipewright import Ending
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "TEE", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"]
+
+# Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
+_NO_GRACE = 0.0
+
+
+class Call:
+    """A call, with its arguments checked and converted."""
+
+    __slots__ = ("args", "captures", "check", "decoding", "native", "timeout")
+
+    def __init__(
+        self,
+        options: Dict[str, Any],
+        input: Any = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+    ) -> None:
+        if input is not None:
+            if options.get("stdin") is not None:
+                raise ValueError("stdin and input arguments may not both be used.")
+            options["stdin"] = PIPE
+        if capture_output:
+            if options.get("stdout") is not None or options.get("stderr") is not None:
+                raise ValueError("stdout and stderr arguments may not be used with capture_output.")
+            options["stdout"] = options["stderr"] = PIPE
+        self.args = options["args"]
+        bufsize = options.pop("bufsize", -1)
+        if bufsize is not None and not isinstance(bufsize, int):
+            raise TypeError("bufsize must be an integer")
+        options.pop("pipesize", None)
+        self.decoding = _text.take(options)
+        has_pty = bool(options.get("pty"))
+        native = _options.native(options)
+        if native["stdin"] == PIPE:
+            native["stdin"] = _options._INHERIT
+            native["input"] = b"" if input is None else _text.to_bytes(input, self.decoding)
+        self.captures = tuple(
+            has_pty and name == "stdout" or native[name] in (PIPE, TEE) for name in ("stdout", "stderr")
+        )
+        native.setdefault("kill_grace", _NO_GRACE)
+        if timeout is not None:
+            native["timeout"] = timeout
+        self.native = native
+        self.timeout = timeout
+        self.check = check
+
+    def stream(self, index: int, data: bytes) -> Any:
+        """Converts a captured stream."""
+        if not self.captures[index]:
+            return None
+        return data if self.decoding is None else self.decoding.decode(data)
+
+    def result(self, ended: Tuple[Ending, bytes, bytes]) -> CompletedProcess[Any]:
+        """Makes the result, or raises."""
+        ending, stdout, stderr = ended
+        if ending.outcome in ("timed_out", "idle_timed_out"):
+            limit = ending.exceeded if self.timeout is None or ending.outcome != "timed_out" else self.timeout
+            error = TimeoutExpired(self.args, limit or 0.0)
+            error.output = stdout or None if self.captures[0] else None
+            error.stderr = stderr or None if self.captures[1] else None
+            error.ending = ending
+            raise error
+        done: CompletedProcess[Any] = CompletedProcess(
+            self.args, ending.returncode, self.stream(0, stdout), self.stream(1, stderr)
+        )
+        done.ending = ending
+        if self.check:
+            done.check_returncode()
+        return done
+
+    def run(self) -> CompletedProcess[Any]:
+        """Runs the command to its end on this thread."""
+        running = start_output(self.native)
+        try:
+            ended = running.wait()
+        except BaseException as error:
+            # A KeyboardInterrupt, or the exception of another signal handler: the whole tree ends.
+            carry_output(error, self, running)
+            raise
+        if ended is None:
+            raise AssertionError("a wait without a limit has ended early")
+        return self.result(ended)
+
+
+def carry_output(error: BaseException, call: Call, running: Any) -> None:
+    """Ends the tree of a run that an exception interrupts, and gives the exception the output so far."""
+    try:
+        stdout, stderr = running.so_far()
+        running.abandon()
+    except RuntimeError:
+        # In a fork of this process, or after a defect.
+        return
+    try:
+        error.stdout = stdout if call.captures[0] else None  # type: ignore[attr-defined]
+        error.stderr = stderr if call.captures[1] else None  # type: ignore[attr-defined]
+    except AttributeError:
+        # An exception without attributes of its own.
+        return
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def run(
+        args: Args,
+        *,
+        text: Literal[True],
+        input: Optional[str] = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        universal_newlines: Optional[bool] = None,
+        **options: Unpack[Options],
+    ) -> CompletedProcess[str]: ...
+    @overload
+    def run(
+        args: Args,
+        *,
+        encoding: str,
+        text: Optional[bool] = None,
+        input: Optional[str] = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        errors: Optional[str] = None,
+        universal_newlines: Optional[bool] = None,
+        **options: Unpack[Options],
+    ) -> CompletedProcess[str]: ...
+    @overload
+    def run(
+        args: Args,
+        *,
+        universal_newlines: Literal[True],
+        text: Optional[bool] = None,
+        input: Optional[str] = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        **options: Unpack[Options],
+    ) -> CompletedProcess[str]: ...
+    @overload
+    def run(
+        args: Args,
+        *,
+        text: Literal[False, None] = None,
+        encoding: None = None,
+        errors: None = None,
+        universal_newlines: Literal[False, None] = None,
+        input: Optional[Buffer] = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        **options: Unpack[Options],
+    ) -> CompletedProcess[bytes]: ...
+    @overload
+    def run(
+        args: Args,
+        *popenargs: Any,
+        input: Union[str, Buffer, None] = None,
+        capture_output: bool = False,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        text: Optional[bool] = None,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        universal_newlines: Optional[bool] = None,
+        **options: Unpack[Options],
+    ) -> CompletedProcess[Any]: ...
+
+
+def run(
+    *popenargs: Any,
+    input: Any = None,
+    capture_output: bool = False,
+    timeout: Optional[float] = None,
+    check: bool = False,
+    **kwargs: Any,
+) -> CompletedProcess[Any]:
+    """Runs a command to its end, as `subprocess.run` does, with the same arguments and these:
+
+    * `tree` (default: true): when the call returns or is interrupted, no process that the command started is left.
+    * `kill_on_parent_exit`: the tree ends with this process too, even if it is killed. `"child"`: only the command.
+    * `limits`: of the whole tree: `memory`, `swap` (bytes), `cpus`, `pids`, `oom_group`, `best_effort`.
+    * `pty`: a terminal of its own, `True` or `(rows, columns)`. Its output is `stdout`.
+    * `idle_timeout`, `kill_grace` (default: 0), `stop_signal`: when and how the command is stopped.
+    * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream.
+    * `linger`: how long a stream is read that something holds open: `(quiet, cap)` in seconds, `"eof"`, `"exit"`.
+    * `nice`, `rlimits`: `{"nofile": (soft, hard)}`.
+
+    >>> import pipewright
+    >>> pipewright.run(["tr", "a-z", "A-Z"], input="hi", text=True, capture_output=True).stdout
+    'HI'
+    """
+    options = _options.by_name(popenargs, kwargs)
+    return Call(options, input, capture_output, timeout, check).run()
+
+
+def call(*popenargs: Any, timeout: Optional[float] = None, **kwargs: Any) -> int:
+    """Runs a command to its end and returns its exit code.
+
+    >>> import pipewright
+    >>> pipewright.call(["sh", "-c", "exit 3"])
+    3
+    """
+    return Call(_options.by_name(popenargs, kwargs), timeout=timeout).run().returncode
+
+
+def check_call(*popenargs: Any, **kwargs: Any) -> int:
+    """Runs a command to its end. Anything but exit code 0 is a `CalledProcessError`."""
+    timeout = kwargs.pop("timeout", None)
+    options = _options.by_name(popenargs, kwargs)
+    done = Call(options, timeout=timeout).run()
+    if done.returncode:
+        error = CalledProcessError(done.returncode, done.args)
+        error.ending = done.ending
+        raise error
+    return 0
+
+
+def check_output(*popenargs: Any, timeout: Optional[float] = None, **kwargs: Any) -> Any:
+    """Runs a command to its end and returns its stdout. Anything but exit code 0 is a `CalledProcessError`.
+
+    >>> import pipewright
+    >>> pipewright.check_output(["echo", "hi"])
+    b'hi\\n'
+    """
+    for name in ("stdout", "check"):
+        if name in kwargs:
+            raise ValueError(f"{name} argument not allowed, it will be overridden.")
+    if "input" in kwargs and kwargs["input"] is None:
+        # No input, as opposed to that of this process.
+        text = kwargs.get("text") or kwargs.get("universal_newlines") or kwargs.get("encoding") or kwargs.get("errors")
+        kwargs["input"] = "" if text else b""
+    return run(*popenargs, stdout=PIPE, timeout=timeout, check=True, **kwargs).stdout
+
+
+def getstatusoutput(cmd: Any, *, encoding: Optional[str] = None, errors: Optional[str] = None) -> Tuple[int, str]:
+    """Runs a command in a shell and returns its exit code and its output, both streams together.
+
+    >>> import pipewright
+    >>> pipewright.getstatusoutput("echo hi; exit 2")
+    (2, 'hi')
+    """
+    try:
+        data: str = check_output(cmd, shell=True, text=True, stderr=STDOUT, encoding=encoding, errors=errors)
+        code = 0
+    except _std.CalledProcessError as error:
+        data, code = error.output, error.returncode
+    return code, data[:-1] if data[-1:] == "\n" else data
+
+
+def getoutput(cmd: Any, *, encoding: Optional[str] = None, errors: Optional[str] = None) -> str:
+    """Runs a command in a shell and returns its output, both streams together.
+
+    >>> import pipewright
+    >>> pipewright.getoutput("echo hi")
+    'hi'
+    """
+    return getstatusoutput(cmd, encoding=encoding, errors=errors)[1]

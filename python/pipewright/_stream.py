@@ -1,0 +1,208 @@
+"""Lines and events of a command, as they arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
+
+from pipewright import _options
+from pipewright._pipewright import finish_lines, start_events, start_lines
+from pipewright._result import CompletedProcess
+from pipewright._run import Call
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self, Unpack
+
+    from pipewright import _pipewright as native
+    from pipewright._options import Args, Options
+
+
+class Line(str):
+    """A line without its end, and the stream that it came from."""
+
+    __slots__ = ("source", "truncated")
+
+    #: `stdout` or `stderr`.
+    source: str
+    #: True if the line was longer than `max_line`, and this is its start.
+    truncated: bool
+
+
+class Event(NamedTuple):
+    """An event: `started` with the process id, `stdout` and `stderr` with bytes, `exited` with the result."""
+
+    kind: str
+    value: Any
+
+
+def line_of(item: Any) -> Line:
+    """Makes a line from the native item."""
+    is_stderr, text, truncated = item
+    line = Line(text)
+    line.source = "stderr" if is_stderr else "stdout"
+    line.truncated = truncated
+    return line
+
+
+class Run:
+    """A command whose output is read while it runs. Leaving a `with` block, or the last reference, ends its tree."""
+
+    def __init__(self, stream: Any, call: Call) -> None:
+        self._stream = stream
+        self._call = call
+        self._result: Optional[CompletedProcess[Any]] = None
+
+    @property
+    def pid(self) -> int:
+        """The process id; of a pipeline, that of the first stage."""
+        pid: int = self._stream.pid
+        return pid
+
+    @property
+    def containment(self) -> str:
+        """The mechanism that contains the tree."""
+        return str(self._stream.containment)
+
+    def kill(self) -> None:
+        """Kills the command and everything that it started."""
+        self._stream.kill()
+
+    def send_signal(self, sig: int) -> None:
+        """Sends a signal to the command alone."""
+        self._stream.signal(int(sig))
+
+    def close(self) -> None:
+        """Ends the tree. Does nothing after the end."""
+        self._stream.abandon()
+
+    def _finished(self, ending: native.Ending) -> CompletedProcess[Any]:
+        self._result = None
+        result = self._call.result((ending, b"", b""))
+        result.stdout = result.stderr = None
+        self._result = result
+        return result
+
+
+class Lines(Run):
+    """An iterator over the lines of both streams as they arrive."""
+
+    _stream: native.Lines
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Line:
+        try:
+            item = self._stream.next()
+        except BaseException:
+            self.close()
+            raise
+        if not item:
+            self.finish()
+            raise StopIteration
+        return line_of(item)
+
+    def finish(self) -> CompletedProcess[Any]:
+        """Reads and drops the rest, waits for the end, and returns the result. Raises as `run` does."""
+        if self._result is None:
+            self._result = self._finished(finish_lines(self._stream))
+        return self._result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Events(Run):
+    """An iterator over the events of a command as they happen."""
+
+    _stream: native.Events
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            item = self._stream.next()
+        except BaseException:
+            self.close()
+            raise
+        if not item:
+            raise StopIteration
+        return self._event(item)
+
+    def _event(self, item: Any) -> Event:
+        kind, value = item
+        return Event(kind, self._finished(value) if kind == "exited" else value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def call_of(
+    args: Any, input: Any, timeout: Optional[float], check: bool, max_line: Optional[int], options: Dict[str, Any]
+) -> Call:
+    """Makes the call of a stream: both streams are captured unless they are set."""
+    options["args"] = args
+    for name in ("stdout", "stderr"):
+        options.setdefault(name, _options.PIPE)
+    call = Call(options, input, timeout=timeout, check=check)
+    if max_line is not None:
+        call.native["max_line"] = max_line
+    return call
+
+
+def lines(
+    args: Args,
+    *,
+    input: Any = None,
+    timeout: Optional[float] = None,
+    check: bool = False,
+    max_line: Optional[int] = None,
+    **options: Unpack[Options],
+) -> Lines:
+    """Starts a command and returns its lines as they arrive, of both streams, decoded as UTF-8.
+
+    A time limit is an exception after the last line; `check` makes a failure one. A command that writes faster than its
+    lines are taken blocks.
+
+    >>> import pipewright
+    >>> for line in pipewright.lines("echo out; echo err >&2", shell=True):
+    ...     print(line.source, line)
+    stdout out
+    stderr err
+    """
+    call = call_of(args, input, timeout, check, max_line, dict(options))
+    return Lines(start_lines(call.native), call)
+
+
+def events(
+    args: Args, *, input: Any = None, timeout: Optional[float] = None, check: bool = False, **options: Unpack[Options]
+) -> Events:
+    """Starts a command and returns its events: the start, bytes of either stream, the end.
+
+    >>> import pipewright
+    >>> [event.kind for event in pipewright.events(["echo", "hi"])]
+    ['started', 'stdout', 'exited']
+    """
+    call = call_of(args, input, timeout, check, None, dict(options))
+    return Events(start_events(call.native), call)
+
+
+__all__: List[str] = ["Event", "Events", "Line", "Lines", "events", "lines"]

@@ -1,0 +1,62 @@
+//! The native module of the Python package: commands, runs and children, without the shape of `subprocess`.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `guard.rs` | no panic crosses to Python |
+//! | `errors.rs` | errors as Python exceptions, with their facts |
+//! | `options.rs`, `values.rs` | a command from a dictionary of options |
+//! | `ending.rs` | the result of a run |
+//! | `owner.rs` | objects belong to the process that made them |
+//! | `waiting.rs` | waits without the GIL, which see signals |
+//! | `running.rs` | a run to its end, blocking or through a descriptor |
+//! | `stream.rs` | lines and events of a run |
+//! | `child.rs` | a child whose streams belong to Python |
+//! | `communicate.rs` | both streams of such a child read while its input is fed |
+//! | `pipeline.rs` | commands joined by pipes |
+
+#![forbid(unsafe_code)]
+
+mod child;
+mod communicate;
+mod ending;
+mod errors;
+mod guard;
+mod options;
+mod owner;
+mod pipeline;
+mod running;
+mod stream;
+mod values;
+mod waiting;
+
+use pyo3::prelude::*;
+
+/// Fails as a defect of this module would.
+#[pyfunction]
+fn inject_panic() -> PyResult<()> {
+    guard::guarded(|| {
+        let nothing: [u8; 0] = [];
+        let index = std::hint::black_box(7);
+        // Panics.
+        let _ = std::hint::black_box(nothing[index]);
+        Ok(())
+    })
+}
+
+#[pymodule(gil_used = false)]
+mod _pipewright {
+    #[pymodule_export]
+    use super::child::{Child, spawn};
+    #[pymodule_export]
+    use super::communicate::Communication;
+    #[pymodule_export]
+    use super::ending::Ending;
+    #[pymodule_export]
+    use super::inject_panic;
+    #[pymodule_export]
+    use super::pipeline::{pipe_events, pipe_lines, pipe_output};
+    #[pymodule_export]
+    use super::running::{Running, start_output};
+    #[pymodule_export]
+    use super::stream::{Events, Lines, finish_lines, start_events, start_lines};
+}

@@ -1,0 +1,176 @@
+//! A command from a dictionary of options, which `_options.py` has checked.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use pipewright::{Command, Contain, Scope, Stdio};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::values::{
+    TO_STDOUT, handle, limit, linger, pty_size, resource, signal, stream, tree_limits,
+};
+use crate::waiting::duration;
+
+/// Makes the command. `argv`, `stdin`, `stdout` and `stderr` are always there.
+pub(crate) fn command(options: &Bound<'_, PyDict>) -> PyResult<Command> {
+    let argv: Vec<Bound<'_, PyBytes>> = required(options, "argv")?.extract()?;
+    let mut argv = argv.iter().map(text);
+    let first = argv.next().ok_or_else(|| PyTypeError::new_err("the command is empty"))?;
+    let mut command = match options.get_item("program")? {
+        Some(program) => {
+            let program = path(&program)?;
+            let mut command = Command::new(&program);
+            if program != first {
+                command.arg0(first);
+            }
+            command
+        }
+        None => Command::new(first),
+    };
+    command.args(argv);
+    for (key, value) in options {
+        set(&mut command, &key.extract::<String>()?, &value)?;
+    }
+    Ok(command)
+}
+
+fn set(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "argv" | "program" => {}
+        "stdin" => set_stream(command, Command::stdin, value)?,
+        "stdout" => set_stream(command, Command::stdout, value)?,
+        "stderr" if value.extract::<i32>()? == TO_STDOUT => {
+            command.merge_stderr();
+        }
+        "stderr" => set_stream(command, Command::stderr, value)?,
+        "input" => {
+            command.stdin(Stdio::bytes(value.extract::<Vec<u8>>()?));
+        }
+        "cwd" => {
+            command.current_dir(path(value)?);
+        }
+        "env" => set_env(command, value)?,
+        "pass_fds" => {
+            for number in value.extract::<Vec<i32>>()? {
+                command.inherit_fd_as(handle(number)?, number);
+            }
+        }
+        "inherit_all" => {
+            command.inherit_all();
+        }
+        _ => set_rule(command, key, value)?,
+    }
+    Ok(())
+}
+
+fn set_rule(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "timeout" => {
+            command.timeout(duration(value.extract()?)?);
+        }
+        "idle_timeout" => {
+            command.idle_timeout(duration(value.extract()?)?);
+        }
+        "kill_grace" => {
+            command.kill_grace(duration(value.extract()?)?);
+        }
+        "stop_signal" => {
+            command.stop_signal(signal(value.extract()?)?);
+        }
+        "limit" => {
+            command.limit(limit(value.extract()?)?);
+        }
+        "linger" => {
+            command.linger(linger(value)?);
+        }
+        "max_line" => {
+            command.max_line(value.extract()?);
+        }
+        "background" => {
+            command.enforce_in_background();
+        }
+        "kill_on_drop" => {
+            command.kill_on_drop();
+        }
+        "tree" => {
+            command.contain(Contain::Tree);
+        }
+        "limits" => {
+            command.limits(tree_limits(value.cast()?)?);
+        }
+        "parent_exit" => {
+            let tree = value.extract::<String>()? == "tree";
+            command.kill_on_parent_exit(if tree { Scope::Tree } else { Scope::Child });
+        }
+        "pty" => {
+            command.pty(pty_size(value.extract()?));
+        }
+        _ => set_unix(command, key, value)?,
+    }
+    Ok(())
+}
+
+fn set_unix(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "session" => {
+            command.own_session();
+        }
+        "group" => {
+            command.process_group(value.extract()?);
+        }
+        "uid" => {
+            command.uid(value.extract()?);
+        }
+        "gid" => {
+            command.gid(value.extract()?);
+        }
+        "groups" => {
+            command.groups(&value.extract::<Vec<u32>>()?);
+        }
+        "umask" => {
+            command.umask(value.extract()?);
+        }
+        "nice" => {
+            command.nice(value.extract()?);
+        }
+        "rlimits" => {
+            for (name, soft, hard) in value.extract::<Vec<(String, Option<u64>, Option<u64>)>>()? {
+                command.rlimit(resource(&name)?, soft, hard);
+            }
+        }
+        _ => return Err(PyTypeError::new_err(format!("there is no option {key:?}"))),
+    }
+    Ok(())
+}
+
+fn set_stream(
+    command: &mut Command,
+    setter: fn(&mut Command, Stdio) -> &mut Command,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    if let Some(stream) = stream(value.extract()?)? {
+        setter(command, stream);
+    }
+    Ok(())
+}
+
+fn set_env(command: &mut Command, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let variables: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)> = value.extract()?;
+    command.env_clear();
+    command.envs(variables.iter().map(|(name, value)| (text(name), text(value))));
+    Ok(())
+}
+
+fn required<'py>(options: &Bound<'py, PyDict>, key: &'static str) -> PyResult<Bound<'py, PyAny>> {
+    options.get_item(key)?.ok_or_else(|| PyKeyError::new_err(key))
+}
+
+fn path(value: &Bound<'_, PyAny>) -> PyResult<OsString> {
+    Ok(text(value.cast::<PyBytes>()?))
+}
+
+fn text(bytes: &Bound<'_, PyBytes>) -> OsString {
+    OsString::from_vec(bytes.as_bytes().to_vec())
+}

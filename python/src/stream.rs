@@ -1,0 +1,224 @@
+//! Lines and events of a run, as they arrive.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pipewright::{Event, Line, Next, RunHandle, Source};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::ending::{Ending, containment_name};
+use crate::errors::from_native;
+use crate::guard::guarded;
+use crate::options::command;
+use crate::owner::Owner;
+use crate::running::no_longer;
+use crate::values::signal;
+use crate::waiting::{lock, repeat};
+
+/// Makes the class of a stream: its items differ, everything else is the same.
+macro_rules! stream_class {
+    ($name:ident, $native:ty, $item:ty, $what:literal) => {
+        #[doc = $what]
+        #[derive(Debug)]
+        #[pyclass(frozen, module = "pipewright._pipewright")]
+        pub(crate) struct $name {
+            owner: Owner,
+            handle: Mutex<Option<RunHandle>>,
+            stream: Mutex<Option<$native>>,
+            pid: u32,
+        }
+
+        impl $name {
+            pub(crate) fn of(stream: $native) -> $name {
+                let (handle, pid) = (Mutex::new(Some(stream.handle())), stream.pid());
+                $name {
+                    owner: Owner::this_process(),
+                    handle,
+                    stream: Mutex::new(Some(stream)),
+                    pid,
+                }
+            }
+
+            /// Waits for an item; `None` if none has come in time. The inner `None` is the end.
+            fn next_within(&self, limit: Duration) -> PyResult<Option<Option<$item>>> {
+                let mut stream = lock(&self.stream);
+                match stream.as_mut().ok_or_else(no_longer)?.next_within(limit) {
+                    Next::Item(item) => {
+                        item.map(|item| Some(Some(item))).map_err(|e| from_native(&e))
+                    }
+                    Next::Pending => Ok(None),
+                    Next::Done => Ok(Some(None)),
+                }
+            }
+        }
+
+        #[pymethods]
+        impl $name {
+            #[getter]
+            fn pid(&self) -> u32 {
+                self.pid
+            }
+
+            /// Returns the descriptor that becomes readable when `poll` has something to do. Call it after each `poll`.
+            fn fileno(&self) -> PyResult<i32> {
+                guarded(|| {
+                    self.owner.check()?;
+                    let mut stream = lock(&self.stream);
+                    let stream = stream.as_mut().ok_or_else(no_longer)?;
+                    stream.wait_descriptor().map_err(|error| from_native(&error))
+                })
+            }
+
+            /// Kills the processes. Does nothing after the end.
+            fn kill(&self, py: Python<'_>) -> PyResult<()> {
+                guarded(|| {
+                    self.owner.check()?;
+                    let Some(handle) = lock(&self.handle).clone() else { return Ok(()) };
+                    py.detach(|| handle.kill()).map_err(|error| from_native(&error))
+                })
+            }
+
+            /// Kills the processes, and drops the stream: its tree ends.
+            fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+                guarded(|| {
+                    self.owner.check()?;
+                    py.detach(|| {
+                        if let Some(handle) = lock(&self.handle).take() {
+                            // Ignored: a process that has changed its user cannot be killed.
+                            let _ = handle.kill();
+                        }
+                        drop(lock(&self.stream).take());
+                    });
+                    Ok(())
+                })
+            }
+
+            /// Sends a signal to the processes. Returns false after their end.
+            fn signal(&self, number: i32) -> PyResult<bool> {
+                guarded(|| {
+                    self.owner.check()?;
+                    let Some(handle) = lock(&self.handle).clone() else { return Ok(false) };
+                    handle.signal(signal(number)?).map_err(|error| from_native(&error))
+                })
+            }
+
+            #[getter]
+            fn containment(&self) -> &'static str {
+                let handle = lock(&self.handle);
+                handle.as_ref().map_or("none", |handle| containment_name(handle.containment()))
+            }
+
+            /// Waits for the next item without the GIL. Returns `None` if the time is up first, and `False` at the end.
+            #[pyo3(signature = (timeout=None))]
+            fn next<'py>(
+                &self,
+                py: Python<'py>,
+                timeout: Option<f64>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                guarded(|| {
+                    self.owner.check()?;
+                    let item = repeat(py, timeout, |limit| self.next_within(limit))?;
+                    self.give(py, item)
+                })
+            }
+
+            /// Returns the next item that has arrived; otherwise as `next`.
+            fn poll<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                guarded(|| {
+                    self.owner.check()?;
+                    let item = self.next_within(Duration::ZERO)?;
+                    self.give(py, item)
+                })
+            }
+        }
+
+        impl $name {
+            fn give<'py>(
+                &self,
+                py: Python<'py>,
+                item: Option<Option<$item>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                match item {
+                    Some(Some(item)) => self.convert(py, item),
+                    Some(None) => false
+                        .into_pyobject(py)
+                        .map(|it| it.to_owned().into_any())
+                        .map_err(Into::into),
+                    None => Ok(py.None().into_bound(py)),
+                }
+            }
+        }
+    };
+}
+
+stream_class!(Lines, pipewright::Lines, Line, "The lines of a run.");
+stream_class!(Events, pipewright::Events, Event, "The events of a run.");
+
+impl Lines {
+    /// Returns `(is_stderr, text, truncated)`.
+    fn convert<'py>(&self, py: Python<'py>, line: Line) -> PyResult<Bound<'py, PyAny>> {
+        let Line { source, text, truncated, .. } = line;
+        (source == Source::Stderr, text, truncated).into_pyobject(py).map(Bound::into_any)
+    }
+}
+
+/// Reads and discards the rest, waits for the end, and returns its facts.
+#[pyfunction]
+pub(crate) fn finish_lines(py: Python<'_>, lines: &Bound<'_, Lines>) -> PyResult<Ending> {
+    guarded(|| {
+        let lines = lines.get();
+        lines.owner.check()?;
+        // Lines that nobody takes are dropped here, so that signals are seen meanwhile.
+        repeat(py, None, |limit| match lines.next_within(limit)? {
+            Some(None) => Ok(Some(())),
+            _ => Ok(None),
+        })?;
+        let ending = py.detach(|| {
+            let stream = lock(&lines.stream).take().ok_or_else(no_longer)?;
+            *lock(&lines.handle) = None;
+            stream.finish().map_err(|error| from_native(&error))
+        })?;
+        Ok(Ending::of_ending(ending))
+    })
+}
+
+impl Events {
+    /// Returns `(name, value)`.
+    fn convert<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyAny>> {
+        match event {
+            Event::Started(pid) => ("started", pid).into_pyobject(py).map(Bound::into_any),
+            Event::Stdout(bytes) => {
+                ("stdout", PyBytes::new(py, &bytes)).into_pyobject(py).map(Bound::into_any)
+            }
+            Event::Stderr(bytes) => {
+                ("stderr", PyBytes::new(py, &bytes)).into_pyobject(py).map(Bound::into_any)
+            }
+            Event::Exited(ending) => {
+                // Nothing is left to signal. The descriptor stays open: an event loop may still wait for it.
+                *lock(&self.handle) = None;
+                let ending = Bound::new(py, Ending::of_ending(ending))?;
+                ("exited", ending).into_pyobject(py).map(Bound::into_any)
+            }
+            _ => Ok(py.None().into_bound(py)),
+        }
+    }
+}
+
+/// Starts a command whose lines are read.
+#[pyfunction]
+pub(crate) fn start_lines(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Lines> {
+    guarded(|| {
+        let mut command = command(options)?;
+        Ok(Lines::of(py.detach(|| command.lines()).map_err(|error| from_native(&error))?))
+    })
+}
+
+/// Starts a command whose events are read.
+#[pyfunction]
+pub(crate) fn start_events(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Events> {
+    guarded(|| {
+        let mut command = command(options)?;
+        Ok(Events::of(py.detach(|| command.events()).map_err(|error| from_native(&error))?))
+    })
+}
