@@ -1,7 +1,7 @@
 """`subprocess` without leaked trees, lost output and calls that hang.
 
-`import pipewright as subprocess` works: the names, arguments and exceptions are those of `subprocess`. What differs, and
-why, is one table in the README of the package.
+`import pipewright as subprocess` works: the names, arguments and exceptions are those of `subprocess`. What differs,
+and why, is one table in the README of the package.
 
 >>> import pipewright
 >>> pipewright.run(["echo", "hi"], capture_output=True, text=True).stdout
@@ -11,8 +11,9 @@ why, is one table in the README of the package.
 from __future__ import annotations
 
 import subprocess as _std
-from typing import Any
+from typing import Any as _Any
 
+from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
 from pipewright._errors import (
     CalledProcessError,
     Error,
@@ -24,7 +25,6 @@ from pipewright._errors import (
     TimeoutExpired,
     UnsupportedError,
 )
-from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
 from pipewright._pipeline import Command, Pipeline, pipeline
 from pipewright._popen import Popen
 from pipewright._result import CompletedProcess
@@ -79,15 +79,18 @@ __all__ = [
     "getstatusoutput",
     "lines",
     "lines_async",
-    "list2cmdline",
     "pipeline",
     "run",
     "run_async",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Returns what only `subprocess` has, such as private helpers that other packages use."""
     if name.startswith("__"):
         raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
     return getattr(_std, name)
+
+
+# Only the names of this module are left.
+del annotations

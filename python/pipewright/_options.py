@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess as _std
 import warnings
 from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     StrOrBytesPath: TypeAlias = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
     Args: TypeAlias = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
-    Stream: TypeAlias = Union[None, int, IO[Any]]
+    Stream: TypeAlias = Union[int, IO[Any], None]
     Env: TypeAlias = Union[Mapping[bytes, StrOrBytesPath], Mapping[str, StrOrBytesPath]]
 
     class Limits(TypedDict, total=False):
@@ -77,9 +78,9 @@ _INHERIT = -4
 
 #: The names of `subprocess.Popen`'s arguments that may be given by position.
 POSITIONAL = (
-    "args bufsize executable stdin stdout stderr preexec_fn close_fds shell cwd env universal_newlines startupinfo "
-    "creationflags restore_signals start_new_session pass_fds"
-).split()
+    *("args", "bufsize", "executable", "stdin", "stdout", "stderr", "preexec_fn", "close_fds", "shell", "cwd", "env"),
+    *("universal_newlines", "startupinfo", "creationflags", "restore_signals", "start_new_session", "pass_fds"),
+)
 _TIMES = ("idle_timeout", "kill_grace", "stop_signal", "linger")
 
 
@@ -113,6 +114,8 @@ def arguments(args: Args, shell: bool) -> List[bytes]:
     return argv
 
 
+#: What `restore_signals` restores: Python ignores these, and SIGPIPE, from the start.
+_RESTORED = [int(getattr(signal, name)) for name in ("SIGXFZ", "SIGXFSZ") if hasattr(signal, name)]
 _SHELL = b"/system/bin/sh" if hasattr(os, "getandroidapilevel") else b"/bin/sh"
 
 
@@ -134,7 +137,7 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
     take = options.pop
     shell = bool(take("shell", False))
     argv = arguments(take("args"), shell)
-    result: Dict[str, Any] = {"argv": argv}
+    result: Dict[str, Any] = {"argv": argv, "default_signals": _RESTORED}
     executable = take("executable", None)
     if shell and executable is not None:
         argv[0] = os.fsencode(executable)
@@ -230,7 +233,8 @@ def _number(value: Union[str, int], name: str, database: str) -> int:
     if value < 0:
         raise ValueError(f"{'User' if name == 'user' else 'Group'} ID cannot be negative, got {value}")
     if value >= 1 << 32:
-        raise OverflowError(f"{name}: {value} is too large")
+        # The same two classes as in subprocess.
+        raise (ValueError if name == "extra_groups" else OverflowError)(f"{name}: {value} is too large")
     return value
 
 

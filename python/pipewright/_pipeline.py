@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _WHOLE = ("timeout", "idle_timeout", "kill_grace", "stop_signal", "limit", "linger")
 
 
+#: In the place of a command line, until the stages are there.
+_NAME = ["pipeline"]
+
+
 class Command:
     """A command that can be joined to others by `|`. Takes the arguments of `run` that belong to one command.
 
@@ -97,7 +101,7 @@ class Pipeline:
         **options: Any,
     ) -> Lines:
         """Starts all commands and returns the lines of the last one, and of the stderr of all."""
-        call = call_of(None, input, timeout, check, None, self._options(options))
+        call = call_of(_NAME, input, timeout, check, None, self._options(options))
         return Lines(pipe_lines(*self._native(call, pipefail)), call)
 
     def events(
@@ -110,11 +114,11 @@ class Pipeline:
         **options: Any,
     ) -> Events:
         """Starts all commands and returns the events of the whole."""
-        call = call_of(None, input, timeout, check, None, self._options(options))
+        call = call_of(_NAME, input, timeout, check, None, self._options(options))
         return Events(pipe_events(*self._native(call, pipefail)), call)
 
     def _options(self, options: Dict[str, Any]) -> Dict[str, Any]:
-        options["args"] = ["pipeline"]
+        options["args"] = _NAME
         return options
 
     def _native(self, call: Call, pipefail: bool) -> Any:

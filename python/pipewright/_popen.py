@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
 import signal as _signal
 import subprocess as _std
 import warnings
@@ -17,21 +20,26 @@ if TYPE_CHECKING:
 
     from pipewright._pipewright import Child, Communication
 
-    _Base = _std.Popen
-else:
-
-    class _Base(_std.Popen):
-        __class_getitem__ = classmethod(lambda cls, item: cls)
-
-
 _NAMES = frozenset(
-    _options.POSITIONAL
-    + "user group extra_groups encoding errors text umask pipesize process_group".split()
-    + "tree kill_on_parent_exit limits pty nice rlimits".split()
+    [
+        *_options.POSITIONAL,
+        *("user", "group", "extra_groups", "encoding", "errors", "text", "umask", "pipesize", "process_group"),
+        *("tree", "kill_on_parent_exit", "limits", "pty", "nice", "rlimits"),
+    ]
 )
 
 #: Children that still ran when their `Popen` was dropped, so that they and their trees go on, as in `subprocess`.
 _active: List[Child] = []
+
+
+def _take_read_ahead(stream: Any, number: int) -> Any:
+    """Returns what a file object has read ahead, and leaves it at its end. The native module has a copy of the pipe."""
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nothing, number, inheritable=False)
+    finally:
+        os.close(nothing)
+    return stream.read()
 
 
 def _forget_ended() -> None:
@@ -49,7 +57,7 @@ def _forget_ended() -> None:
                 continue
 
 
-class Popen(_Base[AnyStr]):
+class Popen(_std.Popen[AnyStr]):
     """A started command, with the arguments, attributes and methods of `subprocess.Popen`, and more.
 
     `kill` and the end of a `with` block reach everything that the command started (`tree=False`: what can be found).
@@ -98,6 +106,7 @@ class Popen(_Base[AnyStr]):
         decoding = _text.take(options)
         has_pty = bool(options.get("pty"))
         self._communication: Optional[Communication] = None
+        self._read_ahead: List[Any] = [None, None]
         native = _options.native(options)
         child = spawn(native)
         self._child, self.pid = child, child.pid
@@ -145,7 +154,7 @@ class Popen(_Base[AnyStr]):
         writes = name == "stdin"
         file: Any
         if pty:
-            raw = _TerminalIO(number, "wb" if writes else "rb")
+            raw = _TerminalIO(number, writes)
             file = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
         else:
             file = open(number, "wb" if writes else "rb", bufsize)  # noqa: SIM115
@@ -160,15 +169,6 @@ class Popen(_Base[AnyStr]):
                 line_buffering=line_buffering,
             )
         return io.TextIOWrapper(file, encoding=self.encoding, errors=self.errors)
-
-    @property
-    def universal_newlines(self) -> bool:  # type: ignore[override]
-        """True if the streams are text."""
-        return self.text_mode
-
-    @universal_newlines.setter
-    def universal_newlines(self, value: bool) -> None:
-        self.text_mode = bool(value)
 
     @property
     def containment(self) -> str:
@@ -263,16 +263,20 @@ class Popen(_Base[AnyStr]):
             self._child.wait(0.25)
             raise
         stdout, stderr = self._communication.so_far()
-        out = None if self.stdout is None else stdout
-        err = None if self.stderr is None else stderr
         if not done:
-            raise TimeoutExpired(self.args, timeout or 0.0, out or None, err or None)
+            so_far = [
+                None if stream is None else self._joined(before, data, stream, as_bytes=True) or None
+                for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr))
+            ]
+            raise TimeoutExpired(self.args, timeout or 0.0, *so_far)
         self.returncode = self.wait()
         self.held_open = self._communication.held_open
-        for stream in (self.stdout, self.stderr):
+        result: List[Any] = []
+        for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr)):
+            result.append(None if stream is None else self._joined(before, data, stream))
             if stream is not None:
                 stream.close()
-        return self._decoded(out, self.stdout), self._decoded(err, self.stderr)
+        return result[0], result[1]
 
     def _begin(self, input: Any) -> Communication:
         data = b""
@@ -289,23 +293,28 @@ class Popen(_Base[AnyStr]):
             raise ValueError("I/O operation on closed file")
         numbers: List[Optional[int]] = []
         for stream in (self.stdout, self.stderr):
-            usable = stream is not None and not stream.closed
-            numbers.append(stream.fileno() if usable and stream is not None else None)
+            numbers.append(None if stream is None or stream.closed else stream.fileno())
         stdin_number = self.stdin.fileno() if self.stdin is not None and not self.stdin.closed else None
         assert self._child is not None
         communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
+        self._read_ahead = [
+            None if number is None else _take_read_ahead(stream, number)
+            for stream, number in zip((self.stdout, self.stderr), numbers)
+        ]
         if self.stdin is not None:
-            try:
+            # Fails if the command has ended and text is left to be written.
+            with contextlib.suppress(BrokenPipeError):
                 self.stdin.close()
-            except BrokenPipeError:
-                # The command has ended.
-                pass
         return communication
 
-    def _decoded(self, data: Optional[bytes], stream: Any) -> Any:
-        if data is None or not self.text_mode:
-            return data
-        return _text.Decoding(stream.encoding, stream.errors).decode(data)
+    def _joined(self, before: Any, data: bytes, stream: Any, as_bytes: bool = False) -> Any:
+        """Joins what the file object had read ahead, and the rest of the stream."""
+        if not self.text_mode:
+            return (before or b"") + data
+        decoding = _text.Decoding(stream.encoding, stream.errors)
+        if as_bytes:
+            return decoding.encode(before or "") + data
+        return (before or "") + decoding.decode(data)
 
     def send_signal(self, sig: int) -> None:
         """Sends a signal to the command alone."""
@@ -325,8 +334,7 @@ class Popen(_Base[AnyStr]):
         """Sends the whole tree a signal, kills what is left after the grace, and returns the exit code."""
         if self.returncode is None and self._child is not None:
             self.returncode = self._child.stop(int(sig), grace)
-        code: int = self.returncode
-        return code
+        return -1 if self.returncode is None else int(self.returncode)
 
     def resize(self, rows: int, columns: int) -> None:
         """Sets the size of the command's terminal (`pty`)."""
@@ -334,15 +342,33 @@ class Popen(_Base[AnyStr]):
             self._child.resize(rows, columns)
 
 
-class _TerminalIO(io.FileIO):
+class _TerminalIO(io.RawIOBase):
     """The parent's side of a terminal: its end is the end of a file, not an error."""
 
-    def readinto(self, buffer: Any) -> Optional[int]:  # type: ignore[override]
-        try:
-            return super().readinto(buffer)
-        except OSError as error:
-            import errno
+    def __init__(self, number: int, writes: bool) -> None:
+        self._number, self._writes = number, writes
 
+    def fileno(self) -> int:
+        return self._number
+
+    def readable(self) -> bool:
+        return not self._writes
+
+    def writable(self) -> bool:
+        return self._writes
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return os.readv(self._number, [buffer])
+        except OSError as error:
             if error.errno == errno.EIO:
                 return 0
             raise
+
+    def write(self, data: Any) -> int:
+        return os.write(self._number, data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self._number)

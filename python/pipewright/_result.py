@@ -10,14 +10,8 @@ from pipewright._errors import CalledProcessError
 if TYPE_CHECKING:
     from pipewright._pipewright import Ending
 
-    _Base = _std.CompletedProcess
-else:
 
-    class _Base(_std.CompletedProcess):
-        __class_getitem__ = classmethod(lambda cls, item: cls)
-
-
-class CompletedProcess(_Base[AnyStr]):
+class CompletedProcess(_std.CompletedProcess[AnyStr]):
     """`subprocess.CompletedProcess`, and the facts of the run.
 
     >>> import pipewright

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from pipewright._options import Args, Options
     from pipewright._pipewright import Ending
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "TEE", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"]
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "TEE",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
+    "getstatusoutput",
+    "run",
+]
 
 # Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
 _NO_GRACE = 0.0
@@ -58,7 +69,7 @@ class Call:
             native["stdin"] = _options._INHERIT
             native["input"] = b"" if input is None else _text.to_bytes(input, self.decoding)
         self.captures = tuple(
-            has_pty and name == "stdout" or native[name] in (PIPE, TEE) for name in ("stdout", "stderr")
+            (has_pty and name == "stdout") or native[name] in (PIPE, TEE) for name in ("stdout", "stderr")
         )
         native.setdefault("kill_grace", _NO_GRACE)
         if timeout is not None:

@@ -42,7 +42,8 @@ def take(options: Dict[str, Any]) -> Optional[Decoding]:
     errors = options.pop("errors", None)
     if text is not None and universal is not None and bool(universal) != bool(text):
         raise _std.SubprocessError(
-            "Cannot disambiguate when both text and universal_newlines are supplied but different. Pass one or the other."
+            "Cannot disambiguate when both text and universal_newlines are supplied but different. "
+            "Pass one or the other."
         )
     if encoding or errors or text or universal:
         return Decoding(encoding, errors)

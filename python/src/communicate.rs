@@ -104,9 +104,12 @@ impl State {
             return false;
         }
         self.held_open = self.is_reading();
-        for slot in &mut self.slots {
-            *slot = Slot::Off;
+        for (slot, kept) in self.slots.iter_mut().zip(&mut self.kept) {
+            if let Slot::Read(_, bytes) | Slot::ReadDone(_, bytes, _) = mem::take(slot) {
+                *kept = bytes;
+            }
         }
+        self.slots[2] = Slot::Off;
         true
     }
 

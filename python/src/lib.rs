@@ -29,6 +29,9 @@ mod stream;
 mod values;
 mod waiting;
 
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// Fails as a defect of this module would.
@@ -43,8 +46,27 @@ fn inject_panic() -> PyResult<()> {
     })
 }
 
+/// Refuses a second interpreter of this process: signals, children and locks belong to one.
+fn claim_for_this_interpreter(py: Python<'_>) -> PyResult<()> {
+    static FIRST: OnceLock<usize> = OnceLock::new();
+    // Each interpreter has a module of that name.
+    let here = py.import("builtins")?.as_ptr() as usize;
+    if *FIRST.get_or_init(|| here) == here {
+        return Ok(());
+    }
+    let words = "pipewright cannot be imported in a subinterpreter: use it in the main interpreter, or in a process";
+    Err(PyImportError::new_err(words))
+}
+
 #[pymodule(gil_used = false)]
 mod _pipewright {
+    use super::{Bound, PyModule, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::claim_for_this_interpreter(module.py())
+    }
+
     #[pymodule_export]
     use super::child::{Child, spawn};
     #[pymodule_export]

@@ -132,6 +132,11 @@ fn set_unix(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyRes
         "umask" => {
             command.umask(value.extract()?);
         }
+        "default_signals" => {
+            for number in value.extract::<Vec<i32>>()? {
+                command.default_signal(signal(number)?);
+            }
+        }
         "nice" => {
             command.nice(value.extract()?);
         }

@@ -102,11 +102,11 @@ impl Running {
         })
     }
 
-    /// Returns the output so far, once.
+    /// Returns a copy of the output so far.
     fn so_far<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         guarded(|| {
             self.owner.check()?;
-            let taken = lock(&self.run).as_mut().map(RunningOutput::take_so_far);
+            let taken = lock(&self.run).as_mut().map(RunningOutput::so_far);
             let [stdout, stderr] = taken.unwrap_or_default();
             Ok((PyBytes::new(py, &stdout), PyBytes::new(py, &stderr)))
         })

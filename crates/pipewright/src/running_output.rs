@@ -71,9 +71,9 @@ impl RunningOutput {
         }
     }
 
-    /// Takes the output so far out of the run, which continues without it.
-    pub fn take_so_far(&mut self) -> [Vec<u8>; 2] {
-        self.steps.take_so_far()
+    /// Returns a copy of the stdout and the stderr that have been captured so far.
+    pub fn so_far(&mut self) -> [Vec<u8>; 2] {
+        self.steps.so_far()
     }
 
     /// Returns the ends of the stages of a pipeline, after [`wait_for`](Self::wait_for) has returned the output. A single

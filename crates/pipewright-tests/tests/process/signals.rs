@@ -215,6 +215,21 @@ fn an_ignored_signal_stays_ignored() {
 }
 
 #[isolated_test]
+fn an_ignored_signal_has_its_default_in_a_child_that_asks_for_it() {
+    let signal = Signal::from_number(libc::SIGXFSZ).unwrap();
+    // SAFETY: SIG_IGN runs no code of this program.
+    unsafe { libc::signal(signal.number(), libc::SIG_IGN) };
+    let ignored = |command: &mut Command| {
+        let set = command.read().unwrap();
+        let digits = set.rsplit([':', '=', '\t', ' ']).next().unwrap();
+        u64::from_str_radix(digits, 16).unwrap() & (1 << (signal.number() - 1)) != 0
+    };
+    assert!(ignored(&mut puppet(["status=SigIgn"])));
+    assert!(!ignored(puppet(["status=SigIgn"]).default_signal(signal)));
+    assert!(has("SigIgn", signal), "this process is unchanged");
+}
+
+#[isolated_test]
 fn a_signal_that_cannot_be_handled_is_refused_and_changes_nothing() {
     let token = CancelToken::new();
     for signal in [Signal::KILL, Signal::STOP] {

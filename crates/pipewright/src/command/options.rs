@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pipewright_os::base::handle::Handle;
+use pipewright_os::base::signal::Signal;
 use pipewright_os::process::spawn::{Group, Resource, ResourceLimit};
 
 use super::Command;
@@ -100,6 +101,14 @@ impl Command {
     /// Adds to the child's niceness. A higher value is less urgent; lowering it needs a privilege.
     pub fn nice(&mut self, add: i32) -> &mut Command {
         self.unix.nice = Some(add);
+        self
+    }
+
+    /// Gives the child the default action of a signal that this process ignores. Children always have that of `PIPE`; other
+    /// signals that this process ignores stay ignored without this. Not for a command in a
+    /// [slot](Self::contain_in).
+    pub fn default_signal(&mut self, signal: Signal) -> &mut Command {
+        self.unix.default_signals.push(signal);
         self
     }
 

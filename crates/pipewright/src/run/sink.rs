@@ -149,6 +149,11 @@ impl Sink {
         self.tee.is_some() || matches!(self.storage, Storage::Chunks { .. })
     }
 
+    /// Returns the kept bytes, unless a read has them.
+    pub(super) fn so_far(&self) -> &[u8] {
+        &self.kept
+    }
+
     /// Lends a buffer with room to read into, which contains the kept bytes. The first buffer has no room: a read
     /// allocates it when there are bytes.
     pub(super) fn lend(&mut self) -> io::Result<Vec<u8>> {

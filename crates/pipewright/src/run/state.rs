@@ -211,6 +211,16 @@ impl RunState {
         Some(Chunk { bytes, at_end })
     }
 
+    /// Returns the kept bytes of a stream.
+    pub(crate) fn so_far(&self, source: Source) -> &[u8] {
+        let index = source as usize;
+        match (&self.slots[index], &self.streams[index].sink) {
+            (Slot::Read(_, buffer) | Slot::ReadDone(_, buffer, _), _) => buffer,
+            (_, Some(sink)) => sink.so_far(),
+            (_, None) => &[],
+        }
+    }
+
     /// Takes back a buffer. Its bytes come before the next chunk.
     pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
         let stream = &mut self.streams[source as usize];

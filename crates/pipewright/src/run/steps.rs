@@ -19,13 +19,13 @@ use super::process::Processes;
 use super::state::RunState;
 use super::stream::Chunk;
 use super::suspended::SuspendedRun;
-pub(crate) use descriptor::StepsDescriptor;
-pub use running::RunHandle;
 use crate::error::{Error, OperationError};
 use crate::outcome::Source;
 use crate::output::{Ending, Output};
 use crate::pipeline::StageEnd;
 use crate::rules::Rules;
+pub(crate) use descriptor::StepsDescriptor;
+pub use running::RunHandle;
 
 /// A run of started children, whose streams are handed out between two steps.
 ///
@@ -207,10 +207,14 @@ impl Steps {
         self.ending().unwrap_or_else(|| Err(self.already_reported()))
     }
 
-    /// Takes the bytes of both streams that have been kept.
-    pub(crate) fn take_so_far(&mut self) -> [Vec<u8>; 2] {
-        [Source::Stdout, Source::Stderr]
-            .map(|source| self.take(source).map_or_else(Vec::new, |chunk| chunk.bytes))
+    /// Returns a copy of the bytes of both streams that have been kept.
+    pub(crate) fn so_far(&mut self) -> [Vec<u8>; 2] {
+        self.resume();
+        let run = self.run.as_ref();
+        let copies = [Source::Stdout, Source::Stderr]
+            .map(|source| run.map_or_else(Vec::new, |run| run.so_far(source).to_vec()));
+        self.suspend();
+        copies
     }
 
     /// Returns the ends of the children, all of which have ended.

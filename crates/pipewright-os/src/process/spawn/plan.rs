@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Contain, EnvSnapshot, TreeSlot};
 use crate::base::handle::Handle;
+use crate::base::signal::Signal;
 use crate::process::limits::TreeLimits;
 use crate::process::pty::ChildTerminal;
 use crate::process::terminal::Foreground;
@@ -122,6 +123,8 @@ pub struct UnixOptions {
     pub nice: Option<i32>,
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
+    /// The signals that have their default action in the child, even if this process ignores them.
+    pub default_signals: Vec<Signal>,
     /// If set, the child is killed when this process ends, however it ends. Windows has this too.
     ///
     /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a pipe;
@@ -282,6 +285,7 @@ impl UnixOptions {
             ("chroot", self.chroot.is_some()),
             ("umask", self.umask.is_some()),
             ("nice", self.nice.is_some()),
+            ("default_signal", !self.default_signals.is_empty()),
             ("rlimit", !self.limits.is_empty()),
         ];
         first(&requested)

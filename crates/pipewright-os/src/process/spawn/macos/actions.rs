@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
+use crate::base::signal::Signal;
+
 /// The flag for a new session: sys/spawn.h, macOS 10.15.
 const POSIX_SPAWN_SETSID: libc::c_int = 0x0400;
 
@@ -70,12 +72,14 @@ pub(super) struct SpawnAttributes {
 }
 
 impl SpawnAttributes {
-    /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE at its
-    /// default. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
+    /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE and the
+    /// others at their defaults. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     /// when its reader is gone (rust-lang/rust#62569).
-    pub(super) fn with_defaults() -> io::Result<SpawnAttributes> {
+    pub(super) fn with_defaults(others: &[Signal]) -> io::Result<SpawnAttributes> {
         let mut attributes = SpawnAttributes::new()?;
-        attributes.default_signals(&signals(&[libc::SIGPIPE]))?;
+        let mut numbers = vec![libc::SIGPIPE];
+        numbers.extend(others.iter().map(|signal| signal.number()));
+        attributes.default_signals(&signals(&numbers))?;
         Ok(attributes)
     }
 

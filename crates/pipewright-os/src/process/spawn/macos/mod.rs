@@ -210,7 +210,7 @@ fn attributes(
     suspended: bool,
 ) -> Result<SpawnAttributes, SpawnError> {
     let make = || {
-        let mut attributes = SpawnAttributes::with_defaults()?;
+        let mut attributes = SpawnAttributes::with_defaults(&plan.unix.default_signals)?;
         if plan.unix.pre_exec.is_empty() {
             attributes.block(&mask(plan))?;
         }

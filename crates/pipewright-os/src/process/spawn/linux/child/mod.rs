@@ -203,6 +203,9 @@ unsafe fn prepare_and_exec(
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
     // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
+    for signal in &setup.options.default_signals {
+        signals::set_default(signal.number());
+    }
     if setup.ignores_sigchld.load(Ordering::Relaxed) {
         signals::ignore(libc::SIGCHLD);
     }

@@ -1,0 +1,28 @@
+"""Fixtures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+
+
+@pytest.fixture
+def grandchild(tmp_path: Path) -> Iterator[Any]:
+    """Makes shell text that leaves a `sleep` behind, which writes its pid. It is ended after the test."""
+    made: List[Path] = []
+
+    def text(streams: str = "> /dev/null 2>&1", session: bool = False) -> Any:
+        path = tmp_path / f"pid{len(made)}"
+        made.append(path)
+        new = "setsid " if session else ""
+        script = f"{new}sh -c 'echo $$ > {path}.part; mv {path}.part {path}; exec sleep 600' {streams} &\n"
+        return script + f"while ! [ -e {path} ]; do sleep 0.01; done\n", path
+
+    yield text
+    for path in made:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            os.kill(int(path.read_text()), 9)

@@ -1,0 +1,57 @@
+"""Facts to wait for, and processes of a test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+#: The limit of every wait for a fact. Only a test that fails takes that long.
+LIMIT = 60.0
+
+
+def wait_until(fact: Callable[[], Any], what: str = "the fact") -> Any:
+    """Waits until the function returns something true."""
+    until = time.monotonic() + LIMIT
+    while time.monotonic() < until:
+        found = fact()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"{what} did not come true in {LIMIT:.0f} s")
+
+
+def is_alive(pid: int) -> bool:
+    """Returns true if the process exists and is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(") ", 1)[1][0] not in "ZX"
+
+
+def written_pid(path: Path) -> int:
+    """Waits for a process id in a file."""
+
+    def read() -> int:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int(path.read_text())
+        return 0
+
+    return int(wait_until(read, f"a process id in {path}"))
+
+
+def has_ended(pid: int) -> None:
+    """Waits until the process has ended."""
+    wait_until(lambda: not is_alive(pid), f"the end of {pid}")
+
+
+def skip(reason: str) -> None:
+    """Skips a test, and says why where the gate looks for it."""
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"SKIPPED: {reason}\n".encode())
+    pytest.skip(reason)

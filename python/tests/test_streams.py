@@ -1,0 +1,87 @@
+"""Lines, events and pipelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers import has_ended, written_pid
+
+import pipewright
+from pipewright import Command
+
+
+def test_lines_come_from_both_streams_with_their_source() -> None:
+    lines = pipewright.lines("echo out; sleep 0.2; echo err >&2; printf end", shell=True)
+    assert [(line.source, str(line)) for line in lines] == [("stdout", "out"), ("stderr", "err"), ("stdout", "end")]
+    assert lines.finish().returncode == 0
+
+
+def test_a_line_arrives_while_the_command_runs() -> None:
+    with pipewright.lines("echo ready; exec sleep 600", shell=True) as lines:
+        assert next(lines) == "ready"
+        assert lines.pid > 1
+
+
+def test_leaving_early_ends_the_tree(grandchild: Any) -> None:
+    script, path = grandchild()
+    with pipewright.lines(f"echo ready; {script} sleep 600", shell=True) as lines:
+        assert next(lines) == "ready"
+        pid = written_pid(path)
+    has_ended(pid)
+
+
+def test_lines_raise_after_the_last_line() -> None:
+    seen = []
+    with pytest.raises(pipewright.TimeoutExpired):
+        for line in pipewright.lines("echo a; exec sleep 600", shell=True, timeout=0.3):
+            seen.append(line)
+    with pytest.raises(pipewright.CalledProcessError):
+        for line in pipewright.lines("echo b; exit 3", shell=True, check=True):
+            seen.append(line)
+    assert seen == ["a", "b"]
+
+
+def test_long_lines_are_cut() -> None:
+    [line] = pipewright.lines(["printf", "%0100d", "1"], max_line=10)
+    assert (line, line.truncated) == ("0" * 10, True)
+
+
+def test_finish_drops_the_rest() -> None:
+    lines = pipewright.lines(["seq", "200000"])
+    assert next(lines) == "1"
+    assert lines.finish().returncode == 0
+
+
+def test_events_are_the_start_the_output_and_the_end() -> None:
+    events = list(pipewright.events(["sh", "-c", "echo out; echo err >&2; exit 2"]))
+    assert events[0].kind == "started" and events[-1].kind == "exited"
+    assert b"".join(it.value for it in events if it.kind == "stdout") == b"out\n"
+    assert b"".join(it.value for it in events if it.kind == "stderr") == b"err\n"
+    assert events[-1].value.returncode == 2
+    with pytest.raises(pipewright.TimeoutExpired):
+        list(pipewright.events(["sleep", "600"], timeout=0.05))
+
+
+def test_a_pipeline_has_the_end_of_each_stage() -> None:
+    done = (Command(["seq", "5"]) | Command(["sort", "-rn"]) | Command(["head", "-n1"])).run(stdout=-1, text=True)
+    assert done.stdout == "5\n" and [stage["returncode"] for stage in done.stages] == [0, 0, 0]
+    failed = pipewright.pipeline(Command(["sh", "-c", "echo x; exit 3"]) | Command(["cat"]), capture_output=True)
+    assert (failed.returncode, failed.stdout) == (3, b"x\n")
+    with pytest.raises(pipewright.CalledProcessError):
+        pipewright.pipeline(Command(["false"]), Command(["cat"]), check=True)
+
+
+def test_a_pipeline_takes_input_and_time_limits() -> None:
+    upper = Command(["cat"]) | Command(["tr", "a-z", "A-Z"])
+    assert upper.run(input="abc", capture_output=True, text=True).stdout == "ABC"
+    with pytest.raises(pipewright.TimeoutExpired) as error:
+        (Command(["echo", "a"]) | Command("cat; exec sleep 600", shell=True)).run(capture_output=True, timeout=0.3)
+    assert error.value.output == b"a\n"
+    assert list((Command(["seq", "2"]) | Command(["cat"])).lines()) == ["1", "2"]
+    assert [it.kind for it in (Command(["true"]) | Command(["true"])).events()] == ["started", "exited"]
+
+
+def test_a_pipeline_that_cannot_start_leaves_nothing() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-program"):
+        (Command(["sleep", "600"]) | Command(["no-such-program"])).run()
