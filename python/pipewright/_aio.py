@@ -1,7 +1,7 @@
 """Commands in an event loop: one descriptor for each, no thread, no child watcher.
 
-asyncio and loops with its interface (uvloop) are used directly, trio by `trio.lowlevel.wait_readable`; anyio runs on one
-of them.
+asyncio and loops with its interface (uvloop) are used directly, trio by `trio.lowlevel.wait_readable`; anyio runs on
+one of them.
 """
 
 from __future__ import annotations

@@ -162,13 +162,13 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _descriptors(options: Dict[str, Any], result: Dict[str, Any]) -> None:
-    pass_fds = tuple(options.pop("pass_fds", ()) or ())
+    pass_fds: Tuple[Any, ...] = tuple(options.pop("pass_fds", ()) or ())
     close_fds = options.pop("close_fds", True)
     if pass_fds and not close_fds:
         warnings.warn("pass_fds overriding close_fds.", RuntimeWarning, stacklevel=5)
     elif not close_fds:
         result["inherit_all"] = True
-    wrong = [fd for fd in pass_fds if not isinstance(fd, int) or fd < 0]
+    wrong: List[Any] = [fd for fd in pass_fds if not isinstance(fd, int) or fd < 0]
     if wrong:
         raise ValueError("bad value(s) in fds_to_keep")
     # The child has these three in any case.
@@ -219,7 +219,7 @@ def _unix(options: Dict[str, Any], result: Dict[str, Any]) -> None:
         result["umask"] = umask
 
 
-def _number(value: Union[str, int], name: str, database: str) -> int:
+def _number(value: Any, name: str, database: str) -> int:
     if isinstance(value, str):
         if database == "pwd":
             import pwd

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
-import os
 import signal as _signal
 import subprocess as _std
 import warnings
-from typing import IO, TYPE_CHECKING, Any, AnyStr, Dict, List, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Any, AnyStr, Dict, List, Optional, Tuple, overload
 
 from pipewright import _options, _text
 from pipewright._errors import TimeoutExpired
+from pipewright._files import TerminalIO, take_read_ahead
 from pipewright._pipewright import spawn
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Literal
 
+    from typing_extensions import Unpack
+
+    from pipewright._options import Args, Options
     from pipewright._pipewright import Child, Communication
 
 _NAMES = frozenset(
@@ -30,16 +33,6 @@ _NAMES = frozenset(
 
 #: Children that still ran when their `Popen` was dropped, so that they and their trees go on, as in `subprocess`.
 _active: List[Child] = []
-
-
-def _take_read_ahead(stream: Any, number: int) -> Any:
-    """Returns what a file object has read ahead, and leaves it at its end. The native module has a copy of the pipe."""
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.dup2(nothing, number, inheritable=False)
-    finally:
-        os.close(nothing)
-    return stream.read()
 
 
 def _forget_ended() -> None:
@@ -81,6 +74,55 @@ class Popen(_std.Popen[AnyStr]):
     _child: Optional[Child] = None
     _usage: Optional[Dict[str, Any]] = None
     _containment: str = "none"
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Popen[str],
+            args: Args,
+            *,
+            text: Literal[True],
+            encoding: Optional[str] = None,
+            errors: Optional[str] = None,
+            universal_newlines: Optional[bool] = None,
+            **options: Unpack[Options],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Popen[str],
+            args: Args,
+            *,
+            encoding: str,
+            text: Optional[bool] = None,
+            errors: Optional[str] = None,
+            universal_newlines: Optional[bool] = None,
+            **options: Unpack[Options],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Popen[str],
+            args: Args,
+            *,
+            universal_newlines: Literal[True],
+            text: Optional[bool] = None,
+            encoding: Optional[str] = None,
+            errors: Optional[str] = None,
+            **options: Unpack[Options],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Popen[bytes],
+            args: Args,
+            *,
+            text: Literal[False, None] = None,
+            encoding: None = None,
+            errors: None = None,
+            universal_newlines: Literal[False, None] = None,
+            **options: Unpack[Options],
+        ) -> None: ...
+        @overload
+        def __init__(self: Popen[Any], *popenargs: Any, **options: Any) -> None: ...
 
     def __init__(self, *popenargs: Any, **kwargs: Any) -> None:
         _forget_ended()
@@ -154,7 +196,7 @@ class Popen(_std.Popen[AnyStr]):
         writes = name == "stdin"
         file: Any
         if pty:
-            raw = _TerminalIO(number, writes)
+            raw = TerminalIO(number, writes)
             file = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
         else:
             file = open(number, "wb" if writes else "rb", bufsize)  # noqa: SIM115
@@ -298,7 +340,7 @@ class Popen(_std.Popen[AnyStr]):
         assert self._child is not None
         communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
         self._read_ahead = [
-            None if number is None else _take_read_ahead(stream, number)
+            None if number is None else take_read_ahead(stream, number)
             for stream, number in zip((self.stdout, self.stderr), numbers)
         ]
         if self.stdin is not None:
@@ -340,35 +382,3 @@ class Popen(_std.Popen[AnyStr]):
         """Sets the size of the command's terminal (`pty`)."""
         if self._child is not None:
             self._child.resize(rows, columns)
-
-
-class _TerminalIO(io.RawIOBase):
-    """The parent's side of a terminal: its end is the end of a file, not an error."""
-
-    def __init__(self, number: int, writes: bool) -> None:
-        self._number, self._writes = number, writes
-
-    def fileno(self) -> int:
-        return self._number
-
-    def readable(self) -> bool:
-        return not self._writes
-
-    def writable(self) -> bool:
-        return self._writes
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return os.readv(self._number, [buffer])
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return 0
-            raise
-
-    def write(self, data: Any) -> int:
-        return os.write(self._number, data)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            os.close(self._number)

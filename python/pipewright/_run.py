@@ -255,6 +255,36 @@ def check_call(*popenargs: Any, **kwargs: Any) -> int:
     return 0
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def check_output(
+        args: Args,
+        *,
+        text: Literal[True],
+        input: Optional[str] = None,
+        timeout: Optional[float] = None,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        universal_newlines: Optional[bool] = None,
+        **options: Unpack[Options],
+    ) -> str: ...
+    @overload
+    def check_output(
+        args: Args,
+        *,
+        text: Literal[False, None] = None,
+        encoding: None = None,
+        errors: None = None,
+        universal_newlines: Literal[False, None] = None,
+        input: Optional[Buffer] = None,
+        timeout: Optional[float] = None,
+        **options: Unpack[Options],
+    ) -> bytes: ...
+    @overload
+    def check_output(*popenargs: Any, timeout: Optional[float] = None, **kwargs: Any) -> Any: ...
+
+
 def check_output(*popenargs: Any, timeout: Optional[float] = None, **kwargs: Any) -> Any:
     """Runs a command to its end and returns its stdout. Anything but exit code 0 is a `CalledProcessError`.
 

@@ -26,3 +26,10 @@ def grandchild(tmp_path: Path) -> Iterator[Any]:
     for path in made:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
             os.kill(int(path.read_text()), 9)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for report in terminalreporter.stats.get("skipped", ()):
+        name = report.nodeid.rsplit("::", 1)[-1]
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.write_line(f"SKIPPED python::{name}: {str(reason).removeprefix('Skipped: ')}")

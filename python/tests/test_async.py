@@ -48,7 +48,8 @@ def test_no_thread_and_no_signal_handler_for_any_number_of_children() -> None:
         before = threading.active_count(), len(os.listdir("/proc/self/task"))
         runs = [asyncio.ensure_future(pipewright.run_async(["cat"], stdin=reader)) for _ in range(50)]
         await asyncio.sleep(0)
-        assert (threading.active_count(), len(os.listdir("/proc/self/task"))) == before
+        # A thread of an earlier test may have ended.
+        assert threading.active_count() <= before[0] and len(os.listdir("/proc/self/task")) <= before[1]
         os.close(writer)
         assert [done.returncode for done in await asyncio.gather(*runs)] == [0] * 50
 
@@ -192,5 +193,5 @@ def test_other_event_loops(name: str) -> None:
 
 def test_without_a_loop_is_an_error() -> None:
     run = pipewright.run_async(["sleep", "1"])
-    with pytest.raises(RuntimeError, match="event loop|async context"):
+    with pytest.raises(RuntimeError, match=r"event loop|async context"):
         run.send(None)

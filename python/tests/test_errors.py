@@ -55,7 +55,7 @@ def test_files_that_cannot_be_executed(tmp_path: Path) -> None:
 
 
 def test_what_no_program_can_have_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="NUL|nul"):
+    with pytest.raises(ValueError, match=r"NUL|nul"):
         pipewright.run(["echo", "a\0b"])
     with pytest.raises(ValueError):
         pipewright.run(["true"], env={"A=B": "c"})

@@ -16,7 +16,8 @@ const ABBREVIATED: [(&str, &str); 5] = [
 ];
 
 /// Folders of the root: a word that begins with one is a path, with any ending.
-const ROOTS: [&str; 7] = ["crates/", "docs/", "ci/", ".ci/", "bench/", "fuzz/", "clients/"];
+const ROOTS: [&str; 8] =
+    ["crates/", "docs/", "ci/", ".ci/", "bench/", "fuzz/", "clients/", "python/"];
 
 const EXTENSIONS: [&str; 5] = [".rs", ".sh", ".md", ".toml", ".svg"];
 
@@ -25,7 +26,7 @@ pub(super) fn documents() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("docs")).unwrap().flatten();
     let names = entries.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
-    names.extend(["README.md", "CONTRIBUTING.md", "bench/README.md"].map(str::to_owned));
+    names.extend(["README.md", "CONTRIBUTING.md", "bench/README.md", "python/README.md"].map(str::to_owned));
     let read = |name: String| (name.clone(), fs::read_to_string(root().join(name)).unwrap());
     names.into_iter().map(read).collect()
 }
