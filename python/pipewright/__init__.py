@@ -11,11 +11,16 @@ and why, is one table in the README of the package.
 from __future__ import annotations
 
 import subprocess as _std
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
+from pipewright._batch import Batch, End, Job, batch
 from pipewright._errors import (
+    BatchError,
     CalledProcessError,
+    CallError,
+    CallTimeoutError,
     Error,
     ForkedError,
     InternalError,
@@ -53,15 +58,21 @@ __all__ = [
     "TEE",
     "AsyncEvents",
     "AsyncLines",
+    "Batch",
+    "BatchError",
+    "CallError",
+    "CallTimeoutError",
     "CalledProcessError",
     "Command",
     "CompletedProcess",
+    "End",
     "Error",
     "Event",
     "Events",
     "ForkedError",
     "InternalError",
     "InvalidInputError",
+    "Job",
     "Line",
     "Lines",
     "Pipeline",
@@ -70,6 +81,7 @@ __all__ = [
     "SubprocessError",
     "TimeoutExpired",
     "UnsupportedError",
+    "batch",
     "call",
     "check_call",
     "check_output",
@@ -87,6 +99,9 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """Returns what only `subprocess` has, such as private helpers that other packages use."""
+    if name == "ipc":
+        # Imported when it is used: most programs have no workers.
+        return _import_module("pipewright.ipc")
     if name.startswith("__"):
         raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
     return getattr(_std, name)

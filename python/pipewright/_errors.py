@@ -69,6 +69,18 @@ class ForkedError(Error, RuntimeError):
     """The object belongs to another process: the interpreter has forked since."""
 
 
+class BatchError(Error, RuntimeError):
+    """A batch, not one of its jobs, failed: its log cannot be used, or its output cannot be written."""
+
+
+class CallError(Error, RuntimeError):
+    """A call to a worker failed: the worker died, declined it or broke the protocol."""
+
+
+class CallTimeoutError(CallError, TimeoutError):
+    """A worker did not answer in time."""
+
+
 class InternalError(Error, RuntimeError):
     """A defect of pipewright: the native module panicked. Nothing crossed but this exception."""
 
@@ -99,7 +111,9 @@ class TimeoutExpired(_std.TimeoutExpired):
     ending: Optional[Ending] = None
 
 
-_PLAIN = {"invalid_input": InvalidInputError, "forked": ForkedError, "internal": InternalError}
+_PLAIN: Dict[str, type] = {"invalid_input": InvalidInputError, "forked": ForkedError, "internal": InternalError}
+_PLAIN.update({"batch": BatchError, "batch_log": BatchError})
+_PLAIN.update({"ipc": CallError, "ipc_died": CallError, "ipc_timed_out": CallTimeoutError})
 _UNSUPPORTED = {"unsupported": _errno.ENOTSUP, "limit_unavailable": _errno.ENOTSUP}
 
 

@@ -6,7 +6,7 @@ import subprocess as _std
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union, overload
 
 from pipewright import _options, _text
-from pipewright._errors import CalledProcessError, TimeoutExpired
+from pipewright._errors import CalledProcessError, Error, TimeoutExpired
 from pipewright._options import DEVNULL, PIPE, STDOUT, TEE
 from pipewright._pipewright import start_output
 from pipewright._result import CompletedProcess
@@ -32,6 +32,7 @@ __all__ = [
     "run",
 ]
 
+_END_OF_KILLED = 0.25
 # Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
 _NO_GRACE = 0.0
 
@@ -119,9 +120,12 @@ class Call:
 def carry_output(error: BaseException, call: Call, running: Any) -> None:
     """Ends the tree of a run that an exception interrupts, and gives the exception the output so far."""
     try:
-        stdout, stderr = running.so_far()
+        running.kill()
+        # What was written before the kill is read. The end takes a moment; a process that survives is not waited for.
+        ended = running.wait(_END_OF_KILLED)
+        stdout, stderr = running.so_far() if ended is None else ended[1:]
         running.abandon()
-    except RuntimeError:
+    except (Error, RuntimeError):
         # In a fork of this process, or after a defect.
         return
     try:

@@ -13,9 +13,12 @@
 //! | `child.rs` | a child whose streams belong to Python |
 //! | `communicate.rs` | both streams of such a child read while its input is fed |
 //! | `pipeline.rs` | commands joined by pipes |
+//! | `batch.rs` | many commands, with a log |
+//! | `pool.rs` | worker processes that answer calls |
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod child;
 mod communicate;
 mod ending;
@@ -24,6 +27,7 @@ mod guard;
 mod options;
 mod owner;
 mod pipeline;
+mod pool;
 mod running;
 mod stream;
 mod values;
@@ -68,6 +72,8 @@ mod _pipewright {
     }
 
     #[pymodule_export]
+    use super::batch::{BatchRun, start_batch};
+    #[pymodule_export]
     use super::child::{Child, spawn};
     #[pymodule_export]
     use super::communicate::Communication;
@@ -77,6 +83,8 @@ mod _pipewright {
     use super::inject_panic;
     #[pymodule_export]
     use super::pipeline::{pipe_events, pipe_lines, pipe_output};
+    #[pymodule_export]
+    use super::pool::{PendingReply, Pool};
     #[pymodule_export]
     use super::running::{Running, start_output};
     #[pymodule_export]

@@ -1,0 +1,1 @@
+../../clients/python/pipewright_worker.py

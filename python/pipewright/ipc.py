@@ -1,0 +1,144 @@
+"""Calls to worker processes through shared memory: a pool of workers, and workers in Python.
+
+A worker is a program; its host is a `Pool` here, or a program in Rust that uses `pipewright-ipc`::
+
+    from pipewright.ipc import Worker
+
+    Worker(lambda request: request[::-1]).serve()
+
+Everything else about workers is in the module `pipewright_worker`, which is one file of the standard library: its names
+are here too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Union
+
+from pipewright import _options
+from pipewright._pipewright import PendingReply
+from pipewright._pipewright import Pool as _NativePool
+from pipewright._worker import (
+    Call,
+    Cancelled,
+    Channel,
+    Declined,
+    Disconnected,
+    NotAWorker,
+    ProtocolError,
+    Refused,
+    TooLong,
+    connect,
+    is_worker,
+    serve,
+    serve_calls,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self, Unpack
+
+    from pipewright._options import Args, Options
+
+    Bytes = Union[bytes, bytearray, memoryview]
+
+__all__ = [
+    "Call",
+    "Cancelled",
+    "Channel",
+    "Declined",
+    "Disconnected",
+    "NotAWorker",
+    "PendingReply",
+    "Pool",
+    "ProtocolError",
+    "Refused",
+    "TooLong",
+    "Worker",
+    "connect",
+    "is_worker",
+    "serve",
+    "serve_calls",
+]
+
+
+class Worker:
+    """A worker: answers each request with the bytes that the function returns.
+
+    `takes_calls`: the function gets a `Call`, which also sends items, asks the host and sees cancellations. `reset`
+    returns the program to its state after the start, and returns False if it cannot. The options are those of
+    `connect`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Bytes],
+        *,
+        takes_calls: bool = False,
+        reset: Optional[Callable[[], bool]] = None,
+        **options: Any,
+    ) -> None:
+        self.function = function
+        self._takes_calls = takes_calls
+        self._reset = reset
+        self._options = options
+
+    @staticmethod
+    def is_worker() -> bool:
+        """Returns true if a host has started this program."""
+        return is_worker()
+
+    def serve(self) -> None:
+        """Answers requests until the host ends. Raises `NotAWorker` without a host."""
+        function = self.function if self._takes_calls else lambda call: self.function(call.request)
+        serve_calls(function, self._reset, **self._options)
+
+
+class Pool:
+    """Workers that answer calls. A worker that dies is replaced.
+
+    >>> import sys
+    >>> from pipewright.ipc import Pool
+    >>> program = "from pipewright.ipc import Worker; Worker(lambda request: request[::-1]).serve()"
+    >>> with Pool([sys.executable, "-c", program], workers=2) as pool:
+    ...     pool.call(b"abc"), list(pool.map([b"de", b"fg"]))
+    (b'cba', [b'ed', b'gf'])
+    """
+
+    def __init__(self, args: Args, *, workers: int = 1, max_waiting: int = 4096, **options: Unpack[Options]) -> None:
+        given: Any = dict(options, args=args)
+        native = _options.native(given)
+        # The pool ends its workers.
+        native.pop("tree", None)
+        for name in ("stdin", "stdout", "stderr"):
+            if name not in options:
+                native[name] = -6
+        self._native = _NativePool(native, workers, max_waiting)
+
+    def begin(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> PendingReply:
+        """Sends a request. The reply is that of `wait()`."""
+        return self._native.begin(bytes(request), timeout, idempotent)
+
+    def call(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> bytes:
+        """Sends a request and waits for the reply. `idempotent`: it is sent again if the worker dies."""
+        return self.begin(request, timeout=timeout, idempotent=idempotent).wait()
+
+    def map(self, requests: Iterable[Bytes], *, timeout: Optional[float] = None) -> Iterator[bytes]:
+        """Sends all requests, and returns the replies in their order."""
+        pending: List[PendingReply] = [self.begin(request, timeout=timeout) for request in requests]
+        return (reply.wait() for reply in pending)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()

@@ -1,0 +1,303 @@
+//! Many commands, some of them at the same time, with a log that can be resumed.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use pipewright_batch::{
+    AttemptOutcome, Batch, BatchError, Containing, Control, Event, Job, JobState, JobStdin,
+    OutputMode, OutputOptions, ProgressKind, Run, Summary,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::errors::raise;
+use crate::guard::guarded;
+use crate::owner::Owner;
+use crate::running::no_longer;
+use crate::values::{seconds, signal};
+use crate::waiting::{duration, lock, repeat};
+
+/// A batch that runs.
+#[derive(Debug)]
+#[pyclass(frozen, module = "pipewright._pipewright")]
+pub(crate) struct BatchRun {
+    owner: Owner,
+    control: Control,
+    run: Mutex<Option<Run>>,
+}
+
+/// Starts a batch.
+#[pyfunction]
+pub(crate) fn start_batch(
+    py: Python<'_>,
+    jobs: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<BatchRun> {
+    guarded(|| {
+        let jobs: PyResult<Vec<Job>> = jobs.iter().map(|it| job(it.cast()?)).collect();
+        let (jobs, batch) = (jobs?, batch(options)?);
+        let run = py.detach(|| batch.start(jobs)).map_err(|error| batch_error(&error))?;
+        let control = run.control();
+        Ok(BatchRun { owner: Owner::this_process(), control, run: Mutex::new(Some(run)) })
+    })
+}
+
+fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
+    let mut batch = Batch::new();
+    let mut output = OutputOptions::default();
+    output.mode = OutputMode::Discard;
+    for (key, value) in options {
+        let key: String = key.extract()?;
+        batch = match key.as_str() {
+            "slots" => batch.jobs(value.extract()?),
+            "log" => batch.log(path(&value)?),
+            "resume" => batch.resume(value.is_truthy()?),
+            "retry_failed" => batch.retry_failed(value.is_truthy()?),
+            "rerun_unknown" => batch.rerun_unknown(value.is_truthy()?),
+            "retries" => batch.retries(value.extract()?),
+            "once" => batch.once(value.is_truthy()?),
+            "timeout" => batch.timeout(duration(value.extract()?)?),
+            "batch_timeout" => batch.batch_timeout(duration(value.extract()?)?),
+            "idle_timeout" => batch.idle_timeout(duration(value.extract()?)?),
+            "max_failures" => batch.max_failures(value.extract()?, false),
+            "memory" => batch.memory_bytes(value.extract()?),
+            "describe" => batch.describe(value.extract::<String>()?),
+            "tree" if value.is_truthy()? => batch.contain(Containing::Tree),
+            "tree" => batch.contain(Containing::Group),
+            "retry_delay" => {
+                let (first, most): (f64, f64) = value.extract()?;
+                batch.retry_delay(duration(first)?, duration(most)?)
+            }
+            "stop_with" => {
+                let (number, grace): (i32, f64) = value.extract()?;
+                batch.stop_with(signal(number)?, duration(grace)?)
+            }
+            "progress" => batch.progress(match value.extract::<String>()?.as_str() {
+                "bar" => ProgressKind::Bar,
+                _ => ProgressKind::Plain,
+            }),
+            "output" | "output_dir" | "keep_order" | "tag" => {
+                set_output(&mut output, &key, &value)?;
+                batch
+            }
+            _ => return Err(PyTypeError::new_err(format!("a batch has no option {key:?}"))),
+        };
+    }
+    Ok(batch.output(output))
+}
+
+fn set_output(output: &mut OutputOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "output" => {
+            output.mode = match value.extract::<String>()?.as_str() {
+                "group" => OutputMode::Group,
+                "lines" => OutputMode::LineBuffer,
+                "none" => OutputMode::Discard,
+                _ => return Err(PyValueError::new_err("output is 'group', 'lines' or 'none'")),
+            }
+        }
+        "output_dir" => output.dir = Some(path(value)?),
+        "keep_order" => output.keep_order = value.is_truthy()?,
+        _ => output.tag = value.is_truthy()?,
+    }
+    Ok(())
+}
+
+fn job(options: &Bound<'_, PyDict>) -> PyResult<Job> {
+    let mut job = match options.get_item("shell")? {
+        Some(line) => Job::shell(text(&line)?),
+        None => {
+            let argv = options.get_item("argv")?;
+            let argv = argv.ok_or_else(|| PyTypeError::new_err("a job needs a command"))?;
+            let argv: Vec<Bound<'_, PyAny>> = argv.extract()?;
+            let argv: PyResult<Vec<OsString>> = argv.iter().map(text).collect();
+            let mut argv = argv?.into_iter();
+            let program = argv.next().ok_or_else(|| PyTypeError::new_err("a command is empty"))?;
+            Job::new(program).args(argv)
+        }
+    };
+    for (key, value) in options {
+        job = match key.extract::<String>()?.as_str() {
+            "shell" | "argv" => job,
+            "name" => job.name(value.extract::<String>()?),
+            "cwd" => job.current_dir(path(&value)?),
+            "env" => {
+                let variables: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = value.extract()?;
+                for (name, value) in variables {
+                    job = job.env(text(&name)?, text(&value)?);
+                }
+                job
+            }
+            "input" => job.stdin(JobStdin::bytes(value.extract::<Vec<u8>>()?)),
+            "after" => {
+                for name in value.extract::<Vec<String>>()? {
+                    job = job.after(name);
+                }
+                job
+            }
+            "cpus" => job.cpus(value.extract()?),
+            "memory" => job.mem_bytes(value.extract()?),
+            "timeout" => job.timeout(duration(value.extract()?)?),
+            "retries" => job.retries(value.extract()?),
+            "once" => job.once(value.is_truthy()?),
+            other => return Err(PyTypeError::new_err(format!("a job has no option {other:?}"))),
+        };
+    }
+    Ok(job)
+}
+
+fn text(value: &Bound<'_, PyAny>) -> PyResult<OsString> {
+    Ok(OsString::from_vec(value.cast::<PyBytes>()?.as_bytes().to_vec()))
+}
+
+fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    text(value).map(PathBuf::from)
+}
+
+fn batch_error(error: &BatchError) -> PyErr {
+    let kind = match error {
+        BatchError::Log(_) => "batch_log",
+        _ => "batch",
+    };
+    Python::attach(|py| raise(py, kind, &error.to_string(), |_| Ok(())))
+}
+
+/// Converts an event to `(name, facts)`; `None` for one that Python does not need.
+fn convert<'py>(
+    py: Python<'py>,
+    event: &Event,
+) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
+    let facts = PyDict::new(py);
+    let name = match event {
+        Event::Started { key, slot, command, .. } => {
+            facts.set_item("job", key.job)?;
+            facts.set_item("attempt", key.attempt)?;
+            facts.set_item("slot", slot)?;
+            facts.set_item("command", command)?;
+            "started"
+        }
+        Event::Ended { end, last_lines, .. } => {
+            facts.set_item("job", end.key.job)?;
+            facts.set_item("attempt", end.key.attempt)?;
+            facts.set_item("returncode", returncode(&end.outcome))?;
+            facts.set_item("reason", end.outcome.to_string())?;
+            facts.set_item("elapsed", seconds(end.elapsed))?;
+            facts.set_item("user", end.user.map(seconds))?;
+            facts.set_item("system", end.system.map(seconds))?;
+            facts.set_item("peak_rss_bytes", end.peak_rss_bytes)?;
+            facts.set_item("leftovers_killed", end.leftovers_killed)?;
+            facts.set_item("tail", last_lines)?;
+            "ended"
+        }
+        Event::Settled { job, state, .. } => {
+            facts.set_item("job", job)?;
+            facts.set_item("state", state.name())?;
+            facts.set_item("reason", state.reason())?;
+            let before = matches!(state, JobState::SucceededBefore | JobState::FailedBefore);
+            facts.set_item("before", before)?;
+            "settled"
+        }
+        Event::Note(text) => {
+            facts.set_item("text", text)?;
+            "note"
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some((name, facts)))
+}
+
+fn returncode(outcome: &AttemptOutcome) -> Option<i32> {
+    match outcome {
+        AttemptOutcome::Exited(code) => Some(*code),
+        AttemptOutcome::Signaled(number) => Some(-number),
+        _ => None,
+    }
+}
+
+fn counts<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("succeeded", summary.succeeded)?;
+    dict.set_item("succeeded_before", summary.succeeded_before)?;
+    dict.set_item("failed", summary.failed)?;
+    dict.set_item("skipped", summary.skipped)?;
+    dict.set_item("stopped", summary.stopped)?;
+    dict.set_item("not_run", summary.not_run)?;
+    dict.set_item("unknown", summary.unknown)?;
+    dict.set_item("halted", summary.halted.map(|halt| halt.name()))?;
+    dict.set_item("elapsed", seconds(summary.elapsed))?;
+    dict.set_item("exit_code", summary.exit_code())?;
+    dict.set_item("text", summary.to_string())?;
+    Ok(dict)
+}
+
+#[pymethods]
+impl BatchRun {
+    /// Waits for the next event without the GIL. Returns `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(&'static str, Bound<'py, PyDict>)>> {
+        guarded(|| {
+            self.owner.check()?;
+            loop {
+                // The inner `None` is the end.
+                let event = repeat(py, None, |limit| self.next_within(limit))?;
+                let Some(Some(event)) = event else { return Ok(None) };
+                if let Some(converted) = convert(py, &event)? {
+                    return Ok(Some(converted));
+                }
+            }
+        })
+    }
+
+    /// Returns the counts so far.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        guarded(|| match &*lock(&self.run) {
+            Some(run) => counts(py, run.summary()),
+            None => Err(no_longer()),
+        })
+    }
+
+    /// Closes the log, and returns the final counts.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        guarded(|| {
+            self.owner.check()?;
+            let run = lock(&self.run).take().ok_or_else(no_longer)?;
+            let summary = py.detach(|| run.finish()).map_err(|error| batch_error(&error))?;
+            counts(py, &summary)
+        })
+    }
+
+    /// Starts nothing more; the running jobs end by themselves.
+    fn drain(&self) {
+        self.control.drain();
+    }
+
+    /// Starts nothing more, and stops the running jobs.
+    fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Kills the running jobs and drops the batch. Its log can be resumed.
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(|| {
+            self.owner.check()?;
+            py.detach(|| drop(lock(&self.run).take()));
+            Ok(())
+        })
+    }
+}
+
+impl BatchRun {
+    fn next_within(&self, limit: Duration) -> PyResult<Option<Option<Event>>> {
+        let mut run = lock(&self.run);
+        let run = run.as_mut().ok_or_else(no_longer)?;
+        match run.next_until(Instant::now().checked_add(limit)) {
+            Ok(Some(event)) => Ok(Some(Some(event))),
+            Ok(None) if run.is_finished() => Ok(Some(None)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(batch_error(&error)),
+        }
+    }
+}

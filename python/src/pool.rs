@@ -1,0 +1,158 @@
+//! Worker processes that answer calls, through shared memory.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use pipewright_ipc::{CancelToken, Error, ErrorKind, PendingCall, PoolOptions, Request};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors::raise;
+use crate::guard::guarded;
+use crate::options::command;
+use crate::owner::Owner;
+use crate::running::no_longer;
+use crate::waiting::{duration, lock, repeat};
+
+/// A pool of workers.
+#[derive(Debug)]
+#[pyclass(frozen, module = "pipewright._pipewright")]
+pub(crate) struct Pool {
+    owner: Owner,
+    pool: Mutex<Option<Arc<pipewright_ipc::Pool>>>,
+}
+
+/// A call that a worker answers.
+#[derive(Debug)]
+#[pyclass(frozen, module = "pipewright._pipewright")]
+pub(crate) struct PendingReply {
+    owner: Owner,
+    token: CancelToken,
+    call: Mutex<Option<PendingCall>>,
+}
+
+#[pymethods]
+impl Pool {
+    #[new]
+    #[pyo3(signature = (options, workers, max_calls))]
+    fn new(
+        py: Python<'_>,
+        options: &Bound<'_, PyDict>,
+        workers: usize,
+        max_calls: usize,
+    ) -> PyResult<Pool> {
+        guarded(|| {
+            let command = command(options)?;
+            let options = PoolOptions {
+                min_workers: workers,
+                max_workers: workers,
+                // A call that is given up costs the worker, and no other call.
+                calls_per_worker: 1,
+                max_waiting: max_calls,
+                ..PoolOptions::default()
+            };
+            let pool = py.detach(|| pipewright_ipc::Pool::new(command, options));
+            let pool = Mutex::new(Some(Arc::new(pool.map_err(|error| ipc_error(&error))?)));
+            Ok(Pool { owner: Owner::this_process(), pool })
+        })
+    }
+
+    /// Sends a request to a worker that is free, or will be.
+    #[pyo3(signature = (request, timeout=None, idempotent=false))]
+    fn begin(
+        &self,
+        py: Python<'_>,
+        request: Vec<u8>,
+        timeout: Option<f64>,
+        idempotent: bool,
+    ) -> PyResult<PendingReply> {
+        guarded(|| {
+            self.owner.check()?;
+            let token = CancelToken::new();
+            let mut request = Request::new(request).cancel(&token);
+            if idempotent {
+                request = request.idempotent();
+            }
+            if let Some(timeout) = timeout {
+                request = request.timeout(duration(timeout)?);
+            }
+            let pool = lock(&self.pool).clone().ok_or_else(no_longer)?;
+            let call = py.detach(|| pool.begin(request)).map_err(|error| ipc_error(&error))?;
+            Ok(PendingReply { owner: self.owner, token, call: Mutex::new(Some(call)) })
+        })
+    }
+
+    /// Ends the workers.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(|| {
+            self.owner.check()?;
+            let pool = lock(&self.pool).take();
+            py.detach(|| {
+                if let Some(pool) = pool.and_then(Arc::into_inner) {
+                    pool.shut_down();
+                }
+            });
+            Ok(())
+        })
+    }
+}
+
+#[pymethods]
+impl PendingReply {
+    /// Waits for the reply without the GIL, once.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        guarded(|| {
+            self.owner.check()?;
+            let waited = repeat(py, None, |limit| self.wait_for(limit));
+            if waited.is_err() {
+                // An interrupt, or the error of the call, which has ended then.
+                self.token.cancel();
+            }
+            Ok(PyBytes::new(py, &waited?.unwrap_or_default()))
+        })
+    }
+
+    /// Asks the worker to give up the call.
+    fn cancel(&self) {
+        self.token.cancel();
+    }
+}
+
+impl PendingReply {
+    fn wait_for(&self, limit: Duration) -> PyResult<Option<Vec<u8>>> {
+        let mut call = lock(&self.call);
+        let pending = call.as_mut().ok_or_else(no_longer)?;
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut polled = Pin::new(&mut *pending).poll(&mut context);
+        if polled.is_pending() {
+            thread::park_timeout(limit);
+            polled = Pin::new(pending).poll(&mut context);
+        }
+        let Poll::Ready(reply) = polled else { return Ok(None) };
+        *call = None;
+        reply.map(|reply| Some(reply.into_bytes())).map_err(|error| ipc_error(&error))
+    }
+}
+
+/// Wakes a thread that waits for a reply.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+fn ipc_error(error: &Error) -> PyErr {
+    let kind = match error.kind() {
+        ErrorKind::TimedOut { .. } => "ipc_timed_out",
+        ErrorKind::Died { .. } => "ipc_died",
+        _ => "ipc",
+    };
+    Python::attach(|py| raise(py, kind, &error.to_string(), |_| Ok(())))
+}

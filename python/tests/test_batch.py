@@ -1,0 +1,101 @@
+"""Batches: ends, order, resume, notebooks."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import has_ended, written_pid
+
+import pipewright
+from pipewright import Job
+
+PYTHON = sys.executable
+
+
+def test_each_job_has_its_end() -> None:
+    run = pipewright.batch(["echo problem >&2; exit 3", ["true"], Job("kill -9 $$", name="killed")], slots=2)
+    ends = {end.number: end for end in run}
+    assert [ends[index].state for index in range(3)] == ["failed", "succeeded", "failed"]
+    assert (ends[0].returncode, ends[1].returncode, ends[2].returncode) == (3, 0, -9)
+    assert ends[0].tail == "problem" and ends[0].reason == "exit code 3" and not ends[0].ok
+    assert run.counts["failed"] == 2 and not run.ok and [end.number for end in run.failures] != []
+    assert "1 ok, 2 failed" in repr(run)
+
+
+def test_jobs_wait_for_others_and_have_options(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    jobs = [
+        Job(f"echo second >> {out}", after=["first"]),
+        Job(f"echo $WORD; cat >> {out}", name="first", env={"WORD": "x"}, input="first\n", cwd=tmp_path),
+        Job("exit 1", name="bad"),
+        Job("true", after=["bad"]),
+    ]
+    states = {end.number: end.state for end in pipewright.batch(jobs, slots=4)}
+    assert states == {0: "succeeded", 1: "succeeded", 2: "failed", 3: "skipped"}
+    assert out.read_text() == "first\nsecond\n"
+    with pytest.raises(TypeError):
+        pipewright.batch([Job("true", no_such_option=1)])  # type: ignore[call-arg]
+
+
+def test_a_log_is_resumed_and_nothing_runs_twice(tmp_path: Path) -> None:
+    log, out = tmp_path / "run.db", tmp_path / "out"
+    jobs = [f"echo {number} >> {out}; exit {number % 2}" for number in range(6)]
+    first = pipewright.batch(jobs, slots=1, log=log, resume=True)
+    seen = [next(first).number for _ in range(3)]
+    first.close()
+    again = pipewright.batch(jobs, slots=1, log=log, resume=True).run()
+    assert again.counts["succeeded"] == 3 and again.counts["failed"] == 3
+    lines = out.read_text().split()
+    assert set(lines) == set("012345") and all(lines.count(str(number)) == 1 for number in seen)
+    with pytest.raises(pipewright.BatchError):
+        pipewright.batch(jobs, log=log)
+    with pytest.raises(ValueError, match="log"):
+        pipewright.batch(jobs, resume=True)
+
+
+def test_an_interrupt_ends_the_jobs_and_the_log_goes_on(tmp_path: Path) -> None:
+    log, pid_file = tmp_path / "run.db", tmp_path / "pid"
+    program = tmp_path / "program.py"
+    job = f"echo $$ > {pid_file}.part; mv {pid_file}.part {pid_file}; exec sleep 600"
+    program.write_text(f"import pipewright\npipewright.batch(['true', {job!r}], slots=1, log={str(log)!r}).run()\n")
+    with subprocess.Popen([PYTHON, str(program)], stderr=-1, start_new_session=True) as child:
+        pid = written_pid(pid_file)
+        child.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in child.communicate()[1]
+    has_ended(pid)
+    again = pipewright.batch(["true", job], slots=1, log=log, resume=True)
+    end = next(again)
+    assert end.number == 0 and end.before
+    again.close()
+
+
+def test_a_batch_can_be_stopped_and_drained() -> None:
+    run = pipewright.batch(["true", "sleep 600", "true"], slots=1)
+    assert next(run).state == "succeeded"
+    run.stop()
+    assert sorted(end.state for end in run) == ["not_run", "stopped"]
+    assert run.counts["halted"] == "stopped"
+
+
+def test_output_goes_to_files(tmp_path: Path) -> None:
+    pipewright.batch([["echo", "hi"]], output_dir=tmp_path / "out").run()
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name == "stdout"]
+    assert [path.read_text() for path in files] == ["hi\n"]
+
+
+def test_a_notebook_shows_a_summary() -> None:
+    run = pipewright.batch(["echo '<b>' >&2; exit 2", "true"])
+    before = run._repr_html_()
+    assert "0 of 2" in before
+    run.run()
+    shown = run._repr_html_()
+    assert "2 of 2: 1 ok, 1 failed" in shown and "exit code 2" in shown and "&lt;b&gt;" in shown and "<b>" not in shown
+
+
+def test_many_jobs_at_the_same_time() -> None:
+    run = pipewright.batch([Job("read line", input="\n") for _ in range(100)], slots=50)
+    assert sum(end.ok for end in run) == 100

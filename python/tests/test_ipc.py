@@ -1,0 +1,61 @@
+"""Workers in Python, and a pool of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import pipewright
+from pipewright import ipc
+
+WORKER = """
+import os, time
+from pipewright.ipc import Worker
+
+def answer(request):
+    if request == b"die":
+        os._exit(3)
+    if request == b"fail":
+        raise ValueError("no such thing")
+    if request == b"sleep":
+        time.sleep(600)
+    return request[::-1]
+
+Worker(answer).serve()
+"""
+
+
+def test_a_worker_without_a_host_says_so() -> None:
+    assert not ipc.Worker.is_worker()
+    with pytest.raises(ipc.NotAWorker):
+        ipc.Worker(lambda request: request).serve()
+
+
+def test_a_pool_calls_workers() -> None:
+    with ipc.Pool([sys.executable, "-c", WORKER], workers=2) as pool:
+        assert pool.call(b"abc") == b"cba"
+        big = bytes(range(256)) * 4096
+        assert pool.call(big) == big[::-1]
+        assert list(pool.map(b"%d" % number for number in range(50))) == [
+            str(number)[::-1].encode() for number in range(50)
+        ]
+
+
+def test_failures_of_a_call_are_exceptions_and_the_pool_goes_on() -> None:
+    with ipc.Pool([sys.executable, "-c", WORKER], stderr=subprocess.DEVNULL) as pool:
+        with pytest.raises(pipewright.CallError, match="no such thing"):
+            pool.call(b"fail")
+        with pytest.raises(pipewright.CallError):
+            pool.call(b"die")
+        with pytest.raises(TimeoutError):
+            pool.call(b"sleep", timeout=0.2)
+        assert pool.call(b"ok") == b"ko"
+
+
+def test_the_file_of_the_worker_is_the_one_of_the_clients() -> None:
+    import pipewright._worker as worker
+
+    assert worker.__doc__ is not None and "one file, standard library only" in worker.__doc__
+    assert pipewright.ipc is ipc
