@@ -52,12 +52,9 @@ fn add(facts: &Bound<'_, PyDict>, error: &Error) -> PyResult<()> {
         ErrorKind::CurrentDirMissing { dir } => {
             facts.set_item("dir", bytes(facts.py(), dir.as_os_str()))
         }
-        ErrorKind::NotExecutable { reason } => match reason {
-            NotExecutable::MissingInterpreter(path) => {
-                facts.set_item("interpreter", bytes(facts.py(), path.as_os_str()))
-            }
-            _ => Ok(()),
-        },
+        ErrorKind::NotExecutable { reason: NotExecutable::MissingInterpreter(path) } => {
+            facts.set_item("interpreter", bytes(facts.py(), path.as_os_str()))
+        }
         ErrorKind::LimitUnavailable { limit } => facts.set_item("limit", limit.to_string()),
         _ => Ok(()),
     }
