@@ -118,6 +118,8 @@ mod trees_deprived;
 mod trees_hostile;
 #[cfg(target_os = "linux")]
 mod trees_refused;
+#[cfg(target_os = "linux")]
+mod wait_descriptors;
 mod waiting;
 
 use std::time::Duration;

@@ -46,7 +46,9 @@ fn every_package_of_the_repository_is_checked() {
     let crates = crates.filter(|entry| entry.path().join("Cargo.toml").exists());
     let mut packages: Vec<String> =
         crates.map(|entry| format!("crates/{}/", entry.file_name().to_string_lossy())).collect();
-    packages.extend(["bench/driver/", "bench/ipc/src/peer/", "fuzz/targets/", "python/src/"].map(str::to_owned));
+    packages.extend(
+        ["bench/driver/", "bench/ipc/src/peer/", "fuzz/targets/", "python/src/"].map(str::to_owned),
+    );
     let is_checked =
         |package: &String| files.iter().any(|(name, _)| name.starts_with(package.as_str()));
     none(

@@ -26,7 +26,9 @@ pub(super) fn documents() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("docs")).unwrap().flatten();
     let names = entries.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
-    names.extend(["README.md", "CONTRIBUTING.md", "bench/README.md", "python/README.md"].map(str::to_owned));
+    names.extend(
+        ["README.md", "CONTRIBUTING.md", "bench/README.md", "python/README.md"].map(str::to_owned),
+    );
     let read = |name: String| (name.clone(), fs::read_to_string(root().join(name)).unwrap());
     names.into_iter().map(read).collect()
 }

@@ -1,0 +1,92 @@
+//! Runs in an event loop that is not tokio: one descriptor shows that there is something to do.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Event, Limit, Next, Outcome, RunningOutput, Stdio};
+use pipewright_test_macros::watched_test;
+
+use super::{ended_by, flood, puppet};
+
+/// Waits until the descriptor is readable. The watchdog ends a wait without an end.
+fn wait_readable(number: i32) {
+    let mut entry = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live entry.
+    while unsafe { libc::poll(&raw mut entry, 1, -1) } != 1 {}
+}
+
+/// Runs to the end, and never waits but for the descriptor.
+fn drive(mut running: RunningOutput) -> pipewright::Output {
+    let first = running.wait_descriptor().unwrap();
+    loop {
+        if let Some(output) = running.wait_for(Duration::ZERO).unwrap() {
+            return output;
+        }
+        let number = running.wait_descriptor().unwrap();
+        assert_eq!(number, first, "an event loop registers it once");
+        wait_readable(number);
+    }
+}
+
+#[watched_test]
+fn a_descriptor_shows_output_input_and_the_end() {
+    let input = flood(3_000_000);
+    let mut command = puppet(["cat-both"]);
+    let output = drive(command.stdin(Stdio::bytes(input.clone())).start_output().unwrap());
+    assert!(output.stdout == input && output.stderr == input);
+    assert!(drive(Command::new("true").start_output().unwrap()).success());
+    let mut pipeline = Command::new("echo").arg("a").owned() | Command::new("cat");
+    assert_eq!(drive(pipeline.start_output().unwrap()).stdout, b"a\n");
+}
+
+#[watched_test]
+fn a_descriptor_shows_that_a_rule_is_due() {
+    let begun = Instant::now();
+    let mut command = puppet(["wait=600"]);
+    let output = drive(command.timeout(Duration::from_millis(100)).start_output().unwrap());
+    assert_eq!(output.outcome, Outcome::TimedOut);
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    let mut command = Command::new("yes");
+    let output = drive(command.limit(Limit::fail(1000)).start_output().unwrap());
+    assert_eq!((output.outcome, output.stdout.len()), (Outcome::LimitExceeded, 1000));
+}
+
+#[watched_test]
+fn lines_and_events_have_the_descriptor_too() {
+    let mut lines = Command::new("sh").args(["-c", "echo a; sleep 0.05; echo b"]).lines().unwrap();
+    let mut seen = Vec::new();
+    loop {
+        match lines.next_within(Duration::ZERO) {
+            Next::Item(line) => seen.push(line.unwrap().text),
+            Next::Pending => wait_readable(lines.wait_descriptor().unwrap()),
+            Next::Done => break,
+        }
+    }
+    assert_eq!(seen, ["a", "b"]);
+    let mut events = Command::new("echo").arg("c").events().unwrap();
+    loop {
+        match events.next_within(Duration::ZERO) {
+            Next::Item(event) => {
+                if let Event::Exited(ending) = event.unwrap() {
+                    assert!(ending.success());
+                    break;
+                }
+            }
+            Next::Pending => wait_readable(events.wait_descriptor().unwrap()),
+            Next::Done => panic!("an end without its event"),
+        }
+    }
+}
+
+#[watched_test]
+fn output_so_far_is_a_copy_and_a_handle_kills_from_elsewhere() {
+    let mut command = Command::new("sh");
+    let mut running = command.args(["-c", "echo said; exec sleep 600"]).start_output().unwrap();
+    while running.so_far()[0].is_empty() {
+        assert!(running.wait_for(Duration::from_millis(10)).unwrap().is_none());
+    }
+    let handle = running.handle();
+    std::thread::spawn(move || handle.kill().unwrap()).join().unwrap();
+    let output = drive(running);
+    assert_eq!(output.stdout, b"said\n");
+    ended_by(output.status, pipewright::Signal::KILL);
+}
