@@ -4,7 +4,9 @@ use pipewright::{
     Command, Contain, ErrorKind, LimitKind, LimitMechanism, Limits, MemoryLimit, Outcome, Scope,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::mounts;
 use pipewright_tests::skip::{is_root, skipped};
+use rustix::mount::{MountFlags, mount_remount};
 
 use super::puppet;
 use super::tree_limits::memory;
@@ -55,6 +57,38 @@ fn an_ordinary_user_is_told_why_and_what_would_help() {
             assert_eq!(held.mechanism, Some(LimitMechanism::Sampled));
             assert_eq!(held.sampled.map(|sampled| sampled.limit), Some(LimitKind::Memory));
             assert_eq!(held.limits.kinds().collect::<Vec<_>>(), [LimitKind::Memory]);
+        }
+        Err(error) => assert!(matches!(error.kind(), ErrorKind::Unsupported), "{error}"),
+    }
+}
+
+/// A container has its cgroups, and cannot write to them.
+#[isolated_test]
+fn a_read_only_cgroup_is_an_error_that_says_so() {
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
+    }
+    let mounted = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let places = mounted.lines().filter(|line| line.contains(" - cgroup"));
+    for place in places.filter_map(|line| line.split(' ').nth(4)) {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        if let Err(error) = mount_remount(place, flags, c"") {
+            return skipped(&format!("no filesystem can be mounted here: {error}"));
+        }
+    }
+    let error = Command::new("true").limits(memory(32 << 20)).capture().unwrap_err();
+    let ErrorKind::LimitUnavailable { limit } = error.kind() else { panic!("{error}") };
+    if error.to_string().contains("no memory controller is mounted") {
+        return skipped("no memory controller is mounted, and nothing would help");
+    }
+    assert_eq!(limit.limit, LimitKind::Memory);
+    assert!(limit.reason.ends_with(" is mounted read-only"), "{error}");
+    assert!(limit.remedy.as_ref().is_some_and(|it| it.contains("container")), "{error}");
+    // Without the kernel, if that is allowed.
+    let limits = memory(1 << 30).best_effort();
+    match Command::new("true").limits(limits).capture() {
+        Ok(capture) => {
+            assert_eq!(capture.limits.unwrap().mechanism, Some(LimitMechanism::Sampled));
         }
         Err(error) => assert!(matches!(error.kind(), ErrorKind::Unsupported), "{error}"),
     }

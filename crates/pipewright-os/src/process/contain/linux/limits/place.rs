@@ -177,6 +177,10 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
     LimitUnavailable::new(kind, reason)
 }
 
+/// The remedy for cgroups that are mounted read-only, as in most containers.
+pub(super) const WRITABLE_MOUNT: &str =
+    "starting the container with its cgroup writable (privileged)";
+
 fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavailable {
     let path = own.path.display();
     let scope = || {
@@ -185,10 +189,9 @@ fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavaila
         by_systemd.then(|| format!("systemd-run{user} --scope -p Delegate=yes -- COMMAND"))
     };
     let (reason, remedy) = match refusal {
-        Refusal::Denied(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => (
-            format!("the cgroup {path} is mounted read-only"),
-            Some("starting the container with its cgroup writable (privileged)".to_owned()),
-        ),
+        Refusal::Denied(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
+            (format!("the cgroup {path} is mounted read-only"), Some(WRITABLE_MOUNT.to_owned()))
+        }
         Refusal::Denied(error) => {
             let delegate = || {
                 format!(

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::controller::{Controller, Controllers, of};
+use super::place::WRITABLE_MOUNT;
 use super::v2::{CPU_PERIOD, cpu_quota, group_name};
 use super::{NotLimited, files};
 use crate::process::contain::linux::cgroup::stale_in;
@@ -70,12 +71,19 @@ impl V1Groups {
                     for kind in
                         held.limits.kinds().filter(|it| of(*it) == controller).collect::<Vec<_>>()
                     {
-                        let reason = format!("no group can be made in {path}: {error}");
+                        let is_read_only = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+                        let reason = match is_read_only {
+                            true => format!("the cgroup {path} is mounted read-only"),
+                            false => format!("no group can be made in {path}: {error}"),
+                        };
                         let mut limit = LimitUnavailable::new(kind, reason);
-                        limit.remedy = Some(format!(
-                            "as root: chown {} {path} {path}/cgroup.procs",
-                            rustix::process::geteuid().as_raw()
-                        ));
+                        limit.remedy = Some(match is_read_only {
+                            true => WRITABLE_MOUNT.to_owned(),
+                            false => format!(
+                                "as root: chown {} {path} {path}/cgroup.procs",
+                                rustix::process::geteuid().as_raw()
+                            ),
+                        });
                         held.give_up(limit)?;
                     }
                     continue;
