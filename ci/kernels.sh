@@ -58,7 +58,7 @@ suite() {
     machine=$1 name=$2; shift 2
     path=$(awk -v name="$name" '$1 == name {print $2; exit}' <<< "$programs")
     log=$logs/$cell-$name.log
-    bash ci/vm.sh "${options[@]}" "$machine" "cd crates/pipewright-tests &&
+    bash ci/vm.sh "${options[@]}" "$machine" "${before:-}cd crates/pipewright-tests &&
         PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=6 RUST_BACKTRACE=1 exec $path $*" > "$log" 2>&1 || code=$?
     grep -aE '^(SKIPPED|COUNTED) ' "$log" || true
     # The machine could not be had here: its line says why.
@@ -91,6 +91,10 @@ run_cell() {
     case $cell in
         uml-*) cell_uml "$cell" ;;
         disk-*) scale=20 suite -t 1800 -f "${cell#disk-}" -d 96M -d 512M 6.1 disk ;;
+        # Without swap, so that it is soon full.
+        full-*)
+            local scale=20 before='swapoff -a; export PIPEWRIGHT_TEST_FILL_MEMORY=yes; '
+            suite -m 1024 -t 600 "${cell#full-}" process tree_limits_kills:: ;;
         power-cut)
             local scale=5
             suite -t 600 -d 96M -d 512M uml-6.1 disk power_cut::
@@ -133,6 +137,7 @@ case ${1:-gate} in
         cells 5.10 newest
         cells 6.1 6.12
         cells power-cut disk-ext4
+        cells full-newest full-5.10
         cells disk-xfs disk-btrfs
         build aarch64-unknown-linux-musl
         cells arm64-6.1

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pipewright::{Command, MemoryLimit, Outcome, Signal, Stdio};
+use pipewright::{Command, Limits, MemoryLimit, Outcome, Signal, Stdio};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::counted;
+use pipewright_tests::skip::{counted, skipped};
 use pipewright_tests::watchdog;
 
 use super::puppet;
@@ -47,6 +47,29 @@ fn every_kill_is_attributed() {
         assert!(matches!(other, Outcome::Signaled | Outcome::Exited), "{round}: {other:?}");
     }
     counted(&format!("{rounds} kills for lack of memory, {named} with a victim; {rounds} others"));
+}
+
+/// For a machine that a test may fill: `ci/kernels.sh` says so of its own.
+#[watched_test]
+fn a_lack_of_memory_of_the_machine_is_told_from_a_limit() {
+    if std::env::var_os("PIPEWRIGHT_TEST_FILL_MEMORY").is_none() {
+        return skipped("the memory of this machine is not for tests: PIPEWRIGHT_TEST_FILL_MEMORY");
+    }
+    if cannot_limit(memory(SMALL)) {
+        return;
+    }
+    // More than the machine has. The kernel chooses a process that asks for it before all others.
+    let script = "echo 1000 > /proc/self/oom_score_adj; exec \"$PUPPET\" allocate=1000000";
+    for limits in [Limits::new().pids_max(50), Limits::new().memory_max(1 << 40)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("PUPPET", env!("CARGO_BIN_EXE_puppet"));
+        let capture = command.limits(limits).stderr(Stdio::null()).capture().unwrap();
+        let Outcome::OutOfMemory(oom) = capture.outcome else { panic!("{capture:?}") };
+        assert_eq!((oom.limit, oom.killed), (MemoryLimit::Machine, 1), "{capture:?}");
+        let outcome = command.limits(memory(SMALL)).capture().unwrap().outcome;
+        let Outcome::OutOfMemory(oom) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(oom.limit, MemoryLimit::OfCommand(SMALL));
+    }
 }
 
 #[watched_test]
