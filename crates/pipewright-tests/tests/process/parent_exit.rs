@@ -71,7 +71,8 @@ fn a_host_that_never_looks_at_an_ended_tree_leaves_no_control_group() {
         return;
     }
     let mut command = puppet(["host-asleep=exit=0"]);
-    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    // Also if this test fails: it would sleep forever.
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop();
     let mut host = command.spawn().unwrap();
     let (stderr, mut line) = (host.stderr.take().unwrap(), String::new());
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
