@@ -1,7 +1,7 @@
 """Measures pipewright beside subprocess and asyncio, interleaved in one run: `python python/bench/beside.py`.
 
-Prints a table of medians with their spread (the middle half), and ratios: below 1, pipewright takes less time. Run it on a
-machine that does nothing else.
+Prints a table of medians with their spread (the middle half), and ratios: below 1, pipewright takes less time. Run it
+on a machine that does nothing else.
 """
 
 from __future__ import annotations

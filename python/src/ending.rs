@@ -1,13 +1,11 @@
 //! The result of a run, as Python sees it.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use pipewright::{
-    Captured, Containment, Exceeded, ExitStatus, LimitMechanism, MemoryLimit, OutOfMemory, Outcome,
-    StageEnd, TreeUsage, Usage,
+    Captured, ChildEnd, Containment, Exceeded, ExitStatus, LimitMechanism, MemoryLimit,
+    OutOfMemory, Outcome, TreeUsage, Usage,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyDict, PyList};
 
 use crate::values::seconds;
 
@@ -16,14 +14,14 @@ use crate::values::seconds;
 #[pyclass(frozen, module = "pipewright._pipewright")]
 pub(crate) struct Ending {
     facts: Captured<()>,
-    stages: Vec<StageEnd>,
+    stages: Vec<ChildEnd>,
 }
 
 /// The facts and both streams.
 pub(crate) type Ended = (Ending, Vec<u8>, Vec<u8>);
 
 impl Ending {
-    pub(crate) fn of_output(output: Captured<Vec<u8>>, stages: Vec<StageEnd>) -> Ended {
+    pub(crate) fn of_output(output: Captured<Vec<u8>>, stages: Vec<ChildEnd>) -> Ended {
         let (mut streams, mut count) = ([Vec::new(), Vec::new()], 0);
         let mut output = output;
         for bytes in [&mut output.stdout, &mut output.stderr] {
@@ -154,7 +152,6 @@ impl Ending {
         let list = PyList::empty(py);
         for stage in &self.stages {
             let dict = PyDict::new(py);
-            dict.set_item("program", PyBytes::new(py, stage.program.as_bytes()))?;
             dict.set_item("pid", stage.pid)?;
             dict.set_item("returncode", code(stage.status))?;
             dict.set_item("usage", stage.usage.map(|usage| usage_of(py, usage)).transpose()?)?;

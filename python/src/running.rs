@@ -48,7 +48,7 @@ impl Running {
         let Some(output) = running.wait_for(limit).map_err(|error| from_native(&error))? else {
             return Ok(None);
         };
-        let stages = running.stage_ends().map_err(|error| from_native(&error))?;
+        let stages = running.handle().ends().map_err(|error| from_native(&error))?;
         // Nothing is left to signal. The descriptor stays open: an event loop may still wait for it.
         *lock(&self.handle) = None;
         Ok(Some(Ending::of_output(output, stages)))

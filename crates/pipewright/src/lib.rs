@@ -195,7 +195,7 @@ pub use pipeline::{
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use rules::{Limit, Linger};
-pub use run::RunHandle;
+pub use run::{ChildEnd, RunHandle};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::output::Output;
-use crate::pipeline::StageEnd;
 use crate::run::{RunHandle, Steps, StepsDescriptor};
 
 /// The output of a running command or pipeline, which the caller waits for in steps, from
@@ -74,15 +73,6 @@ impl RunningOutput {
     /// Returns a copy of the stdout and the stderr that have been captured so far.
     pub fn so_far(&mut self) -> [Vec<u8>; 2] {
         self.steps.so_far()
-    }
-
-    /// Returns the ends of the stages of a pipeline, after [`wait_for`](Self::wait_for) has returned the output. A single
-    /// command is one stage. The names of the programs are empty.
-    ///
-    /// # Errors
-    /// The status of a stage is lost.
-    pub fn stage_ends(&self) -> Result<Vec<StageEnd>, Error> {
-        self.steps.stage_ends()
     }
 
     /// Returns a descriptor that becomes readable when [`wait_for`](Self::wait_for) with a limit of zero has something to

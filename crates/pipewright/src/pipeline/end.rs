@@ -82,7 +82,7 @@ impl<T: CapturedStream> Pipelined<T> {
 }
 
 impl StageEnd {
-    pub(crate) fn of(program: OsString, child: &ChildHandle) -> io::Result<StageEnd> {
+    pub(super) fn of(program: OsString, child: &ChildHandle) -> io::Result<StageEnd> {
         // Waited for before; the child remembers its end.
         let ended = child.wait()?;
         let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));

@@ -67,7 +67,7 @@ pub(crate) use process::{OwnedProcess, Processes};
 pub(crate) use spawned::SpawnedRun;
 pub(crate) use started::{Collect, OutputEnd, ParentEnds, Started};
 pub(crate) use state::{RunState, SLOTS};
-pub use steps::RunHandle;
+pub use steps::{ChildEnd, RunHandle};
 pub(crate) use steps::{Steps, StepsDescriptor};
 pub(crate) use stop_targets::StopTargets;
 pub(crate) use stream::Chunk;

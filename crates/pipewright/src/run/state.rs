@@ -4,6 +4,7 @@ mod act;
 mod enforce;
 mod finish;
 mod panics;
+mod so_far;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -209,16 +210,6 @@ impl RunState {
         let at_end = !self.is_open(index);
         let bytes = self.streams[index].sink.as_mut()?.take(at_end)?;
         Some(Chunk { bytes, at_end })
-    }
-
-    /// Returns the kept bytes of a stream.
-    pub(crate) fn so_far(&self, source: Source) -> &[u8] {
-        let index = source as usize;
-        match (&self.slots[index], &self.streams[index].sink) {
-            (Slot::Read(_, buffer) | Slot::ReadDone(_, buffer, _), _) => buffer,
-            (_, Some(sink)) => sink.so_far(),
-            (_, None) => &[],
-        }
     }
 
     /// Takes back a buffer. Its bytes come before the next chunk.

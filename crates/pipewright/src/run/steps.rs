@@ -22,10 +22,9 @@ use super::suspended::SuspendedRun;
 use crate::error::{Error, OperationError};
 use crate::outcome::Source;
 use crate::output::{Ending, Output};
-use crate::pipeline::StageEnd;
 use crate::rules::Rules;
 pub(crate) use descriptor::StepsDescriptor;
-pub use running::RunHandle;
+pub use running::{ChildEnd, RunHandle};
 
 /// A run of started children, whose streams are handed out between two steps.
 ///
@@ -215,12 +214,6 @@ impl Steps {
             .map(|source| run.map_or_else(Vec::new, |run| run.so_far(source).to_vec()));
         self.suspend();
         copies
-    }
-
-    /// Returns the ends of the children, all of which have ended.
-    pub(crate) fn stage_ends(&self) -> Result<Vec<StageEnd>, Error> {
-        let ends = self.processes.iter().map(|child| StageEnd::of(OsString::new(), child));
-        ends.collect::<io::Result<_>>().map_err(|e| error_of(&self.program, ("wait for", e)))
     }
 
     fn keep_nothing(&mut self) {

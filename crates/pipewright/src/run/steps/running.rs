@@ -1,9 +1,12 @@
 //! A handle to the processes of a run, for other threads.
 
+use std::io;
 use std::sync::Arc;
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::status::ExitStatus;
+use pipewright_os::process::usage::Usage;
 
 use super::Steps;
 use crate::error::Error;
@@ -18,7 +21,33 @@ use crate::run::stop_targets::StopTargets;
 #[derive(Debug, Clone)]
 pub struct RunHandle(Arc<Processes>);
 
+/// The end of one process of a run: of a command, or of a stage of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChildEnd {
+    /// The process id that it had.
+    pub pid: u32,
+    /// The exit status.
+    pub status: ExitStatus,
+    /// CPU time and memory; `None` if other code in this program reaped it.
+    pub usage: Option<Usage>,
+}
+
 impl RunHandle {
+    /// Waits for the ends of the processes, and returns them. Those of a pipeline's stages are in their order.
+    ///
+    /// # Errors
+    /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)).
+    pub fn ends(&self) -> Result<Vec<ChildEnd>, Error> {
+        let end = |child: &ChildHandle| {
+            let ended = child.wait()?;
+            let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));
+            Ok(ChildEnd { pid: child.pid(), status: ended.status, usage })
+        };
+        let ends: io::Result<Vec<ChildEnd>> = self.0.iter().map(end).collect();
+        ends.map_err(|error| Error::cannot(self.name().as_ref(), "wait for", error))
+    }
+
     /// Kills the processes and the descendants that can be found, or the whole tree if it is contained. Does not wait for
     /// their end.
     ///

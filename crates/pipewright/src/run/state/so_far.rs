@@ -1,0 +1,18 @@
+//! The output so far of a run that goes on.
+
+use pipewright_os::base::wait::Slot;
+
+use super::RunState;
+use crate::outcome::Source;
+
+impl RunState {
+    /// Returns the kept bytes of a stream.
+    pub(crate) fn so_far(&self, source: Source) -> &[u8] {
+        let index = source as usize;
+        match (&self.slots[index], &self.streams[index].sink) {
+            (Slot::Read(_, buffer) | Slot::ReadDone(_, buffer, _), _) => buffer,
+            (_, Some(sink)) => sink.so_far(),
+            (_, None) => &[],
+        }
+    }
+}
