@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import subprocess as _std
 from importlib import import_module as _import_module
-from typing import Any as _Any
 
-from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
-from pipewright._batch import Batch, End, Job, batch
 from pipewright._errors import (
     BatchError,
     CalledProcessError,
@@ -30,7 +27,6 @@ from pipewright._errors import (
     TimeoutExpired,
     UnsupportedError,
 )
-from pipewright._pipeline import Command, Pipeline, pipeline
 from pipewright._popen import Popen
 from pipewright._result import CompletedProcess
 from pipewright._run import (
@@ -45,7 +41,16 @@ from pipewright._run import (
     getstatusoutput,
     run,
 )
-from pipewright._stream import Event, Events, Line, Lines, events, lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any as _Any
+    from typing import List as _List
+
+    from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
+    from pipewright._batch import Batch, End, Job, batch
+    from pipewright._pipeline import Command, Pipeline, pipeline
+    from pipewright._stream import Event, Events, Line, Lines, events, lines
 
 __version__ = "0.1.0"
 
@@ -97,15 +102,32 @@ __all__ = [
 ]
 
 
+#: Imported when they are used: a program that only replaces `subprocess` starts as fast as before.
+_LATER = {
+    "_aio": ("AsyncEvents", "AsyncLines", "events_async", "lines_async", "run_async"),
+    "_batch": ("Batch", "End", "Job", "batch"),
+    "_pipeline": ("Command", "Pipeline", "pipeline"),
+    "_stream": ("Event", "Events", "Line", "Lines", "events", "lines"),
+}
+
+
 def __getattr__(name: str) -> _Any:
-    """Returns what only `subprocess` has, such as private helpers that other packages use."""
+    """Returns a name that is imported late, or one that only `subprocess` has, such as private helpers."""
     if name == "ipc":
-        # Imported when it is used: most programs have no workers.
         return _import_module("pipewright.ipc")
+    for module, names in _LATER.items():
+        if name in names:
+            found = getattr(_import_module(f"pipewright.{module}"), name)
+            globals()[name] = found
+            return found
     if name.startswith("__"):
         raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
     return getattr(_std, name)
 
 
+def __dir__() -> _List[str]:
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING"})
+
+
 # Only the names of this module are left.
-del annotations
+del annotations, TYPE_CHECKING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -225,6 +224,8 @@ class Batch:
 
     def _repr_html_(self) -> str:
         """Returns a summary for a notebook: a bar, the counts, the jobs that failed."""
+        import html
+
         counts, total = self.counts, max(len(self.jobs), 1)
         colors = {"succeeded": "#2da44e", "failed": "#cf222e", "skipped": "#bf8700", "stopped": "#8250df"}
         parts = "".join(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno as _errno
 import os
 import subprocess as _std
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
     from pipewright._pipewright import Ending
 
 SubprocessError = _std.SubprocessError

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def take_read_ahead(stream: Any, number: int) -> Any:

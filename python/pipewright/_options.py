@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess as _std
 import warnings
-from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import IO, Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
     from typing_extensions import TypeAlias, TypedDict
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import signal as _signal
 import subprocess as _std
 import warnings
-from typing import IO, TYPE_CHECKING, Any, AnyStr, Dict, List, Optional, Tuple, overload
 
 from pipewright import _options, _text
 from pipewright._errors import TimeoutExpired
 from pipewright._files import TerminalIO, take_read_ahead
 from pipewright._pipewright import spawn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Literal
+    from typing import IO, Any, AnyStr, Dict, List, Literal, Optional, Tuple, overload
 
     from typing_extensions import Unpack
 
     from pipewright._options import Args, Options
     from pipewright._pipewright import Child, Communication
+
+else:
+    # Any value will do. An import of typing would take a millisecond.
+    AnyStr = None
+
 
 _NAMES = frozenset(
     [
@@ -345,18 +349,22 @@ class Popen(_std.Popen[AnyStr]):
         ]
         if self.stdin is not None:
             # Fails if the command has ended and text is left to be written.
-            with contextlib.suppress(BrokenPipeError):
+            try:  # noqa: SIM105 - contextlib would be imported for this.
                 self.stdin.close()
+            except BrokenPipeError:
+                pass
         return communication
 
     def _joined(self, before: Any, data: bytes, stream: Any, as_bytes: bool = False) -> Any:
         """Joins what the file object had read ahead, and the rest of the stream."""
         if not self.text_mode:
-            return (before or b"") + data
+            # No copy of a large output.
+            return before + data if before else data
         decoding = _text.Decoding(stream.encoding, stream.errors)
         if as_bytes:
             return decoding.encode(before or "") + data
-        return (before or "") + decoding.decode(data)
+        text = decoding.decode(data)
+        return before + text if before else text
 
     def send_signal(self, sig: int) -> None:
         """Sends a signal to the command alone."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import subprocess as _std
-from typing import TYPE_CHECKING, Any, AnyStr, Dict, List, Optional
 
 from pipewright._errors import CalledProcessError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, AnyStr, Dict, List, Optional
+
     from pipewright._pipewright import Ending
+
+else:
+    # Any value will do. An import of typing would take a millisecond.
+    AnyStr = None
 
 
 class CompletedProcess(_std.CompletedProcess[AnyStr]):

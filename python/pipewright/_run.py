@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess as _std
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union, overload
 
 from pipewright import _options, _text
 from pipewright._errors import CalledProcessError, Error, TimeoutExpired
@@ -11,8 +10,9 @@ from pipewright._options import DEVNULL, PIPE, STDOUT, TEE
 from pipewright._pipewright import start_output
 from pipewright._result import CompletedProcess
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Dict, Literal, Optional, Tuple, Union, overload
 
     from typing_extensions import Buffer, Unpack
 

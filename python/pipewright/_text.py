@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess as _std
-from typing import Any, Dict, Optional, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Union
 
 
 class Decoding:

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, ChildStdin, Handle, PipeReader};
+use pipewright_os::base::memory;
 use pipewright_os::base::wait::{self, Slot};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -140,7 +141,9 @@ impl State {
 
     fn take_output(&mut self, index: usize, now: Instant) -> std::io::Result<()> {
         /// The least room of a read.
-        const ROOM: usize = 64 << 10;
+        const ROOM: usize = 128 << 10;
+        /// The size from which huge pages are requested: a large capture waits mostly for page faults.
+        const HUGE_FROM_BYTES: usize = 4 << 20;
         if !matches!(self.slots[index], Slot::ReadDone(..)) {
             return Ok(());
         }
@@ -154,6 +157,9 @@ impl State {
                 // Doubles, as a vector does.
                 let more = bytes.len().max(ROOM);
                 bytes.try_reserve(more).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+                if bytes.capacity() >= HUGE_FROM_BYTES {
+                    memory::advise_huge_pages(&mut bytes);
+                }
             }
             self.slots[index] = Slot::Read(pipe, bytes);
             if let Some((_, last)) = &mut self.ended {
