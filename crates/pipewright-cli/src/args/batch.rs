@@ -226,7 +226,9 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::OUTPUT)]
     pub(crate) output_dir: Option<PathBuf>,
 
-    /// Let the nodes write the files of --output-dir, on a file system that they share; print no output
+    /// Write the files of --output-dir on the nodes
+    ///
+    /// The directory has to be on a file system that this machine and the nodes share. No output is printed.
     #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::NODES)]
     pub(crate) output_on_nodes: bool,
 
