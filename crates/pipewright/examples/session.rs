@@ -52,7 +52,7 @@ fn explain_a_failure() -> Result<(), Box<dyn Error>> {
     session.set_timeout(Duration::from_secs(10));
     let Err(error) = session.expect("password: ") else { return Err("a prompt".into()) };
     let ErrorKind::NotSeen { tail, .. } = error.kind() else { return Err(error.into()) };
-    assert_eq!(tail, "no route to host\r\n");
+    assert_eq!(tail, "no route to host\n");
     println!("{error}");
     Ok(())
 }

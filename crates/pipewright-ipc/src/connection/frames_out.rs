@@ -1,6 +1,6 @@
 //! Sends frames, through the ring or through the socket.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use super::Connection;
 use crate::error::Error;
@@ -136,7 +136,12 @@ impl Connection {
         if ring.producer.publish(&ring.ours, &ring.theirs) {
             self.stats.sent.wakes += 1;
             let (bytes, count) = Header::new(kind::WAKE, 0).encode();
-            self.end.send(&[IoSlice::new(bytes.get(..count).unwrap_or_default())])?;
+            match self.end.send(&[IoSlice::new(bytes.get(..count).unwrap_or_default())]) {
+                // The other side may take GOODBYE before it is woken, and go.
+                Err(error) if self.outgoing.closed && error.kind() == io::ErrorKind::BrokenPipe => {
+                }
+                woken => woken?,
+            }
         }
         Ok(())
     }
