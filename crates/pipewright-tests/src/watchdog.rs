@@ -45,8 +45,16 @@ pub fn watch_for(limit: Duration) -> Watchdog {
 pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     let (start, limit) = (Instant::now(), pace::seconds(30));
     while !fact() {
-        assert!(start.elapsed() < limit, "waited in vain until {what}");
+        assert!(start.elapsed() < limit, "waited in vain until {what}{}", threads());
         // Facts about other processes can only be polled.
         thread::park_timeout(Duration::from_millis(2));
     }
+}
+
+/// Returns the names of this process's threads, for a failure; nothing on systems that do not tell them.
+fn threads() -> String {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return String::new() };
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    let names: Vec<String> = tasks.flatten().filter_map(name).collect();
+    format!("; the threads here: {}", names.join(" ").replace('\n', ""))
 }
