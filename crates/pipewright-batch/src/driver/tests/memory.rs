@@ -1,6 +1,8 @@
 //! The memory of jobs: what they may reserve, what they get, and what happens when none is left.
 
+use super::fake::Gate;
 use super::*;
+use crate::batch::Run;
 
 /// Runs a batch to its end, and returns its events in short words.
 fn events(batch: Batch, fake: Fake, jobs: Vec<Job>) -> Vec<String> {
@@ -18,12 +20,8 @@ fn events(batch: Batch, fake: Fake, jobs: Vec<Job>) -> Vec<String> {
     words
 }
 
-#[test]
-fn jobs_reserve_no_more_than_was_free_at_the_start() {
-    let (fake, gate) = Fake::held();
-    let job = || exits(0).mem_bytes(400);
-    let batch = Batch::new().jobs(4);
-    let mut run = batch.start_on(fake.with_memory([1000]), vec![job(), job(), job()]).unwrap();
+/// Runs three jobs to their ends, and checks that two of them run at once, and the third one after that.
+fn two_of_three_fit(mut run: Run<Fake>, gate: &Gate) {
     let (mut has_started, mut has_ended) = (0, 0);
     for event in &mut run {
         match event.unwrap() {
@@ -41,6 +39,15 @@ fn jobs_reserve_no_more_than_was_free_at_the_start() {
         }
     }
     assert_eq!((has_started, has_ended), (3, 3));
+}
+
+#[test]
+fn jobs_reserve_no_more_than_was_free_at_the_start() {
+    let (fake, gate) = Fake::held();
+    let job = || exits(0).mem_bytes(400);
+    let batch = Batch::new().jobs(4);
+    let run = batch.start_on(fake.with_memory([1000]), vec![job(), job(), job()]).unwrap();
+    two_of_three_fit(run, &gate);
 }
 
 #[test]
@@ -93,24 +100,9 @@ fn a_job_reserves_what_it_has_used_in_an_earlier_log_and_is_not_limited_to_it() 
     let (fake, gate) = Fake::held();
     let fake = fake.with_memory([2400]);
     let batch = Batch::new().jobs(4).learn(&LogView::open(&log).unwrap()).unwrap();
-    let mut run = batch.start_on(fake, jobs()).unwrap();
-    let (mut has_started, mut has_ended) = (0, 0);
-    for event in &mut run {
-        match event.unwrap() {
-            Event::Started { .. } => {
-                has_started += 1;
-                if has_started == 2 {
-                    // 1,125 each: two of them fit, and both run.
-                    assert_eq!(has_ended, 0);
-                    gate.release();
-                }
-                assert!(has_started < 3 || has_ended > 0, "a third one does not fit");
-            }
-            Event::Ended { .. } => has_ended += 1,
-            _ => {}
-        }
-    }
-    assert_eq!((has_started, has_ended), (3, 3));
+    let run = batch.start_on(fake, jobs()).unwrap();
+    // 1,125 each.
+    two_of_three_fit(run, &gate);
     let (fake, seen) = Fake::seeing();
     // Less than one job has used: it is no reason to refuse it.
     let batch = Batch::new().memory_bytes(10).learn(&LogView::open(&log).unwrap()).unwrap();
