@@ -2,7 +2,7 @@
 
 use crate::call::call;
 use crate::message::{
-    CURRENT_DIR_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, group, step,
+    CURRENT_DIR_HANDLE, GROUP_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, group, step,
 };
 use crate::number;
 use crate::start::NewCommand;
@@ -31,6 +31,7 @@ pub fn become_program(command: &NewCommand<'_>) -> Result<(), Failed> {
     if plan.has(flag::IGNORES_SIGCHLD) {
         set_action(SIGCHLD, &IGNORED);
     }
+    join_limits(command)?;
     join_group(plan)?;
     take_terminal(command)?;
     enter_host_directory(command)?;
@@ -61,6 +62,17 @@ fn set_action(signal: usize, action: &'static KernelAction) {
     call(number::RT_SIGACTION, [signal, action.as_ptr() as usize, 0, 8, 0, 0]);
 }
 
+/// Joins the control groups that hold the limits of the tree.
+fn join_limits(command: &NewCommand<'_>) -> Result<(), Failed> {
+    each_handle(command, |_, fd, target| match target {
+        GROUP_HANDLE => {
+            let result = call(number::WRITE, [fd as usize, b"0".as_ptr() as usize, 1, 0, 0, 0]);
+            check(result, step::TREE_LIMITS)
+        }
+        _ => Ok(()),
+    })
+}
+
 fn join_group(plan: &Plan<'_>) -> Result<(), Failed> {
     let id = plan.word(field::GROUP_ID) as usize;
     let result = match plan.word(field::GROUP) {
@@ -75,7 +87,7 @@ fn join_group(plan: &Plan<'_>) -> Result<(), Failed> {
 
 /// Returns true if a handle with that target gets a number in the command.
 fn gets_number(target: u64) -> bool {
-    target != CURRENT_DIR_HANDLE && target != TERMINAL_HANDLE
+    target != CURRENT_DIR_HANDLE && target != TERMINAL_HANDLE && target != GROUP_HANDLE
 }
 
 /// Makes the terminal the controlling one of the session that this process leads, if a handle of it has been passed.

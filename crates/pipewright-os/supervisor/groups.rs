@@ -31,6 +31,12 @@ pub fn remove(arguments: &Arguments) {
     }
 }
 
+/// Returns true if the host reads figures of the groups after the end of the tree, and closes its end of the socket then. It
+/// sees the end by the cgroup.
+pub fn are_read(arguments: &Arguments) -> bool {
+    !is_empty(arguments.text(FIGURES)) && !is_empty(arguments.text(CGROUP))
+}
+
 /// Removes the groups of a tree that has ended by itself, if they are empty and the host reads no figures of them. The host
 /// removes the others.
 pub fn remove_unless_read(arguments: &Arguments) {

@@ -141,7 +141,11 @@ fn run(arguments: &Arguments) -> ! {
     if (tree.role == Role::Supervisor && !tree.end_reported) || tree.killed > 0 {
         system::send(&[TREE_ENDED, tree.killed, 0, 0, 0, 0]);
     }
-    if tree.finishing && system::host_has_ended() {
+    if tree.role == Role::Guard && groups::are_read(arguments) {
+        // If the host is killed before, nobody else removes them.
+        system::wait_for_end_of_host();
+        groups::remove(arguments);
+    } else if tree.finishing && system::host_has_ended() {
         groups::remove(arguments);
     } else {
         // A host that is killed before it has seen the end would leave it behind.

@@ -103,6 +103,8 @@ pub(crate) mod group {
 pub(crate) const CURRENT_DIR_HANDLE: u64 = u64::MAX;
 /// The target of the handle of the terminal that the command's session takes, which gets no number.
 pub(crate) const TERMINAL_HANDLE: u64 = u64::MAX - 1;
+/// The target of the handle of a `cgroup.procs` that the command joins, which gets no number.
+pub(crate) const GROUP_HANDLE: u64 = u64::MAX - 2;
 
 /// The numbers of the steps of a start, as in `src/process/spawn/steps.rs`.
 pub(crate) mod step {
@@ -115,6 +117,7 @@ pub(crate) mod step {
     pub(crate) const INHERIT: u32 = 9;
     pub(crate) const EXEC: u32 = 12;
     pub(crate) const TERMINAL: u32 = 15;
+    pub(crate) const TREE_LIMITS: u32 = 16;
 
     /// Returns the number of a step with an index.
     pub(crate) const fn with_index(step: u32, index: usize) -> u32 {

@@ -105,13 +105,15 @@ impl Local {
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
-        running.limits = self.slots.hold_trees().then_some(self.memory);
-        let limits = running.limits.and_then(|it| it.of(running.attempt.memory_max_bytes));
-        let place = match limits.map_or_else(
-            || self.slots.place(running.attempt.slot),
-            |limits| Ok(Place::Limited(limits)),
-        ) {
-            Ok(place) => place,
+        let place = match self.slots.place(running.attempt.slot) {
+            Ok(Place::Tree(slot, _)) => {
+                running.limits = Some(self.memory);
+                Place::Tree(slot, self.memory.of(running.attempt.memory_max_bytes))
+            }
+            Ok(Place::Group) => {
+                running.limits = None;
+                Place::Group
+            }
             Err(error) => {
                 let end = self.event(key, Err(error));
                 return self.events.extend(end.map(Box::new).map(ExecutorEvent::Ended));

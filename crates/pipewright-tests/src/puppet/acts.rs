@@ -43,7 +43,9 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value, false),
         "host-limited" => host(value, true),
-        "host-asleep" => host_asleep(value),
+        "host-slot" => host_slot(value),
+        "host-asleep" => host_asleep(value, None),
+        "host-asleep-limited" => host_asleep(value, Some(high_limits())),
         "slots" => slots(value),
         "interact" => interact(value, false),
         "interact-async" => interact(value, true),
@@ -242,8 +244,7 @@ fn host(acts: &str, is_limited: bool) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
     if is_limited {
-        let limits = pipewright::Limits::new().memory_max(1 << 40).pids_max(1 << 15).cpu_max(64.0);
-        command.limits(limits.best_effort());
+        command.limits(high_limits().best_effort());
     }
     let child = command.spawn()?;
     write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
@@ -251,10 +252,34 @@ fn host(acts: &str, is_limited: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Starts a child in a slot, with limits if they can be had; its pid goes to stderr first.
+fn host_slot(acts: &str) -> io::Result<()> {
+    let slot = pipewright::TreeSlot::new()?;
+    let start = |limits: Option<pipewright::Limits>| {
+        let mut command = pipewright::Command::new(std::env::current_exe().unwrap_or_default());
+        if let Some(limits) = limits {
+            command.limits(limits);
+        }
+        command.args(acts.split(';')).contain_in(&slot).spawn()
+    };
+    let child = start(Some(high_limits())).or_else(|_| start(None))?;
+    write_and_flush(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
+    child.wait()?;
+    Ok(())
+}
+
+/// Returns limits that nothing reaches.
+fn high_limits() -> pipewright::Limits {
+    pipewright::Limits::new().memory_max(1 << 40).pids_max(1 << 15).cpu_max(64.0)
+}
+
 /// Starts a child whose tree ends with this process, and never looks at it again.
-fn host_asleep(acts: &str) -> io::Result<()> {
+fn host_asleep(acts: &str, limits: Option<pipewright::Limits>) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
+    if let Some(limits) = limits {
+        command.limits(limits.best_effort());
+    }
     let _child = command.spawn()?;
     write_and_flush(io::stderr(), b"started\n")?;
     loop {

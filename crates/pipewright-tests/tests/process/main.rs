@@ -106,6 +106,8 @@ mod tree_limits_kills;
 mod tree_limits_places;
 #[cfg(target_os = "linux")]
 mod tree_limits_refused;
+#[cfg(target_os = "linux")]
+mod tree_limits_slot;
 #[cfg(windows)]
 mod tree_limits_windows;
 mod tree_slot;

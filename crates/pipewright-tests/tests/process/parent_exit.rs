@@ -70,16 +70,43 @@ fn a_host_that_never_looks_at_an_ended_tree_leaves_no_control_group() {
     if cannot_supervise() {
         return;
     }
-    let mut command = puppet(["host-asleep=exit=0"]);
-    // Also if this test fails: it would sleep forever.
+    let host = host_asleep("host-asleep=exit=0", "asleep");
+    watchdog::until("its group is removed", || cgroups::made_by(host.id()).is_empty());
+    host.signal(Signal::KILL).unwrap();
+    host.wait().unwrap();
+}
+
+/// The groups have figures, which the host could still read.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_killed_host_leaves_no_control_group_of_an_ended_tree_with_limits() {
+    if cannot_supervise() {
+        return;
+    }
+    let host = host_asleep("host-asleep-limited=exit=0", "asleep-limited");
+    let running = || alive::marked(MARK, "asleep-limited");
+    watchdog::until("the command has ended", || running() == [host.id()]);
+    let groups = cgroups::made_by(host.id());
+    host.signal(Signal::KILL).unwrap();
+    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    host.wait().unwrap();
+    if groups.is_empty() {
+        skipped("this machine has no cgroup");
+    }
+}
+
+/// Starts a host that starts a command and never looks at it again.
+#[cfg(target_os = "linux")]
+fn host_asleep(act: &str, mark: &str) -> pipewright::Child {
+    let mut command = puppet([act]);
+    // Also if a test fails: it would sleep forever.
     command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop();
+    command.env(MARK, alive::mark(mark));
     let mut host = command.spawn().unwrap();
     let (stderr, mut line) = (host.stderr.take().unwrap(), String::new());
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
     assert_eq!(line, "started\n");
-    watchdog::until("its group is removed", || cgroups::made_by(host.id()).is_empty());
-    host.signal(Signal::KILL).unwrap();
-    host.wait().unwrap();
+    host
 }
 
 /// The groups of its limits too, and those that a host in the tree has made in them.
@@ -90,10 +117,14 @@ fn no_control_group_of_a_killed_host_is_left() {
         return;
     }
     let mut seen = 0;
-    for (index, acts) in ["host=wait=600", "host-limited=wait=600", "host-limited=host=wait=600"]
-        .into_iter()
-        .enumerate()
-    {
+    let hosts = [
+        "host=wait=600",
+        "host-limited=wait=600",
+        "host-limited=host=wait=600",
+        "host-slot=wait=600",
+        "host-slot=host-slot=wait=600",
+    ];
+    for (index, acts) in hosts.into_iter().enumerate() {
         let mark = format!("groups{index}");
         let mut command = puppet([acts]);
         command.env(MARK, alive::mark(&mark)).stdin(Stdio::null()).stderr(Stdio::null());

@@ -79,7 +79,9 @@ impl Command {
     }
 
     /// Holds the child's tree in the slot, as [`Contain::Tree`] and [`Scope::Tree`] do, at a fraction of the cost: see
-    /// [`TreeSlot`]. Processes that outlive the child are killed and counted.
+    /// [`TreeSlot`]. Processes that outlive the child are killed and counted. With [`limits`](Self::limits), the slot also keeps
+    /// what holds the limits for its next command, unless that command could tell: making it takes longer than the start
+    /// itself.
     ///
     /// # Platform
     /// Linux: a command in a slot cannot have [`contain`](Self::contain), [`detached`](Self::detached),
@@ -112,7 +114,6 @@ impl Command {
     pub(super) fn check_slot(&self) -> Result<(), Error> {
         let refused = [
             ("contain", self.contain != Contain::None),
-            ("limits", self.limits.is_some()),
             ("foreground", self.lifetime.foreground.is_some()),
             ("detached", self.lifetime.detached),
             ("default_signal", !self.unix.default_signals.is_empty()),

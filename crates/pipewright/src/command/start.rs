@@ -157,7 +157,7 @@ impl Command {
             },
             contain: self
                 .hold_tree
-                .filter(|_| self.slot.is_none())
+                .filter(|_| self.slot.is_none() || self.limits.is_some())
                 .map(|hold_tree| hold_tree(self.kill_tree_on_parent_exit)),
             limits: self.limits.as_ref().map(|limited| &limited.limits),
             slot: self.slot.as_ref().map(TreeSlot::as_os),

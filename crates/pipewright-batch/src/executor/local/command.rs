@@ -73,11 +73,11 @@ pub(super) fn build(
         false => command.own_group(),
     };
     match place {
-        Place::Tree(slot) => {
+        Place::Tree(slot, limits) => {
             command.contain_in(&slot);
-        }
-        Place::Limited(limits) => {
-            command.kill_on_parent_exit(Scope::Tree).limits(limits);
+            if let Some(limits) = limits {
+                command.limits(limits);
+            }
         }
         Place::Group => {
             command.contain(Contain::Group).kill_on_parent_exit(Scope::Child);

@@ -16,9 +16,8 @@ pub(super) struct Slots {
 
 /// The containment of a command.
 pub(super) enum Place {
-    Tree(TreeSlot),
-    /// A tree of its own, with limits.
-    Limited(Limits),
+    /// A tree, perhaps with limits.
+    Tree(TreeSlot, Option<Limits>),
     Group,
 }
 
@@ -27,12 +26,7 @@ impl Slots {
         Slots { contain, trees: HashMap::new(), note: None }
     }
 
-    /// Returns true if the tree of a command can be contained, as far as it is known.
-    pub(super) fn hold_trees(&self) -> bool {
-        self.contain == Containing::Tree
-    }
-
-    /// Returns the containment of the next command in that slot.
+    /// Returns the containment of the next command in that slot, without limits.
     ///
     /// # Errors
     /// There is no room for another process or handle.
@@ -41,12 +35,12 @@ impl Slots {
             return Ok(Place::Group);
         }
         if let Some(tree) = self.trees.get(&slot) {
-            return Ok(Place::Tree(tree.clone()));
+            return Ok(Place::Tree(tree.clone(), None));
         }
         match TreeSlot::new() {
             Ok(tree) => {
                 self.trees.insert(slot, tree.clone());
-                Ok(Place::Tree(tree))
+                Ok(Place::Tree(tree, None))
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
                 self.contain = Containing::Group;

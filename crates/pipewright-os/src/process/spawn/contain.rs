@@ -10,6 +10,8 @@ use crate::process::child::ChildHandle;
 pub struct Contain {
     pub(crate) start: StartFn,
     pub(crate) ends_with_parent: bool,
+    /// The limits of a slot's tree.
+    pub(crate) slot_limits: Option<super::imp::SlotLimits>,
 }
 
 /// A function that starts a contained child.
@@ -34,16 +36,17 @@ impl Contain {
     /// this process is in, with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
     #[must_use]
     pub fn tree(ends_with_parent: bool) -> Contain {
-        Contain { start: super::start_contained, ends_with_parent }
+        Contain { start: super::start_contained, ends_with_parent, slot_limits: None }
     }
 
-    /// Contains the child as [`tree`](Self::tree) does, with the limits of the plan.
+    /// Contains the child as [`tree`](Self::tree) does, with the limits of the plan. In a slot, the slot contains it.
     ///
     /// # Platform
     /// Linux: the cgroup of the tree, if the controllers of the limits can be used in cgroup v2; else groups of cgroup
     /// v1, beside the containment. macOS: `Unsupported`. Windows: the limits of the job.
     #[must_use]
     pub fn limited_tree(ends_with_parent: bool) -> Contain {
-        Contain { start: super::start_limited, ends_with_parent }
+        let slot_limits = super::imp::SLOT_LIMITS;
+        Contain { start: super::start_limited, ends_with_parent, slot_limits }
     }
 }

@@ -37,7 +37,7 @@ pub struct Plan<'a> {
     pub contain: Option<Contain>,
     /// The limits of its tree, for [`Contain::limited_tree`].
     pub limits: Option<&'a TreeLimits>,
-    /// The slot that holds its tree, instead.
+    /// The slot that holds its tree, instead. It takes the limits of [`Contain::limited_tree`].
     pub slot: Option<&'a TreeSlot>,
     /// The terminal on which a child with a group of its own becomes the foreground job.
     pub foreground: Option<&'a Foreground>,

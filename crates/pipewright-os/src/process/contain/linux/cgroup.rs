@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::place::{self, parent};
+use super::place::{self, OwnCgroups, own_cgroups};
 use crate::process::pidfd::{can_signal, open_pidfd, send};
 
 pub(super) const PREFIX: &str = "pipewright-";
@@ -32,7 +32,13 @@ impl Cgroup {
     pub(crate) fn new() -> Option<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        match Cgroup::create(parent()?, &format!("{PREFIX}{}-{number}", std::process::id())) {
+        let own = own_cgroups()?;
+        Cgroup::named(&own, &format!("{PREFIX}{}-{number}", std::process::id()))
+    }
+
+    /// Creates one with that name, below the cgroup of this process.
+    pub(super) fn named(own: &OwnCgroups, name: &str) -> Option<Cgroup> {
+        match Cgroup::create(own.parent()?, name) {
             Ok(cgroup) => Some(cgroup),
             Err(Some(error)) => {
                 if is_permanent(error) {
@@ -238,7 +244,8 @@ pub(crate) fn remove_stale() {
     if DONE.load(Ordering::Relaxed) {
         return;
     }
-    let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
+    let parent = own_cgroups().and_then(|own| own.parent());
+    let Some(parent) = parent.filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
     for dir in stale_in(parent.as_fd()) {
         let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
         // The cgroups below may be in use.

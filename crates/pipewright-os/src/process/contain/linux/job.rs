@@ -7,17 +7,19 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::limits::KeptGroups;
 use super::message::Request;
 use super::report::{JobNotStarted, Reports, SupervisorReport};
 use super::{END_WAIT, Supervisor};
 use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
+use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::procfs::children_of;
 use crate::process::status::Ended;
@@ -47,7 +49,7 @@ impl Drop for SlotSupervisor {
         if !self.made_in.is_current() {
             return;
         }
-        self.supervisor.reports.request_end();
+        self.supervisor.reports.release_groups();
         self.supervisor.guard.wait_timeout(END_WAIT);
         // An error means that other code has reaped it.
         if let Ok(None) = self.supervisor.guard_exit.try_wait() {
@@ -67,6 +69,10 @@ pub(crate) struct Job {
     reported: Mutex<Reported>,
     /// True once nobody can wait for the command any more.
     is_released: AtomicBool,
+    /// The groups of its limits, if it has limits.
+    groups: Option<Arc<dyn KeptGroups>>,
+    /// The resources, once every process has gone.
+    resources: OnceLock<TreeResources>,
 }
 
 /// The reports about a job so far.
@@ -79,9 +85,15 @@ struct Reported {
 }
 
 impl Job {
-    pub(crate) fn new(supervisor: Arc<SlotSupervisor>, number: i64, command: i32) -> Job {
+    pub(crate) fn new(
+        supervisor: Arc<SlotSupervisor>,
+        number: i64,
+        command: i32,
+        groups: Option<Arc<dyn KeptGroups>>,
+    ) -> Job {
         let (reported, is_released) = (Mutex::default(), AtomicBool::new(false));
-        Job { supervisor, number, command, reported, is_released }
+        let resources = OnceLock::new();
+        Job { supervisor, number, command, reported, is_released, groups, resources }
     }
 
     /// Returns the number of the command's process.
@@ -208,9 +220,11 @@ impl Job {
 pub(crate) fn started(
     supervisor: &Arc<SlotSupervisor>,
     number: i64,
+    groups: Option<Arc<dyn KeptGroups>>,
 ) -> Result<(Arc<Job>, Option<OwnedFd>), JobNotStarted> {
     let started = supervisor.reports().job_started(number)?;
-    Ok((Arc::new(Job::new(Arc::clone(supervisor), number, started.pid)), started.pidfd))
+    let job = Job::new(Arc::clone(supervisor), number, started.pid, groups);
+    Ok((Arc::new(job), started.pidfd))
 }
 
 /// The source of the exit status of a slot's command.
@@ -298,6 +312,14 @@ impl ContainedTree for JobTree {
     fn collect(&self, members: &mut Vec<Member>) {
         add_children(self.supervisor().supervisor, || self.supervisor_runs(), members);
         members.retain(|member| member.pid() != self.0.command as u32);
+    }
+
+    fn resources(&self) -> Option<TreeResources> {
+        let groups = self.0.groups.as_ref()?;
+        if self.0.lock().killed.is_none() {
+            return Some(groups.resources());
+        }
+        Some(self.0.resources.get_or_init(|| groups.last_resources()).clone())
     }
 
     fn release(self: Box<Self>) -> Option<ChildHandle> {

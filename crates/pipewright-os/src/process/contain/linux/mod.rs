@@ -143,6 +143,9 @@ impl LinuxTree {
             self.kill();
         }
         let until = Instant::now() + END_WAIT;
+        if self.guard_waits() {
+            self.read_figures(until);
+        }
         if let Some(supervisor) = &self.supervisor {
             supervisor.guard.wait_timeout(END_WAIT);
         }
@@ -154,6 +157,22 @@ impl LinuxTree {
             self.read_reports(supervisor);
             // Ignored: if it still runs, it is reaped with the tree.
             let _ = supervisor.guard_exit.try_wait();
+        }
+    }
+
+    /// Returns true if the guard waits for this process after the end of the tree, to remove its groups.
+    fn guard_waits(&self) -> bool {
+        self.meter.is_some() && self.cgroup.is_some() && self.supervisor.is_some()
+    }
+
+    /// Reads the figures of the groups once all processes have gone, and lets the guard remove the groups.
+    fn read_figures(&self, until: Instant) {
+        while self.is_alive() && Instant::now() < until {
+            thread::park_timeout(PAUSE);
+        }
+        if let (false, Some(meter)) = (self.is_alive(), &self.meter) {
+            self.resources.get_or_init(|| meter.resources(self.cgroup.as_deref()));
+            self.supervisor.iter().for_each(|it| it.reports.release_groups());
         }
     }
 
@@ -190,12 +209,13 @@ impl ContainedTree for LinuxTree {
 
     fn is_alive(&self) -> bool {
         // The end of a guard that was killed does not mean that the others have ended.
-        let guard = self.supervisor.as_ref().is_some_and(|it| it.guard.is_alive());
-        guard || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.is_populated())
+        let guard = self.supervisor.as_ref().filter(|_| !self.guard_waits());
+        guard.is_some_and(|it| it.guard.is_alive())
+            || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.is_populated())
     }
 
     fn last(&self) -> Option<&Member> {
-        self.supervisor.as_ref().map(|supervisor| &supervisor.guard)
+        self.supervisor.as_ref().filter(|_| !self.guard_waits()).map(|supervisor| &supervisor.guard)
     }
 
     fn end(&self) -> u32 {
@@ -224,9 +244,12 @@ impl ContainedTree for LinuxTree {
     fn resources(&self) -> Option<TreeResources> {
         let meter = self.meter.as_ref()?;
         let read = || meter.resources(self.cgroup.as_deref());
-        match self.has_ended.load(Ordering::Relaxed) {
-            true => Some(self.resources.get_or_init(read).clone()),
-            false => Some(read()),
+        match self.resources.get() {
+            Some(resources) => Some(resources.clone()),
+            None if self.has_ended.load(Ordering::Relaxed) => {
+                Some(self.resources.get_or_init(read).clone())
+            }
+            None => Some(read()),
         }
     }
 

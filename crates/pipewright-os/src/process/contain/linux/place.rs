@@ -1,10 +1,11 @@
-//! The cgroup of this process, below which it makes others.
+//! The cgroups of this process, below which it makes others.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -12,69 +13,114 @@ use crate::base::generation::PerProcess;
 use crate::process::procfs;
 
 /// The result of the last lookup.
-static OWN_CGROUP: PerProcess<Mutex<Option<OwnCgroup>>> = PerProcess::new(|| Mutex::new(None));
+static KNOWN: PerProcess<Mutex<Option<Arc<OwnCgroups>>>> = PerProcess::new(|| Mutex::new(None));
 
-struct OwnCgroup {
-    /// The text of `/proc/self/cgroup`: if it differs, this process has been moved.
-    cgroups: Vec<u8>,
-    /// The directory; `None` if there is none, or if it was refused.
-    dir: Option<Arc<OwnedFd>>,
+/// The hierarchies, by controller: version 2, and those of version 1.
+const HIERARCHIES: [Option<&str>; 4] = [None, Some("memory"), Some("cpu"), Some("pids")];
+
+/// The cgroups that this process was in at one time. Their paths are looked up once: the list of mounts is slow to read.
+#[derive(Debug, Default)]
+pub(super) struct OwnCgroups {
+    /// The text of `/proc/self/cgroup`.
+    text: Vec<u8>,
+    found: [OnceLock<Option<OwnCgroup>>; HIERARCHIES.len()],
+    /// True if no child can be put into a cgroup made there.
+    is_disabled: AtomicBool,
 }
 
-/// Returns the directory of the cgroup that this process is in now; `None` if no other can be made there.
-///
-/// A service manager may have moved this process since the last call.
-pub(super) fn parent() -> Option<Arc<OwnedFd>> {
+/// The cgroup of this process in one hierarchy.
+#[derive(Debug)]
+pub(super) struct OwnCgroup {
+    /// The mount.
+    pub(super) top: PathBuf,
+    /// The path below the mount.
+    pub(super) below: PathBuf,
+    dir: OnceLock<Arc<OwnedFd>>,
+}
+
+/// Returns the cgroups that this process is in now. A service manager may have moved it since the last call.
+pub(super) fn own_cgroups() -> Option<Arc<OwnCgroups>> {
     if crate::base::fallback::NO_CGROUP {
         return None;
     }
-    let cgroups = procfs::read("/proc/self/cgroup")?;
+    let text = procfs::read("/proc/self/cgroup")?;
     let mut last = locked();
-    match &*last {
-        Some(known) if known.cgroups == cgroups => known.dir.clone(),
-        _ => {
-            let dir = open(&cgroups).map(Arc::new);
-            *last = Some(OwnCgroup { cgroups, dir: dir.clone() });
-            dir
-        }
+    if let Some(known) = last.as_ref().filter(|known| known.text == text) {
+        return Some(Arc::clone(known));
     }
+    let own = Arc::new(OwnCgroups { text, ..OwnCgroups::default() });
+    *last = Some(Arc::clone(&own));
+    Some(own)
 }
 
-/// Records that no child can be put into a cgroup made there: no call tries again until this process is
-/// moved.
+/// Forgets all paths, after a cgroup could not be made in one of them.
+pub(super) fn forget() {
+    *locked() = None;
+}
+
+/// Records that no child can be put into a cgroup of this process's own: no call tries again until this process is moved.
 pub(super) fn disable() {
-    if let Some(known) = &mut *locked() {
-        known.dir = None;
+    if let Some(known) = &*locked() {
+        known.is_disabled.store(true, Ordering::Relaxed);
     }
 }
 
-fn locked() -> MutexGuard<'static, Option<OwnCgroup>> {
+fn locked() -> MutexGuard<'static, Option<Arc<OwnCgroups>>> {
     // Each change is one assignment.
-    OWN_CGROUP.get().lock().unwrap_or_else(PoisonError::into_inner)
+    KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open(cgroups: &[u8]) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(own_cgroup(cgroups)?, flags, Mode::empty()).ok()
+impl OwnCgroups {
+    /// Returns the cgroup in a hierarchy: that of version 2, or the one of version 1 with that controller. `None` if there
+    /// is none, or if no mount shows it.
+    pub(super) fn of(&self, controller: Option<&str>) -> Option<&OwnCgroup> {
+        let at = HIERARCHIES.iter().position(|known| *known == controller)?;
+        let find = || {
+            let (top, below) = own_in_hierarchy(&self.text, controller)?;
+            Some(OwnCgroup { top, below, dir: OnceLock::new() })
+        };
+        self.found.get(at)?.get_or_init(find).as_ref()
+    }
+
+    /// Returns the directory in which cgroups of version 2 are made; `None` if there is none, or if it was refused.
+    pub(super) fn parent(&self) -> Option<Arc<OwnedFd>> {
+        if self.is_disabled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.of(None)?.dir().ok()
+    }
+
+    /// Returns the text of `/proc/self/cgroup`, which differs once this process has been moved.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
 }
 
-/// Returns the path of the cgroup that this process is in now; `None` if no mount shows it.
+impl OwnCgroup {
+    pub(super) fn path(&self) -> PathBuf {
+        self.top.join(&self.below)
+    }
+
+    /// Returns the directory, which stays open.
+    pub(super) fn dir(&self) -> rustix::io::Result<Arc<OwnedFd>> {
+        if let Some(dir) = self.dir.get() {
+            return Ok(Arc::clone(dir));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(self.path(), flags, Mode::empty())?;
+        Ok(Arc::clone(self.dir.get_or_init(|| Arc::new(dir))))
+    }
+}
+
+/// Returns the path of the cgroup of version 2 that this process is in now; `None` if no mount shows it.
 pub(crate) fn own_cgroup_path() -> Option<PathBuf> {
-    own_cgroup(&procfs::read("/proc/self/cgroup")?)
-}
-
-/// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
-fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
-    let (top, below) = own_in_hierarchy(cgroups, None)?;
+    let (top, below) = own_in_hierarchy(&procfs::read("/proc/self/cgroup")?, None)?;
     Some(top.join(below))
 }
 
 /// Returns the mount of a hierarchy, and the path of this process's cgroup below it. The hierarchy is that of version 2,
 /// or the one of version 1 with that controller.
-pub(super) fn own_in_hierarchy(
-    cgroups: &[u8],
-    controller: Option<&str>,
-) -> Option<(PathBuf, PathBuf)> {
+fn own_in_hierarchy(cgroups: &[u8], controller: Option<&str>) -> Option<(PathBuf, PathBuf)> {
     let mut lines = cgroups.split(|byte| *byte == b'\n');
     let own = lines.find_map(|line| of_hierarchy(line, controller))?;
     let mounts = procfs::read("/proc/self/mountinfo")?;

@@ -1,11 +1,12 @@
 //! Starts a child whose tree has limits.
 
 use std::io;
+use std::sync::Arc;
 
 use super::contained::{TreeHolder, can_supervise, start_held};
 use super::{Plan, SpawnError, Step, moves};
 use crate::process::child::ChildHandle;
-use crate::process::contain::linux::limits::{LimitedGroups, NotLimited};
+use crate::process::contain::linux::limits::{KeptGroups, LimitedGroups, NotLimited, keep};
 use crate::process::limits::TreeLimits;
 use crate::process::spawn::BadInput;
 use crate::process::spawn::layout::Layout;
@@ -31,6 +32,15 @@ pub(crate) fn start_limited(
     let holder = TreeHolder { cgroup, limit_procs, meter: Some(Box::new(meter)) };
     start_held(plan, layout, moves, holder, ends_with_parent)
 }
+
+/// A function that returns the groups for the next tree of a slot, perhaps those of the last one.
+pub(crate) type SlotLimits =
+    fn(TreeLimits, Option<Arc<dyn KeptGroups>>) -> Result<Arc<dyn KeptGroups>, SpawnError>;
+
+pub(crate) const SLOT_LIMITS: Option<SlotLimits> = Some(|limits, last| {
+    check(&limits)?;
+    Ok(keep(limits, last)?)
+});
 
 fn check(limits: &TreeLimits) -> Result<(), SpawnError> {
     match limits.mistake() {

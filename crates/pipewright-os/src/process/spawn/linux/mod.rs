@@ -35,7 +35,7 @@ use child::{ChildSetup, Move};
 pub(crate) use contained::start_contained;
 use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
-pub(crate) use limited::start_limited;
+pub(crate) use limited::{SLOT_LIMITS, SlotLimits, start_limited};
 pub(super) use slot::new_slot;
 use stack::Stack;
 pub(crate) use trial::try_supervisor;

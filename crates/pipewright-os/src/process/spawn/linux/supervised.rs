@@ -121,7 +121,7 @@ pub(super) fn start(
     };
     // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so
     // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
-    reports.request_end();
+    reports.release_groups();
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
         return Err(failed);

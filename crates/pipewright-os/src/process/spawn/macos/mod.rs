@@ -89,6 +89,11 @@ pub(crate) fn start_limited(
     }
 }
 
+/// The limits of a slot's tree, which do not exist here.
+pub(crate) type SlotLimits = Infallible;
+
+pub(crate) const SLOT_LIMITS: Option<SlotLimits> = None;
+
 /// Fails: nothing here holds one tree after another. A guard belongs to one group.
 pub(super) fn new_slot(_: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
     let message = "macOS has nothing that holds one tree after another";

@@ -36,6 +36,7 @@ use super::{BadInput, Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
 use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job, limit};
+use crate::process::limits::HeldLimits;
 use crate::process::process_object::ProcessObject;
 use crate::process::pty::ChildTerminal;
 
@@ -89,6 +90,18 @@ pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, S
 
 /// Starts a child in a job with the limits of the plan.
 pub(crate) fn start_limited(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
+    let (job, held) = limited_job(plan)?;
+    let exit = start(plan, Some(job.as_handle()))?;
+    let tree = JobTree::new(Arc::new(job), exit.pid()).with_limits(held);
+    Ok(ChildHandle(exit.with_tree(Box::new(tree))))
+}
+
+/// A function that makes a job with the limits of a plan.
+pub(crate) type SlotLimits = fn(&Plan<'_>) -> Result<(Job, HeldLimits), SpawnError>;
+
+pub(crate) const SLOT_LIMITS: Option<SlotLimits> = Some(limited_job);
+
+fn limited_job(plan: &Plan<'_>) -> Result<(Job, HeldLimits), SpawnError> {
     let limits = plan.limits.copied().unwrap_or_default();
     if let Some(mistake) = limits.mistake() {
         return Err(SpawnError::bad(BadInput::TreeLimits(mistake)));
@@ -100,9 +113,7 @@ pub(crate) fn start_limited(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, Spa
         let error = io::Error::new(io::ErrorKind::Unsupported, unavailable);
         SpawnError::new(Step::TreeLimits, error)
     })?;
-    let exit = start(plan, Some(job.as_handle()))?;
-    let tree = JobTree::new(Arc::new(job), exit.pid()).with_limits(held);
-    Ok(ChildHandle(exit.with_tree(Box::new(tree))))
+    Ok((job, held))
 }
 
 pub(super) fn parent_exit() -> ParentExit {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::{SpawnError, Step, start};
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::contain::windows::{Job, JobTree};
+use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::spawn::slot::{Begun, Slot, TreeSlot};
 use crate::process::spawn::{BadInput, Plan};
@@ -12,7 +13,8 @@ use crate::process::spawn::{BadInput, Plan};
 /// Creates a slot. Nothing has to be reaped.
 pub(in crate::process::spawn) fn new_slot(_: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
     let job = new_job(false)?;
-    let state = Mutex::new(State { job, allow_breakaway: false, tree: Weak::new() });
+    let state = State { job, allow_breakaway: false, is_limited: false, tree: Weak::new() };
+    let state = Mutex::new(state);
     Ok(TreeSlot(Arc::new(WindowsSlot { state })))
 }
 
@@ -31,13 +33,15 @@ struct State {
     job: Arc<Job>,
     /// The setting of the job.
     allow_breakaway: bool,
+    /// True if the job has limits, which hold for the last command only.
+    is_limited: bool,
     /// Alive as long as a tree is in use.
     tree: Weak<()>,
 }
 
 impl Slot for WindowsSlot {
     fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError> {
-        if plan.contain.is_some() {
+        if plan.contain.is_some_and(|contain| contain.slot_limits.is_none()) {
             return Err(SpawnError::bad(BadInput::NotInSlot("contain")));
         }
         // Each field is one assignment.
@@ -46,14 +50,25 @@ impl Slot for WindowsSlot {
             return Err(SpawnError::bad(BadInput::SlotInUse));
         }
         let allow_breakaway = plan.windows.is_some_and(|windows| windows.allow_breakaway);
-        if allow_breakaway != state.allow_breakaway {
-            state.job = new_job(allow_breakaway)?;
-            state.allow_breakaway = allow_breakaway;
+        let mut held = None;
+        if let Some(limits) = plan.contain.and_then(|contain| contain.slot_limits) {
+            // The peaks of a job cannot be reset.
+            let (job, limits) = limits(plan)?;
+            *state =
+                State { job: Arc::new(job), allow_breakaway, is_limited: true, tree: Weak::new() };
+            held = Some(limits);
+        } else if allow_breakaway != state.allow_breakaway || state.is_limited {
+            let job = new_job(allow_breakaway)?;
+            *state = State { job, allow_breakaway, is_limited: false, tree: Weak::new() };
         }
         let exit = start(plan, Some(std::os::windows::io::AsHandle::as_handle(&*state.job)))?;
         let in_use = Arc::new(());
         state.tree = Arc::downgrade(&in_use);
         let tree = JobTree::new(Arc::clone(&state.job), exit.pid());
+        let tree = match held {
+            Some(held) => tree.with_limits(held),
+            None => tree,
+        };
         let tree = Box::new(SlotTree { tree, _in_use: in_use });
         Ok(Begun::Started(ChildHandle(exit.with_tree(tree))))
     }
@@ -96,6 +111,10 @@ impl ContainedTree for SlotTree {
 
     fn collect(&self, members: &mut Vec<Member>) {
         self.tree.collect(members);
+    }
+
+    fn resources(&self) -> Option<TreeResources> {
+        self.tree.resources()
     }
 
     fn release(self: Box<Self>) -> Option<ChildHandle> {

@@ -1,11 +1,60 @@
 //! The files of a group: small texts, read and written whole.
 
-use std::fs::File;
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
+
+/// Files of groups that stay open, and those that do not exist. To open one takes several times as long as to read it.
+#[derive(Debug, Default)]
+pub(super) struct OpenFiles(Mutex<HashMap<(RawFd, &'static str), Option<OwnedFd>>>);
+
+impl OpenFiles {
+    /// Calls the function with a file of a directory, which must stay open as long as this value.
+    pub(super) fn with<T>(
+        &self,
+        dir: BorrowedFd<'_>,
+        file: &'static str,
+        done: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        // Each change is one insertion.
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (dir.as_raw_fd(), file);
+        match files.get(&key) {
+            Some(Some(open)) => return done(open.as_fd()),
+            Some(None) => return Err(io::ErrorKind::NotFound.into()),
+            None => {}
+        }
+        // The kernel refuses to open a file for writing if it does not take any.
+        let opened = open(dir, file, OFlags::RDWR).or_else(|_| open(dir, file, OFlags::RDONLY));
+        match opened {
+            Ok(open) => {
+                let result = done(open.as_fd());
+                if leaves_room(open.as_fd()) {
+                    files.insert(key, Some(open));
+                }
+                result
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::NotFound {
+                    files.insert(key, None);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Returns true if most of the numbers for handles are free.
+fn leaves_room(fd: BorrowedFd<'_>) -> bool {
+    const SHARE: u64 = 4;
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u64::try_from(fd.as_raw_fd()).is_ok_and(|number| number < most / SHARE)
+}
 
 /// Opens a file of a directory.
 pub(super) fn open(dir: BorrowedFd<'_>, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
@@ -13,7 +62,17 @@ pub(super) fn open(dir: BorrowedFd<'_>, file: &str, flags: OFlags) -> io::Result
 }
 
 pub(super) fn read(dir: BorrowedFd<'_>, file: &str) -> io::Result<String> {
-    io::read_to_string(File::from(open(dir, file, OFlags::RDONLY)?))
+    read_open(open(dir, file, OFlags::RDONLY)?.as_fd())
+}
+
+/// Reads an open file from its beginning.
+pub(super) fn read_open(file: BorrowedFd<'_>) -> io::Result<String> {
+    // The kernel makes such a text in one go, and it is shorter than a page.
+    const MOST_BYTES: usize = 4096;
+    let mut text = vec![0; MOST_BYTES];
+    let count = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut text, 0))?;
+    text.truncate(count);
+    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 pub(super) fn write(dir: BorrowedFd<'_>, file: &str, text: &str) -> io::Result<()> {
@@ -25,7 +84,12 @@ pub(super) fn write(dir: BorrowedFd<'_>, file: &str, text: &str) -> io::Result<(
 
 /// Returns the number in a file; `None` if it has none, such as `max`.
 pub(super) fn number(dir: BorrowedFd<'_>, file: &str) -> Option<u64> {
-    read(dir, file).ok()?.trim_ascii().parse().ok()
+    number_of(&read(dir, file).ok()?)
+}
+
+/// Returns the number that a text consists of.
+pub(super) fn number_of(text: &str) -> Option<u64> {
+    text.trim_ascii().parse().ok()
 }
 
 /// Returns the number after a word, in a text of lines with a word and a number each.

@@ -11,6 +11,7 @@
 //! | `delegated.rs` | the questions about one such cgroup |
 //! | `v2.rs`, `v1.rs` | the groups of a tree, with their limits |
 //! | `sampled.rs` | a limit on memory without the kernel |
+//! | `kept.rs` | the groups of a slot, for one tree after another |
 //! | `meter.rs` | the figures of those groups |
 //! | `oom.rs` | the reason for a kill for lack of memory |
 //! | `kernel_log.rs` | the victim, from the kernel's log |
@@ -19,6 +20,7 @@
 mod controller;
 mod delegated;
 mod files;
+mod kept;
 mod kernel_log;
 mod meter;
 mod oom;
@@ -31,8 +33,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::cgroup::Cgroup;
+use super::place::own_cgroups;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
 use controller::Controllers;
+pub(crate) use kept::{GroupNames, KeptGroups, keep};
 pub(crate) use meter::Meter;
 pub(crate) use sampled::SampledTree;
 use sampled::Sampler;
@@ -65,12 +69,18 @@ impl From<io::Error> for NotLimited {
 impl LimitedGroups {
     /// Makes the groups, with their limits set.
     pub(crate) fn new(limits: TreeLimits) -> Result<LimitedGroups, NotLimited> {
+        LimitedGroups::named(limits, &v2::unique_name())
+    }
+
+    /// Makes the groups under a name that no other tree has.
+    fn named(limits: TreeLimits, name: &str) -> Result<LimitedGroups, NotLimited> {
         let mut held = HeldLimits { limits, ..HeldLimits::default() };
         let needed = Controllers::of(&limits);
-        let in_v2 = needed.and(place::visible());
-        let cgroup = v2::cgroup(in_v2, &mut held)?;
+        let own = &*own_cgroups().unwrap_or_default();
+        let in_v2 = needed.and(place::visible(own));
+        let cgroup = v2::cgroup(own, in_v2, &mut held, name)?;
         let in_v2 = if cgroup.is_some() { in_v2 } else { Controllers::NONE };
-        let groups = V1Groups::new(needed.without(in_v2), &mut held)?;
+        let groups = V1Groups::new(own, needed.without(in_v2), &mut held, name)?;
         for kind in held.limits.kinds().collect::<Vec<_>>() {
             let controller = controller::of(kind);
             if !in_v2.has(controller) && !groups.has(controller) {
@@ -85,7 +95,7 @@ impl LimitedGroups {
         };
         let sampler = held.sample(&limits)?;
         let limit_procs = groups.procs()?;
-        let (cgroup, place) = match cgroup.or_else(v2::for_measurement) {
+        let (cgroup, place) = match cgroup.or_else(|| v2::for_measurement(own, name)) {
             Some((cgroup, place)) => (Some(cgroup), place),
             None => (None, None),
         };
@@ -106,7 +116,8 @@ pub(crate) fn probe(kind: LimitKind) -> Result<String, LimitUnavailable> {
         LimitKind::OomGroup => limits.memory_max(MANY_BYTES).oom_group(),
     };
     let needed = Controllers::of(&limits);
-    if needed.and(place::visible()) == needed && place::would_move(needed) {
+    let own = &*own_cgroups().unwrap_or_default();
+    if needed.and(place::visible(own)) == needed && place::would_move(own, needed) {
         return Ok("cgroup v2; this process moves to a leaf first".to_owned());
     }
     match LimitedGroups::new(limits) {

@@ -5,8 +5,6 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-
 use super::files;
 use super::v1::V1Group;
 use crate::process::contain::linux::cgroup::Cgroup;
@@ -39,16 +37,16 @@ fn own_ooms(dir: BorrowedFd<'_>) -> u64 {
     events.ok().and_then(|text| files::value(&text, "oom")).unwrap_or(0)
 }
 
-/// Returns the kills in a cgroup of version 2; `None` if there was none.
+/// Returns the kills in a cgroup of version 2, whose `memory.events` are those; `None` if there was none.
 pub(super) fn in_v2(
     cgroup: &Cgroup,
+    events: &str,
     limit_bytes: Option<u64>,
     ancestors: &[(&Ancestor, u64)],
 ) -> Option<Kills> {
-    let events = cgroup.read("memory.events").ok()?;
-    let count = files::value(&events, "oom_kill").filter(|count| *count > 0)?;
+    let count = files::value(events, "oom_kill").filter(|count| *count > 0)?;
     let own = own_ooms(cgroup.dir());
-    let reached = files::value(&events, "oom").unwrap_or(0);
+    let reached = files::value(events, "oom").unwrap_or(0);
     let around = ancestors.iter().find(|(ancestor, before)| ancestor.ooms() > *before);
     let limit = match (limit_bytes, around) {
         (Some(bytes), _) if own > 0 => MemoryLimit::OfCommand(bytes),
@@ -59,15 +57,11 @@ pub(super) fn in_v2(
     Some(Kills { count, limit })
 }
 
-/// Returns the kills in a group of version 1; `None` if there was none.
-pub(super) fn in_v1(group: &V1Group, limit_bytes: Option<u64>) -> Option<Kills> {
-    let control = files::read(group.dir(), "memory.oom_control").ok()?;
-    let count = files::value(&control, "oom_kill").filter(|count| *count > 0)?;
+/// Returns the kills in a group of version 1, whose `memory.oom_control` is that; `None` if there was none.
+pub(super) fn in_v1(group: &V1Group, control: &str, limit_bytes: Option<u64>) -> Option<Kills> {
+    let count = files::value(control, "oom_kill").filter(|count| *count > 0)?;
     // Raised if this group or one around it was out of memory, but not the whole machine.
-    let raised = group.oom_events.as_ref().is_some_and(|events| {
-        let mut polled = [PollFd::new(events, PollFlags::IN)];
-        rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-    });
+    let raised = group.was_out_of_memory();
     let was_full = was_full(group, "memory") || was_full(group, "memory.memsw");
     let limit = match limit_bytes {
         _ if !raised => MemoryLimit::Machine,

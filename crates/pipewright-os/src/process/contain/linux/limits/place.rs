@@ -4,16 +4,15 @@
 //! that makes limited cgroups either is in a leaf, beside which it makes them, or moves to a leaf first.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::controller::Controllers;
 use super::delegated::{Level, Refusal};
 use super::oom::Ancestor;
 use crate::base::generation::PerProcess;
-use crate::process::contain::linux::place::own_in_hierarchy;
+use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 use crate::process::limits::LimitUnavailable;
-use crate::process::procfs;
 
 /// The cgroup in which limited ones are made.
 #[derive(Debug)]
@@ -39,26 +38,30 @@ struct Known {
 
 /// Returns the facts about the cgroup that this process is in now. Kept locked: two threads must not move this process at
 /// the same time.
-fn known() -> MutexGuard<'static, Option<Known>> {
-    let mut known = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let cgroups = procfs::read("/proc/self/cgroup").unwrap_or_default();
-    if known.as_ref().is_none_or(|known| known.cgroups != cgroups) {
-        let top = own().map(|(top, _)| Level { path: top });
-        let controllers = |top: &Level| top.controllers_in("cgroup.controllers");
-        let visible = top.as_ref().map_or(Controllers::NONE, controllers);
-        *known = Some(Known { cgroups, visible, found: None, missing: Controllers::NONE });
+fn known(own: &OwnCgroups) -> MutexGuard<'static, Option<Known>> {
+    let mut known = locked();
+    if known.as_ref().is_none_or(|known| known.cgroups != own.text()) {
+        let controllers =
+            |top: &Path| Level { path: top.to_owned() }.controllers_in("cgroup.controllers");
+        let visible = own.of(None).map_or(Controllers::NONE, |own| controllers(&own.top));
+        let (cgroups, missing) = (own.text().to_owned(), Controllers::NONE);
+        *known = Some(Known { cgroups, visible, found: None, missing });
     }
     known
 }
 
+fn locked() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns the controllers that are in version 2 on this machine.
-pub(super) fn visible() -> Controllers {
-    known().as_ref().map_or(Controllers::NONE, |known| known.visible)
+pub(super) fn visible(own: &OwnCgroups) -> Controllers {
+    known(own).as_ref().map_or(Controllers::NONE, |known| known.visible)
 }
 
 /// Forgets all facts, after a cgroup could not be made in a place that was found before.
 pub(super) fn forget() {
-    *known() = None;
+    *locked() = None;
 }
 
 /// Returns the cgroup in which cgroups with these controllers can be made. With `moves`, moves this process to a leaf if
@@ -67,11 +70,12 @@ pub(super) fn forget() {
 /// # Errors
 /// There is none. The error names the first limit that needs it.
 pub(super) fn find(
+    own: &OwnCgroups,
     wanted: Controllers,
     moves: bool,
 ) -> Result<Arc<LimitedPlace>, LimitUnavailable> {
     let unavailable = |reason: &str| unavailable(wanted, reason.to_owned());
-    let mut known = known();
+    let mut known = known(own);
     let missing = match known.as_ref() {
         Some(Known { found: Some((controllers, place)), .. }) if *controllers == wanted => {
             return Ok(Arc::clone(place));
@@ -82,8 +86,8 @@ pub(super) fn find(
     if !moves && missing == wanted {
         return Err(unavailable("there was no such cgroup before"));
     }
-    let (top, below) = own().ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
-    let level = match find_level(&top, &below, wanted, moves) {
+    let own = own.of(None).ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
+    let level = match find_level(&own.top, &own.below, wanted, moves) {
         Ok(level) => level,
         Err(error) => {
             if let Some(known) = known.as_mut() {
@@ -94,31 +98,23 @@ pub(super) fn find(
     };
     level.enable_if_possible(Controllers::named("memory pids"));
     let dir = level.open().map_err(|error| unavailable(&error.to_string()))?;
-    let ancestors = ancestors(&top, &level.path);
+    let ancestors = ancestors(&own.top, &level.path);
     let place = Arc::new(LimitedPlace { dir: Arc::new(dir), ancestors });
     if let Some(known) = known.as_mut() {
         // This process may have moved.
-        known.cgroups = procfs::read("/proc/self/cgroup").unwrap_or_default();
+        known.cgroups = own_cgroups().map(|own| own.text().to_owned()).unwrap_or_default();
         known.found = Some((wanted, Arc::clone(&place)));
     }
     Ok(place)
 }
 
 /// Returns true if this process has to move to a leaf to make limited cgroups, and can.
-pub(super) fn would_move(wanted: Controllers) -> bool {
-    let Some((top, below)) = own() else { return false };
-    let own = Level { path: top.join(below) };
+pub(super) fn would_move(own: &OwnCgroups, wanted: Controllers) -> bool {
+    let Some(cgroup) = own.of(None) else { return false };
+    let own = Level { path: cgroup.path() };
     matches!(own.prepare(wanted), Err(Refusal::HasProcesses))
-        && find_above(&top, &own, wanted).is_none()
+        && find_above(&cgroup.top, &own, wanted).is_none()
         && own.has_only_own_processes()
-}
-
-/// Returns the mount of version 2, and the path of this process's cgroup below it.
-fn own() -> Option<(PathBuf, PathBuf)> {
-    if crate::base::fallback::NO_CGROUP {
-        return None;
-    }
-    own_in_hierarchy(&procfs::read("/proc/self/cgroup")?, None)
 }
 
 fn find_level(

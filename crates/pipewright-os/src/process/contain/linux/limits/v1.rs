@@ -5,21 +5,20 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::controller::{Controller, Controllers, of};
 use super::place::WRITABLE_MOUNT;
-use super::v2::{CPU_PERIOD, cpu_quota, group_name};
+use super::v2::cpu_quota;
 use super::{NotLimited, files};
 use crate::process::contain::linux::cgroup::stale_in;
-use crate::process::contain::linux::place::own_in_hierarchy;
-use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable};
-use crate::process::procfs;
+use crate::process::contain::linux::place::{OwnCgroup, OwnCgroups, forget};
+use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits};
 
 /// The groups of one tree.
 #[derive(Debug, Default)]
@@ -44,29 +43,28 @@ impl V1Groups {
     /// Makes the groups of these controllers, with the limits that need them. A controller that is nowhere mounted is left
     /// out.
     pub(super) fn new(
+        own: &OwnCgroups,
         controllers: Controllers,
         held: &mut HeldLimits,
+        name: &str,
     ) -> Result<V1Groups, NotLimited> {
         let mut groups = V1Groups::default();
-        if controllers == Controllers::NONE || crate::base::fallback::NO_CGROUP {
+        if controllers == Controllers::NONE {
             return Ok(groups);
         }
-        let name = group_name();
-        let cgroups = procfs::read("/proc/self/cgroup").unwrap_or_default();
         let mut paths: Vec<PathBuf> = Vec::new();
         for controller in controllers.iter() {
-            let Some((top, below)) = own_in_hierarchy(&cgroups, Some(controller.name())) else {
-                continue;
-            };
-            let path = top.join(below);
+            let Some(own) = own.of(Some(controller.name())) else { continue };
+            let path = own.path();
             // Two controllers may share a hierarchy.
             if let Some(at) = paths.iter().position(|known| *known == path) {
                 groups.0[at].controllers = groups.0[at].controllers.with(controller);
                 continue;
             }
-            match V1Group::new(controller, &path, &name) {
+            match V1Group::new(controller, own, name) {
                 Ok(group) => groups.0.push(group),
                 Err(error) => {
+                    forget();
                     let path = path.display();
                     for kind in
                         held.limits.kinds().filter(|it| of(*it) == controller).collect::<Vec<_>>()
@@ -108,6 +106,10 @@ impl V1Groups {
         self.0.iter().find(|group| group.controllers.has(controller))
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &V1Group> {
+        self.0.iter()
+    }
+
     /// Returns their paths.
     pub(super) fn paths(&self) -> Vec<CString> {
         self.0.iter().map(|group| group.path.clone()).collect()
@@ -121,10 +123,10 @@ impl V1Groups {
 }
 
 impl V1Group {
-    fn new(controller: Controller, parent: &Path, name: &str) -> io::Result<V1Group> {
-        let path = CString::new(parent.join(name).into_os_string().into_vec())?;
+    fn new(controller: Controller, own: &OwnCgroup, name: &str) -> io::Result<V1Group> {
+        let path = CString::new(own.path().join(name).into_os_string().into_vec())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = rustix::fs::open(parent, flags, Mode::empty())?;
+        let parent = own.dir()?;
         remove_stale(controller, parent.as_fd());
         let name = CString::new(name)?;
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
@@ -134,11 +136,12 @@ impl V1Group {
             let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
         })?;
         let controllers = Controllers::NONE.with(controller);
-        let mut group =
-            V1Group { controllers, parent: Arc::new(parent), name, path, dir, oom_events: None };
+        let mut group = V1Group { controllers, parent, name, path, dir, oom_events: None };
         if controller == Controller::Memory {
             // Groups that the tree makes in it are limited too. Ignored: newer kernels know no other way.
-            let _ = files::write(group.dir(), "memory.use_hierarchy", "1");
+            if !has_hierarchy(group.parent.as_fd()) {
+                let _ = files::write(group.dir(), "memory.use_hierarchy", "1");
+            }
             group.oom_events = group.register().ok();
         }
         Ok(group)
@@ -163,42 +166,46 @@ impl V1Group {
 
     /// Sets a limit.
     fn set(&self, kind: LimitKind, held: &mut HeldLimits) -> Result<(), NotLimited> {
-        let limits = held.limits;
-        match kind {
-            LimitKind::Memory => {
-                let Some(bytes) = limits.memory_max_bytes else { return Ok(()) };
-                let file = "memory.limit_in_bytes";
-                held.set(kind, file, || files::write(self.dir(), file, &bytes.to_string()))
+        match setting(kind, &held.limits) {
+            Ok((file, number)) => {
+                held.set(kind, file, || files::write(self.dir(), file, &number.to_string()))
             }
-            LimitKind::Swap => {
-                let file = "memory.memsw.limit_in_bytes";
-                // The limit is on memory and swap together, so it needs one on memory.
-                let sum = limits.memory_max_bytes.zip(limits.memory_swap_max_bytes);
-                let Some(sum) = sum.map(|(memory, swap)| memory.saturating_add(swap)) else {
-                    let reason = "cgroup v1 limits swap only together with memory: set memory_max";
-                    return held.give_up(LimitUnavailable::new(kind, reason));
-                };
-                held.set(kind, file, || files::write(self.dir(), file, &sum.to_string()))
-            }
-            LimitKind::Cpu => {
-                let quota = cpu_quota(limits.cpu_time_per_second.unwrap_or_default());
-                held.set(kind, "cpu.cfs_quota_us", || {
-                    let period = CPU_PERIOD.as_micros().to_string();
-                    files::write(self.dir(), "cpu.cfs_period_us", &period)?;
-                    files::write(self.dir(), "cpu.cfs_quota_us", &quota.as_micros().to_string())
-                })
-            }
-            LimitKind::Pids => {
-                let Some(most) = limits.pids_max else { return Ok(()) };
-                held.set(kind, "pids.max", || {
-                    files::write(self.dir(), "pids.max", &most.to_string())
-                })
-            }
-            LimitKind::OomGroup => {
-                let reason = "memory.oom.group is a file of cgroup v2";
-                held.give_up(LimitUnavailable::new(kind, reason))
-            }
+            Err(reason) => held.give_up(LimitUnavailable::new(kind, reason)),
         }
+    }
+
+    /// Returns true if it, or one around it, was ever out of memory.
+    pub(super) fn was_out_of_memory(&self) -> bool {
+        self.oom_events.as_ref().is_some_and(|events| {
+            let mut polled = [PollFd::new(events, PollFlags::IN)];
+            rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|it| it > 0)
+        })
+    }
+}
+
+/// Returns the file of a limit, and its number; or the reason why version 1 does not have it.
+pub(super) fn setting(
+    kind: LimitKind,
+    limits: &TreeLimits,
+) -> Result<(&'static str, u64), &'static str> {
+    match kind {
+        LimitKind::Memory => {
+            Ok(("memory.limit_in_bytes", limits.memory_max_bytes.unwrap_or(u64::MAX)))
+        }
+        LimitKind::Swap => {
+            // The limit is on memory and swap together, so it needs one on memory.
+            let sum = limits.memory_max_bytes.zip(limits.memory_swap_max_bytes);
+            let sum = sum.map(|(memory, swap)| memory.saturating_add(swap));
+            sum.map(|sum| ("memory.memsw.limit_in_bytes", sum))
+                .ok_or("cgroup v1 limits swap only together with memory: set memory_max")
+        }
+        LimitKind::Cpu => {
+            // Of the kernel's default period, which a new group has.
+            let quota = cpu_quota(limits.cpu_time_per_second.unwrap_or_default());
+            Ok(("cpu.cfs_quota_us", u64::try_from(quota.as_micros()).unwrap_or(u64::MAX)))
+        }
+        LimitKind::Pids => Ok(("pids.max", limits.pids_max.unwrap_or(u64::MAX))),
+        LimitKind::OomGroup => Err("memory.oom.group is a file of cgroup v2"),
     }
 }
 
@@ -207,6 +214,17 @@ impl Drop for V1Group {
         // Ignored: a process is still in it; the next process that makes groups here removes it.
         let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
+}
+
+/// Returns true if the limits of a group in there, whose memory is counted by that group, hold for the groups in it too
+/// (always since Linux 5.11).
+fn has_hierarchy(parent: BorrowedFd<'_>) -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    if !KNOWN.load(Ordering::Relaxed) {
+        let has = files::number(parent, "memory.use_hierarchy") == Some(1);
+        KNOWN.store(has, Ordering::Relaxed);
+    }
+    KNOWN.load(Ordering::Relaxed)
 }
 
 /// Removes the empty groups that killed processes have left behind; once in the life of this process.

@@ -11,7 +11,8 @@ use super::controller::{Controllers, of};
 use super::place::{self, LimitedPlace};
 use super::{NotLimited, files};
 use crate::process::contain::linux::cgroup::{Cgroup, PREFIX, is_permanent};
-use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable};
+use crate::process::contain::linux::place::OwnCgroups;
+use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits};
 
 /// The period of a limit on CPU time, the kernel's default.
 pub(super) const CPU_PERIOD: Duration = Duration::from_millis(100);
@@ -22,14 +23,16 @@ pub(super) type PlacedCgroup = (Cgroup, Option<Arc<LimitedPlace>>);
 /// Makes a cgroup with those of the limits that need these controllers; `None` if there are none, or if all of them were
 /// given up.
 pub(super) fn cgroup(
+    own: &OwnCgroups,
     controllers: Controllers,
     held: &mut HeldLimits,
+    name: &str,
 ) -> Result<Option<PlacedCgroup>, NotLimited> {
     if controllers == Controllers::NONE {
         return Ok(None);
     }
     let kinds: Vec<LimitKind> = held.limits.kinds().filter(|it| controllers.has(of(*it))).collect();
-    let (cgroup, place) = match make(controllers) {
+    let (cgroup, place) = match make(own, controllers, name) {
         Ok(made) => made,
         Err(NotLimited::Unavailable(reason)) => {
             for kind in kinds {
@@ -40,18 +43,22 @@ pub(super) fn cgroup(
         Err(error) => return Err(error),
     };
     for kind in kinds {
-        let (file, text) = setting(kind, held);
+        let (file, text) = setting(kind, &held.limits);
         held.set(kind, file, || files::write(cgroup.dir(), file, &text))?;
     }
     Ok(Some((cgroup, Some(place))))
 }
 
 /// Makes a cgroup that has these controllers.
-fn make(controllers: Controllers) -> Result<(Cgroup, Arc<LimitedPlace>), NotLimited> {
+fn make(
+    own: &OwnCgroups,
+    controllers: Controllers,
+    name: &str,
+) -> Result<(Cgroup, Arc<LimitedPlace>), NotLimited> {
     let mut has_tried = false;
     loop {
-        let place = place::find(controllers, true).map_err(NotLimited::Unavailable)?;
-        match Cgroup::create(Arc::clone(&place.dir), &unique_name()) {
+        let place = place::find(own, controllers, true).map_err(NotLimited::Unavailable)?;
+        match Cgroup::create(Arc::clone(&place.dir), name) {
             Ok(cgroup) => return Ok((cgroup, place)),
             // The place may have been removed, or taken from this process.
             Err(Some(error)) if is_permanent(error) || error == Errno::NODEV => {
@@ -69,18 +76,17 @@ fn make(controllers: Controllers) -> Result<(Cgroup, Arc<LimitedPlace>), NotLimi
 
 /// Makes a cgroup for a tree that has no limit in version 2: for its containment, and for the figures that its controllers
 /// have.
-pub(super) fn for_measurement() -> Option<PlacedCgroup> {
-    let found = place::find(Controllers::named("memory pids"), false).ok();
+pub(super) fn for_measurement(own: &OwnCgroups, name: &str) -> Option<PlacedCgroup> {
+    let found = place::find(own, Controllers::named("memory pids"), false).ok();
     let made = found.and_then(|place| {
-        let cgroup = Cgroup::create(Arc::clone(&place.dir), &unique_name()).ok()?;
+        let cgroup = Cgroup::create(Arc::clone(&place.dir), name).ok()?;
         Some((cgroup, Some(place)))
     });
-    made.or_else(|| Cgroup::new().map(|cgroup| (cgroup, None)))
+    made.or_else(|| Cgroup::named(own, name).map(|cgroup| (cgroup, None)))
 }
 
 /// Returns the file of a limit, and its text.
-fn setting(kind: LimitKind, held: &HeldLimits) -> (&'static str, String) {
-    let limits = &held.limits;
+pub(super) fn setting(kind: LimitKind, limits: &TreeLimits) -> (&'static str, String) {
     match kind {
         LimitKind::Memory => ("memory.max", text(limits.memory_max_bytes)),
         LimitKind::Swap => ("memory.swap.max", text(limits.memory_swap_max_bytes)),
@@ -105,7 +111,7 @@ pub(super) fn cpu_quota(time_per_second: Duration) -> Duration {
 }
 
 /// Returns a name that no other tree ever has, on this machine: the kernel's log names victims by it.
-fn unique_name() -> String {
+pub(super) fn unique_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -113,15 +119,9 @@ fn unique_name() -> String {
     format!("{PREFIX}{}-l{number}-{:x}", std::process::id(), now.as_micros())
 }
 
-/// Returns a name for the groups of version 1 of one tree.
-pub(super) fn group_name() -> String {
-    unique_name()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::limits::TreeLimits;
 
     #[test]
     fn limits_are_written_as_the_kernel_reads_them() {
@@ -130,10 +130,9 @@ mod tests {
             cpu_time_per_second: Some(Duration::from_millis(1500)),
             ..TreeLimits::default()
         };
-        let held = HeldLimits { limits, ..HeldLimits::default() };
-        assert_eq!(setting(LimitKind::Memory, &held), ("memory.max", "1048576".to_owned()));
-        assert_eq!(setting(LimitKind::Cpu, &held), ("cpu.max", "150000 100000".to_owned()));
-        assert_eq!(setting(LimitKind::Pids, &held), ("pids.max", "max".to_owned()));
+        assert_eq!(setting(LimitKind::Memory, &limits), ("memory.max", "1048576".to_owned()));
+        assert_eq!(setting(LimitKind::Cpu, &limits), ("cpu.max", "150000 100000".to_owned()));
+        assert_eq!(setting(LimitKind::Pids, &limits), ("pids.max", "max".to_owned()));
     }
 
     #[test]

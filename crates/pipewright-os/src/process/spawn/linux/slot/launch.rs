@@ -14,6 +14,7 @@ use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::Supervisor;
 use crate::process::contain::linux::image::image;
+use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::report::{NotStarted, Ready};
 use crate::process::member::Member;
 
@@ -26,14 +27,21 @@ pub(super) struct SlotSupervision {
     pub(super) ignores_sigchld: bool,
 }
 
-/// Starts the guard and the supervisor of a slot. The program has to be proven.
-pub(super) fn launch(plans: BorrowedFd<'_>) -> Result<SlotSupervision, SpawnError> {
+/// Starts the guard and the supervisor of a slot. The program has to be proven. The guard removes the groups if this process is
+/// killed.
+pub(super) fn launch(
+    plans: BorrowedFd<'_>,
+    groups: Option<&dyn KeptGroups>,
+) -> Result<SlotSupervision, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
     check_handle_limit().map_err(create_error)?;
     let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
     let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
-    let mut program = SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), None, None);
+    let cgroup = groups.and_then(KeptGroups::cgroup);
+    let paths = groups.map(|groups| groups.names().paths);
+    let mut program =
+        SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup, paths.as_deref());
     program.handles[PLANS] = plans.as_raw_fd();
     let context = StartContext {
         setup: None,
@@ -69,7 +77,7 @@ pub(super) fn launch(plans: BorrowedFd<'_>) -> Result<SlotSupervision, SpawnErro
         (Ok(_), Ok(None)) => create_error(std::io::ErrorKind::Unsupported.into()),
         (Ok(_), Err(error)) => create_error(error),
     };
-    reports.request_end();
+    reports.release_groups();
     // Ignored: it has been reaped elsewhere.
     let _ = guard_exit.wait();
     Err(failed)

@@ -29,6 +29,7 @@ use super::{MOST_STOPS, SpawnError, Step};
 use crate::base::generation::Generation;
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
+use crate::process::contain::linux::limits::{GroupNames, KeptGroups};
 use crate::process::contain::linux::message::Request;
 use crate::process::contain::linux::report::{JobNotStarted, KILLED};
 use crate::process::spawn::slot::{Begun, RequestedStart, Slot, TreeSlot};
@@ -43,7 +44,7 @@ pub(in crate::process::spawn) fn new_slot(reap: fn(ChildHandle)) -> Result<TreeS
     can_supervise_any().map_err(contain_error)?;
     try_supervisor().map_err(|error| contain_error(cannot_supervise(&error)))?;
     let slot = LinuxSlot { made_in: Generation::current(), reap, state: Mutex::default() };
-    slot.lock().holder = Some(slot.new_holder()?);
+    slot.lock().holder = Some(slot.new_holder(None)?);
     Ok(TreeSlot(Arc::new(slot)))
 }
 
@@ -61,6 +62,8 @@ struct State {
     holder: Option<Holder>,
     /// The last job.
     job: Option<Arc<Job>>,
+    /// The groups of the last job with limits.
+    groups: Option<Arc<dyn KeptGroups>>,
     /// The number of the last request.
     number: i64,
     /// True from the request of a start until its result has been received.
@@ -75,6 +78,8 @@ struct Holder {
     /// True if the commands have to ignore SIGCHLD.
     ignores_sigchld: bool,
     users: Users,
+    /// The groups that its guard removes if this process is killed.
+    groups: GroupNames,
 }
 
 /// The users and groups of this process.
@@ -98,9 +103,9 @@ impl Slot for LinuxSlot {
             return Err(SpawnError::bad(BadInput::SlotInUse));
         }
         request::check_options(plan)?;
-        let request = StartRequest::of(plan)?;
+        attempt.has_limits = plan.contain.is_some();
         state.end_last_job()?;
-        let supervisor = self.request(&mut state, &request, &mut attempt)?;
+        let supervisor = self.request(&mut state, plan, &mut attempt)?;
         state.is_starting = true;
         drop(state);
         let start = SlotStart::new(self, supervisor, attempt);
@@ -117,14 +122,17 @@ impl LinuxSlot {
     fn request(
         &self,
         state: &mut State,
-        request: &StartRequest<'_>,
+        plan: &Plan<'_>,
         attempt: &mut Attempt,
     ) -> Result<Arc<SlotSupervisor>, SpawnError> {
         loop {
             state.number += 1;
             attempt.number = state.number;
-            let holder = self.usable_holder(state)?;
-            match holder.request(request, attempt) {
+            state.drop_unusable_holder();
+            let groups = state.groups_for(plan)?;
+            let request = StartRequest::of(plan, groups.as_deref())?;
+            let holder = self.usable_holder(state, groups.as_deref())?;
+            match holder.request(&request, attempt) {
                 Ok(()) => return Ok(Arc::clone(&holder.supervisor)),
                 Err(failed) => state.may_try_again(failed, attempt)?,
             }
@@ -140,29 +148,32 @@ impl LinuxSlot {
         mut attempt: Attempt,
     ) -> Result<ChildHandle, SpawnError> {
         loop {
-            match state.answer(&supervisor, attempt.number) {
+            match state.answer(&supervisor, &attempt) {
                 Ok((job, pidfd)) => return state.child(job, pidfd),
                 Err(failed) => state.may_try_again(failed, &mut attempt)?,
             }
-            supervisor = self.request(state, &StartRequest::of(plan)?, &mut attempt)?;
+            supervisor = self.request(state, plan, &mut attempt)?;
         }
     }
 
     /// Returns the holder, or a new one if it is gone.
-    fn usable_holder<'a>(&self, state: &'a mut State) -> Result<&'a mut Holder, SpawnError> {
-        // A supervisor that was started before this process has given up its rights would keep them.
-        let usable = state.holder.take().filter(|holder| holder.users == Users::now());
-        let holder = match usable {
+    fn usable_holder<'a>(
+        &self,
+        state: &'a mut State,
+        groups: Option<&dyn KeptGroups>,
+    ) -> Result<&'a mut Holder, SpawnError> {
+        let knows = |holder: &Holder| groups.is_none_or(|groups| holder.groups == groups.names());
+        let holder = match state.holder.take().filter(knows) {
             Some(holder) => holder,
-            None => self.new_holder()?,
+            None => self.new_holder(groups)?,
         };
         Ok(state.holder.insert(holder))
     }
 
-    fn new_holder(&self) -> Result<Holder, SpawnError> {
+    fn new_holder(&self, groups: Option<&dyn KeptGroups>) -> Result<Holder, SpawnError> {
         let plans = Plans::new().map_err(|error| SpawnError::new(Step::Create, error))?;
         let users = Users::now();
-        let SlotSupervision { supervisor, memory, ignores_sigchld } = launch(plans.as_fd())
+        let SlotSupervision { supervisor, memory, ignores_sigchld } = launch(plans.as_fd(), groups)
             .map_err(|error| match error {
                 SpawnError { step: Step::Contain, source } if source.raw_os_error().is_none() => {
                     SpawnError::new(Step::Contain, cannot_supervise(&source))
@@ -171,7 +182,8 @@ impl LinuxSlot {
             })?;
         let (made_in, reap) = (self.made_in, self.reap);
         let supervisor = Arc::new(SlotSupervisor { supervisor, made_in, reap });
-        Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, users })
+        let groups = groups.map(KeptGroups::names).unwrap_or_default();
+        Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, users, groups })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -232,13 +244,38 @@ impl From<JobNotStarted> for Failed {
 }
 
 impl State {
-    /// Waits for the result of the start with that number.
+    /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep them. Its
+    /// guard removes the groups.
+    fn drop_unusable_holder(&mut self) {
+        if self.holder.as_ref().is_none_or(|holder| holder.users != Users::now()) {
+            self.holder = None;
+            self.groups = None;
+        }
+    }
+
+    /// Makes the groups of a plan's limits, if it has limits.
+    fn groups_for(&mut self, plan: &Plan<'_>) -> Result<Option<Arc<dyn KeptGroups>>, SpawnError> {
+        let Some(make) = plan.contain.and_then(|contain| contain.slot_limits) else {
+            return Ok(None);
+        };
+        let limits = plan.limits.copied().unwrap_or_default();
+        let groups = make(limits, self.groups.take())?;
+        self.groups = Some(Arc::clone(&groups));
+        Ok(Some(groups))
+    }
+
+    /// Returns the groups of a start that has begun, if it has limits.
+    fn groups_of(&self, attempt: &Attempt) -> Option<Arc<dyn KeptGroups>> {
+        self.groups.clone().filter(|_| attempt.has_limits)
+    }
+
+    /// Waits for the result of a start.
     fn answer(
         &mut self,
         supervisor: &Arc<SlotSupervisor>,
-        number: i64,
+        attempt: &Attempt,
     ) -> Result<(Arc<Job>, Option<OwnedFd>), Failed> {
-        let started = job::started(supervisor, number);
+        let started = job::started(supervisor, attempt.number, self.groups_of(attempt));
         if let Some(holder) = &mut self.holder {
             holder.plans.trim();
         }

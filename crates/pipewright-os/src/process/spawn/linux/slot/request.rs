@@ -6,8 +6,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::base::handle::is_close_on_exec;
+use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::message::{
-    CURRENT_DIR_HANDLE, MOST_HANDLES, TERMINAL_HANDLE, field, flag, group,
+    CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES, TERMINAL_HANDLE, field, flag, group,
 };
 use crate::process::spawn::layout::Layout;
 use crate::process::spawn::linux::child::resource_number;
@@ -19,10 +20,10 @@ use crate::process::spawn::{
 /// Refuses options that a supervisor does not support.
 pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let Credentials { user, group, groups } = &plan.unix.identity;
-    // Stdio, the terminal and the working directory are handles too.
-    const MOST_INHERITED: usize = MOST_HANDLES - 5;
+    // Stdio, the terminal, the working directory and four control groups are handles too.
+    const MOST_INHERITED: usize = MOST_HANDLES - 9;
     let refused = [
-        ("contain", plan.contain.is_some()),
+        ("contain", plan.contain.is_some_and(|contain| contain.slot_limits.is_none())),
         ("foreground", plan.foreground.is_some()),
         ("inherit_all", matches!(plan.inherit, Inherit::AllAnd(_))),
         ("inherit", plan.inherit.list().len() > MOST_INHERITED),
@@ -49,12 +50,16 @@ pub(super) struct Handles<'a> {
 }
 
 impl<'a> Handles<'a> {
-    pub(super) fn of(plan: &Plan<'a>) -> Result<Handles<'a>, SpawnError> {
+    /// Returns the handles of a plan, and of the control groups that the command joins.
+    pub(super) fn of(
+        plan: &Plan<'a>,
+        groups: Option<&'a dyn KeptGroups>,
+    ) -> Result<Handles<'a>, SpawnError> {
         let list = plan.inherit.list();
         listed::check(list)?;
         let mut handles = Handles {
-            fds: Vec::with_capacity(list.len() + 5),
-            targets: Vec::with_capacity(list.len() + 5),
+            fds: Vec::with_capacity(list.len() + 9),
+            targets: Vec::with_capacity(list.len() + 9),
             current_dir: None,
         };
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
@@ -75,6 +80,10 @@ impl<'a> Handles<'a> {
         if let Some(terminal) = own_terminal(plan) {
             handles.fds.push(terminal.as_fd());
             handles.targets.push(TERMINAL_HANDLE);
+        }
+        for procs in groups.map(KeptGroups::procs).unwrap_or_default() {
+            handles.fds.push(procs);
+            handles.targets.push(GROUP_HANDLE);
         }
         // A relative path starts there: the directory itself, or the program.
         if plan.current_dir.is_none_or(|dir| !dir.is_absolute()) {
@@ -106,6 +115,7 @@ impl<'a> Handles<'a> {
         let step = match closed.and_then(|place| Some((place, *self.targets.get(place)?))) {
             Some((_, target @ 0..=2)) => Step::Stdio(target as u8),
             Some((_, TERMINAL_HANDLE)) => Step::Terminal,
+            Some((_, GROUP_HANDLE)) => Step::TreeLimits,
             Some((place, _)) => {
                 let stdio = self.targets.iter().filter(|target| **target <= 2).count();
                 Step::Inherit(place.saturating_sub(stdio))

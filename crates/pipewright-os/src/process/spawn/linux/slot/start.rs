@@ -8,6 +8,7 @@ use super::{Failed, LinuxSlot, SpawnError};
 use crate::base::event::{EventSource, WaitEvent};
 use crate::process::child::ChildHandle;
 use crate::process::contain::linux::job::SlotSupervisor;
+use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::spawn::layout::Layout;
 use crate::process::spawn::slot::Requested;
 use crate::process::spawn::{BadInput, Plan};
@@ -21,6 +22,8 @@ pub(super) struct Attempt {
     pub(super) stops: usize,
     /// True if the supervisor was gone once. Another one that is gone is an error.
     pub(super) has_renewed: bool,
+    /// True if the command joins the slot's groups.
+    pub(super) has_limits: bool,
 }
 
 /// The facts of a start that a request has.
@@ -31,8 +34,11 @@ pub(super) struct StartRequest<'a> {
 }
 
 impl<'a> StartRequest<'a> {
-    pub(super) fn of(plan: &'a Plan<'a>) -> Result<StartRequest<'a>, SpawnError> {
-        Ok(StartRequest { plan, layout: Layout::new(plan)?, handles: Handles::of(plan)? })
+    pub(super) fn of(
+        plan: &'a Plan<'a>,
+        groups: Option<&'a dyn KeptGroups>,
+    ) -> Result<StartRequest<'a>, SpawnError> {
+        Ok(StartRequest { plan, layout: Layout::new(plan)?, handles: Handles::of(plan, groups)? })
     }
 }
 
@@ -85,7 +91,7 @@ impl Drop for SlotStart {
         }
         let mut state = self.slot.lock();
         state.is_starting = false;
-        match state.answer(&self.supervisor, attempt.number) {
+        match state.answer(&self.supervisor, &attempt) {
             // Its drop ends the tree.
             Ok((job, pidfd)) => drop(state.child(job, pidfd)),
             Err(Failed::Start(_) | Failed::StopPending) => {}
