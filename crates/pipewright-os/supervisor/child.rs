@@ -2,7 +2,8 @@
 
 use crate::call::call;
 use crate::message::{
-    CURRENT_DIR_HANDLE, GROUP_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE, field, flag, group, step,
+    CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, Plan, STOP_PENDING, TERMINAL_HANDLE,
+    field, flag, group, step,
 };
 use crate::number;
 use crate::start::NewCommand;
@@ -64,12 +65,13 @@ fn set_action(signal: usize, action: &'static KernelAction) {
 
 /// Joins the control groups that hold the limits of the tree.
 fn join_limits(command: &NewCommand<'_>) -> Result<(), Failed> {
-    each_handle(command, |_, fd, target| match target {
-        GROUP_HANDLE => {
-            let result = call(number::WRITE, [fd as usize, b"0".as_ptr() as usize, 1, 0, 0, 0]);
-            check(result, step::TREE_LIMITS)
+    each_handle(command, |_, fd, target| {
+        let is_procs = target == CGROUP_PROCS_HANDLE && !command.is_in_cgroup.get();
+        if target != GROUP_HANDLE && !is_procs {
+            return Ok(());
         }
-        _ => Ok(()),
+        let result = call(number::WRITE, [fd as usize, b"0".as_ptr() as usize, 1, 0, 0, 0]);
+        check(result, step::TREE_LIMITS)
     })
 }
 
@@ -87,7 +89,7 @@ fn join_group(plan: &Plan<'_>) -> Result<(), Failed> {
 
 /// Returns true if a handle with that target gets a number in the command.
 fn gets_number(target: u64) -> bool {
-    target != CURRENT_DIR_HANDLE && target != TERMINAL_HANDLE && target != GROUP_HANDLE
+    target < CGROUP_PROCS_HANDLE
 }
 
 /// Makes the terminal the controlling one of the session that this process leads, if a handle of it has been passed.

@@ -36,6 +36,7 @@ mod call;
 mod child;
 mod children;
 mod clone;
+mod clone3;
 mod groups;
 mod memory;
 #[expect(dead_code, reason = "the host uses the rest")]

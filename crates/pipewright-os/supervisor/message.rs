@@ -105,6 +105,10 @@ pub(crate) const CURRENT_DIR_HANDLE: u64 = u64::MAX;
 pub(crate) const TERMINAL_HANDLE: u64 = u64::MAX - 1;
 /// The target of the handle of a `cgroup.procs` that the command joins, which gets no number.
 pub(crate) const GROUP_HANDLE: u64 = u64::MAX - 2;
+/// The target of the handle of the cgroup that the command is born in, which gets no number.
+pub(crate) const CGROUP_HANDLE: u64 = u64::MAX - 3;
+/// The target of the handle of the `cgroup.procs` that the command joins if it is not born there, which gets no number.
+pub(crate) const CGROUP_PROCS_HANDLE: u64 = u64::MAX - 4;
 
 /// The numbers of the steps of a start, as in `src/process/spawn/steps.rs`.
 pub(crate) mod step {

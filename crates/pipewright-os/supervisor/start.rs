@@ -8,7 +8,8 @@ use core::slice;
 use crate::call::call;
 use crate::child;
 use crate::clone::{self, NewProcess};
-use crate::message::{MOST_HANDLES, PLAN_BYTES, Plan, STARTED, step};
+use crate::clone3;
+use crate::message::{CGROUP_HANDLE, MOST_HANDLES, PLAN_BYTES, Plan, STARTED, step};
 use crate::number;
 use crate::request::{Handles, send_with_handle};
 use crate::system;
@@ -31,6 +32,8 @@ pub struct NewCommand<'a> {
     pub handles: &'a Handles,
     /// The place for the numbers of the handles in the new process, away from each other's targets.
     pub moved: *mut i32,
+    /// True if the new process is born in its cgroup.
+    pub is_in_cgroup: Cell<bool>,
     /// The step that failed, and its error; 0 is success.
     pub failed_step: Cell<u32>,
     pub errno: Cell<i32>,
@@ -81,6 +84,7 @@ impl Starter {
             plan,
             handles,
             moved: moved.as_mut_ptr().cast(),
+            is_in_cgroup: Cell::new(false),
             failed_step: Cell::new(step::CREATE),
             errno: Cell::new(0),
         };
@@ -126,9 +130,35 @@ impl Starter {
             pidfd,
             child_tid: core::ptr::null_mut(),
         };
-        // SAFETY: the last process on the stack has left it, because this one has slept until then. The entry does
-        // not return. The argument stays where it is: this process sleeps until the new one does not use it any more.
-        unsafe { clone::clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &new) }
+        let flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
+        if let Some(cgroup) = command.cgroup() {
+            command.is_in_cgroup.set(true);
+            // SAFETY: the last process on the stack has left it, because this one has slept until then. The entry does
+            // not return. The argument stays where it is: this process sleeps until the new one does not use it any more.
+            let pid =
+                unsafe { clone3::clone_into_cgroup(flags, SIGCHLD, STACK_BYTES, cgroup, &new) };
+            if pid >= 0 {
+                return pid;
+            }
+            // Linux before 5.7, or a sandbox: it joins by a write, and an error shows there.
+            command.is_in_cgroup.set(false);
+        }
+        // SAFETY: as above.
+        unsafe { clone::clone(flags | SIGCHLD, &new) }
+    }
+}
+
+impl NewCommand<'_> {
+    /// Returns the handle of the cgroup that the command is born in.
+    fn cgroup(&self) -> Option<i32> {
+        let mut index = 0;
+        while let (Some(fd), Some(target)) = (self.handles.get(index), self.plan.target(index)) {
+            if target == CGROUP_HANDLE {
+                return Some(fd);
+            }
+            index += 1;
+        }
+        None
     }
 }
 

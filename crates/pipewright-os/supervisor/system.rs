@@ -349,7 +349,8 @@ pub fn wait_for_end_of_host() {
 fn poll_end_of_host(nanos: Option<i64>) -> bool {
     // An ended process closes its handles before its pidfd says so. A request to end the tree closes only one direction.
     const CLOSED: i16 = 0x10;
-    let mut host = [(HOST_PIDFD, READABLE), (HOST, 0)].map(|(fd, events)| PollFd { fd, events, revents: 0 });
+    let mut host =
+        [(HOST_PIDFD, READABLE), (HOST, 0)].map(|(fd, events)| PollFd { fd, events, revents: 0 });
     poll(&mut host, nanos);
     host[0].revents != 0 || host[1].revents & CLOSED != 0
 }

@@ -25,7 +25,8 @@ use crate::reaper;
 /// mode mask, the limits, the priority, the affinity, the groups, the namespaces, the cgroup, the session and the ignored signals as
 /// they were when the slot was made, and a sandbox of the thread that made it. If this process's user or group has
 /// changed since, the next start makes new processes for the slot. If one of the two processes is killed, the running
-/// command's tree is killed, and the next start makes new ones.
+/// command's tree is killed, and the next start makes new ones. A slot whose commands have
+/// [`limits`](crate::Command::limits) keeps up to 30 handles, if less than a quarter of their numbers are in use.
 ///
 /// macOS: `Unsupported`.
 ///

@@ -246,42 +246,58 @@ fn limited_trees_leave_nothing_behind() {
     assert!(!directories("/sys/fs/cgroup".as_ref()).iter().any(|it| it.starts_with(&own)));
 }
 
-/// Prints the cost of a start with limits beside that of one in a cgroup of its own: the medians of starts that take
-/// turns.
+/// Prints the cost of a start with limits beside that of one that is only contained, alone and in a slot: medians and
+/// quartiles of starts that take turns, and of the differences between neighbours.
 #[watched_test]
 #[ignore = "a measurement"]
 fn measure_a_start_with_limits() {
     const ROUNDS: usize = 400;
-    let limits = memory(SMALL).cpu_max(2.0).pids_max(50);
-    if cannot_limit(limits) {
+    let all = memory(SMALL).cpu_max(2.0).pids_max(50);
+    if cannot_limit(all) {
         return;
     }
-    let commands: [fn(&mut Command); 5] = [
-        |_| {},
-        |command| _ = command.contain(Contain::Tree),
-        |command| _ = command.limits(Limits::new()),
-        |command| _ = command.limits(memory(SMALL)),
-        |command| _ = command.limits(memory(SMALL).cpu_max(2.0).pids_max(50)),
+    let kinds = [
+        ("contained", None),
+        ("measured", Some(Limits::new())),
+        ("memory and swap", Some(memory(SMALL))),
+        ("all limits", Some(all)),
     ];
-    let mut times = commands.map(|_| Vec::new());
-    for _ in 0..ROUNDS {
-        for (set, times) in commands.iter().zip(&mut times) {
-            let mut command = Command::new("/bin/true");
-            set(&mut command);
-            let start = Instant::now();
-            command.capture().unwrap();
-            times.push(start.elapsed());
+    for in_slots in [false, true] {
+        let slots = kinds.map(|_| in_slots.then(|| pipewright::TreeSlot::new().unwrap()));
+        let mut times = kinds.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            for (index, (_, limits)) in kinds.iter().enumerate() {
+                let mut command = Command::new("/bin/true");
+                match &slots[index] {
+                    Some(slot) => command.contain_in(slot),
+                    None if limits.is_none() => command.contain(Contain::Tree),
+                    None => &mut command,
+                };
+                if let Some(limits) = limits {
+                    command.limits(*limits);
+                }
+                let start = Instant::now();
+                command.capture().unwrap();
+                times[index].push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        for ((name, _), own) in kinds.iter().zip(&times) {
+            let differences = own.iter().zip(&times[0]).map(|(own, first)| own - first).collect();
+            counted(&format!(
+                "{name}{}: {} us, {} us more than contained",
+                if in_slots { ", in a slot" } else { "" },
+                quartiles(own.clone()),
+                quartiles(differences)
+            ));
         }
     }
-    let medians = times.map(|mut times| {
-        times.sort_unstable();
-        times[ROUNDS / 2].as_micros()
-    });
-    let [plain, tree, measured, memory, all] = medians;
-    counted(&format!(
-        "medians of {ROUNDS} captures, us: plain {plain}, in a cgroup {tree}, measured {measured}, \
-         with a memory limit {memory}, with all limits {all}"
-    ));
+}
+
+/// Returns the median, and the quartiles in parentheses.
+fn quartiles(mut values: Vec<f64>) -> String {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |quarter: usize| values[values.len() * quarter / 4];
+    format!("{:.0} ({:.0}..{:.0})", at(2), at(1), at(3))
 }
 
 /// Returns the names of all directories below one.

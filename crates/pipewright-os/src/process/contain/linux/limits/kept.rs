@@ -23,8 +23,8 @@ pub(crate) trait KeptGroups: fmt::Debug + Send + Sync {
     /// Makes them ready for the next tree, if possible. No process may be in them.
     fn renew(&self, limits: &TreeLimits) -> Renewal;
 
-    /// Returns the files to which a command that joins them writes `0`.
-    fn procs(&self) -> Vec<BorrowedFd<'_>>;
+    /// Returns the files by which a command joins them.
+    fn joins(&self) -> Joins<'_>;
 
     /// Returns the names by which a supervisor removes them.
     fn names(&self) -> GroupNames;
@@ -36,6 +36,14 @@ pub(crate) trait KeptGroups: fmt::Debug + Send + Sync {
 
     /// Returns the resources of the current tree, which has ended.
     fn last_resources(&self) -> TreeResources;
+}
+
+/// The files by which a command joins groups.
+pub(crate) struct Joins<'a> {
+    /// The cgroup, and its `cgroup.procs`.
+    pub(crate) cgroup: Option<[BorrowedFd<'a>; 2]>,
+    /// The `cgroup.procs` of the groups of version 1.
+    pub(crate) v1: Vec<BorrowedFd<'a>>,
 }
 
 /// The result of [`KeptGroups::renew`].
@@ -62,9 +70,9 @@ struct Kept {
     name: String,
     /// The limits in force, as the kernel has them. A tree may be able to change them.
     limits: Vec<String>,
-    cgroup: Option<Cgroup>,
-    /// The files by which a command joins them.
-    procs: Vec<OwnedFd>,
+    cgroup: Option<(Cgroup, OwnedFd)>,
+    /// The files by which a command joins those of version 1.
+    v1_procs: Vec<OwnedFd>,
     meter: Meter,
     /// `memory.peak`, opened and reset for the current tree: the kernel keeps a peak for each such handle (Linux 6.12).
     peak: Option<OwnedFd>,
@@ -108,12 +116,11 @@ pub(crate) fn keep(
 impl Kept {
     fn new(limits: TreeLimits, name: String) -> Result<Kept, NotLimited> {
         let groups = LimitedGroups::named(limits, &name)?;
-        let LimitedGroups { cgroup, limit_procs: mut procs, mut meter } = groups;
+        let LimitedGroups { cgroup, limit_procs: v1_procs, mut meter } = groups;
         if meter.is_sampled() {
             // Its thread looks at one tree, and kills what the supervisor has.
             return Err(NotLimited::System(io::ErrorKind::Unsupported.into()));
         }
-        procs.extend(cgroup.as_ref().map(Cgroup::procs).transpose()?);
         let peak = cgroup.as_ref().and_then(|cgroup| {
             let file = files::open(cgroup.dir(), "memory.peak", OFlags::RDWR).ok()?;
             reset(&file).then_some(file)
@@ -121,12 +128,14 @@ impl Kept {
         meter.keep_open();
         let in_force = meter.limits(cgroup.as_ref());
         let (asked, state) = (limits, Mutex::default());
-        Ok(Kept { asked, name, limits: in_force, cgroup, procs, meter, peak, state })
+        let procs = cgroup.as_ref().map(Cgroup::procs).transpose()?;
+        let cgroup = cgroup.zip(procs);
+        Ok(Kept { asked, name, limits: in_force, cgroup, v1_procs, meter, peak, state })
     }
 
     /// Reads the figures so far, since the groups were made.
     fn figures(&self) -> Figures {
-        let mut figures = self.meter.figures(self.cgroup.as_ref());
+        let mut figures = self.meter.figures(self.cgroup());
         if let Some(peak) = &self.peak {
             let text = files::read_open(peak.as_fd());
             figures.usage.peak_memory_bytes = text.ok().and_then(|text| files::number_of(&text));
@@ -145,7 +154,8 @@ impl Kept {
         // This peak cannot be reset. Every tree has one process.
         last.usage.peak_pids.is_none_or(|peak| peak <= 1)
             && self.has_no_groups()
-            && self.meter.limits(self.cgroup.as_ref()) == self.limits
+            && self.meter.ancestors_had_memory()
+            && self.meter.limits(self.cgroup()) == self.limits
             && self.reset_memory()
     }
 
@@ -157,7 +167,7 @@ impl Kept {
             rustix::fs::fstat(dir).is_ok_and(|stat| u64::from(stat.st_nlink) == OF_EMPTY)
         };
         self.meter.groups().iter().map(V1Group::dir).all(is_empty)
-            && self.cgroup.as_ref().map(Cgroup::dir).is_none_or(is_empty)
+            && self.cgroup().map(Cgroup::dir).is_none_or(is_empty)
     }
 
     /// Resets the peak of the memory. Returns false if that is not possible, or if memory of the last tree is still counted.
@@ -175,7 +185,7 @@ impl Kept {
                     meter.number(group.dir(), file).is_none_or(|count| count == 0) || reset(file)
                 });
         }
-        match (&self.peak, &self.cgroup) {
+        match (&self.peak, self.cgroup()) {
             (Some(peak), Some(cgroup)) => is_small(cgroup.dir(), "memory.current") && reset(peak),
             (None, Some(cgroup)) => {
                 files::open(cgroup.dir(), "memory.peak", OFlags::RDONLY).is_err()
@@ -204,17 +214,21 @@ impl KeptGroups for Kept {
         Renewal::Ready
     }
 
-    fn procs(&self) -> Vec<BorrowedFd<'_>> {
-        self.procs.iter().map(AsFd::as_fd).collect()
+    fn joins(&self) -> Joins<'_> {
+        let cgroup = self.cgroup.as_ref();
+        Joins {
+            cgroup: cgroup.map(|(cgroup, procs)| [cgroup.dir(), procs.as_fd()]),
+            v1: self.v1_procs.iter().map(AsFd::as_fd).collect(),
+        }
     }
 
     fn names(&self) -> GroupNames {
-        let cgroup = self.cgroup.as_ref().map(|cgroup| cgroup.name().clone());
+        let cgroup = self.cgroup().map(|cgroup| cgroup.name().clone());
         GroupNames { cgroup, paths: self.meter.groups().paths() }
     }
 
     fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref()
+        self.cgroup.as_ref().map(|(cgroup, _)| cgroup)
     }
 
     fn resources(&self) -> TreeResources {

@@ -125,6 +125,14 @@ impl Meter {
         self.sampler.is_some()
     }
 
+    /// Returns true if no group around them was out of memory since they were made: that would be taken for the reason of a
+    /// later kill.
+    pub(super) fn ancestors_had_memory(&self) -> bool {
+        self.around.iter().all(|(place, counts)| {
+            place.ancestors.iter().zip(counts).all(|(ancestor, before)| ancestor.ooms() == *before)
+        })
+    }
+
     fn kills(&self, cgroup: Option<&Cgroup>) -> Option<Killed> {
         let limit = self.held.limits.memory_max_bytes;
         if let Some(group) = self.groups.of(Controller::Memory) {

@@ -36,7 +36,7 @@ use super::cgroup::Cgroup;
 use super::place::own_cgroups;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
 use controller::Controllers;
-pub(crate) use kept::{GroupNames, KeptGroups, keep};
+pub(crate) use kept::{GroupNames, Joins, KeptGroups, keep};
 pub(crate) use meter::Meter;
 pub(crate) use sampled::SampledTree;
 use sampled::Sampler;

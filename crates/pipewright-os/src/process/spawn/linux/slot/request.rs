@@ -1,14 +1,16 @@
 //! A plan as the supervisor reads it, and the handles that go with it.
 
+use std::iter;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::base::handle::is_close_on_exec;
-use crate::process::contain::linux::limits::KeptGroups;
+use crate::process::contain::linux::limits::{Joins, KeptGroups};
 use crate::process::contain::linux::message::{
-    CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES, TERMINAL_HANDLE, field, flag, group,
+    CGROUP_HANDLE, CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES,
+    TERMINAL_HANDLE, field, flag, group,
 };
 use crate::process::spawn::layout::Layout;
 use crate::process::spawn::linux::child::resource_number;
@@ -20,8 +22,8 @@ use crate::process::spawn::{
 /// Refuses options that a supervisor does not support.
 pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let Credentials { user, group, groups } = &plan.unix.identity;
-    // Stdio, the terminal, the working directory and four control groups are handles too.
-    const MOST_INHERITED: usize = MOST_HANDLES - 9;
+    // Stdio, the terminal, the working directory, a cgroup and three groups of limits are handles too.
+    const MOST_INHERITED: usize = MOST_HANDLES - 10;
     let refused = [
         ("contain", plan.contain.is_some_and(|contain| contain.slot_limits.is_none())),
         ("foreground", plan.foreground.is_some()),
@@ -58,8 +60,8 @@ impl<'a> Handles<'a> {
         let list = plan.inherit.list();
         listed::check(list)?;
         let mut handles = Handles {
-            fds: Vec::with_capacity(list.len() + 9),
-            targets: Vec::with_capacity(list.len() + 9),
+            fds: Vec::with_capacity(list.len() + 10),
+            targets: Vec::with_capacity(list.len() + 10),
             current_dir: None,
         };
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
@@ -81,9 +83,12 @@ impl<'a> Handles<'a> {
             handles.fds.push(terminal.as_fd());
             handles.targets.push(TERMINAL_HANDLE);
         }
-        for procs in groups.map(KeptGroups::procs).unwrap_or_default() {
-            handles.fds.push(procs);
-            handles.targets.push(GROUP_HANDLE);
+        if let Some(Joins { cgroup, v1 }) = groups.map(KeptGroups::joins) {
+            let v2 = cgroup.into_iter().flatten().zip([CGROUP_HANDLE, CGROUP_PROCS_HANDLE]);
+            for (fd, target) in v2.chain(v1.into_iter().zip(iter::repeat(GROUP_HANDLE))) {
+                handles.fds.push(fd);
+                handles.targets.push(target);
+            }
         }
         // A relative path starts there: the directory itself, or the program.
         if plan.current_dir.is_none_or(|dir| !dir.is_absolute()) {
@@ -115,7 +120,7 @@ impl<'a> Handles<'a> {
         let step = match closed.and_then(|place| Some((place, *self.targets.get(place)?))) {
             Some((_, target @ 0..=2)) => Step::Stdio(target as u8),
             Some((_, TERMINAL_HANDLE)) => Step::Terminal,
-            Some((_, GROUP_HANDLE)) => Step::TreeLimits,
+            Some((_, GROUP_HANDLE | CGROUP_HANDLE | CGROUP_PROCS_HANDLE)) => Step::TreeLimits,
             Some((place, _)) => {
                 let stdio = self.targets.iter().filter(|target| **target <= 2).count();
                 Step::Inherit(place.saturating_sub(stdio))
