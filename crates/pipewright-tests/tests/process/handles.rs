@@ -229,3 +229,46 @@ fn writes_to_stderr_of_the_parent() {
     let mut command = puppet(["out=said by the grandchild"]);
     assert!(command.stdout(pipewright::console_err().unwrap()).status().unwrap().success());
 }
+
+/// A child may begin with the handles of this process instead of copies: see the crate's `spawn/linux/child/handles.rs`.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_path_may_name_a_handle_of_this_process() {
+    use std::os::fd::AsRawFd as _;
+
+    // From the second start on, nothing has to be found out any more.
+    assert!(puppet(["exit=0"]).status().unwrap().success());
+    let program = File::open("/bin/true").unwrap();
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    assert!(Command::new(path).status().unwrap().success());
+    let dir = tempfile::tempdir().unwrap();
+    let opened = File::open(dir.path()).unwrap();
+    let mut command = Command::new("pwd");
+    command.arg("-P").current_dir(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+    let expected = fs::canonicalize(dir.path()).unwrap();
+    assert_eq!(command.read().unwrap(), expected.to_str().unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn handles_of_this_process_stay_open_whatever_a_child_closes() {
+    use std::os::fd::AsRawFd as _;
+
+    let files: Vec<File> = (0..200).map(|_| File::open("/dev/null").unwrap()).collect();
+    let before = pipewright::open_handles().unwrap().len();
+    for _ in 0..3 {
+        let listed = Command::new("ls").arg("/proc/self/fd").read().unwrap();
+        // Three streams, and the directory that it reads.
+        assert_eq!(listed.lines().count(), 4, "{listed}");
+        Command::new("no-such-program").status().unwrap_err();
+        let (mut high, given) = pipewright::pipe(PipeOptions::default()).unwrap();
+        let given = pipewright::Handle::from(given);
+        assert!(given.number() > i64::from(files[199].as_raw_fd()));
+        assert!(Command::new("echo").arg("a").stdout(given).status().unwrap().success());
+        let mut text = String::new();
+        high.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "a\n");
+    }
+    assert!(files.iter().all(|file| file.metadata().is_ok()));
+    assert_eq!(pipewright::open_handles().unwrap().len(), before);
+}

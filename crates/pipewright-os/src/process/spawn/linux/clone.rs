@@ -22,12 +22,23 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// The flag to be born in a cgroup: Linux 5.7; clone(2).
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
+/// A substitute for an errno: the child has to join its cgroup by a file, which the caller has not opened.
+pub(super) const NOT_BORN_IN_CGROUP: i32 = i32::MAX - 2;
+
 /// True once `clone3` has been refused; then no call tries again.
 static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
     crate::base::fallback::NO_CLONE3
         || crate::base::fallback::NO_SHARED_MEMORY
         || !cfg!(target_arch = "x86_64"),
 );
+
+/// True once a child was born in its cgroup. Then the next one needs no file by which it joins.
+static BORN_IN_CGROUP: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if a child will be born in its cgroup.
+pub(super) fn is_born_in_cgroup() -> bool {
+    BORN_IN_CGROUP.load(Ordering::Relaxed)
+}
 
 /// The entry function of a new process.
 pub(super) type EntryFn = extern "C" fn(*mut libc::c_void) -> libc::c_int;
@@ -38,6 +49,8 @@ pub(super) struct CloneRequest<'a> {
     /// The cgroup to be born in. Only `clone3` can do that, so a process that starts with the parent's
     /// handlers has to join it.
     pub(super) cgroup: Option<RawFd>,
+    /// True if it has no file by which it could join the cgroup.
+    pub(super) must_be_born_in_cgroup: bool,
     /// The entry function if its handlers are reset.
     pub(super) after_clone3: EntryFn,
     /// The entry function if it has the parent's handlers.
@@ -56,14 +69,16 @@ pub(super) fn create(setup: &ChildSetup<'_>, stack: &Stack) -> io::Result<(i32, 
     let request = CloneRequest {
         stack,
         cgroup: setup.cgroup,
+        must_be_born_in_cgroup: setup.cgroup.is_some() && setup.cgroup_procs.is_none(),
         after_clone3: run_with_defaults,
         after_clone: run_with_inherited_handlers,
         argument: std::ptr::from_ref(setup).cast_mut().cast(),
         pidfd: Some(&raw mut pidfd),
     };
+    let shared = if setup.shares_handles.load(Ordering::Relaxed) { libc::CLONE_FILES } else { 0 };
     // SAFETY: nothing else uses the stack, neither entry returns, and the setup stays where it is until the
-    // child has exec'd or ended.
-    let pid = unsafe { vfork(&request) }?;
+    // child has exec'd or ended. A child that shares the handles changes none before it has its own.
+    let pid = unsafe { begin(&request, libc::CLONE_VFORK | shared) }?;
     Ok((pid, super::own_pidfd(pidfd)))
 }
 
@@ -110,7 +125,7 @@ unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
         if flags & libc::CLONE_VFORK == 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        flags &= !(libc::CLONE_VM | libc::CLONE_VFORK);
+        flags &= !(libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES);
     }
     let wants_pidfd = request.pidfd.is_some() && !pidfds_are_refused();
     let with_pidfd = if wants_pidfd { flags | libc::CLONE_PIDFD } else { flags };
@@ -119,13 +134,26 @@ unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
         match unsafe { clone3(request, with_pidfd) } {
             // The kernel may have refused the cgroup; then the child gets that error when it joins the cgroup.
             Err(error) if is_refused(&error) => {
+                if request.must_be_born_in_cgroup {
+                    BORN_IN_CGROUP.store(false, Ordering::Relaxed);
+                    return Err(io::Error::from_raw_os_error(NOT_BORN_IN_CGROUP));
+                }
                 let unknown = error.raw_os_error() == Some(libc::ENOSYS);
                 if unknown || request.cgroup.is_none() {
                     CLONE3_REFUSED.store(true, Ordering::Relaxed);
                 }
             }
-            done => return done,
+            done => {
+                if done.is_ok() && request.cgroup.is_some() {
+                    BORN_IN_CGROUP.store(true, Ordering::Relaxed);
+                }
+                return done;
+            }
         }
+    }
+    if request.must_be_born_in_cgroup {
+        BORN_IN_CGROUP.store(false, Ordering::Relaxed);
+        return Err(io::Error::from_raw_os_error(NOT_BORN_IN_CGROUP));
     }
     // SAFETY: as this function's.
     match unsafe { raw_clone::clone(request, with_pidfd) } {

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use super::child::ChildSetup;
 use super::{
-    Group, Moves, Plan, SpawnError, Step, child_setup, dumpable, moves, start, start_uncontained,
-    supervised,
+    Group, Moves, Plan, SpawnError, Step, child_setup, clone, dumpable, moves, start,
+    start_uncontained, supervised,
 };
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::cgroup::{self, Cgroup};
@@ -87,9 +87,18 @@ pub(super) fn start_held(
         return start_supervised(plan, layout, moves, holder);
     }
     let TreeHolder { cgroup, limit_procs, meter } = holder;
-    let procs = open_procs(cgroup.as_ref())?;
-    let setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
-    let exit = start(&setup, start_uncontained)?;
+    // A forked child joins by the file.
+    let is_born_there = clone::is_born_in_cgroup() && plan.unix.pre_exec.is_empty();
+    let mut procs = open_procs(cgroup.as_ref().filter(|_| !is_born_there))?;
+    let exit = loop {
+        let setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
+        match start(&setup, start_uncontained) {
+            Err(error) if error.source.raw_os_error() == Some(clone::NOT_BORN_IN_CGROUP) => {
+                procs = open_procs(cgroup.as_ref())?;
+            }
+            done => break done?,
+        }
+    };
     let tree = LinuxTree::new(cgroup, None, exit.pid()).with_meter(meter);
     Ok(ChildHandle(exit.0.with_tree(Box::new(tree))))
 }

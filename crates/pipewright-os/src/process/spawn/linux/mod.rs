@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use super::layout::Layout;
 use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
@@ -73,17 +73,31 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
 /// continued first, so only a person, or a storm of signals, can use them up.
 const MOST_STOPS: usize = 100;
 
-/// Starts the child of the setup, and starts it again if a stop interrupts the start.
+/// True once a child has been refused a copy of the handles that it shared.
+static HANDLES_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_SHARED_MEMORY);
+
+/// Starts the child of the setup, and starts it again if a stop interrupts the start. If a child that shared the handles
+/// fails, another one gets a copy of all: a path may name one of them (`/proc/self/fd/7`).
 fn start<T>(
     setup: &ChildSetup<'_>,
     once: impl Fn(&ChildSetup<'_>) -> Result<T, SpawnError>,
 ) -> Result<T, SpawnError> {
     let mut stops = 0;
+    let mut may_share =
+        setup.close_others && setup.needs_no_handles() && !HANDLES_REFUSED.load(Relaxed);
     loop {
-        setup.reset(stops < MOST_STOPS);
-        match once(setup) {
-            Err(error) if error.source.raw_os_error() == Some(child::STOP_PENDING) => stops += 1,
-            done => return done,
+        setup.reset(stops < MOST_STOPS, may_share);
+        let done = once(setup);
+        let errno = done.as_ref().err().and_then(|error| error.source.raw_os_error());
+        match errno {
+            Some(child::STOP_PENDING) => stops += 1,
+            Some(errno) if setup.shares_handles.load(Relaxed) => {
+                may_share = false;
+                if errno == child::HANDLES_SHARED {
+                    HANDLES_REFUSED.store(true, Relaxed);
+                }
+            }
+            _ => return done,
         }
     }
 }
@@ -107,6 +121,9 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
     let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
     let hooks = setup.options.pre_exec.lock();
     let pipe = ErrorPipe::new(setup, hooks.is_some());
+    // A system that gives the child a copy of the memory may do anything with the handles.
+    let shares_handles = setup.may_share_handles.load(Relaxed) && matches!(pipe, ErrorPipe::None);
+    setup.shares_handles.store(shares_handles, Relaxed);
     let created = match hooks {
         None => Stack::take().and_then(|stack| clone::create(setup, &stack)),
         Some(mut hooks) => (hooks.fork)(setup, &mut hooks.closures).map(|pid| (pid, None)),
@@ -133,7 +150,6 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
 }
 
 fn failure(setup: &ChildSetup<'_>) -> Option<SpawnError> {
-    use std::sync::atomic::Ordering::Relaxed;
     match setup.errno.load(Relaxed) {
         0 => None,
         errno => Some(SpawnError::new(
@@ -181,6 +197,8 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
         errno: AtomicI32::new(0),
         has_begun: AtomicBool::new(false),
         report_to: AtomicI32::new(-1),
+        may_share_handles: AtomicBool::new(false),
+        shares_handles: AtomicBool::new(false),
     }
 }
 

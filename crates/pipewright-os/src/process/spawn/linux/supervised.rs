@@ -220,6 +220,7 @@ impl StartContext<'_> {
         CloneRequest {
             stack,
             cgroup: None,
+            must_be_born_in_cgroup: false,
             after_clone3: entry,
             after_clone: entry,
             argument: ptr::from_ref(self).cast_mut().cast(),

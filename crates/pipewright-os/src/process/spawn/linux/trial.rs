@@ -50,6 +50,7 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let request = CloneRequest {
         stack: &stack,
         cgroup: None,
+        must_be_born_in_cgroup: false,
         after_clone3: run_alone,
         after_clone: run_alone,
         argument: ptr::from_ref(&trial).cast_mut().cast(),

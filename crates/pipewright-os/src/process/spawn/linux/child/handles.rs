@@ -6,6 +6,31 @@ use super::{FailedStep, Move, check, errno};
 use crate::process::spawn::Step;
 use crate::process::spawn::linux::open_handles;
 
+/// Copies the handles up to a number from those that the child shares with its parent. Returns false if the system
+/// refuses; then they are still shared.
+///
+/// A child that is created with a copy of all handles takes longer the more its parent has: half a millisecond for a
+/// thousand.
+pub(super) fn unshare(highest: RawFd) -> bool {
+    if !crate::base::fallback::NO_CLOSE_RANGE {
+        let above = highest as libc::c_uint + 1;
+        // SAFETY: numbers. The flag is as old as the call, Linux 5.9. Nothing is closed in the parent.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                above,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_UNSHARE,
+            )
+        };
+        if result == 0 {
+            return true;
+        }
+    }
+    // SAFETY: a number. A raw call, as all here.
+    unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) == 0 }
+}
+
 /// Moves sources away from the numbers that will be assigned: 0 to 2, and each other's targets.
 pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), FailedStep> {
     for (index, place) in moves.iter().enumerate() {

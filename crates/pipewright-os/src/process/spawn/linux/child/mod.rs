@@ -66,6 +66,9 @@ pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) has_begun: AtomicBool,
     /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
+    /// True if the child may begin with the parent's handles themselves, and if it does: it copies those that it needs.
+    pub(super) may_share_handles: AtomicBool,
+    pub(super) shares_handles: AtomicBool,
 }
 
 /// A failed step and its error, as bytes for a pipe.
@@ -77,8 +80,10 @@ unsafe impl Sync for ChildSetup<'_> {}
 
 impl ChildSetup<'_> {
     /// Clears the results of an earlier attempt.
-    pub(super) fn reset(&self, may_retry: bool) {
+    pub(super) fn reset(&self, may_retry: bool, may_share_handles: bool) {
         self.may_retry.store(may_retry, Ordering::Relaxed);
+        self.may_share_handles.store(may_share_handles, Ordering::Relaxed);
+        self.shares_handles.store(false, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
         self.has_begun.store(false, Ordering::Relaxed);
@@ -102,6 +107,18 @@ impl ChildSetup<'_> {
         self.errno.store(report as i32, Ordering::Relaxed);
     }
 
+    /// Returns true if the child needs no handle but the standard streams of its parent.
+    ///
+    /// Only such a child shares the handles. One of the others may have been closed by other code, and its number may belong
+    /// to the pidfd by now.
+    pub(super) fn needs_no_handles(&self) -> bool {
+        let is_standard =
+            |source: &Option<RawFd>| source.is_none_or(|it| it <= libc::STDERR_FILENO);
+        let has_groups = !self.moves.is_empty() || !self.limit_procs.is_empty();
+        let has_terminal = self.terminal.is_some() || self.own_terminal.is_some();
+        self.stdio.iter().all(is_standard) && !has_groups && !has_terminal
+    }
+
     pub(super) fn changes_identity(&self) -> bool {
         self.options.identity != Credentials::default()
     }
@@ -110,6 +127,9 @@ impl ChildSetup<'_> {
 /// A substitute for an errno: a stop signal is pending, and the parent, which has to stop as well, must
 /// return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
+
+/// A substitute for an errno: the child could not copy the handles that it shares. It has changed none.
+pub(super) const HANDLES_SHARED: i32 = i32::MAX - 1;
 
 /// A handle for the child, and its number in the child.
 pub(super) struct Move {
@@ -151,8 +171,13 @@ pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
             setup.cgroup_procs
         }
     };
-    // SAFETY: as this function's.
-    unsafe { attempt(setup, cgroup, CredentialScope::Child, &mut []) };
+    let highest = cgroup.unwrap_or(libc::STDERR_FILENO);
+    if setup.shares_handles.load(Ordering::Relaxed) && !handles::unshare(highest) {
+        setup.fail(steps::number_of(Step::CloseOthers), HANDLES_SHARED);
+    } else {
+        // SAFETY: as this function's.
+        unsafe { attempt(setup, cgroup, CredentialScope::Child, &mut []) };
+    }
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
