@@ -137,7 +137,7 @@ impl Stat {
     }
 }
 
-fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
+pub(crate) fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Cgroup {
     dir: OwnedFd,
     /// `cgroup.kill`; `None` before Linux 5.14.
     kill: Option<OwnedFd>,
+    /// True once it has been removed. Its name may belong to another one by then.
+    is_removed: AtomicBool,
 }
 
 impl Cgroup {
@@ -58,7 +60,8 @@ impl Cgroup {
         match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
             Ok(dir) => {
                 let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
-                let cgroup = Cgroup { parent, name, dir, kill };
+                let is_removed = AtomicBool::new(false);
+                let cgroup = Cgroup { parent, name, dir, kill, is_removed };
                 // Nothing else kills its processes: it would hold a tree that nobody can end. The drop removes it.
                 if cgroup.kill.is_some() || can_signal() { Ok(cgroup) } else { Err(None) }
             }
@@ -107,6 +110,9 @@ impl Cgroup {
 
     /// Returns true if a process is in it, or in a cgroup below it.
     pub(crate) fn is_populated(&self) -> bool {
+        if self.is_removed.load(Ordering::Relaxed) {
+            return false;
+        }
         match self.read("cgroup.events") {
             Ok(events) => !is_unpopulated(&events),
             // Another process has removed it, which was possible only while it was empty.
@@ -152,7 +158,11 @@ impl Cgroup {
     }
 
     fn remove(&self) -> rustix::io::Result<()> {
-        rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
+        if !self.is_removed.load(Ordering::Relaxed) {
+            rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)?;
+            self.is_removed.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Reads one of its files.

@@ -43,7 +43,7 @@ pub(super) fn own_cgroups() -> Option<Arc<OwnCgroups>> {
     if crate::base::fallback::NO_CGROUP {
         return None;
     }
-    let text = procfs::read("/proc/self/cgroup")?;
+    let text = cgroup_text()?;
     let mut last = locked();
     if let Some(known) = last.as_ref().filter(|known| known.text == text) {
         return Some(Arc::clone(known));
@@ -51,6 +51,20 @@ pub(super) fn own_cgroups() -> Option<Arc<OwnCgroups>> {
     let own = Arc::new(OwnCgroups { text, ..OwnCgroups::default() });
     *last = Some(Arc::clone(&own));
     Some(own)
+}
+
+/// Returns the text of `/proc/self/cgroup`. Each start reads it, so it stays open.
+fn cgroup_text() -> Option<Vec<u8>> {
+    static FILE: PerProcess<Option<OwnedFd>> =
+        PerProcess::new(|| procfs::open("/proc/self/cgroup", OFlags::RDONLY));
+    let mut text = vec![0; 4096];
+    match FILE.get().as_ref().map(|file| rustix::io::pread(file, &mut text, 0)) {
+        Some(Ok(count)) if 0 < count && count < text.len() => {
+            text.truncate(count);
+            Some(text)
+        }
+        _ => procfs::read("/proc/self/cgroup"),
+    }
 }
 
 /// Forgets all paths, after a cgroup could not be made in one of them.
