@@ -60,7 +60,8 @@ impl RunningOutput {
         // A limit too long for the clock means no limit.
         let until = Instant::now().checked_add(limit);
         loop {
-            if !self.steps.step_until(until)? {
+            let is_over = !self.steps.step_until(until)?;
+            if is_over || (self.steps.have_children_ended() && !self.steps.step_until(until)?) {
                 let output = self.steps.output();
                 return output.unwrap_or_else(|| Err(self.steps.already_reported())).map(Some);
             }

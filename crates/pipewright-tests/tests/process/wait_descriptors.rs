@@ -51,6 +51,18 @@ fn a_descriptor_shows_output_input_and_the_end() {
 }
 
 #[watched_test]
+fn a_call_that_sees_the_end_returns_the_result() {
+    if is_driven_by_tasks() {
+        return;
+    }
+    let mut running =
+        Command::new("true").stdout(Stdio::null()).stderr(Stdio::null()).start_output().unwrap();
+    wait_readable(running.wait_descriptor().unwrap());
+    // No further round of the event loop is needed.
+    assert!(running.wait_for(Duration::ZERO).unwrap().unwrap().success());
+}
+
+#[watched_test]
 fn a_descriptor_shows_that_a_rule_is_due() {
     if is_driven_by_tasks() {
         return;

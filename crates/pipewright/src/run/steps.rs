@@ -170,6 +170,14 @@ impl Steps {
         self.note(stepped)
     }
 
+    /// Returns true once all children are known to have ended: often there is nothing left to wait for then.
+    pub(crate) fn have_children_ended(&mut self) -> bool {
+        self.resume();
+        let ended = self.run.as_ref().is_some_and(|run| run.have_children_ended());
+        self.suspend();
+        ended
+    }
+
     fn note(&mut self, stepped: Result<bool, OperationError>) -> Result<bool, Error> {
         match stepped {
             Ok(true) => {}

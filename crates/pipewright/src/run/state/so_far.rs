@@ -6,6 +6,11 @@ use super::RunState;
 use crate::outcome::Source;
 
 impl RunState {
+    /// Returns true once all children are known to have ended.
+    pub(crate) fn have_children_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Returns the kept bytes of a stream.
     pub(crate) fn so_far(&self, source: Source) -> &[u8] {
         let index = source as usize;
