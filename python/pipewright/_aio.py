@@ -1,4 +1,4 @@
-"""Commands in an event loop: one descriptor for each, no thread, no child watcher.
+"""Commands in an event loop: one descriptor for each, no thread that waits, no child watcher.
 
 asyncio and loops with its interface (uvloop) are used directly, trio by `trio.lowlevel.wait_readable`; anyio runs on
 one of them.
@@ -7,15 +7,17 @@ one of them.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any, Optional
 
 from pipewright import _options
-from pipewright._pipewright import finish_lines, start_events, start_lines, start_output
+from pipewright._pipewright import finish_lines, prepare_output, start_events, start_lines, start_output, start_together
 from pipewright._run import Call, carry_output
 from pipewright._stream import Event, Line, Run, call_of, line_of
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Deque, List, Tuple
 
     from typing_extensions import Self, Unpack
 
@@ -59,9 +61,13 @@ async def wait_readable(number: int) -> None:
 
 async def finish(running: native.Running, call: Call) -> CompletedProcess[Any]:
     """Waits for the end. A cancelled wait ends the whole tree; the exception has the output so far."""
+    loop = _asyncio_loop()
+    if loop is not None:
+        watch = _Watch(loop, call)
+        watch.begin(running)
+        return await watch.finish()
     try:
-        loop = _asyncio_loop()
-        ended = await (_in_asyncio(loop, running) if loop is not None else _in_steps(running))
+        ended = await _in_steps(running)
     except BaseException as error:
         carry_output(error, call, running)
         raise
@@ -76,13 +82,26 @@ async def _in_steps(running: native.Running) -> Any:
         await wait_readable(running.fileno())
 
 
-async def _in_asyncio(loop: Any, running: native.Running) -> Any:
-    done = loop.create_future()
-    number = running.fileno()
+class _Watch:
+    """A run in a loop of asyncio. Callbacks do the work: the task is woken once, at the end."""
 
-    # The callback does the work: the task is woken once, at the end.
-    def on_ready() -> None:
-        if done.done():
+    __slots__ = ("call", "done", "loop", "number", "running")
+
+    def __init__(self, loop: Any, call: Call) -> None:
+        self.loop = loop
+        self.call = call
+        self.done = loop.create_future()
+        self.running: Optional[native.Running] = None
+        self.number = -1
+
+    def begin(self, running: native.Running) -> None:
+        self.running = running
+        self.number = running.fileno()
+        self.loop.add_reader(self.number, self.on_ready)
+
+    def on_ready(self) -> None:
+        done, running = self.done, self.running
+        if running is None or done.done():
             return
         try:
             ended = running.poll()
@@ -93,11 +112,60 @@ async def _in_asyncio(loop: Any, running: native.Running) -> Any:
         except Exception as error:
             done.set_exception(error)
 
-    loop.add_reader(number, on_ready)
-    try:
-        return await done
-    finally:
-        loop.remove_reader(number)
+    async def finish(self) -> CompletedProcess[Any]:
+        try:
+            ended = await self.done
+        except BaseException as error:
+            if self.running is not None:
+                carry_output(error, self.call, self.running)
+            raise
+        finally:
+            if self.number >= 0:
+                self.loop.remove_reader(self.number)
+        return self.call.result(ended)
+
+
+class _Turn:
+    """The starts of one turn of a loop. The first is made at once; those after it are made together, some at a time."""
+
+    __slots__ = ("loop", "waiting")
+
+    #: The most that are started before the loop does something else.
+    MOST = 64
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.waiting: Deque[Tuple[_Watch, native.Prepared]] = deque()
+        loop.call_soon(self.go_on)
+
+    def go_on(self) -> None:
+        global _turn
+        now: List[Tuple[_Watch, native.Prepared]] = []
+        while self.waiting and len(now) < self.MOST:
+            watch, prepared = self.waiting.popleft()
+            # It may have been cancelled.
+            if not watch.done.done():
+                now.append((watch, prepared))
+        if not self.waiting:
+            if _turn is self:
+                _turn = None
+        else:
+            self.loop.call_soon(self.go_on)
+        if not now:
+            return
+        for (watch, _), started in zip(now, start_together([prepared for _, prepared in now])):
+            if isinstance(started, BaseException):
+                watch.done.set_exception(started)
+                continue
+            try:
+                watch.begin(started)
+            except Exception as error:
+                # No more descriptors: the task ends the tree.
+                watch.done.set_exception(error)
+
+
+#: The turn that goes on, of the loop that started something last.
+_turn: Optional[_Turn] = None
 
 
 async def run_async(
@@ -121,7 +189,17 @@ async def run_async(
     """
     options = _options.by_name(popenargs, kwargs)
     call = Call(options, input, capture_output, timeout, check)
-    return await finish(start_output(call.native), call)
+    loop = _asyncio_loop()
+    if loop is None:
+        return await finish(start_output(call.native), call)
+    global _turn
+    watch, turn = _Watch(loop, call), _turn
+    if turn is None or turn.loop is not loop:
+        watch.begin(start_output(call.native))
+        _turn = _Turn(loop)
+    else:
+        turn.waiting.append((watch, prepare_output(call.native)))
+    return await watch.finish()
 
 
 class _AsyncRun(Run):

@@ -86,7 +86,7 @@ mod _pipewright {
     #[pymodule_export]
     use super::pool::{PendingReply, Pool};
     #[pymodule_export]
-    use super::running::{Running, start_output};
+    use super::running::{Prepared, Running, prepare_output, start_output, start_together};
     #[pymodule_export]
     use super::stream::{Events, Lines, finish_lines, start_events, start_lines};
 }

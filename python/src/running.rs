@@ -1,9 +1,11 @@
 //! A run to its end: blocking, or through a descriptor in an event loop.
 
-use std::sync::Mutex;
+use std::num::NonZero;
+use std::sync::{Mutex, OnceLock};
+use std::thread;
 use std::time::Duration;
 
-use pipewright::{RunHandle, RunningOutput};
+use pipewright::{Command, Error, RunHandle, RunningOutput};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -34,6 +36,69 @@ pub(crate) fn start_output(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyRes
         let run = py.detach(|| command.start_output()).map_err(|error| from_native(&error))?;
         Ok(Running::of(run))
     })
+}
+
+/// A command that has not been started.
+#[derive(Debug)]
+#[pyclass(frozen, module = "pipewright._pipewright")]
+pub(crate) struct Prepared(Mutex<Option<Command>>);
+
+/// Makes a command, which has its own copies of all descriptors, and does not start it.
+#[pyfunction]
+pub(crate) fn prepare_output(options: &Bound<'_, PyDict>) -> PyResult<Prepared> {
+    guarded(|| Ok(Prepared(Mutex::new(Some(command(options)?)))))
+}
+
+/// Starts several commands, on this thread and a few others, which have ended when it returns. Each entry of the list is a
+/// `Running`, or the exception of that start.
+///
+/// A thread sleeps until the child has loaded its program. Two threads keep two processors busy.
+#[pyfunction]
+pub(crate) fn start_together<'py>(
+    py: Python<'py>,
+    all: Vec<Bound<'py, Prepared>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    guarded(|| {
+        let commands: Vec<_> = all.iter().map(|it| lock(&it.get().0).take()).collect();
+        let started = py.detach(|| start_all(commands));
+        let mut results = Vec::with_capacity(started.len());
+        for result in started {
+            results.push(match result {
+                Some(Ok(run)) => Bound::new(py, Running::of(run))?.into_any(),
+                Some(Err(error)) => from_native(&error).into_value(py).into_bound(py).into_any(),
+                None => no_longer().into_value(py).into_bound(py).into_any(),
+            });
+        }
+        Ok(results)
+    })
+}
+
+fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput, Error>>> {
+    /// The least number of commands for each thread: a thread costs a tenth of a start.
+    const SHARE: usize = 4;
+    const MOST_THREADS: usize = 4;
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors =
+        *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
+    let helpers = processors.min(MOST_THREADS).min(commands.len() / SHARE).saturating_sub(1);
+    let mut results: Vec<_> = commands.iter().map(|_| None).collect();
+    let work = Mutex::new(commands.into_iter().zip(&mut results));
+    let start = || {
+        loop {
+            let next = lock(&work).next();
+            let Some((command, result)) = next else { return };
+            *result = command.map(|mut command| command.start_output());
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Ignored: without a thread, this one starts all.
+            let _ = thread::Builder::new().spawn_scoped(scope, start);
+        }
+        start();
+    });
+    drop(work);
+    results
 }
 
 impl Running {

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,38 @@ def test_no_thread_and_no_signal_handler_for_any_number_of_children() -> None:
     reader, writer = os.pipe()
     asyncio.run(main())
     os.close(reader)
+
+
+def test_many_starts_of_one_turn_have_their_own_results() -> None:
+    async def main() -> None:
+        def one(number: int) -> Any:
+            if number % 10 == 9:
+                return pipewright.run_async([f"no-such-program-{number}"])
+            return pipewright.run_async(["sh", "-c", f"echo {number}; exit {number % 7}"], capture_output=True)
+
+        threads = len(os.listdir("/proc/self/task"))
+        for number, done in enumerate(await asyncio.gather(*map(one, range(200)), return_exceptions=True)):
+            if number % 10 == 9:
+                assert isinstance(done, FileNotFoundError) and done.filename == f"no-such-program-{number}"
+            else:
+                assert isinstance(done, pipewright.CompletedProcess), done
+                assert (done.stdout, done.returncode) == (b"%d\n" % number, number % 7)
+        # The threads that help with the starts live as long as these.
+        assert len(os.listdir("/proc/self/task")) <= threads
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_before_its_turn_starts_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        runs = [asyncio.ensure_future(pipewright.run_async(["touch", str(tmp_path / str(n))])) for n in range(200)]
+        await asyncio.sleep(0)
+        runs[199].cancel()
+        done = await asyncio.gather(*runs, return_exceptions=True)
+        assert isinstance(done[199], asyncio.CancelledError)
+        assert sorted(int(path.name) for path in tmp_path.iterdir()) == list(range(199))
+
+    asyncio.run(main())
 
 
 def test_commands_run_at_the_same_time() -> None:
