@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from pipewright._large import Reading
     from pipewright._options import Args, Options
-    from pipewright._pipewright import Child, Communication
+    from pipewright._pipewright import Child
 
 else:
     # Any value will do. An import of typing would take a millisecond.
@@ -151,7 +152,7 @@ class Popen(_std.Popen[AnyStr]):
         self.text_mode = any(options.get(it) for it in ("encoding", "errors", "text", "universal_newlines"))
         decoding = _text.take(options)
         has_pty = bool(options.get("pty"))
-        self._communication: Optional[Communication] = None
+        self._communication: Optional[Reading] = None
         self._read_ahead: List[Any] = [None, None]
         native = _options.native(options)
         child = spawn(native)
@@ -324,7 +325,7 @@ class Popen(_std.Popen[AnyStr]):
                 stream.close()
         return result[0], result[1]
 
-    def _begin(self, input: Any) -> Communication:
+    def _begin(self, input: Any) -> Reading:
         data = b""
         if self.stdin is not None and not self.stdin.closed:
             stdin: Any = self.stdin
@@ -342,7 +343,10 @@ class Popen(_std.Popen[AnyStr]):
             numbers.append(None if stream is None or stream.closed else stream.fileno())
         stdin_number = self.stdin.fileno() if self.stdin is not None and not self.stdin.closed else None
         assert self._child is not None
-        communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
+        native = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
+        from pipewright._large import Reading
+
+        communication = Reading(native, self._child)
         self._read_ahead = [
             None if number is None else take_read_ahead(stream, number)
             for stream, number in zip((self.stdout, self.stderr), numbers)

@@ -1,6 +1,7 @@
 //! Both streams of a child read while its input is fed, in as many calls as the caller likes.
 
 use std::mem;
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,10 @@ use crate::waiting::{lock, repeat};
 const QUIET: Duration = Duration::from_millis(250);
 /// The time after which reading ends in any case.
 const CAP: Duration = Duration::from_secs(5);
+
+/// The size from which an only output counts as large, so that the caller reads the rest: a copy of all at the end would
+/// take a third of the time.
+const LARGE_BYTES: usize = 1 << 20;
 
 /// The state between two calls.
 #[derive(Debug)]
@@ -68,27 +73,49 @@ impl Communication {
         Ok(Communication { owner, child, state: Mutex::new(state) })
     }
 
-    /// Takes steps for at most that long. Returns true at the end.
-    fn run_for(&self, limit: Duration) -> PyResult<bool> {
+    /// Takes steps for at most that long. Returns `None` if the time is up first.
+    fn run_for(&self, limit: Duration) -> PyResult<Option<Pause>> {
         let mut state = lock(&self.state);
         let until = Instant::now().checked_add(limit);
         loop {
             if state.is_done() {
-                return Ok(true);
+                return Ok(Some(Pause::Done));
+            }
+            if state.large().is_some() {
+                return Ok(Some(Pause::Large));
             }
             if state.step(&self.child, until).map_err(|e| from_io("read the output", &e))? {
                 self.child.try_wait().map_err(|error| from_native(&error))?;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(state.is_done());
+                return Ok(state.is_done().then_some(Pause::Done));
             }
         }
     }
 }
 
+/// The reason why reading pauses before the time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    Done,
+    /// The caller should read the rest.
+    Large,
+}
+
 impl State {
     fn is_reading(&self) -> bool {
         self.slots.iter().take(2).any(|slot| matches!(slot, Slot::Read(..)))
+    }
+
+    /// Returns the index of a stream that is large, the only one, and not at its end, if nothing else is left to do.
+    fn large(&self) -> Option<usize> {
+        let [stdout, stderr, stdin] = &self.slots;
+        let (index, bytes) = match (stdout, stderr, stdin) {
+            (Slot::Read(_, bytes), Slot::Off, Slot::Off) => (0, bytes),
+            (Slot::Off, Slot::Read(_, bytes), Slot::Off) => (1, bytes),
+            _ => return None,
+        };
+        (bytes.len() >= LARGE_BYTES && self.ended.is_none()).then_some(index)
     }
 
     /// Returns the time at which reading ends although something holds a stream open.
@@ -200,14 +227,29 @@ impl State {
 
 #[pymethods]
 impl Communication {
-    /// Continues without the GIL. Returns true once the child has ended and its output has been read.
+    /// Continues without the GIL. Returns true once the child has ended and its output has been read, and `None` if the
+    /// caller should read the rest of the only output, which is large: see `take_large`.
     #[pyo3(signature = (timeout=None))]
-    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<bool>> {
         guarded(|| {
             self.owner.check()?;
-            let done = repeat(py, timeout, |limit| Ok(self.run_for(limit)?.then_some(())))?;
-            Ok(done.is_some())
+            let pause = repeat(py, timeout, |limit| self.run_for(limit))?;
+            Ok(match pause {
+                Some(Pause::Large) => None,
+                pause => Some(pause.is_some()),
+            })
         })
+    }
+
+    /// Returns the index of the large output, its descriptor, which then belongs to the caller, and its bytes so far.
+    fn take_large<'py>(&self, py: Python<'py>) -> Option<(usize, i32, Bound<'py, PyBytes>)> {
+        let mut state = lock(&self.state);
+        let index = state.large()?;
+        let bytes = PyBytes::new(py, state.so_far(index));
+        match mem::take(&mut state.slots[index]) {
+            Slot::Read(pipe, _) => Some((index, OwnedFd::from(pipe).into_raw_fd(), bytes)),
+            _ => None,
+        }
     }
 
     /// Returns both streams so far.

@@ -125,6 +125,25 @@ def test_a_communication_continues_after_its_timeout() -> None:
         assert child.communicate() == (b"a\nb\n", None)
 
 
+def test_a_large_output_is_communicated_in_any_number_of_calls(grandchild: Any) -> None:
+    size = 20 << 20
+    for stream in ("stdout", "stderr"):
+        flood = f"head -c {size} /dev/zero" + (" >&2" if stream == "stderr" else "")
+        streams: Any = {stream: -1}
+        with pipewright.Popen(["sh", "-c", flood + "; sleep 0.3; exit 3"], **streams) as child:
+            for _ in range(2):
+                with pytest.raises(subprocess.TimeoutExpired) as error:
+                    child.communicate(timeout=0.01)
+            got = child.communicate()
+            assert (len(got[stream == "stderr"]), got[stream == "stdout"]) == (size, None)
+            assert child.returncode == 3 and not child.held_open
+            assert len(error.value.output or b"") + len(error.value.stderr or b"") <= size
+    # Something that is left behind holds the stream.
+    script, _ = grandchild(streams="", session=True)
+    with pipewright.Popen(["sh", "-c", f"{script} head -c {size} /dev/zero"], stdout=-1) as child:
+        assert (len(child.communicate()[0]), child.held_open) == (size, True)
+
+
 def test_streams_of_a_child_are_files() -> None:
     with pipewright.Popen(["cat"], stdin=-1, stdout=-1, text=True, bufsize=1) as child:
         assert isinstance(child.stdin, io.TextIOWrapper) and isinstance(child.stdout, io.TextIOWrapper)
