@@ -47,6 +47,36 @@ have trio anyio || :
 say "${commands[1]}"
 ${commands[1]}
 
+# Prints the other Pythons of this machine that the wheel is for, by version, with their paths.
+others() {
+    local path version
+    for path in $(compgen -c python3. | grep -E '^python3\.[0-9]+$' | sort -u | xargs -r which 2> /dev/null) \
+        "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+        # A build without the GIL has another ABI.
+        version=$("$path" -c 'import sys, venv, ensurepip
+assert sys.version_info >= (3, 9) and sys.implementation.name == "cpython" and "t" not in sys.abiflags
+print(*sys.version_info[:2], sep=".")' 2> /dev/null) || continue
+        [ "$version" = "$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')" ] || echo "$version $path"
+    done | sort -t. -k2n -u -k1,1V
+}
+
+# The same wheel, with the oldest and the newest of them. CPython's own suite runs above.
+site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+mapfile -t pythons < <(others | sed -n '1p;$p' | sort -u)
+[ ${#pythons[@]} -gt 0 ] || echo "SKIPPED ${0##*/}: python::versions: there is no other Python from 3.9 on"
+for other in ${pythons[@]+"${pythons[@]}"}; do
+    say "Python ${other%% *}"
+    "${other#* }" -m venv "$venv/other"
+    if "$venv/other/bin/pip" install -q pytest > "$venv/log" 2>&1; then
+        cp -R "$site"/pipewright "$site"/pipewright-*.dist-info \
+            "$("$venv/other/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+        PATH=$venv/other/bin:$PATH python -m pytest -m "not slow" -p no:cacheprovider python
+    else
+        echo "SKIPPED ${0##*/}: python::pytest: cannot be installed for Python ${other%% *}"
+    fi
+    rm -rf "$venv/other"
+done
+
 cd python
 ! have ruff || { ruff check . && ruff format --check .; }
 ! have mypy typing_extensions || mypy

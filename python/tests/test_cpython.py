@@ -54,8 +54,8 @@ def test_the_suite_of_cpython_passes_but_for_what_is_by_design(tmp_path: Path) -
         import test.test_subprocess  # noqa: F401
     except ImportError:
         skip("this Python has no package test")
-    if sys.version_info[:2] != (3, 11):
-        skip("the list of tests is that of Python 3.11")
+    if sys.version_info[:2] > (3, 13):
+        skip("the list of tests is that of Python 3.9 to 3.13")
     script = tmp_path / "runner.py"
     script.write_text(RUNNER)
     done = subprocess.run(
@@ -67,5 +67,8 @@ def test_the_suite_of_cpython_passes_but_for_what_is_by_design(tmp_path: Path) -
     patterns = [pattern for group in BY_DESIGN.values() for pattern in group]
     unexpected = [line for line in lines[1:] if not any(fnmatch.fnmatch(line[1], it) for it in patterns)]
     assert unexpected == []
+    if sys.version_info[:2] != (3, 11):
+        # Some of the tests are not there, or have other names.
+        return
     unused = [it for it in patterns if it != "*vfork*" and not any(fnmatch.fnmatch(name, it) for name in failed)]
     assert unused == [], "these tests pass: take them out of the list"
