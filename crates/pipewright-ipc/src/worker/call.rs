@@ -84,11 +84,16 @@ impl Call<'_> {
                 }
                 Some(_) => {}
             }
-            self.call_receiver.receive_next(self.id)?;
-            if self.call_receiver.is_cancelled(self.id) {
-                return Err(Error::new(ErrorKind::Cancelled));
-            }
+            self.wait_for_next()?;
         }
+    }
+
+    /// Waits for the next message about the call. Not after its cancellation: nothing may follow that.
+    fn wait_for_next(&mut self) -> Result<Option<(u8, Vec<u8>)>, Error> {
+        if self.call_receiver.is_cancelled(self.id) {
+            return Err(Error::new(ErrorKind::Cancelled));
+        }
+        self.call_receiver.receive_next(self.id)
     }
 
     /// Returns the next item of the request, or `None` after the last one and for a request that comes as a whole
@@ -107,10 +112,7 @@ impl Call<'_> {
             if item.is_some() || has_ended {
                 return Ok(item);
             }
-            self.call_receiver.receive_next(self.id)?;
-            if self.call_receiver.is_cancelled(self.id) {
-                return Err(Error::new(ErrorKind::Cancelled));
-            }
+            self.wait_for_next()?;
         }
     }
 
@@ -125,13 +127,10 @@ impl Call<'_> {
         }
         self.call_receiver.send(kind::ASK, self.id, question)?;
         loop {
-            match self.call_receiver.receive_next(self.id)? {
+            match self.wait_for_next()? {
                 Some((kind::ANSWER, bytes)) => return Ok(bytes),
                 Some((_, reason)) => return Err(Error::declined(&reason)),
                 None => {}
-            }
-            if self.call_receiver.is_cancelled(self.id) {
-                return Err(Error::new(ErrorKind::Cancelled));
             }
         }
     }

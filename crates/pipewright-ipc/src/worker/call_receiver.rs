@@ -22,6 +22,8 @@ pub(super) struct CallReceiver {
     input: Option<CallInput>,
     /// Calls that wait, and whose items have ended.
     without_items: HashSet<u64>,
+    /// The violation of the protocol after which nothing more is received, also if a handler ignored it.
+    violation: Option<ErrorKind>,
 }
 
 impl CallReceiver {
@@ -33,6 +35,7 @@ impl CallReceiver {
             cancelled: HashSet::new(),
             input: None,
             without_items: HashSet::new(),
+            violation: None,
         }
     }
 
@@ -51,6 +54,7 @@ impl CallReceiver {
     }
 
     fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<(u8, u64), Error> {
+        self.check()?;
         let until = self.core.until();
         self.core.drive(until, Connection::begin)?;
         self.read(until, buffer)
@@ -60,6 +64,10 @@ impl CallReceiver {
         let header = self.core.connection.body().map_or((0, 0), |body| (body.kind, body.id));
         Message::<Raw>::new(&mut self.core, until).read_into(buffer)?;
         Ok(header)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.violation.as_ref().map_or(Ok(()), |kind| Err(Error::new(kind.clone())))
     }
 
     /// Handles a message about a call: the current one, or one that waits. Returns false if the message is a call itself.
@@ -79,7 +87,10 @@ impl CallReceiver {
                     |id| id == call || waiting.iter().any(|message: &RawMessage| message.id == id);
                 self.credits.add(id, more, is_open);
             }
-            kind::ITEM if self.is_waiting(id) => return Err(without_credit()),
+            // Also one of a request that came as a whole. A plain message and a reset have the id 0.
+            kind::ITEM if self.is_waiting(id) || id == call && id != 0 => {
+                return Err(without_credit());
+            }
             // An item of a call that has ended. `sort` takes the others.
             kind::ITEM => {}
             kind::ITEMS_END if self.is_waiting(id) => drop(self.without_items.insert(id)),
@@ -116,6 +127,7 @@ impl CallReceiver {
 
     /// Sorts the messages that have arrived, without waiting for others.
     pub(super) fn receive_available(&mut self, call: u64) -> Result<(), Error> {
+        self.check()?;
         while self.core.try_begin(Connection::begin)? {
             let mut bytes = Vec::new();
             // The rest of a long message is on its way.
@@ -127,6 +139,11 @@ impl CallReceiver {
     }
 
     fn sort(&mut self, call: u64, message: RawMessage) -> Result<Option<(u8, Vec<u8>)>, Error> {
+        let sorted = self.try_sort(call, message);
+        sorted.inspect_err(|error| self.violation = Some(error.kind().clone()))
+    }
+
+    fn try_sort(&mut self, call: u64, message: RawMessage) -> Result<Option<(u8, Vec<u8>)>, Error> {
         let RawMessage { kind, id, bytes } = message;
         if matches!(kind, kind::ANSWER | kind::DECLINED) {
             // An answer that no question waits for belongs to a call that has ended.

@@ -34,7 +34,7 @@ pub(super) fn number(pool: &Pool, call: &str) -> u64 {
     String::from_utf8(pool.call(call).unwrap().into_bytes()).unwrap().parse().unwrap()
 }
 
-fn until_busy(pool: &Pool) {
+pub(super) fn until_busy(pool: &Pool) {
     watchdog::until("a worker has a call", || {
         pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
     });

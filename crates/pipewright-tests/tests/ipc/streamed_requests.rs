@@ -8,7 +8,7 @@ use pipewright_ipc::{CallEvent, ErrorKind, Pool, PoolOptions, Request};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, bodies, watchdog};
 
-use super::pool::{number, options, pool};
+use super::pool::{number, options, pool, until_busy};
 use super::{both_ways, worker};
 
 #[watched_test]
@@ -59,7 +59,7 @@ fn items_go_both_ways_at_once() {
 }
 
 /// Polls a future once. Nothing wakes it.
-fn is_ready(future: impl Future<Output = Result<(), pipewright_ipc::Error>>) -> bool {
+pub(super) fn is_ready(future: impl Future<Output = Result<(), pipewright_ipc::Error>>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
         std::task::Poll::Ready(sent) => sent.map(|()| true).unwrap(),
@@ -125,6 +125,20 @@ fn a_sender_that_is_dropped_before_the_end_cancels_the_call() {
 }
 
 #[watched_test]
+fn a_worker_that_knows_of_the_cancellation_does_not_wait_for_items_or_credit() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    for request in ["after-cancel take", "after-cancel send"] {
+        let request = Request::new(request).in_pieces(1);
+        let (_items, call) = pool.begin_with_items(request).unwrap();
+        until_busy(&pool);
+        call.cancel();
+        assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+        assert_eq!(number(&pool, "pid"), pid);
+    }
+}
+
+#[watched_test]
 fn a_call_with_items_is_not_retried() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let request = Request::new("exit-at-item").idempotent();
@@ -143,7 +157,7 @@ fn a_call_with_items_is_not_retried() {
 
 #[watched_test]
 fn a_worker_that_takes_no_items_is_refused_them() {
-    // One that supports calls only, as those in other languages do.
+    // One that supports calls only.
     let pool = Pool::new(worker("liar,18,1"), options()).unwrap();
     let (mut items, call) = pool.begin_with_items("x").unwrap();
     let kind = ErrorKind::Unsupported { capability: "streams.v1" };
