@@ -26,6 +26,7 @@
      pipewright_fail         ... makes the call fail with a text
      pipewright_is_cancelled ... looks for a cancellation, without waiting
      pipewright_send_item    ... sends a part of the reply before it
+     pipewright_next_item    ... waits for the next part of a request that comes in pieces
      pipewright_ask          ... asks the host a question
      pipewright_connect      or, instead of serve: messages in any order
      pipewright_receive, pipewright_take_handles, pipewright_send, pipewright_send_handles, pipewright_close
@@ -37,8 +38,8 @@
      the host has ended, and otherwise prints nothing: print pipewright_error().
 
    MEMORY
-     pipewright_request, pipewright_receive and pipewright_ask return memory of the library, which stays until the next call of
-     the same function (for pipewright_request: until the handler returns).
+     pipewright_request, pipewright_receive, pipewright_ask and pipewright_next_item return memory of the library, which stays
+     until the next call of the same function (for pipewright_request: until the handler returns).
 
    THREADS
      A connection belongs to one thread. A process connects once.
@@ -79,11 +80,12 @@ typedef enum pipewright_result {
     PIPEWRIGHT_PROTOCOL = 4,     /* the host violated the protocol */
     PIPEWRIGHT_SYSTEM = 5,       /* a system call failed */
     PIPEWRIGHT_NO_MEMORY = 6,
-    PIPEWRIGHT_TOO_LONG = 7,  /* a message exceeds the agreed maximum; nothing was sent */
-    PIPEWRIGHT_TIMEOUT = 8,   /* the host was silent during the handshake */
-    PIPEWRIGHT_BACKLOG = 9,   /* the host sends too much while this side waits for room */
-    PIPEWRIGHT_DECLINED = 10, /* the host declined a question, or accepts no items */
-    PIPEWRIGHT_CANCELLED = 11 /* the call was cancelled; its reply is discarded */
+    PIPEWRIGHT_TOO_LONG = 7,      /* a message exceeds the agreed maximum; nothing was sent */
+    PIPEWRIGHT_TIMEOUT = 8,       /* the host was silent during the handshake */
+    PIPEWRIGHT_BACKLOG = 9,       /* the host sends too much while this side waits for room */
+    PIPEWRIGHT_DECLINED = 10,     /* the host declined a question, or accepts no items */
+    PIPEWRIGHT_CANCELLED = 11,    /* the call was cancelled; its reply is discarded */
+    PIPEWRIGHT_NO_MORE_ITEMS = 12 /* the request has ended */
 } pipewright_result;
 
 /* The use of shared memory. */
@@ -136,6 +138,11 @@ PIPEWRIGHT_API int pipewright_is_cancelled(pipewright_call *call);
 /* Sends a part of the reply that precedes it. Waits until the host has taken enough of the earlier ones. PIPEWRIGHT_DECLINED: the
    caller accepts no items. PIPEWRIGHT_CANCELLED: it has cancelled the call. */
 PIPEWRIGHT_API int pipewright_send_item(pipewright_call *call, const void *data, size_t length);
+
+/* Waits for the next item of a request that comes in pieces. PIPEWRIGHT_NO_MORE_ITEMS: the last one was returned, or the request
+   came as a whole. PIPEWRIGHT_CANCELLED: the host has cancelled the call, also because its caller gave up before the last item.
+   The host has sent at most 16 items that were not returned yet. A handler may return before the last item. */
+PIPEWRIGHT_API int pipewright_next_item(pipewright_call *call, const unsigned char **data, size_t *length);
 
 /* Asks the host a question, and waits for the answer. PIPEWRIGHT_DECLINED: pipewright_error() has the host's reason. */
 PIPEWRIGHT_API int pipewright_ask(
@@ -227,7 +234,9 @@ enum {
     PW_ANSWER = 24,
     PW_DECLINED = 25,
     PW_RESET = 26,
-    PW_RESET_DONE = 27
+    PW_RESET_DONE = 27,
+    PW_OPEN_CALL = 28,
+    PW_ITEMS_END = 29
 };
 
 enum {
@@ -239,6 +248,7 @@ enum {
     PW_MAX_HANDLES = 64,
     PW_MAX_CALLS = 1024,
     PW_MAX_CREDITS = 2048,
+    PW_WINDOW = 16, /* items of a request that may be on their way */
     PW_FRAME_BYTES = 64 << 10,
     PW_SHORT_BYTES = 4 << 10,
     PW_READ_BYTES = 64 << 10,
@@ -247,6 +257,9 @@ enum {
 };
 
 #define PW_MAX_MESSAGE_BYTES UINT64_C(0xffffffff)
+
+/* The words of `can`. */
+#define PW_CAN "calls.v1 streams.v1 handles.v1"
 
 static char pw_error_text[512];
 static int pw_claimed;
@@ -354,6 +367,7 @@ typedef struct pw_ring {
 typedef struct pw_message {
     uint8_t kind;
     uint64_t id;
+    int no_more_items; /* the items of this call have ended before it was begun */
     pw_buffer body;
 } pw_message;
 
@@ -383,8 +397,11 @@ struct pipewright_channel {
 struct pipewright_call {
     pipewright_channel *channel;
     uint64_t id;
-    pw_buffer request, reply, answer;
+    pw_buffer request, reply, answer, item;
     int lost_reply; /* there was no memory for a part of it */
+    int has_items, no_more_items;
+    pw_buffer items[PW_WINDOW]; /* that were not returned yet, from `first_item` on */
+    uint32_t first_item, item_count, item_credit;
     pw_message *waiting; /* PW_MAX_CALLS, from `first` on */
     size_t first, count;
     pw_credit credits[PW_MAX_CREDITS];
@@ -1048,7 +1065,7 @@ static int pw_try_receive_message(
         channel->heard_goodbye = 1;
         return pw_fail(PIPEWRIGHT_END, "the host has closed the connection");
     }
-    if (frame.kind < PW_MESSAGE || frame.kind > PW_RESET_DONE) return pw_unexpected(&frame);
+    if (frame.kind < PW_MESSAGE || frame.kind > PW_ITEMS_END) return pw_unexpected(&frame);
     total = is_long ? frame.total : frame.length;
     if (total > channel->max_message_bytes)
         return pw_fail(PIPEWRIGHT_PROTOCOL, "a frame or message of %llu bytes exceeds the agreed maximum of %llu",
@@ -1425,7 +1442,7 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     for (at = 0; at < 6 && !result; at++) result = pw_add_field(&ours, keys[at], values[at]);
     snprintf(text, sizeof text, "%llu", (unsigned long long)most);
     if (!result) result = pw_add_field(&ours, "max_message_bytes", text);
-    if (!result) result = pw_add_field(&ours, "can", channel->fallback[0] ? "calls.v1 handles.v1" : "calls.v1 handles.v1 shm.v1");
+    if (!result) result = pw_add_field(&ours, "can", channel->fallback[0] ? PW_CAN : PW_CAN " shm.v1");
     if (result) goto done;
     for (at = 0; at < 6; at++) {
         /* Values are sent without control characters, so they are compared without them. */
@@ -1618,6 +1635,47 @@ static int pw_was_cancelled(const pipewright_call *call, uint64_t id) {
     return 0;
 }
 
+static pw_message *pw_waiting_of(pipewright_call *call, uint64_t id) {
+    size_t at;
+    for (at = 0; at < call->count; at++) {
+        pw_message *message = &call->waiting[(call->first + at) % PW_MAX_CALLS];
+        if (message->id == id) return message;
+    }
+    return NULL;
+}
+
+/* Takes an item of a request. */
+static int pw_add_item(pipewright_call *call, uint64_t id, pw_buffer *body) {
+    pw_buffer *place;
+    int is_current = call->has_items && id == call->id;
+    /* One that comes after the reply is ignored. Plain messages and resets have the id 0. */
+    if (!is_current && (id == 0 || id != call->id) && !pw_waiting_of(call, id)) return PIPEWRIGHT_OK;
+    if (!is_current || call->no_more_items || call->item_credit == 0)
+        return pw_fail(PIPEWRIGHT_PROTOCOL, "an item without credit");
+    call->item_credit--;
+    place = &call->items[(call->first_item + call->item_count++) % PW_WINDOW];
+    *place = *body;
+    memset(body, 0, sizeof *body);
+    return PIPEWRIGHT_OK;
+}
+
+static void pw_end_items(pipewright_call *call, uint64_t id) {
+    pw_message *waiting = pw_waiting_of(call, id);
+    if (call->has_items && id == call->id) call->no_more_items = 1;
+    else if (waiting) waiting->no_more_items = 1;
+}
+
+/* Forgets the items of the call. */
+static void pw_drop_items(pipewright_call *call) {
+    for (; call->item_count > 0; call->item_count--) {
+        free(call->items[call->first_item].data);
+        memset(&call->items[call->first_item], 0, sizeof call->items[0]);
+        call->first_item = (call->first_item + 1) % PW_WINDOW;
+    }
+    call->has_items = call->no_more_items = 0;
+    call->item_credit = 0;
+}
+
 /* Sorts a message of the host, and takes its body. `answer` becomes its kind if it answers a question of the call. */
 static int pw_sort(pipewright_call *call, uint8_t kind, uint64_t id, pw_buffer *body, uint8_t *answer) {
     pw_message *place;
@@ -1625,11 +1683,13 @@ static int pw_sort(pipewright_call *call, uint8_t kind, uint64_t id, pw_buffer *
     switch (kind) {
     case PW_MESSAGE:
     case PW_CALL:
+    case PW_OPEN_CALL:
     case PW_RESET:
         if (call->count == PW_MAX_CALLS) return pw_fail(PIPEWRIGHT_PROTOCOL, "too many calls at a time");
         place = &call->waiting[(call->first + call->count++) % PW_MAX_CALLS];
         place->kind = kind;
         place->id = id;
+        place->no_more_items = 0;
         place->body = *body;
         memset(body, 0, sizeof *body);
         return PIPEWRIGHT_OK;
@@ -1638,6 +1698,8 @@ static int pw_sort(pipewright_call *call, uint8_t kind, uint64_t id, pw_buffer *
         if (pw_is_open(call, id) && !pw_was_cancelled(call, id)) call->cancelled[call->cancelled_count++] = id;
         return PIPEWRIGHT_OK;
     case PW_CREDIT: return pw_add_credit(call, id, body);
+    case PW_ITEM: return pw_add_item(call, id, body);
+    case PW_ITEMS_END: pw_end_items(call, id); return PIPEWRIGHT_OK;
     case PW_ANSWER:
     case PW_DECLINED:
         /* Another one belongs to a call that has ended. */
@@ -1661,7 +1723,9 @@ static int pw_receive_for(pipewright_call *call, int wait, uint8_t *answer, int 
     *answer = 0;
     pw_close_all(channel->message_handles, &channel->message_handle_count);
     if (result || !*found) return result;
-    return pw_sort(call, kind, id, &channel->message, answer);
+    /* A handler may ignore the error. */
+    channel->broken = pw_sort(call, kind, id, &channel->message, answer);
+    return channel->broken;
 }
 
 static int pw_receive_available(pipewright_call *call) {
@@ -1707,9 +1771,48 @@ PW_PUBLIC int pipewright_send_item(pipewright_call *call, const void *data, size
             credit->count--;
             return pw_send_message(call->channel, PW_ITEM, call->id, data, length, NULL, 0);
         }
+        if (pw_was_cancelled(call, call->id)) return pw_cancelled_result();
         result = pw_receive_for(call, 1, &answer, &found);
         if (result) return result;
-        if (pw_was_cancelled(call, call->id)) return pw_cancelled_result();
+    }
+}
+
+/* Lets the host send more items, half a window at a time: each CREDIT costs a message. */
+static int pw_send_credit(pipewright_call *call) {
+    unsigned char body[4];
+    uint32_t more = PW_WINDOW - call->item_credit - call->item_count;
+    if (call->no_more_items || more < PW_WINDOW / 2) return PIPEWRIGHT_OK;
+    call->item_credit += more;
+    pw_put(body, more, 4);
+    return pw_send_message(call->channel, PW_CREDIT, call->id, body, sizeof body, NULL, 0);
+}
+
+PW_PUBLIC int pipewright_next_item(pipewright_call *call, const unsigned char **data, size_t *length) {
+    static const unsigned char nothing = 0;
+    free(call->item.data);
+    memset(&call->item, 0, sizeof call->item);
+    for (;;) {
+        uint8_t answer;
+        int found, result, has_item = call->item_count > 0;
+        if (has_item) {
+            call->item = call->items[call->first_item];
+            memset(&call->items[call->first_item], 0, sizeof call->item);
+            call->first_item = (call->first_item + 1) % PW_WINDOW;
+            call->item_count--;
+        } else if (!call->has_items || call->no_more_items) {
+            return pw_fail(PIPEWRIGHT_NO_MORE_ITEMS, "the request has ended");
+        } else if (pw_was_cancelled(call, call->id)) {
+            return pw_cancelled_result();
+        }
+        result = pw_send_credit(call);
+        if (result) return result;
+        if (has_item) {
+            *data = call->item.data ? call->item.data : &nothing;
+            *length = call->item.end;
+            return PIPEWRIGHT_OK;
+        }
+        result = pw_receive_for(call, 1, &answer, &found);
+        if (result) return result;
     }
 }
 
@@ -1743,6 +1846,7 @@ static int pw_end_call(pipewright_call *call, int kind, uint64_t id, const void 
     pipewright_channel *channel = call->channel;
     size_t at;
     int result;
+    pw_drop_items(call);
     if (credit) {
         pw_drop_credit(call, (size_t)(credit - call->credits));
         call->answered[call->answered_next] = id;
@@ -1778,6 +1882,9 @@ static int pw_answer_next(
     next = &call->waiting[call->first];
     kind = next->kind;
     call->id = next->id;
+    /* Before the next message: it may be the end of the items. */
+    call->has_items = kind == PW_OPEN_CALL;
+    call->no_more_items = next->no_more_items;
     free(call->request.data);
     call->request = next->body;
     memset(next, 0, sizeof *next);
@@ -1828,6 +1935,8 @@ PW_PUBLIC int pipewright_serve(pipewright_handler handler, void *context, const 
     free(call->request.data);
     free(call->reply.data);
     free(call->answer.data);
+    free(call->item.data);
+    pw_drop_items(call);
     free(call);
     pw_free(channel);
     return result;

@@ -40,6 +40,13 @@ export class Call {
   /** Is aborted when the host cancels the call or is gone: the reply is then discarded. */
   readonly signal: AbortSignal;
   /**
+   * The items of a request that comes in pieces; none if it came as a whole. The iterator waits for each, and ends after the last
+   * one. The host has sent at most 16 items that were not returned yet. The handler may return before the last item, and a later
+   * iterator continues after the items of an earlier one. Rejects with `Cancelled` once the host has cancelled the call, also
+   * because its caller gave up before the last item.
+   */
+  items(): AsyncGenerator<Buffer, void, undefined>;
+  /**
    * Sends a part of the reply that precedes it. Waits until the host has taken enough of the earlier ones. Rejects with
    * `Declined` if the host accepts no items, and with `Cancelled` once it has cancelled the call.
    */

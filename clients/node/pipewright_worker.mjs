@@ -8,8 +8,9 @@
  *     await serve((request) => request.reverse());
  *
  * `serve` answers each request with the bytes that the function returns, or that its promise resolves to. The function also gets
- * a `Call`, which sends items before the reply, asks the host questions and has an `AbortSignal`. `connect` returns a `Channel`,
- * which sends and receives messages in any order. Importing this module has no effects.
+ * a `Call`, which iterates over the items of a request, sends items before the reply, asks the host questions and has an
+ * `AbortSignal`. `connect` returns a `Channel`, which sends and receives messages in any order. Importing this module has no
+ * effects.
  *
  * The connection has a descriptor of its own, so the program may print. Messages go through the socket: Node cannot map shared
  * memory, and cannot receive descriptors. docs/workers.md has the cost of that, and docs/wire.md the protocol.
@@ -22,14 +23,16 @@ import process from "node:process";
 const VARIABLE = "PIPEWRIGHT_IPC";
 const [HELLO, REJECT, READY, PART, WAKE, GOODBYE] = [1, 2, 4, 8, 9, 10];
 const [MESSAGE, CALL, REPLY, FAILED, CANCEL, ITEM, CREDIT] = [16, 17, 18, 19, 20, 21, 22];
-const [ASK, ANSWER, DECLINED, RESET, RESET_DONE] = [23, 24, 25, 26, 27];
+const [ASK, ANSWER, DECLINED, RESET, RESET_DONE, OPEN_CALL, ITEMS_END] = [23, 24, 25, 26, 27, 28, 29];
 const LONG = 1;
 const HEADER_BYTES = 16;
 const MAX_HELLO_BYTES = 4096;
 const MAX_CALLS = 1024;
 const MAX_CREDITS = 2048;
+/** Items of a request that may be on their way. */
+const WINDOW = 16;
 const MAX_MESSAGE_BYTES = 0xffffffff;
-/** Messages that wait for the handler stop the reading at this size, unless a send waits for room. */
+/** Messages that wait for `recv` stop the reading at this size, unless a send waits for room. */
 const MAX_WAITING_BYTES = 16 << 20;
 const WITHOUT_RING = "Node has no shared memory";
 
@@ -283,7 +286,7 @@ class Messages {
       if (length > 0 || frame.isLong) throw new ProtocolError("a GOODBYE has a body");
       return { kind, id: 0n, body };
     }
-    if (kind < MESSAGE || kind > RESET_DONE) throw new ProtocolError(`unexpected frame of kind ${kind}`);
+    if (kind < MESSAGE || kind > ITEMS_END) throw new ProtocolError(`unexpected frame of kind ${kind}`);
     if (!frame.isLong) return { kind, id: frame.id, body };
     [this.#first, this.#parts, this.#left] = [frame, [body], Number(frame.total) - length];
     return null;
@@ -366,7 +369,9 @@ export class Channel {
     if (waitsForRoom && this.#waitingBytes > maxBacklogBytes) {
       throw new WorkerError("the host sends more than it receives: the backlog is full");
     }
-    this.#link.flow(waitsForRoom || this.#waitingBytes <= MAX_WAITING_BYTES);
+    // A call may wait for what comes behind other calls: an answer, an item or its cancellation. The host limits the calls.
+    const isServing = this.#onMessage !== null;
+    this.#link.flow(isServing || waitsForRoom || this.#waitingBytes <= MAX_WAITING_BYTES);
   }
 
   #end(error) {
@@ -382,6 +387,7 @@ export class Channel {
   /** Passes each message to that function, and at last null and the error. @internal */
   _listen(onMessage) {
     this.#onMessage = onMessage;
+    this._flow();
     for (const message of this.#waiting.splice(0)) {
       this._count(-(message.body.length + 64));
       onMessage(message);
@@ -473,10 +479,14 @@ export class Call {
     this.request = request;
     /** The number of items that the host accepts, or null if it accepts none. @internal */
     this._credit = null;
-    /** The functions that wait for credit, or for the answer to a question. @internal */
-    this._wake = null;
+    /** The items of the request that were not taken yet, or null if it came as a whole. @internal */
+    this._items = null;
+    /** The functions that wait for credit, an item, or the answer to a question. @internal */
+    this._waiters = new Set();
     /** @internal */
     this._answer = null;
+    /** The host has said goodbye, so nothing more arrives. @internal */
+    this._isLast = false;
   }
 
   /** Is aborted when the host cancels the call or is gone: the reply is then discarded. */
@@ -487,7 +497,20 @@ export class Call {
   /** @internal */
   _cancel() {
     this.#abort.abort(new Cancelled("the call was cancelled"));
-    this._wake?.();
+    this._wake();
+  }
+
+  /** Something has arrived. @internal */
+  _wake() {
+    const waiters = [...this._waiters];
+    this._waiters.clear();
+    for (const resume of waiters) resume();
+  }
+
+  /** Waits until something arrives. */
+  async #next() {
+    if (this._isLast) throw new Disconnected("the host has closed the connection");
+    await new Promise((resolve) => this._waiters.add(resolve));
   }
 
   /**
@@ -502,7 +525,33 @@ export class Call {
         this._credit -= 1;
         return this.#calls.channel._send(ITEM, this.#id, buffer(item));
       }
-      await new Promise((resolve) => (this._wake = resolve));
+      await this.#next();
+    }
+  }
+
+  /**
+   * The items of a request that comes in pieces; none if it came as a whole. The iterator waits for each, and ends after the last
+   * one. The host has sent at most 16 items that were not returned yet. The handler may return before the last item, and a later
+   * iterator continues after the items of an earlier one. Rejects with `Cancelled` once the host has cancelled the call, also
+   * because its caller gave up before the last item.
+   */
+  async *items() {
+    const items = this._items;
+    while (items !== null) {
+      const item = items.arrived.shift();
+      if (item === undefined) {
+        if (items.haveEnded) return;
+        this.signal.throwIfAborted();
+        if (items.callHasEnded) throw new WorkerError("the call has ended");
+      }
+      const more = items.newCredit();
+      if (more > 0) {
+        const credit = Buffer.alloc(4);
+        credit.writeUInt32LE(more);
+        await this.#calls.channel._send(CREDIT, this.#id, credit);
+      }
+      if (item !== undefined) yield item;
+      else if (items.arrived.length === 0 && !items.haveEnded && !this.signal.aborted) await this.#next();
     }
   }
 
@@ -513,12 +562,39 @@ export class Call {
     await this.#calls.channel._send(ASK, this.#id, buffer(question));
     while (this._answer === null) {
       this.signal.throwIfAborted();
-      await new Promise((resolve) => (this._wake = resolve));
+      await this.#next();
     }
     const { kind, body } = this._answer;
     this._answer = null;
     if (kind === DECLINED) throw new Declined(body.toString());
     return body;
+  }
+}
+
+/** The items that follow the request of a call. */
+class Items {
+  arrived = [];
+  haveEnded;
+  callHasEnded = false;
+  /** The number that the host may still send. */
+  #credit = 0;
+
+  constructor(haveEnded) {
+    this.haveEnded = haveEnded;
+  }
+
+  add(item) {
+    if (this.#credit === 0 || this.haveEnded) throw new ProtocolError("an item without credit");
+    this.#credit -= 1;
+    this.arrived.push(item);
+  }
+
+  /** Returns the credit that the host gets now, half a window at a time: each costs a message. */
+  newCredit() {
+    const more = WINDOW - this.#credit - this.arrived.length;
+    if (this.haveEnded || this.callHasEnded || more < WINDOW / 2) return 0;
+    this.#credit += more;
+    return more;
   }
 }
 
@@ -532,6 +608,8 @@ class Calls {
   /** Credit that came before its call. */
   #credit = new Map();
   #cancelled = new Set();
+  /** Calls that wait, and whose items have ended. */
+  #withoutItems = new Set();
   #ended = null;
   #done;
 
@@ -555,11 +633,20 @@ class Calls {
 
   #end(error) {
     this.#ended = { error };
-    if (error === null) return this.#startNext();
+    if (error === null) {
+      for (const call of this.#open.values()) this.#isLast(call);
+      return this.#startNext();
+    }
     this.#waiting.length = 0;
     for (const call of this.#open.values()) call._cancel();
     if (error instanceof Disconnected) this.#done.resolve();
     else this.#done.reject(error);
+  }
+
+  /** Nothing more arrives for this call. */
+  #isLast(call) {
+    call._isLast = true;
+    call._wake();
   }
 
   #sort(message) {
@@ -568,6 +655,7 @@ class Calls {
     switch (kind) {
       case MESSAGE:
       case CALL:
+      case OPEN_CALL:
       case RESET:
         if (kind !== MESSAGE && this.#waiting.length >= MAX_CALLS) throw new ProtocolError("too many calls at a time");
         this.#waiting.push(message);
@@ -577,29 +665,50 @@ class Calls {
       case CANCEL:
         // One that comes after the reply would be kept forever.
         if (call) call._cancel();
-        else if (this.#waiting.some((other) => other.id === id)) this.#cancelled.add(id);
+        else if (this.#isWaiting(id)) this.#cancelled.add(id);
         break;
       case CREDIT: {
         const more = body.length >= 4 ? body.readUInt32LE(0) : 0;
         if (call) {
           call._credit = Math.min((call._credit ?? 0) + more, 0xffffffff);
-          call._wake?.();
+          call._wake();
         } else {
           this.#addCredit(id, more);
         }
         break;
       }
+      case ITEM:
+        if (call?._items) {
+          call._items.add(body);
+          call._wake();
+        } else if ((call && id !== 0n) || this.#isWaiting(id)) {
+          throw new ProtocolError("an item without credit");
+        }
+        // Another one belongs to a call that has ended.
+        break;
+      case ITEMS_END:
+        if (call?._items) {
+          call._items.haveEnded = true;
+          call._wake();
+        } else if (this.#isWaiting(id)) {
+          this.#withoutItems.add(id);
+        }
+        break;
       case ANSWER:
       case DECLINED:
         // Another one belongs to a call that has ended.
         if (call) {
           call._answer = { kind, body };
-          call._wake?.();
+          call._wake();
         }
         break;
       default:
         throw new ProtocolError(`a frame of kind ${kind} from a host`);
     }
+  }
+
+  #isWaiting(id) {
+    return this.#waiting.some((other) => other.id === id);
   }
 
   #addCredit(id, more) {
@@ -632,15 +741,19 @@ class Calls {
     const call = new Call(this, id, body);
     call._credit = this.#credit.get(id) ?? null;
     this.#credit.delete(id);
+    if (kind === OPEN_CALL) call._items = new Items(this.#withoutItems.delete(id));
     this.#open.set(id, call);
+    if (this.#ended !== null) this.#isLast(call);
     const [last, reply] = await this.#reply(kind, id, call);
     try {
       await this.#send(last, id, reply);
     } catch (error) {
       if (!(error instanceof Disconnected)) throw error;
     } finally {
+      if (call._items) call._items.callHasEnded = true;
       this.#open.delete(id);
       this.#cancelled.delete(id);
+      this.#withoutItems.delete(id);
     }
     this.#startNext();
   }
@@ -802,7 +915,7 @@ async function shakeHands(link, options, maxMessageBytes, timeout) {
     if (theirs.get(key) !== clean(ours)) await reject(key, theirs.get(key) ?? "nothing", clean(ours));
   }
   const most = Number(/^[0-9]{1,15}$/.test(theirs.get("max_message_bytes") ?? "") ? theirs.get("max_message_bytes") : 0);
-  await link.send(HELLO, 0n, text("pipewright-ipc", { ...identity, max_message_bytes: String(maxMessageBytes), can: "calls.v1" }));
+  await link.send(HELLO, 0n, text("pipewright-ipc", { ...identity, max_message_bytes: String(maxMessageBytes), can: "calls.v1 streams.v1" }));
   const ready = await receive(link, READY, "ready", timeout);
   if (ready.get("shared") === "1") throw new ProtocolError("the host enabled shared memory without proof");
   if (sharedMemory === "required") await reject("shared memory", WITHOUT_RING, WITHOUT_RING);

@@ -7,8 +7,8 @@ A host is a program that uses the Rust crate ``pipewright-ipc``. It starts this 
     pipewright_worker.serve(lambda request: request[::-1])
 
 ``serve`` answers each request with the bytes that the function returns. ``serve_calls`` passes a ``Call``, which also
-sends items before the reply, asks the host questions and sees cancellations. ``connect`` returns a ``Channel``, which
-sends and receives messages in any order. Importing this module has no effects.
+iterates over the items of a request, sends items before the reply, asks the host questions and sees cancellations.
+``connect`` returns a ``Channel``, which sends and receives messages in any order. Importing this module has no effects.
 
 The connection has a descriptor of its own, so the program may print. A program that runs without a host gets ``NotAWorker``.
 
@@ -31,7 +31,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 try:
     import fcntl
@@ -62,7 +62,7 @@ _VERSION = "1"
 _HELLO, _REJECT, _MEMORY, _READY = 1, 2, 3, 4
 _PART, _WAKE, _GOODBYE, _PAD = 8, 9, 10, 11
 _MESSAGE, _CALL, _REPLY, _FAILED, _CANCEL, _ITEM, _CREDIT = 16, 17, 18, 19, 20, 21, 22
-_ASK, _ANSWER, _DECLINED, _RESET, _RESET_DONE = 23, 24, 25, 26, 27
+_ASK, _ANSWER, _DECLINED, _RESET, _RESET_DONE, _OPEN_CALL, _ITEMS_END = 23, 24, 25, 26, 27, 28, 29
 _LONG = 1
 
 _HEADER = struct.Struct("<IBBHQ")
@@ -78,6 +78,7 @@ _MIN_RING, _MAX_RING = 64 << 10, 64 << 20
 _MAX_HELLO_BYTES = 4096
 _MAX_HANDLES = 64
 _MAX_CALLS = 1024
+_WINDOW = 16  # items of a request that may be on their way
 _MAX_MESSAGE_BYTES = (1 << 32) - 1
 _SPINS = 300
 
@@ -617,7 +618,7 @@ class Channel:
             if length or is_long or header.handles:
                 raise ProtocolError("a GOODBYE has a body")
             raise _Closed("the host has closed the connection")
-        if not _MESSAGE <= kind <= _RESET_DONE:
+        if not _MESSAGE <= kind <= _ITEMS_END:
             raise ProtocolError(f"unexpected frame of kind {kind}")
         total = header.total if is_long else length
         if total > self.max_message_bytes:
@@ -686,9 +687,37 @@ class Call:
                 calls.credit[number] = credit - 1
                 calls.channel._send(_ITEM, number, item)
                 return
-            calls.receive_next(number)
             if number in calls.cancelled:
                 raise Cancelled("the call was cancelled")
+            calls.receive_next(number)
+
+    def items(self) -> Iterator[bytes]:
+        """Returns an iterator over the items of a request that comes in pieces. It waits for each, and ends after the last one.
+
+        It has no items if the request came as a whole. The host has sent at most 16 items that were not returned yet. The
+        handler may return before the last item, and a later iterator continues after the items of an earlier one. Raises
+        ``Cancelled`` once the host has cancelled the call, also because its caller gave up before the last item.
+        """
+        calls, number = self._calls, self._number
+        items = calls.items
+        if items is None or items.number != number:
+            return
+        while True:
+            if calls.items is not items:
+                raise Error("the call has ended")
+            item = items.arrived.popleft() if items.arrived else None
+            if item is None:
+                if items.have_ended:
+                    return
+                if number in calls.cancelled:
+                    raise Cancelled("the call was cancelled")
+            more = items.new_credit()
+            if more:
+                calls.channel._send(_CREDIT, number, more.to_bytes(4, "little"))
+            if item is not None:
+                yield item
+            else:
+                calls.receive_next(number)
 
     def ask(self, question: Bytes) -> bytes:
         """Asks the host a question, and returns its answer.
@@ -710,6 +739,29 @@ class Call:
                 raise Cancelled("the call was cancelled")
 
 
+class _Items:
+    """The items that follow the request of the call that is being answered."""
+
+    def __init__(self, number: int, have_ended: bool) -> None:
+        self.number, self.have_ended = number, have_ended
+        self.arrived: Deque[bytes] = collections.deque()
+        self.credit = 0  # that the host has left
+
+    def add(self, item: bytes) -> None:
+        if self.credit == 0 or self.have_ended:
+            raise ProtocolError("an item without credit")
+        self.credit -= 1
+        self.arrived.append(item)
+
+    def new_credit(self) -> int:
+        """Returns the credit that the host gets now, half a window at a time: each costs a message."""
+        more = _WINDOW - self.credit - len(self.arrived)
+        if self.have_ended or more < _WINDOW // 2:
+            return 0
+        self.credit += more
+        return more
+
+
 class _Calls:
     """The messages of the host, sorted: calls in their order, and messages about the call that is being answered."""
 
@@ -718,13 +770,24 @@ class _Calls:
         self.waiting: Deque[Tuple[int, int, bytes]] = collections.deque()
         self.credit: Dict[int, int] = {}
         self.cancelled: Set[int] = set()
+        self.items: Optional[_Items] = None
+        # Calls that wait, and whose items have ended.
+        self.without_items: Set[int] = set()
         # More credit for these may be on its way.
         self.answered: Deque[int] = collections.deque(maxlen=_MAX_CALLS)
 
     def next(self) -> Tuple[int, int, bytes]:
         while not self.waiting:
             self.receive_next(0)
-        return self.waiting.popleft()
+        kind, number, body = self.waiting.popleft()
+        if kind == _OPEN_CALL:
+            # Before the next message: it may be the end of the items.
+            self.items = _Items(number, number in self.without_items)
+            self.without_items.discard(number)
+        return kind, number, body
+
+    def is_waiting(self, number: int) -> bool:
+        return any(number == other for _, other, _ in self.waiting)
 
     def receive_next(self, current: int) -> Optional[Tuple[int, bytes]]:
         received = self.channel._receive()
@@ -740,16 +803,23 @@ class _Calls:
 
     def sort(self, current: int, received: Tuple[int, int, bytes, List[int]]) -> Optional[Tuple[int, bytes]]:
         """Returns the answer to a question of the current call."""
+        try:
+            return self.try_sort(current, received)
+        except ProtocolError as error:
+            self.channel._broken = error  # a handler may ignore the error
+            raise
+
+    def try_sort(self, current: int, received: Tuple[int, int, bytes, List[int]]) -> Optional[Tuple[int, bytes]]:
         kind, number, body, handles = received
         for handle in handles:
             os.close(handle)
-        if kind in (_MESSAGE, _CALL, _RESET):
+        if kind in (_MESSAGE, _CALL, _OPEN_CALL, _RESET):
             if len(self.waiting) >= _MAX_CALLS:
                 raise ProtocolError("too many calls at a time")
             self.waiting.append((kind, number, body))
         elif kind == _CANCEL:
             # One that comes after the reply would be kept forever.
-            if number == current or any(number == other for _, other, _ in self.waiting):
+            if number == current or self.is_waiting(number):
                 self.cancelled.add(number)
         elif kind == _CREDIT:
             if number not in self.answered:
@@ -757,6 +827,17 @@ class _Calls:
                     self.drop_oldest_credit(current)
                 more = int.from_bytes(body[:4], "little") if len(body) >= 4 else 0
                 self.credit[number] = min(self.credit.get(number, 0) + more, (1 << 32) - 1)
+        elif kind == _ITEM:
+            if self.items is not None and self.items.number == number:
+                self.items.add(body)
+            elif self.is_waiting(number) or number == current != 0:
+                raise ProtocolError("an item without credit")
+            # Another one belongs to a call that has ended.
+        elif kind == _ITEMS_END:
+            if self.items is not None and self.items.number == number:
+                self.items.have_ended = True
+            elif self.is_waiting(number):
+                self.without_items.add(number)
         elif kind in (_ANSWER, _DECLINED):
             # Another one belongs to a call that has ended.
             if number == current:
@@ -775,6 +856,8 @@ class _Calls:
         if self.credit.pop(number, None) is not None:
             self.answered.append(number)
         self.cancelled.discard(number)
+        self.items = None
+        self.without_items.discard(number)
         try:
             self.channel._send(kind, number, body)
         except TooLong as error:
@@ -956,7 +1039,7 @@ class _Handshake:
                 self.reject("worker", key, theirs.get(key, "nothing"), ours)
         most = min(max_message_bytes, _MAX_MESSAGE_BYTES, _number(theirs.get("max_message_bytes")) or 0)
         why = "shared memory is off" if shared_memory == "off" else _no_ring()
-        words = "calls.v1 handles.v1" + ("" if why else " shm.v1")
+        words = "calls.v1 streams.v1 handles.v1" + ("" if why else " shm.v1")
         hello = {**self.identity, "max_message_bytes": str(min(max_message_bytes, _MAX_MESSAGE_BYTES)), "can": words}
         self.send(_HELLO, "pipewright-ipc", hello)
         kind, fields, handle = self.receive({_MEMORY: "memory", _READY: "ready"})

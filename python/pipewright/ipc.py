@@ -65,8 +65,8 @@ __all__ = [
 class Worker:
     """A worker: answers each request with the bytes that the function returns.
 
-    `takes_calls`: the function gets a `Call`, which also sends items, asks the host and sees cancellations. `reset`
-    returns the program to its state after the start, and returns False if it cannot. The options are those of
+    `takes_calls`: the function gets a `Call`, which also takes and sends items, asks the host and sees cancellations.
+    `reset` returns the program to its state after the start, and returns False if it cannot. The options are those of
     `connect`.
     """
 

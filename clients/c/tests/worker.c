@@ -33,6 +33,40 @@ static int number(pipewright_call *call, unsigned long number) {
     return text(call, digits);
 }
 
+/* Performs an act with the items of a request. */
+static int act_with_items(pipewright_call *call, const char *name, const char *rest) {
+    const unsigned char *item;
+    size_t length;
+    unsigned long count = 0, sum = 0;
+    int result;
+    if (!strcmp(name, "after-cancel")) {
+        while (!pipewright_is_cancelled(call)) poll(NULL, 0, 2);
+        while (!strcmp(rest, "send"))
+            if (pipewright_send_item(call, "x", 1)) return pipewright_fail(call, pipewright_error());
+    }
+    for (; !(result = pipewright_next_item(call, &item, &length)); count++) {
+        if (!strcmp(name, "count-items")) {
+            size_t expected_length;
+            unsigned char *expected = body(count, &expected_length);
+            int is_right = length == expected_length && !memcmp(item, expected, length);
+            free(expected);
+            if (!is_right) return pipewright_fail(call, "an item is wrong");
+        }
+        sum += length;
+        if (!strcmp(name, "first-item")) return pipewright_reply(call, item, length);
+        if (!strcmp(name, "exit-at-item")) _exit(3);
+        if (!strcmp(name, "echo-items") && pipewright_send_item(call, item, length))
+            return pipewright_fail(call, pipewright_error());
+    }
+    if (result != PIPEWRIGHT_NO_MORE_ITEMS) return pipewright_fail(call, pipewright_error());
+    if (pipewright_next_item(call, &item, &length) != PIPEWRIGHT_NO_MORE_ITEMS)
+        return pipewright_fail(call, "an item after the end");
+    if (!strcmp(name, "count-items")) return number(call, count);
+    if (!strcmp(name, "sum")) return number(call, sum);
+    if (!strcmp(name, "two-by-two")) return number(call, count / 2 + 1);
+    return text(call, "done");
+}
+
 static int act(pipewright_call *call, void *context) {
     size_t length, at = 0;
     const unsigned char *request = pipewright_request(call, &length);
@@ -90,6 +124,8 @@ static int act(pipewright_call *call, void *context) {
             sum += strtoul(digits, NULL, 10);
         }
         return number(call, sum);
+    } else if (strstr(name, "-item") || !strcmp(name, "sum") || !strcmp(name, "after-cancel") || !strcmp(name, "two-by-two")) {
+        return act_with_items(call, name, rest);
     } else {
         return pipewright_fail(call, "unknown request");
     }

@@ -46,6 +46,46 @@ async function act(request, call) {
       for (let question = 0; question < number(); question++) sum += Number(await call.ask(String(question)));
       return String(sum);
     }
+    case "count-items": {
+      let number = 0;
+      for await (const item of call.items()) {
+        if (!item.equals(body(number))) throw new RequestError(`item ${number} is wrong`);
+        number += 1;
+      }
+      for await (const _ of call.items()) throw new RequestError("an item after the end");
+      return String(number);
+    }
+    case "take-items":
+      for await (const _ of call.items());
+      break;
+    case "sum": {
+      let sum = 0;
+      for await (const item of call.items()) sum += item.length;
+      return String(sum);
+    }
+    case "first-item":
+      for await (const item of call.items()) return item;
+      throw new RequestError("no item");
+    case "two-by-two": {
+      // Each iterator continues after the items of the one before.
+      let pairs = 0;
+      for (let taken = 2; taken === 2; pairs++) {
+        taken = 0;
+        for await (const _ of call.items()) if (++taken === 2) break;
+      }
+      return String(pairs);
+    }
+    case "echo-items":
+      for await (const item of call.items()) await call.sendItem(item);
+      break;
+    case "exit-at-item":
+      for await (const _ of call.items()) process.exit(3);
+      break;
+    case "after-cancel":
+      while (!call.signal.aborted) await sleep(2);
+      if (rest.toString() === "send") for (;;) await call.sendItem("x");
+      for await (const _ of call.items());
+      break;
     default:
       throw new RequestError("unknown request");
   }

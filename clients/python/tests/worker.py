@@ -1,4 +1,5 @@
 """The worker of the suite `ipc::clients`: `MODE [KEY=VALUE...]`. The workers in other languages do the same."""
+import itertools
 import os
 import pathlib
 import sys
@@ -56,6 +57,41 @@ class Acts:
             return call.ask(rest)
         elif name == b"asks":
             return str(sum(int(call.ask(str(number).encode())) for number in range(int(rest)))).encode()
+        elif name == b"count-items":
+            number = 0
+            for item in call.items():
+                if item != body(number):
+                    raise RequestError(f"item {number} is wrong")
+                number += 1
+            if list(call.items()):
+                raise RequestError("an item after the end")
+            return str(number).encode()
+        elif name == b"take-items":
+            for _ in call.items():
+                pass
+        elif name == b"sum":
+            return str(sum(map(len, call.items()))).encode()
+        elif name == b"first-item":
+            return next(call.items())
+        elif name == b"two-by-two":
+            # Each iterator continues after the items of the one before.
+            pairs = 1
+            while len(list(itertools.islice(call.items(), 2))) == 2:
+                pairs += 1
+            return str(pairs).encode()
+        elif name == b"echo-items":
+            for item in call.items():
+                call.send_item(item)
+        elif name == b"exit-at-item":
+            next(call.items())
+            os._exit(3)
+        elif name == b"after-cancel":
+            while not call.is_cancelled():
+                time.sleep(0.002)
+            while rest == b"send":
+                call.send_item(b"x")
+            for _ in call.items():
+                pass
         else:
             raise RequestError("unknown request")
         return b"done"

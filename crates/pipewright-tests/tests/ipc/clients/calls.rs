@@ -2,26 +2,19 @@
 
 use pipewright_ipc::{
     CallEvent, ErrorKind, Options, PendingCall, Pool, PoolOptions, Request, SharedMemory,
-    WorkerState,
 };
-use pipewright_tests::{pace, watchdog};
+use pipewright_tests::pace;
 
 use super::language::Client;
-use crate::pool::{number, options};
+use crate::pool::{number, options, until_busy};
 
 /// Returns a pool of one worker.
-fn one(client: &Client) -> Pool {
+pub(super) fn one(client: &Client) -> Pool {
     pool(client, PoolOptions { max_workers: 1, ..options() })
 }
 
-fn pool(client: &Client, options: PoolOptions) -> Pool {
+pub(super) fn pool(client: &Client, options: PoolOptions) -> Pool {
     Pool::new(client.worker("calls ring=65536"), options).unwrap()
-}
-
-fn until_busy(pool: &Pool) {
-    watchdog::until("a worker has a call", || {
-        pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
-    });
 }
 
 pub(super) fn many_calls_are_answered(client: &Client) {
@@ -100,6 +93,22 @@ pub(super) fn a_worker_asks_its_caller(client: &Client) {
     assert!(error.to_string().contains("not today"), "{error}");
     let error = pool.call("ask anybody").unwrap_err();
     assert!(error.to_string().contains("does not answer questions"), "{error}");
+    assert_eq!(pool.stats().started, 1);
+}
+
+pub(super) fn an_answer_arrives_behind_long_calls_that_wait(client: &Client) {
+    let pool = pool(client, PoolOptions { max_workers: 1, calls_per_worker: 16, ..options() });
+    let mut asking = pool.begin("ask first").unwrap();
+    let CallEvent::Question(question) = asking.next().unwrap() else { panic!("no question") };
+    // More than a worker would keep unread.
+    let body = vec![7; 6 << 20];
+    let begin = || pool.begin([&b"echo "[..], &body].concat()).unwrap();
+    let waiting: Vec<PendingCall> = (0..6).map(|_| begin()).collect();
+    question.answer("the answer");
+    assert_eq!(*asking.wait().unwrap(), *b"the answer");
+    for call in waiting {
+        assert!(*call.wait().unwrap() == *body);
+    }
     assert_eq!(pool.stats().started, 1);
 }
 

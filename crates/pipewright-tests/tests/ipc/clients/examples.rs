@@ -9,15 +9,19 @@ use pipewright_ipc::Pool;
 use super::language::{Client, Language, clients, compile};
 use crate::pool::options;
 
-pub(super) fn the_worker_of_the_tutorial_reverses_requests(client: &Client) {
+/// Returns a pool of an example's workers. The tutorial shows the whole example.
+fn pool(client: &Client, name: &str) -> Pool {
     let (file, mut command) = match client.language {
+        Language::Rust => unreachable!("its examples are tested with the library"),
         Language::C => {
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipewright-reverse-c");
-            compile("c/examples/reverse.c", &["-O2"], &program);
-            ("c/examples/reverse.c", Command::new(program))
+            let program = format!("pipewright-{name}-c");
+            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
+            let file = format!("c/examples/{name}.c");
+            compile(&file, &["-O2"], &program);
+            (file, Command::new(program))
         }
-        Language::Python => ("python/examples/reverse.py", Command::new("python3")),
-        Language::Node => ("node/examples/reverse.mjs", Command::new("node")),
+        Language::Python => (format!("python/examples/{name}.py"), Command::new("python3")),
+        Language::Node => (format!("node/examples/{name}.mjs"), Command::new("node")),
     };
     let file = clients().join(file);
     if client.language != Language::C {
@@ -25,12 +29,27 @@ pub(super) fn the_worker_of_the_tutorial_reverses_requests(client: &Client) {
     }
     // In a program of its own, the library is beside it.
     command.env("PYTHONPATH", clients().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
-    let pool = Pool::new(command, options()).unwrap();
-    assert_eq!(*pool.call("hello").unwrap(), *b"olleh");
-    assert_eq!(*pool.call("").unwrap(), *b"");
-    pool.shut_down();
     let example = fs::read_to_string(file).unwrap().replace("../pipewright", "./pipewright");
     let (_title, code) = example.split_once('\n').unwrap();
     let tutorial = fs::read_to_string(clients().join("../docs/workers.md")).unwrap();
     assert!(tutorial.contains(code), "docs/workers.md has not this example:\n{code}");
+    Pool::new(command, options()).unwrap()
+}
+
+pub(super) fn the_worker_of_the_tutorial_reverses_requests(client: &Client) {
+    let pool = pool(client, "reverse");
+    assert_eq!(*pool.call("hello").unwrap(), *b"olleh");
+    assert_eq!(*pool.call("").unwrap(), *b"");
+    pool.shut_down();
+}
+
+pub(super) fn the_worker_of_the_tutorial_adds_up_items(client: &Client) {
+    let pool = pool(client, "sum");
+    let (mut items, call) = pool.begin_with_items("").unwrap();
+    for item in ["hello", "", "world"] {
+        items.send(item).unwrap();
+    }
+    items.finish();
+    assert_eq!(*call.wait().unwrap(), *b"10");
+    pool.shut_down();
 }

@@ -20,7 +20,7 @@ const RING: usize = 64 << 10;
 
 /// A worker in front of a hostile host.
 pub(super) struct Victim {
-    end: ChannelEnd,
+    pub(super) end: ChannelEnd,
     child: Child,
 }
 
@@ -85,7 +85,7 @@ impl Victim {
     }
 
     /// Reads until the worker closes the connection, and waits for its exit.
-    fn ending(mut self) -> (ExitStatus, String) {
+    pub(super) fn ending(mut self) -> (ExitStatus, String) {
         loop {
             self.end.consume(self.end.arrived().len());
             wait::any(&mut [Slot::Event(&self.end)], None).unwrap();
@@ -123,8 +123,8 @@ fn exit(child: Child) -> (ExitStatus, String) {
 }
 
 #[track_caller]
-fn is_error((status, stderr): (ExitStatus, String), words: &str) {
-    assert!(!status.success() && stderr.contains("worker: "), "{words}: {status}: {stderr}");
+pub(super) fn is_error((status, stderr): (ExitStatus, String), words: &str) {
+    assert!(!status.success() && stderr.contains(": "), "{words}: {status}: {stderr}");
     assert!(stderr.contains(words), "{words}: {stderr}");
 }
 
@@ -139,7 +139,7 @@ pub(super) fn wrong_frames_end_the_worker_with_a_reason(client: &Client) {
         (frame(8, 0, 0, 4, b"part"), "kind 8"),
         (frame(11, 0, 0, 0, b""), "kind 11"),
         (frame(18, 0, 0, 0, b""), "kind 18"),
-        (frame(28, 0, 0, 0, b""), "kind 28"),
+        (frame(30, 0, 0, 0, b""), "kind 30"),
         (frame(16, 2, 0, 0, b""), "flags"),
         (frame(16, 0x80, 0, 0, b""), "flags"),
         (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes exceeds the agreed maximum of 1048576"),
@@ -293,7 +293,7 @@ pub(super) fn unexpected_handles_end_the_worker(client: &Client) {
 }
 
 /// Runs that property with a few cases, because each starts a process, or with `PROPTEST_CASES`.
-fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
+pub(super) fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = pace::rounds(60, 10) as u32;
@@ -307,7 +307,7 @@ fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
     }
 }
 
-fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::num::u8::ANY, 0..most)
 }
 
@@ -323,7 +323,7 @@ pub(super) fn any_frames_end_without_a_crash(client: &Client) {
             // Mostly valid, so that later frames are checked too.
             let flags = if flags < 230 { 0 } else { flags & 3 };
             let handles = if handles == 2 { 1 } else { 0 };
-            let kind = if greets > 1 { 16 + kind % 11 } else { kind };
+            let kind = if greets > 1 { 16 + kind % 14 } else { kind };
             let length = if length % 8 == 0 { length } else { body.len() as u32 };
             let mut bytes = frame(kind, flags, handles, length, &body);
             bytes[8] = id;

@@ -10,6 +10,8 @@ use pipewright_tests::skip;
 /// A language that workers are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
+    /// The library itself, for the hostile hosts.
+    Rust,
     C,
     Python,
     Node,
@@ -64,6 +66,7 @@ impl Language {
             has(program).then(|| vec![program.into(), clients().join(file)])
         };
         let program = match self {
+            Language::Rust => Some(vec![env!("CARGO_BIN_EXE_puppet").into()]),
             Language::C => has("cc").then(|| vec![compiled()]),
             Language::Python => script("python3", "python/tests/worker.py"),
             Language::Node => script("node", "node/tests/worker.mjs"),
@@ -77,6 +80,7 @@ impl Client {
     pub(super) fn has_shared_memory(&self) -> bool {
         let is_linux = cfg!(target_os = "linux") && !skip::is_forced_off("memfd");
         match self.language {
+            Language::Rust => is_linux,
             Language::C => is_linux && cfg!(target_pointer_width = "64"),
             Language::Python => is_linux && cfg!(target_arch = "x86_64"),
             Language::Node => false,
@@ -86,7 +90,7 @@ impl Client {
     /// Returns true if handles can be passed to it.
     pub(super) fn carries_handles(&self) -> bool {
         match self.language {
-            Language::C | Language::Python => true,
+            Language::Rust | Language::C | Language::Python => true,
             Language::Node => false,
         }
     }
@@ -94,6 +98,10 @@ impl Client {
     /// Returns the command of its worker of that kind: `MODE KEY=VALUE...`.
     pub(super) fn worker(&self, kind: &str) -> Command {
         let mut command = Command::new(&self.program[0]);
+        if self.language == Language::Rust {
+            command.arg(format!("ipc={}", kind.replace(' ', ",")));
+            return command;
+        }
         command.args(&self.program[1..]).args(kind.split(' '));
         // No files of bytecode beside the sources.
         command.env("PYTHONDONTWRITEBYTECODE", "1");

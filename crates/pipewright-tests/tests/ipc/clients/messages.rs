@@ -12,7 +12,7 @@ use crate::whole_and_in_order::exchange_and_continue;
 use crate::{both_ways, some_files, was_killed};
 
 /// The messages that a worker sends by itself.
-fn own_body(number: u64) -> Vec<u8> {
+pub(super) fn own_body(number: u64) -> Vec<u8> {
     vec![number as u8; (number * 7919 % 200_000) as usize]
 }
 
