@@ -10,7 +10,7 @@
 //! kind starts the threads of that kind.
 //!
 //! A start can hang (in a working directory on a file system that does not respond). A caller that has
-//! waited for a moment without progress starts another thread of its kind.
+//! waited for a moment without progress, while all threads are in a start, starts another thread of its kind.
 //!
 //! The main thread starts children itself: it ends with the process (unless a C program ends it alone, by
 //! `pthread_exit`), and handing work to a thread and back costs as much as a start.
@@ -46,9 +46,12 @@ struct ThreadPool {
     work_added: Condvar,
 }
 
+#[derive(Default)]
 struct PoolState {
     waiting: VecDeque<BoxedTask>,
     threads: usize,
+    /// The number of threads that are in a start.
+    busy: usize,
     /// The number of starts that a thread has begun.
     starts_begun: u64,
 }
@@ -60,13 +63,18 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         return Ok(());
     }
-    let pool = pool_for(Sandbox::here())?;
+    run_in(pool_for(Sandbox::here())?, work)
+}
+
+fn run_in(pool: &'static ThreadPool, work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
     let progress = AtomicU8::new(WAITING);
     let completion = CompletionGuard { progress: &progress, caller: thread::current() };
     let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+        let completion = completion;
+        // Dropped first: when the caller continues, this thread counts as one that takes more work.
+        let _busy = BusyGuard(pool);
         completion.progress.store(RUNNING, Ordering::Relaxed);
         work();
-        drop(completion);
     });
     // SAFETY: only the lifetime changes. This function does not return while the closure may still use what it
     // borrows: the closure drops its completion guard last, when it has run, has panicked or is discarded, and
@@ -111,6 +119,15 @@ impl Drop for CompletionGuard<'_> {
     }
 }
 
+/// A guard that counts its thread as in a start, from the time when the thread has taken the work.
+struct BusyGuard(&'static ThreadPool);
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        self.0.state().busy -= 1;
+    }
+}
+
 /// Returns the pool for callers in that sandbox, which exists as long as this process.
 fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
     let mut pools = POOLS.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,14 +138,25 @@ fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
         let message = "too many threads with different rights have started children that end with this process";
         return Err(io::Error::other(message));
     }
-    let state = Mutex::new(PoolState { waiting: VecDeque::new(), threads: 0, starts_begun: 0 });
-    let pool: &ThreadPool =
-        Box::leak(Box::new(ThreadPool { sandbox, state, work_added: Condvar::new() }));
+    let pool = ThreadPool::new(sandbox);
     pools.push(pool);
     Ok(pool)
 }
 
+impl PoolState {
+    /// Returns true if work waits, no thread has begun a start since `stuck_at`, and none is free. A free thread that has not
+    /// begun yet waits for a processor, and another one, which would never end, would wait for it too.
+    fn is_stuck(&self, stuck_at: Option<u64>) -> bool {
+        stuck_at == Some(self.starts_begun) && !self.waiting.is_empty() && self.busy >= self.threads
+    }
+}
+
 impl ThreadPool {
+    fn new(sandbox: Sandbox) -> &'static ThreadPool {
+        let state = Mutex::new(PoolState::default());
+        Box::leak(Box::new(ThreadPool { sandbox, state, work_added: Condvar::new() }))
+    }
+
     fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,7 +182,7 @@ impl ThreadPool {
     /// begun.
     fn add_thread_if_stuck(&'static self, stuck_at: Option<u64>) -> Option<u64> {
         let mut state = self.state();
-        if stuck_at == Some(state.starts_begun) && !state.waiting.is_empty() {
+        if state.is_stuck(stuck_at) {
             // Ignored: there is no room for another thread, and the others may still continue.
             let _ = self.add_thread(&mut state);
         }
@@ -169,11 +197,66 @@ impl ThreadPool {
                 continue;
             };
             state.starts_begun += 1;
+            state.busy += 1;
             drop(state);
             // A panic would end the thread, and with it every child that it ever started. Ignored: the
             // caller notices that there is no result.
             let _ = catch_unwind(AssertUnwindSafe(work));
             state = self.state();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(threads: usize, busy: usize) -> PoolState {
+        let waiting = VecDeque::from([Box::new(|| ()) as BoxedTask]);
+        PoolState { waiting, threads, busy, starts_begun: 7 }
+    }
+
+    #[test]
+    fn only_a_pool_whose_threads_are_all_in_a_start_is_stuck() {
+        assert!(state(1, 1).is_stuck(Some(7)));
+        assert!(state(3, 3).is_stuck(Some(7)));
+        // On a busy machine a free thread may need longer than that until it runs.
+        assert!(!state(1, 0).is_stuck(Some(7)));
+        assert!(!state(3, 2).is_stuck(Some(7)));
+        // The first look, a start that was begun since, and no work.
+        assert!(!state(1, 1).is_stuck(None));
+        assert!(!state(1, 1).is_stuck(Some(6)));
+        let idle = PoolState { waiting: VecDeque::new(), ..state(1, 1) };
+        assert!(!idle.is_stuck(Some(7)));
+    }
+
+    #[test]
+    fn a_start_that_has_ended_leaves_no_thread_busy_also_after_a_panic() {
+        let pool = ThreadPool::new(Sandbox::here());
+        for _ in 0..100 {
+            run_in(pool, &mut || ()).unwrap();
+            // There is no result, which the caller finds out by itself.
+            run_in(pool, &mut || std::panic::resume_unwind(Box::new(()))).unwrap();
+            let state = pool.state();
+            assert_eq!((state.busy, state.threads), (0, 1));
+        }
+    }
+
+    #[test]
+    fn a_start_that_hangs_delays_no_other_one() {
+        let pool = ThreadPool::new(Sandbox::here());
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let held = Mutex::new(held);
+            scope.spawn(move || {
+                run_in(pool, &mut || drop(held.lock().map(|held| held.recv()))).unwrap()
+            });
+            while pool.state().busy == 0 {
+                thread::yield_now();
+            }
+            run_in(pool, &mut || ()).unwrap();
+            assert_eq!(pool.state().threads, 2);
+            drop(hold);
+        });
     }
 }
