@@ -108,6 +108,14 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=debuginfo
 export PIPEWRIGHT_UNDER_WINE=1
 options=(--locked --target "$target" --target-dir "$built")
 
+# The workers in C, for the suite of `clients`: no compiler runs under Wine.
+export PIPEWRIGHT_C_WORKERS=$built/c-workers
+mkdir -p "$PIPEWRIGHT_C_WORKERS"
+for source in tests/worker examples/reverse examples/sum; do
+    x86_64-w64-mingw32-gcc -std=c99 -g -O1 -Wall -Wextra -Wpedantic -Werror -I clients/c "clients/c/$source.c" \
+        -o "$PIPEWRIGHT_C_WORKERS/${source##*/}.exe" || fail "clients/c/$source.c does not compile for Windows"
+done
+
 # Replaces the exit code of a failed program: if a test exits with 77, it was not skipped.
 tests() { cargo test "${options[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
 

@@ -1,4 +1,4 @@
-/* pipewright_worker.h: workers for pipewright hosts, in C99 (or C++), on Linux and other Unix systems. No dependencies.
+/* pipewright_worker.h: workers for pipewright hosts, in C99 (or C++), on Unix systems and Windows. No dependencies.
 
    A host is a program that uses the Rust crate pipewright-ipc. It starts this program and sends it requests.
 
@@ -45,8 +45,12 @@
      A connection belongs to one thread. A process connects once.
 
    The connection has a descriptor of its own, so the program may use stdin, stdout and stderr. Messages go through shared
-   memory on 64-bit Linux with GCC or Clang, and through the socket otherwise; pipewright_fallback returns the reason.
-   docs/wire.md specifies the protocol.
+   memory on 64-bit Linux and Windows with GCC or Clang, and through the socket (on Windows: the pipe) otherwise;
+   pipewright_fallback returns the reason. docs/wire.md specifies the protocol.
+
+   WINDOWS
+     Handles of messages are the values of HANDLEs: they fit an int. Strings are UTF-8. The program needs advapi32, which MinGW
+     links by default.
 
    LICENSE: MIT or Apache-2.0, at your option. */
 
@@ -182,26 +186,38 @@ PIPEWRIGHT_API const char *pipewright_error(void);
 #if defined(PIPEWRIGHT_WORKER_IMPLEMENTATION) && !defined(PIPEWRIGHT_WORKER_IMPLEMENTED)
 #define PIPEWRIGHT_WORKER_IMPLEMENTED
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef _WIN32
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#include <windows.h>
+/* windows.h has to be first. */
+#include <sddl.h>
+#else
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+#endif
 
-#if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu
+#if (defined(__linux__) || defined(_WIN32)) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu
 #define PW_HAS_RING 1
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #else
 #define PW_HAS_RING 0
+#endif
+#if PW_HAS_RING && defined(__linux__)
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #endif
 
 #ifdef __cplusplus
@@ -259,7 +275,7 @@ enum {
 #define PW_MAX_MESSAGE_BYTES UINT64_C(0xffffffff)
 
 /* The words of `can`. */
-#define PW_CAN "calls.v1 streams.v1 handles.v1"
+#define PW_CAN "calls.v1 streams.v1"
 
 static char pw_error_text[512];
 static int pw_claimed;
@@ -278,7 +294,18 @@ static int pw_fail(int result, const char *format, ...) {
 
 PW_PUBLIC const char *pipewright_error(void) { return pw_error_text; }
 
-static int pw_system(const char *call) { return pw_fail(PIPEWRIGHT_SYSTEM, "%s: %s", call, strerror(errno)); }
+/* Returns the text of the error of the last system call. */
+static const char *pw_reason(void) {
+#ifdef _WIN32
+    static char text[32];
+    snprintf(text, sizeof text, "error %lu", (unsigned long)GetLastError());
+    return text;
+#else
+    return strerror(errno);
+#endif
+}
+
+static int pw_system(const char *call) { return pw_fail(PIPEWRIGHT_SYSTEM, "%s: %s", call, pw_reason()); }
 
 /* Bytes that grow. */
 typedef struct pw_buffer {
@@ -376,8 +403,26 @@ typedef struct pw_credit {
     uint32_t count;
 } pw_credit;
 
+#ifdef _WIN32
+/* The pipe instead of a socket. A read is always in progress, unless bytes are left of the last one. */
+typedef struct pw_pipe {
+    OVERLAPPED reading, writing; /* each with its event */
+    int is_reading;
+    unsigned char *data; /* PW_READ_BYTES, of which those from `at` to `end` are not decoded yet */
+    size_t at, end;
+    unsigned char head[8 + 8 * PW_MAX_HANDLES]; /* the part of a packet before its bytes */
+    size_t head_length;
+    uint32_t left; /* bytes of the packet that have not been decoded */
+    int is_confirmed, is_introduced; /* both sides mean this process, and this one has said so */
+    pw_buffer packet;
+} pw_pipe;
+#endif
+
 struct pipewright_channel {
-    int socket;
+    int socket; /* or, on Windows, the number of the pipe's handle */
+#ifdef _WIN32
+    pw_pipe pipe;
+#endif
     pw_buffer arrived;
     int handles[PW_MAX_HANDLES]; /* that arrived, and that no frame has taken */
     int handle_count;
@@ -412,7 +457,174 @@ struct pipewright_call {
     size_t answered_count, answered_next;
 };
 
+#ifdef _WIN32
+
+/* ---- The pipe of Windows. ---- */
+
+static HANDLE pw_handle(int number) { return (HANDLE)(intptr_t)number; }
+
+static void pw_close_handle(int number) { CloseHandle(pw_handle(number)); }
+
+static void pw_close_all(int *handles, int *count) {
+    while (*count > 0) pw_close_handle(handles[--*count]);
+}
+
+/* Returns 1 if the error means that the other end is closed. */
+static int pw_is_end(DWORD error) {
+    return error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA ||
+           error == ERROR_HANDLE_EOF;
+}
+
+/* Prepares the pipe. */
+static int pw_open_pipe(pipewright_channel *channel) {
+    pw_pipe *pipe = &channel->pipe;
+    pipe->data = (unsigned char *)malloc(PW_READ_BYTES);
+    if (!pipe->data) return pw_fail(PIPEWRIGHT_NO_MEMORY, "out of memory");
+    pipe->reading.hEvent = CreateEventA(NULL, TRUE, FALSE, NULL);
+    pipe->writing.hEvent = CreateEventA(NULL, TRUE, FALSE, NULL);
+    return pipe->reading.hEvent && pipe->writing.hEvent ? PIPEWRIGHT_OK : pw_system("CreateEvent");
+}
+
+static void pw_close_socket(pipewright_channel *channel) {
+    pw_pipe *pipe = &channel->pipe;
+    HANDLE file = pw_handle(channel->socket);
+    DWORD count;
+    if (pipe->is_reading) {
+        CancelIoEx(file, &pipe->reading);
+        GetOverlappedResult(file, &pipe->reading, &count, TRUE);
+    }
+    CloseHandle(file);
+    if (pipe->reading.hEvent) CloseHandle(pipe->reading.hEvent);
+    if (pipe->writing.hEvent) CloseHandle(pipe->writing.hEvent);
+    free(pipe->data);
+    free(pipe->packet.data);
+}
+
+/* Starts a read, if all bytes of the last one are decoded. */
+static int pw_begin_read(pipewright_channel *channel) {
+    pw_pipe *pipe = &channel->pipe;
+    if (pipe->is_reading || pipe->at < pipe->end || channel->ended) return PIPEWRIGHT_OK;
+    pipe->at = pipe->end = 0;
+    if (!ReadFile(pw_handle(channel->socket), pipe->data, PW_READ_BYTES, NULL, &pipe->reading)) {
+        DWORD error = GetLastError();
+        if (pw_is_end(error)) {
+            channel->ended = 1;
+            return PIPEWRIGHT_OK;
+        }
+        if (error != ERROR_IO_PENDING) return pw_system("ReadFile");
+    }
+    pipe->is_reading = 1;
+    return PIPEWRIGHT_OK;
+}
+
+/* Waits at most that many milliseconds (INFINITE: without end) for bytes to decode. `any` becomes 1 if there are some, or if
+   the stream has ended. */
+static int pw_finish_read(pipewright_channel *channel, DWORD timeout_ms, int *any) {
+    pw_pipe *pipe = &channel->pipe;
+    int result = pw_begin_read(channel);
+    DWORD count = 0;
+    *any = 1;
+    if (result || channel->ended || pipe->at < pipe->end) return result;
+    if (WaitForSingleObject(pipe->reading.hEvent, timeout_ms) != WAIT_OBJECT_0) {
+        *any = 0;
+        return PIPEWRIGHT_OK;
+    }
+    pipe->is_reading = 0;
+    if (!GetOverlappedResult(pw_handle(channel->socket), &pipe->reading, &count, FALSE)) {
+        if (!pw_is_end(GetLastError())) return pw_system("ReadFile");
+        channel->ended = 1;
+    }
+    pipe->end = count;
+    return PIPEWRIGHT_OK;
+}
+
+/* Waits for bytes. Returns 0 if there are none in time. */
+static int pw_wait_readable(pipewright_channel *channel, int timeout_ms) {
+    int any = 0;
+    /* An error is found again by the read that follows. */
+    return pw_finish_read(channel, (DWORD)timeout_ms, &any) || any;
+}
+
+/* Takes what a packet announces before its bytes. */
+static int pw_take_head(pipewright_channel *channel) {
+    pw_pipe *pipe = &channel->pipe;
+    uint32_t bytes = (uint32_t)pw_get(pipe->head, 4);
+    int count = (int)pw_get(pipe->head + 4, 2), kind = (int)pw_get(pipe->head + 6, 2), at;
+    pipe->head_length = 0;
+    if (kind == 1 && count == 0) {
+        pipe->is_confirmed = bytes == GetCurrentProcessId();
+        return PIPEWRIGHT_OK;
+    }
+    if (kind != 0 || bytes == 0 || (count > 0 && !pipe->is_confirmed))
+        return pw_fail(PIPEWRIGHT_PROTOCOL, "a packet of the pipe is malformed");
+    for (at = 0; at < count; at++) {
+        uint64_t number = pw_get(pipe->head + 8 + 8 * at, 8);
+        if (number == 0 || number % 4 || number > INT32_MAX)
+            return pw_fail(PIPEWRIGHT_PROTOCOL, "a packet of the pipe has a number that is no handle");
+        if (channel->handle_count == PW_MAX_HANDLES)
+            return pw_fail(PIPEWRIGHT_PROTOCOL, "more handles than the frames announce");
+        channel->handles[channel->handle_count++] = (int)number;
+    }
+    pipe->left = bytes;
+    return PIPEWRIGHT_OK;
+}
+
+/* Decodes bytes into that place, up to the next ones that come with handles. */
+static int pw_decode(pipewright_channel *channel, unsigned char *place, size_t room, size_t *count) {
+    pw_pipe *pipe = &channel->pipe;
+    while (pipe->at < pipe->end && *count < room) {
+        size_t there = pipe->end - pipe->at, need = 8, handles;
+        if (pipe->left > 0) {
+            if (there > pipe->left) there = pipe->left;
+            if (there > room - *count) there = room - *count;
+            memcpy(place + *count, pipe->data + pipe->at, there);
+            pipe->at += there;
+            pipe->left -= (uint32_t)there;
+            *count += there;
+            continue;
+        }
+        if (pipe->head_length >= 8) {
+            handles = (size_t)pw_get(pipe->head + 4, 2);
+            /* They belong to the bytes after them, not to those before. */
+            if (*count > 0) return PIPEWRIGHT_OK;
+            if (handles > PW_MAX_HANDLES || pw_get(pipe->head + 6, 2) != 0)
+                return pw_fail(PIPEWRIGHT_PROTOCOL, "a packet of the pipe is malformed");
+            need += 8 * handles;
+        }
+        if (there > need - pipe->head_length) there = need - pipe->head_length;
+        memcpy(pipe->head + pipe->head_length, pipe->data + pipe->at, there);
+        pipe->at += there;
+        pipe->head_length += there;
+        if (pipe->head_length == need && (need > 8 || pw_get(pipe->head + 4, 2) == 0)) {
+            int result = pw_take_head(channel);
+            if (result) return result;
+        }
+    }
+    return PIPEWRIGHT_OK;
+}
+
+/* Receives once into that place. `count` becomes 0 if nothing has arrived, or at the end of the stream. */
+static int pw_receive_into(pipewright_channel *channel, unsigned char *place, size_t room, int wait, size_t *count) {
+    *count = 0;
+    for (;;) {
+        int any, result = pw_decode(channel, place, room, count);
+        if (result || *count > 0 || channel->ended) return result;
+        result = pw_finish_read(channel, wait ? INFINITE : 0, &any);
+        if (result || !any) return result;
+    }
+}
+
+static int pw_carries_handles(const pipewright_channel *channel) { return channel->pipe.is_confirmed; }
+
+#else
+
 /* ---- The socket. ---- */
+
+static void pw_close_handle(int number) { close(number); }
+
+static void pw_close_socket(pipewright_channel *channel) {
+    if (channel->socket >= 0) close(channel->socket);
+}
 
 #ifdef MSG_NOSIGNAL
 #define PW_NOSIGNAL MSG_NOSIGNAL
@@ -470,6 +682,13 @@ static int pw_wait(pipewright_channel *channel, int events, int timeout_ms) {
     return ready > 0 ? one.revents : 0;
 }
 
+static int pw_wait_readable(pipewright_channel *channel, int timeout_ms) { return pw_wait(channel, POLLIN, timeout_ms); }
+
+static int pw_carries_handles(const pipewright_channel *channel) {
+    (void)channel;
+    return 1;
+}
+
 /* Receives once into that place. `count` becomes 0 if nothing has arrived, or at the end of the stream. */
 static int pw_receive_into(pipewright_channel *channel, unsigned char *place, size_t room, int wait, size_t *count) {
     pw_control control;
@@ -502,6 +721,21 @@ static int pw_receive_into(pipewright_channel *channel, unsigned char *place, si
     if (received == 0) channel->ended = 1;
     *count = (size_t)received;
     return pw_take_control(channel, &message);
+}
+
+#endif /* _WIN32 */
+
+static uint64_t pw_now_us(void) {
+#ifdef _WIN32
+    LARGE_INTEGER now, second;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&second);
+    return (uint64_t)(now.QuadPart / second.QuadPart * 1000000 + now.QuadPart % second.QuadPart * 1000000 / second.QuadPart);
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+#endif
 }
 
 /* Receives once into the buffer. `any` becomes 1 if something has arrived. */
@@ -564,6 +798,88 @@ static int pw_header(pipewright_channel *channel, pw_frame *frame, int *found) {
     return PIPEWRIGHT_OK;
 }
 
+static int pw_backlog(void) {
+    return pw_fail(PIPEWRIGHT_BACKLOG, "the host sends more than it receives: the backlog is full");
+}
+
+#ifdef _WIN32
+
+/* Writes everything. Receives meanwhile. */
+static int pw_write(pipewright_channel *channel, const unsigned char *data, size_t length) {
+    pw_pipe *pipe = &channel->pipe;
+    HANDLE file = pw_handle(channel->socket), events[2];
+    events[0] = pipe->writing.hEvent;
+    events[1] = pipe->reading.hEvent;
+    while (length > 0) {
+        DWORD count = 0;
+        int result = PIPEWRIGHT_OK, any;
+        if (!WriteFile(file, data, (DWORD)length, NULL, &pipe->writing) && GetLastError() != ERROR_IO_PENDING)
+            return pw_is_end(GetLastError()) ? pw_gone() : pw_system("WriteFile");
+        for (;;) {
+            DWORD first;
+            if (!result && !channel->ended) result = pw_begin_read(channel);
+            first = WaitForMultipleObjects(pipe->is_reading ? 2 : 1, events, FALSE, pipe->at < pipe->end ? 0 : INFINITE);
+            if (first == WAIT_OBJECT_0) break;
+            if (!result) result = pw_receive(channel, 0, &any);
+            if (!result && channel->arrived.end - channel->arrived.at > channel->max_backlog_bytes) result = pw_backlog();
+            if (result) {
+                CancelIoEx(file, &pipe->writing);
+                break;
+            }
+        }
+        /* The buffer is in use until then. */
+        if (!GetOverlappedResult(file, &pipe->writing, &count, TRUE) && !result)
+            result = pw_is_end(GetLastError()) ? pw_gone() : pw_system("WriteFile");
+        if (result) return result;
+        data += count;
+        length -= count;
+    }
+    return PIPEWRIGHT_OK;
+}
+
+/* Sends everything, in packets. The host takes the handles from this process, so it gets copies. */
+static int pw_send_parts(pipewright_channel *channel, const void *head, size_t head_length, const void *body,
+                         size_t body_length, const int *handles, int handle_count) {
+    enum { MOST = 256 << 10 };
+    const unsigned char *from = (const unsigned char *)body;
+    pw_buffer *packet = &channel->pipe.packet;
+    int result = PIPEWRIGHT_OK, at;
+    if (handle_count > 0 && !channel->pipe.is_confirmed)
+        return pw_fail(PIPEWRIGHT_SYSTEM, "handles cannot be passed: another program runs between the host and this worker");
+    while (!result && head_length + body_length > 0) {
+        size_t part = body_length < MOST ? body_length : MOST;
+        unsigned char bytes[8] = {0};
+        packet->at = packet->end = 0;
+        if (channel->pipe.is_confirmed && !channel->pipe.is_introduced) {
+            channel->pipe.is_introduced = 1;
+            pw_put(bytes, GetCurrentProcessId(), 4);
+            pw_put(bytes + 6, 1, 2);
+            result = pw_append(packet, bytes, 8);
+        }
+        pw_put(bytes, head_length + part, 4);
+        pw_put(bytes + 4, (uint64_t)handle_count, 2);
+        pw_put(bytes + 6, 0, 2);
+        if (!result) result = pw_append(packet, bytes, 8);
+        for (at = 0; at < handle_count && !result; at++) {
+            HANDLE own = GetCurrentProcess(), copy;
+            if (!DuplicateHandle(own, pw_handle(handles[at]), own, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS))
+                return pw_system("DuplicateHandle");
+            pw_put(bytes, (uint64_t)(intptr_t)copy, 8);
+            result = pw_append(packet, bytes, 8);
+        }
+        if (!result) result = pw_append(packet, head, head_length);
+        if (!result) result = pw_append(packet, from, part);
+        if (!result) result = pw_write(channel, packet->data, packet->end);
+        if (from) from += part;
+        body_length -= part;
+        head_length = 0;
+        handle_count = 0;
+    }
+    return result;
+}
+
+#else
+
 /* Sends everything. Receives meanwhile: the host may be waiting for room too. */
 static int pw_send_parts(pipewright_channel *channel, const void *head, size_t head_length, const void *body,
                          size_t body_length, const int *handles, int handle_count) {
@@ -614,8 +930,7 @@ static int pw_send_parts(pipewright_channel *channel, const void *head, size_t h
             if (!(ready & POLLIN) || channel->ended) continue;
             result = pw_receive(channel, 0, &any);
             if (result) return result;
-            if (channel->arrived.end - channel->arrived.at > channel->max_backlog_bytes)
-                return pw_fail(PIPEWRIGHT_BACKLOG, "the host sends more than it receives: the backlog is full");
+            if (channel->arrived.end - channel->arrived.at > channel->max_backlog_bytes) return pw_backlog();
         } else if (errno == EPIPE || errno == ECONNRESET) {
             return pw_gone();
         } else if (errno != EINTR) {
@@ -624,6 +939,8 @@ static int pw_send_parts(pipewright_channel *channel, const void *head, size_t h
     }
     return PIPEWRIGHT_OK;
 }
+
+#endif /* _WIN32 */
 
 /* ---- The ring. ---- */
 
@@ -643,6 +960,84 @@ static void pw_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 static size_t pw_record_bytes(uint32_t length) { return ((size_t)length + PW_RECORD_BYTES + 63) & ~(size_t)63; }
 
+/* Sets the reason why there is no shared memory. Returns 0. */
+static int pw_no_ring(pipewright_channel *channel, const char *reason) {
+    snprintf(channel->fallback, sizeof channel->fallback, "%s", reason);
+    return 0;
+}
+
+static int pw_no_ring_by(pipewright_channel *channel, const char *call) {
+    snprintf(channel->fallback, sizeof channel->fallback, "%s: %s", call, pw_reason());
+    return 0;
+}
+
+#ifdef _WIN32
+
+static void pw_ring_free(pw_ring *ring) {
+    if (ring->ours) UnmapViewOfFile(ring->ours);
+    if (ring->theirs) UnmapViewOfFile(ring->theirs);
+    if (ring->handle >= 0) pw_close_handle(ring->handle);
+    memset(ring, 0, sizeof *ring);
+    ring->handle = -1;
+}
+
+/* Creates the object that this side writes, and a handle of it that can only be read. Returns 1 if there is one. */
+static int pw_ring_create(pipewright_channel *channel, size_t bytes) {
+    pw_ring *ring = &channel->ring;
+    HANDLE section, own = GetCurrentProcess(), readable;
+    LARGE_INTEGER now;
+    size_t size = PW_MIN_RING, whole;
+    while (size < bytes && size < PW_MAX_RING) size *= 2;
+    whole = PW_CONTROL_BYTES + size;
+    section = CreateFileMappingA(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE | SEC_COMMIT, 0, (DWORD)whole, NULL);
+    if (!section) return pw_no_ring_by(channel, "CreateFileMapping");
+    ring->ours = (unsigned char *)MapViewOfFile(section, FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, whole);
+    if (ring->ours && DuplicateHandle(own, section, own, &readable, FILE_MAP_READ | SECTION_QUERY, FALSE, 0)) {
+        ring->handle = (int)(intptr_t)readable;
+    } else {
+        pw_no_ring_by(channel, ring->ours ? "DuplicateHandle" : "MapViewOfFile");
+    }
+    CloseHandle(section);
+    if (ring->handle < 0) return 0;
+    ring->size = size;
+    QueryPerformanceCounter(&now);
+    ring->nonce = ((uint64_t)now.QuadPart << 20) ^ GetCurrentProcessId() ^ (uint64_t)(uintptr_t)ring->ours;
+    pw_put(ring->ours + PW_CONTROL_BYTES, ring->nonce, 8);
+    return 1;
+}
+
+/* Maps the host's object. Returns 1 if it can be used. */
+static int pw_ring_open(pipewright_channel *channel, int handle, uint64_t size, uint64_t *proof) {
+    struct {
+        void *base;
+        ULONG kind;
+        LARGE_INTEGER bytes;
+    } info;
+    typedef LONG(NTAPI * pw_query)(HANDLE, int, void *, SIZE_T, SIZE_T *);
+    const ULONG sec_file = 0x800000;
+    HMODULE ntdll = GetModuleHandleA("ntdll.dll");
+    pw_query query = ntdll ? (pw_query)(void (*)(void))GetProcAddress(ntdll, "NtQuerySection") : NULL;
+    pw_ring *ring = &channel->ring;
+    uint64_t whole = PW_CONTROL_BYTES + size;
+    if (size < PW_MIN_RING || size > PW_MAX_RING || (size & (size - 1)))
+        return pw_no_ring(channel, "the size of the host's ring is not allowed");
+    memset(&info, 0, sizeof info);
+    if (!query || query(pw_handle(handle), 0, &info, sizeof info, NULL) < 0)
+        return pw_no_ring(channel, "shared memory was refused: it is not a section that can be queried");
+    /* Others may lose their pages. */
+    if ((info.kind & (sec_file | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT)) != SEC_COMMIT)
+        return pw_no_ring(channel, "shared memory was refused: it is a file mapping, or not committed");
+    if ((uint64_t)info.bytes.QuadPart != whole)
+        return pw_no_ring(channel, "shared memory was refused: its size is not the announced one");
+    ring->theirs = (unsigned char *)MapViewOfFile(pw_handle(handle), FILE_MAP_READ, 0, 0, (SIZE_T)whole);
+    if (!ring->theirs) return pw_no_ring_by(channel, "MapViewOfFile");
+    ring->their_size = (size_t)size;
+    *proof = pw_get(ring->theirs + PW_CONTROL_BYTES, 8);
+    return 1;
+}
+
+#else
+
 enum {
     PW_F_ADD_SEALS = 1033,
     PW_F_GET_SEALS = 1034,
@@ -652,17 +1047,6 @@ enum {
     PW_MFD_NOEXEC_SEAL = 0x8,
     PW_MADV_DONTFORK = 10
 };
-
-/* Sets the reason why there is no shared memory. Returns 0. */
-static int pw_no_ring(pipewright_channel *channel, const char *reason) {
-    snprintf(channel->fallback, sizeof channel->fallback, "%s", reason);
-    return 0;
-}
-
-static int pw_no_ring_by(pipewright_channel *channel, const char *call) {
-    snprintf(channel->fallback, sizeof channel->fallback, "%s: %s", call, strerror(errno));
-    return 0;
-}
 
 static void pw_ring_free(pw_ring *ring) {
     if (ring->ours) munmap(ring->ours, PW_CONTROL_BYTES + ring->size);
@@ -730,6 +1114,8 @@ static int pw_ring_open(pipewright_channel *channel, int handle, uint64_t size, 
     *proof = pw_get(ring->theirs + PW_CONTROL_BYTES, 8);
     return 1;
 }
+
+#endif /* _WIN32 */
 
 static int pw_bad_record(void) {
     return pw_fail(PIPEWRIGHT_PROTOCOL, "a record does not fit at its position in the ring");
@@ -848,12 +1234,6 @@ static int pw_write_record(pw_ring *ring, const pw_frame *frame, const void *bod
     pw_store(ring->ours, PW_HEAD, ring->head);
     *written = 1;
     return PIPEWRIGHT_OK;
-}
-
-static uint64_t pw_now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 static void pw_relax(void) {
@@ -1114,7 +1494,7 @@ static void pw_free(pipewright_channel *channel) {
 #endif
     pw_close_all(channel->handles, &channel->handle_count);
     pw_close_all(channel->message_handles, &channel->message_handle_count);
-    if (channel->socket >= 0) close(channel->socket);
+    pw_close_socket(channel);
     free(channel->arrived.data);
     free(channel->message.data);
     free(channel);
@@ -1130,6 +1510,80 @@ static int pw_goodbye(pipewright_channel *channel) {
 }
 
 /* ---- The handshake. ---- */
+
+#ifdef _WIN32
+
+/* Returns 1 if the pipe was opened for overlapped calls. */
+static int pw_is_overlapped(HANDLE file) {
+    struct {
+        void *status;
+        ULONG_PTR information;
+    } io;
+    typedef LONG(NTAPI * pw_query)(HANDLE, void *, void *, ULONG, int);
+    enum { FILE_MODE_INFORMATION_CLASS = 16, SYNCHRONOUS = 0x10 | 0x20 };
+    HMODULE ntdll = GetModuleHandleA("ntdll.dll");
+    pw_query query = ntdll ? (pw_query)(void (*)(void))GetProcAddress(ntdll, "NtQueryInformationFile") : NULL;
+    ULONG mode = SYNCHRONOUS;
+    return query && query(file, &io, &mode, sizeof mode, FILE_MODE_INFORMATION_CLASS) >= 0 && !(mode & SYNCHRONOUS);
+}
+
+/* Returns the number of the pipe that the host passed on, or -1. */
+static int pw_inherited(void) {
+    char text[16];
+    DWORD length = GetEnvironmentVariableA("PIPEWRIGHT_IPC", text, sizeof text), flags;
+    long number = 0;
+    const char *at;
+    if (length == 0 || length > 9) return -1;
+    for (at = text; *at; at++) {
+        if (*at < '0' || *at > '9') return -1;
+        number = number * 10 + (*at - '0');
+    }
+    /* Handles are multiples of 4, and the system ignores the lower two bits. */
+    if (number <= 2 || number % 4 || !GetHandleInformation(pw_handle((int)number), &flags)) return -1;
+    if (!(flags & HANDLE_FLAG_INHERIT) || GetFileType(pw_handle((int)number)) != FILE_TYPE_PIPE) return -1;
+    return pw_is_overlapped(pw_handle((int)number)) ? (int)number : -1;
+}
+
+/* Keeps children from inheriting the pipe. */
+static void pw_claim(int number) { SetHandleInformation(pw_handle(number), HANDLE_FLAG_INHERIT, 0); }
+
+/* Writes the user's security identifier. */
+static void pw_user(char *to, size_t room) {
+    HANDLE token;
+    union {
+        TOKEN_USER user;
+        unsigned char bytes[256];
+    } info;
+    DWORD length;
+    char *text;
+    to[0] = 0;
+    if (!OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token)) return;
+    if (GetTokenInformation(token, TokenUser, &info, sizeof info, &length) &&
+        ConvertSidToStringSidA(info.user.User.Sid, &text)) {
+        snprintf(to, room, "%s", text);
+        LocalFree(text);
+    }
+    CloseHandle(token);
+}
+
+static long pw_processors(void) {
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (long)info.dwNumberOfProcessors;
+}
+
+#else
+
+static int pw_open_pipe(pipewright_channel *channel) {
+    (void)channel;
+    return PIPEWRIGHT_OK;
+}
+
+static void pw_claim(int number) { fcntl(number, F_SETFD, FD_CLOEXEC); }
+
+static void pw_user(char *to, size_t room) { snprintf(to, room, "%lu", (unsigned long)geteuid()); }
+
+static long pw_processors(void) { return sysconf(_SC_NPROCESSORS_ONLN); }
 
 /* Returns 1 if the address is that of a Unix socket without a name. */
 static int pw_is_unnamed(int got, const struct sockaddr_un *address, socklen_t length) {
@@ -1170,14 +1624,16 @@ static int pw_inherited(void) {
     return (int)number;
 }
 
+#endif /* _WIN32 */
+
 PW_PUBLIC int pipewright_is_worker(void) { return pw_claimed || pw_inherited() >= 0; }
 
 static const char *pw_arch(void) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(_M_X64)
     return "x86_64";
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || defined(_M_ARM64)
     return "aarch64";
-#elif defined(__i386__)
+#elif defined(__i386__) || defined(_M_IX86)
     return "x86";
 #elif defined(__arm__)
     return "arm";
@@ -1299,16 +1755,10 @@ static int pw_is_text(const unsigned char *at, size_t length) {
     return 1;
 }
 
-static uint64_t pw_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Receives a frame of the handshake of one of two kinds. `handle` becomes -1, or the handle that came with it. */
 static int pw_receive_text(pipewright_channel *channel, int timeout_ms, const int kinds[2], const char *const firsts[2],
                            int *kind, pw_buffer *body, int *handle) {
-    uint64_t until = pw_now_ms() + (uint64_t)timeout_ms;
+    uint64_t until = pw_now_us() / 1000 + (uint64_t)timeout_ms;
     const char *first = NULL;
     size_t length;
     pw_frame frame;
@@ -1326,9 +1776,9 @@ static int pw_receive_text(pipewright_channel *channel, int timeout_ms, const in
         }
         if (channel->ended) return pw_fail(PIPEWRIGHT_END, "the host has ended during the handshake");
         {
-            uint64_t now = pw_now_ms();
+            uint64_t now = pw_now_us() / 1000;
             if (now >= until) return pw_fail(PIPEWRIGHT_TIMEOUT, "the host was silent during the handshake");
-            if (!pw_wait(channel, POLLIN, (int)(until - now))) continue;
+            if (!pw_wait_readable(channel, (int)(until - now))) continue;
         }
         result = pw_receive(channel, 0, &any);
         if (result) return result;
@@ -1414,7 +1864,7 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     const uint16_t order = 1;
     int timeout = options->handshake_timeout_ms > 0 ? options->handshake_timeout_ms : 10000;
     uint64_t most = options->max_message_bytes ? options->max_message_bytes : UINT64_C(256) << 20, theirs, number;
-    char arch[64], user[32], text[32];
+    char arch[64], user[256], text[32];
     const char *values[6];
     pw_buffer body, ours;
     int kind = 0, handle = -1, has_ring = 0, result, at;
@@ -1422,7 +1872,7 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     memset(&ours, 0, sizeof ours);
     snprintf(arch, sizeof arch, "%s-%u-%s", pw_arch(), (unsigned)(sizeof(void *) * 8),
              *(const unsigned char *)&order ? "little" : "big");
-    snprintf(user, sizeof user, "%lu", (unsigned long)geteuid());
+    pw_user(user, sizeof user);
     values[0] = "1";
     values[1] = options->app ? options->app : "";
     values[2] = options->build ? options->build : "";
@@ -1432,17 +1882,20 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     if (options->shared_memory == PIPEWRIGHT_SHARED_MEMORY_OFF)
         snprintf(channel->fallback, sizeof channel->fallback, "shared memory is off");
     else if (!PW_HAS_RING)
-        snprintf(channel->fallback, sizeof channel->fallback, "the C worker has shared memory on 64-bit Linux only");
+        snprintf(channel->fallback, sizeof channel->fallback, "the C worker has shared memory on 64-bit Linux and Windows, with GCC or Clang");
 
     result = pw_receive_text(channel, timeout, hello_kinds, hello_lines, &kind, &body, &handle);
-    if (handle >= 0) close(handle);
+    if (handle >= 0) pw_close_handle(handle);
     if (result) goto done;
+    if (!pw_carries_handles(channel) && !channel->fallback[0])
+        snprintf(channel->fallback, sizeof channel->fallback, "another program runs between the host and this worker");
     if (most > PW_MAX_MESSAGE_BYTES) most = PW_MAX_MESSAGE_BYTES;
     result = pw_append(&ours, "pipewright-ipc\n", 15);
     for (at = 0; at < 6 && !result; at++) result = pw_add_field(&ours, keys[at], values[at]);
     snprintf(text, sizeof text, "%llu", (unsigned long long)most);
     if (!result) result = pw_add_field(&ours, "max_message_bytes", text);
-    if (!result) result = pw_add_field(&ours, "can", channel->fallback[0] ? PW_CAN : PW_CAN " shm.v1");
+    if (!result && !pw_carries_handles(channel)) result = pw_add_field(&ours, "can", PW_CAN);
+    else if (!result) result = pw_add_field(&ours, "can", channel->fallback[0] ? PW_CAN " handles.v1" : PW_CAN " handles.v1 shm.v1");
     if (result) goto done;
     for (at = 0; at < 6; at++) {
         /* Values are sent without control characters, so they are compared without them. */
@@ -1464,18 +1917,18 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     result = pw_receive_text(channel, timeout, memory_kinds, memory_lines, &kind, &body, &handle);
     if (!result && kind == PW_MEMORY) {
         result = pw_exchange_memory(channel, &body, handle, options->ring_bytes ? options->ring_bytes : (size_t)2 << 20, &has_ring);
-        if (handle >= 0) close(handle);
+        if (handle >= 0) pw_close_handle(handle);
         handle = -1;
         if (!result) result = pw_receive_text(channel, timeout, ready_kinds, ready_lines, &kind, &body, &handle);
     }
-    if (handle >= 0) close(handle);
+    if (handle >= 0) pw_close_handle(handle);
     if (result) goto done;
     if (pw_number(&body, "shared", &number) && number == 1) {
         if (!has_ring || !pw_number(&body, "proof", &number) || number != channel->ring.nonce) {
             result = pw_fail(PIPEWRIGHT_PROTOCOL, "the host enabled shared memory without proof");
             goto done;
         }
-        close(channel->ring.handle);
+        pw_close_handle(channel->ring.handle);
         channel->ring.handle = -1;
         channel->has_ring = 1;
         channel->fallback[0] = 0;
@@ -1507,21 +1960,22 @@ static int pw_connect(pipewright_channel **connected, const pipewright_options *
     channel = (pipewright_channel *)calloc(1, sizeof *channel);
     if (!channel) return pw_fail(PIPEWRIGHT_NO_MEMORY, "out of memory");
     pw_claimed = 1;
-    fcntl(number, F_SETFD, FD_CLOEXEC);
+    pw_claim(number);
     channel->socket = number;
     channel->ring.handle = -1;
     channel->max_backlog_bytes = options->max_backlog_bytes ? options->max_backlog_bytes : (size_t)512 << 20;
     channel->spin.most_us = options->spin_us ? options->spin_us : 50;
     channel->spin.credit = 4;
     channel->spin.pause = channel->spin.until_try = 8;
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) channel->spin.most_us = 0;
+    if (pw_processors() < 2) channel->spin.most_us = 0;
 #ifdef SO_NOSIGPIPE
     {
         int on = 1;
         setsockopt(number, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
     }
 #endif
-    result = pw_shake_hands(channel, options);
+    result = pw_open_pipe(channel);
+    if (!result) result = pw_shake_hands(channel, options);
     if (result) {
         pw_free(channel);
         return result;

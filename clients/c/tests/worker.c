@@ -2,7 +2,51 @@
 #define PIPEWRIGHT_WORKER_IMPLEMENTATION
 #include "pipewright_worker.h"
 
+#ifdef _WIN32
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
+#include <shellapi.h>
+#endif
+
 static int count_of_calls;
+
+static void nap(void) {
+#ifdef _WIN32
+    Sleep(2);
+#else
+    poll(NULL, 0, 2);
+#endif
+}
+
+/* Writes everything into a handle, and closes it. */
+static int write_all(int handle, const unsigned char *data, size_t length) {
+    while (length > 0) {
+#ifdef _WIN32
+        DWORD written;
+        if (!WriteFile(pw_handle(handle), data, (DWORD)length, &written, NULL)) return pw_system("WriteFile");
+#else
+        ssize_t written = write(handle, data, length);
+        if (written < 0) return pw_system("write");
+#endif
+        data += written;
+        length -= (size_t)written;
+    }
+    pw_close_handle(handle);
+    return PIPEWRIGHT_OK;
+}
+
+static int make_pipe(int ends[2]) {
+#ifdef _WIN32
+    HANDLE reader, writer;
+    if (!CreatePipe(&reader, &writer, NULL, 0)) return pw_system("CreatePipe");
+    ends[0] = (int)(intptr_t)reader;
+    ends[1] = (int)(intptr_t)writer;
+#else
+    if (pipe(ends)) return pw_system("pipe");
+#endif
+    return PIPEWRIGHT_OK;
+}
 
 static int reset(void *context) {
     (void)context;
@@ -40,7 +84,7 @@ static int act_with_items(pipewright_call *call, const char *name, const char *r
     unsigned long count = 0, sum = 0;
     int result;
     if (!strcmp(name, "after-cancel")) {
-        while (!pipewright_is_cancelled(call)) poll(NULL, 0, 2);
+        while (!pipewright_is_cancelled(call)) nap();
         while (!strcmp(rest, "send"))
             if (pipewright_send_item(call, "x", 1)) return pipewright_fail(call, pipewright_error());
     }
@@ -99,7 +143,7 @@ static int act(pipewright_call *call, void *context) {
     } else if (!strcmp(name, "wait")) {
         for (index = 0; index < value; index += 2) {
             if (pipewright_is_cancelled(call)) return pipewright_fail(call, "cancelled");
-            poll(NULL, 0, 2);
+            nap();
         }
     } else if (!strcmp(name, "items")) {
         for (index = 0; index < value; index++) {
@@ -140,15 +184,8 @@ static int handles(pipewright_channel *channel) {
     while (!(result = pipewright_receive(channel, &data, &length))) {
         int taken[64], count = pipewright_take_handles(channel, taken, 64), at;
         unsigned char byte = (unsigned char)count;
-        for (at = 0; at < count; at++) {
-            size_t done = 0;
-            while (done < length) {
-                ssize_t written = write(taken[at], data + done, length - done);
-                if (written < 0) return pw_system("write");
-                done += (size_t)written;
-            }
-            close(taken[at]);
-        }
+        for (at = 0; at < count && !result; at++) result = write_all(taken[at], data, length);
+        if (result) break;
         result = pipewright_send(channel, &byte, 1);
         if (result) break;
     }
@@ -162,11 +199,11 @@ static int gives(pipewright_channel *channel) {
     int result;
     while (!(result = pipewright_receive(channel, &data, &length))) {
         int ends[2];
-        if (pipe(ends)) return pw_system("pipe");
-        result = pipewright_send_handles(channel, "read it", 7, ends, 1);
-        close(ends[0]);
-        if (write(ends[1], data, length) != (ssize_t)length) return pw_system("write");
-        close(ends[1]);
+        result = make_pipe(ends);
+        if (!result) result = pipewright_send_handles(channel, "read it", 7, ends, 1);
+        if (result) break;
+        pw_close_handle(ends[0]);
+        result = write_all(ends[1], data, length);
         if (result) break;
     }
     return result;
@@ -243,7 +280,20 @@ static int run(int count, char **arguments) {
 }
 
 int main(int count, char **arguments) {
-    int result = run(count, arguments);
+    int result;
+#ifdef _WIN32
+    /* In UTF-8, which the system's own would not be. */
+    wchar_t **wide = CommandLineToArgvW(GetCommandLineW(), &count);
+    int at;
+    for (at = 0; at < count; at++) {
+        char *text = malloc(4096);
+        if (!text || !WideCharToMultiByte(CP_UTF8, 0, wide[at], -1, text, 4096, NULL, NULL)) abort();
+        arguments[at] = text;
+    }
+    _setmode(_fileno(stdout), _O_BINARY);
+    _setmode(_fileno(stderr), _O_BINARY);
+#endif
+    result = run(count, arguments);
     if (result) fprintf(stderr, "worker: %s\n", pipewright_error());
     return result;
 }

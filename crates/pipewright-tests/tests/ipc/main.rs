@@ -3,7 +3,6 @@
 mod async_calls;
 mod both_send;
 mod calls;
-#[cfg(unix)]
 mod clients;
 mod counted;
 mod direct_calls;

@@ -1,23 +1,36 @@
 //! The workers of `docs/workers.md`, which are the examples of each client.
 
 use std::fs;
+#[cfg(unix)]
 use std::path::Path;
+use std::path::PathBuf;
 
 use pipewright::Command;
 use pipewright_ipc::Pool;
 
-use super::language::{Client, Language, clients, compile};
+use super::language::{Client, Language, clients};
 use crate::pool::options;
+
+/// Compiles an example in C.
+#[cfg(unix)]
+fn compiled(file: &str, name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pipewright-{name}-c"));
+    super::language::compile(file, &["-O2"], &program);
+    program
+}
+
+#[cfg(windows)]
+fn compiled(_: &str, name: &str) -> PathBuf {
+    super::language::compiled_before(name).unwrap()
+}
 
 /// Returns a pool of an example's workers. The tutorial shows the whole example.
 fn pool(client: &Client, name: &str) -> Pool {
     let (file, mut command) = match client.language {
         Language::Rust => unreachable!("its examples are tested with the library"),
         Language::C => {
-            let program = format!("pipewright-{name}-c");
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
             let file = format!("c/examples/{name}.c");
-            compile(&file, &["-O2"], &program);
+            let program = compiled(&file, name);
             (file, Command::new(program))
         }
         Language::Python => (format!("python/examples/{name}.py"), Command::new("python3")),

@@ -26,11 +26,13 @@ pub(super) struct Victim {
 
 impl Victim {
     pub(super) fn start(client: &Client, kind: &str) -> Victim {
-        let (end, theirs) = handle_channel::pair().unwrap();
+        let (mut end, theirs) = handle_channel::pair().unwrap();
         let variables = handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
         let mut command = client.worker(kind);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
-        Victim { end, child: command.spawn_worker(theirs, variables).unwrap() }
+        let child = command.spawn_worker(theirs, variables).unwrap();
+        end.set_worker(child.child_handle()).unwrap();
+        Victim { end, child }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) {

@@ -1,9 +1,12 @@
 //! The languages of workers, and how their test workers are started.
 
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::sync::OnceLock;
 
-use pipewright::{Command, ErrorKind};
+use pipewright::Command;
+#[cfg(unix)]
+use pipewright::ErrorKind;
 use pipewright_ipc::{Channel, Options};
 use pipewright_tests::skip;
 
@@ -28,7 +31,18 @@ pub(super) fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
+/// Returns the program in C that `ci/windows.sh` has compiled, as there is no compiler under Wine.
+#[cfg(windows)]
+pub(super) fn compiled_before(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("PIPEWRIGHT_C_WORKERS");
+    if folder.is_none() {
+        skip::skipped("the workers in C were not compiled: see ci/windows.sh");
+    }
+    Some(Path::new(&folder?).join(name).with_extension("exe"))
+}
+
 /// Returns true if this machine has the program. Reports that the test is skipped otherwise.
+#[cfg(unix)]
 fn has(program: &str) -> bool {
     match Command::new(program).arg("--version").output() {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
@@ -40,6 +54,7 @@ fn has(program: &str) -> bool {
 }
 
 /// Compiles a program of `clients`, with all warnings.
+#[cfg(unix)]
 pub(super) fn compile(source: &str, flags: &[&str], program: &Path) {
     let mut command = Command::new("cc");
     command.args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]).args(flags);
@@ -48,6 +63,7 @@ pub(super) fn compile(source: &str, flags: &[&str], program: &Path) {
 }
 
 /// Compiles the worker in C with the address and undefined behaviour sanitizers, once.
+#[cfg(unix)]
 fn compiled() -> PathBuf {
     static COMPILED: OnceLock<PathBuf> = OnceLock::new();
     let compiled = || {
@@ -61,6 +77,21 @@ fn compiled() -> PathBuf {
 
 impl Language {
     /// Returns its test worker. `None`: this machine cannot run it, as was reported.
+    #[cfg(windows)]
+    pub(super) fn client(self) -> Option<Client> {
+        let program = match self {
+            Language::Rust => PathBuf::from(env!("CARGO_BIN_EXE_puppet")),
+            Language::C => compiled_before("worker")?,
+            Language::Python | Language::Node => {
+                skip::skipped("this client is for Unix only");
+                return None;
+            }
+        };
+        Some(Client { language: self, program: vec![program] })
+    }
+
+    /// Returns its test worker. `None`: this machine cannot run it, as was reported.
+    #[cfg(unix)]
     pub(super) fn client(self) -> Option<Client> {
         let script = |program: &str, file: &str| {
             has(program).then(|| vec![program.into(), clients().join(file)])
@@ -80,8 +111,8 @@ impl Client {
     pub(super) fn has_shared_memory(&self) -> bool {
         let is_linux = cfg!(target_os = "linux") && !skip::is_forced_off("memfd");
         match self.language {
-            Language::Rust => is_linux,
-            Language::C => is_linux && cfg!(target_pointer_width = "64"),
+            Language::Rust => is_linux || cfg!(windows),
+            Language::C => (is_linux || cfg!(windows)) && cfg!(target_pointer_width = "64"),
             Language::Python => is_linux && cfg!(target_arch = "x86_64"),
             Language::Node => false,
         }
