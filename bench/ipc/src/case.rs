@@ -35,7 +35,7 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
         row("ipc-channel, memory", format!("peer ipc-channel-memory oneway seen {size} {slow}")),
         row("Python, Pipe", format!("python oneway {size} {slow}")),
     ]);
-    let own = vec![
+    let mut own = vec![
         row("C ring", format!("ring oneway {size} {count}")),
         row("pipewright", format!("cell oneway copied {size} {count}")),
         row("pipewright, written in place", format!("cell oneway loaned {size} {count}")),
@@ -45,6 +45,11 @@ fn one_way(name: &'static str, size: u64, count: u64) -> Case {
         row("C socketpair", format!("unix oneway {size} {slow}")),
         row("C pipe", format!("pipe oneway {size} {slow}")),
     ];
+    // Shorter messages have that room in any ring.
+    if size >= 1 << 20 {
+        let wide = format!("cell oneway loaned-wide {size} {count}");
+        own.insert(3, row("pipewright, written in place, a ring of four messages", wide));
+    }
     Case {
         name,
         description: "one way; every row copies the message out, except those with \"a look at it\"",

@@ -42,6 +42,8 @@ impl CellArgs {
                 options.ring_bytes = 4 << 20;
                 options.spin = Duration::from_millis(5);
             }
+            // Room for a message that is being made and one that is being read.
+            "loaned-wide" => options.ring_bytes = self.size as usize * 4,
             _ => {}
         }
         if let Some(ring) = std::env::var("IPC_RING").ok().and_then(|text| text.parse().ok()) {
@@ -125,7 +127,7 @@ fn send_all(cell: &CellArgs, channel: &mut Channel) -> Result<()> {
     for number in 0..cell.count {
         let length = cell.length(number);
         let body = buffer.get_mut(..length).unwrap_or_default();
-        if cell.variant == "loaned" {
+        if cell.variant.starts_with("loaned") {
             let mut loan = channel.reserve(length)?;
             // Writes every byte once, as a program does that builds the message in place.
             loan.fill(7);

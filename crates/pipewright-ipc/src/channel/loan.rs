@@ -16,7 +16,8 @@ use crate::wire::{Header, kind};
 /// Initially contains zeros, or bytes of earlier messages of this connection.
 ///
 /// In shared memory there is room for at most half of [`ring_bytes`](crate::Options::ring_bytes), less 32 bytes. A longer
-/// message is copied there when it is sent, and [`send_filled`](super::Channel::send_filled) avoids that.
+/// message is copied there when it is sent, and [`send_filled`](super::Channel::send_filled) avoids that. A ring of four messages
+/// has room for one that is filled in beside one that is being read.
 ///
 /// # Drop
 /// Sends nothing, and frees the room.
