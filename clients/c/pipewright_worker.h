@@ -1865,7 +1865,7 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     int timeout = options->handshake_timeout_ms > 0 ? options->handshake_timeout_ms : 10000;
     uint64_t most = options->max_message_bytes ? options->max_message_bytes : UINT64_C(256) << 20, theirs, number;
     char arch[64], user[256], text[32];
-    const char *values[6];
+    const char *values[6], *can = PW_CAN " handles.v1 shm.v1";
     pw_buffer body, ours;
     int kind = 0, handle = -1, has_ring = 0, result, at;
     memset(&body, 0, sizeof body);
@@ -1894,8 +1894,9 @@ static int pw_shake_hands(pipewright_channel *channel, const pipewright_options 
     for (at = 0; at < 6 && !result; at++) result = pw_add_field(&ours, keys[at], values[at]);
     snprintf(text, sizeof text, "%llu", (unsigned long long)most);
     if (!result) result = pw_add_field(&ours, "max_message_bytes", text);
-    if (!result && !pw_carries_handles(channel)) result = pw_add_field(&ours, "can", PW_CAN);
-    else if (!result) result = pw_add_field(&ours, "can", channel->fallback[0] ? PW_CAN " handles.v1" : PW_CAN " handles.v1 shm.v1");
+    if (!pw_carries_handles(channel)) can = PW_CAN;
+    else if (channel->fallback[0]) can = PW_CAN " handles.v1";
+    if (!result) result = pw_add_field(&ours, "can", can);
     if (result) goto done;
     for (at = 0; at < 6; at++) {
         /* Values are sent without control characters, so they are compared without them. */

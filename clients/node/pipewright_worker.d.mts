@@ -40,10 +40,10 @@ export class Call {
   /** Is aborted when the host cancels the call or is gone: the reply is then discarded. */
   readonly signal: AbortSignal;
   /**
-   * The items of a request that comes in pieces; none if it came as a whole. The iterator waits for each, and ends after the last
-   * one. The host has sent at most 16 items that were not returned yet. The handler may return before the last item, and a later
-   * iterator continues after the items of an earlier one. Rejects with `Cancelled` once the host has cancelled the call, also
-   * because its caller gave up before the last item.
+   * The items of a request that comes in pieces; none if it came as a whole. The iterator waits for each, and ends after the
+   * last one. The host has sent at most 16 items that were not returned yet. The handler may return before the last item, and a
+   * later iterator continues after the items of an earlier one. Rejects with `Cancelled` once the host has cancelled the call,
+   * also because its caller gave up before the last item.
    */
   items(): AsyncGenerator<Buffer, void, undefined>;
   /**
