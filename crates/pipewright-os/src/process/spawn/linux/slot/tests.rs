@@ -52,7 +52,7 @@ fn the_supervisor_reads_the_plan_that_was_written() {
         ..plan("cc", &args, &unix)
     };
     let layout = Layout::new(&plan).unwrap();
-    let handles = Handles::of(&plan).unwrap();
+    let handles = Handles::of(&plan, None).unwrap();
     let words = PlanWords { plan: &plan, layout: &layout, may_retry: true, ignores_sigchld: false };
     let mut bytes = Vec::new();
     words.encode(&handles, BASE, &mut bytes);
