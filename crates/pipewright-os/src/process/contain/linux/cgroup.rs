@@ -27,6 +27,8 @@ pub(crate) struct Cgroup {
     kill: Option<OwnedFd>,
     /// True once it has been removed. Its name may belong to another one by then.
     is_removed: AtomicBool,
+    /// True once its tree has ended: no process is left that could start another in it.
+    has_emptied: AtomicBool,
 }
 
 impl Cgroup {
@@ -61,7 +63,8 @@ impl Cgroup {
             Ok(dir) => {
                 let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
                 let is_removed = AtomicBool::new(false);
-                let cgroup = Cgroup { parent, name, dir, kill, is_removed };
+                let has_emptied = AtomicBool::new(false);
+                let cgroup = Cgroup { parent, name, dir, kill, is_removed, has_emptied };
                 // Nothing else kills its processes: it would hold a tree that nobody can end. The drop removes it.
                 if cgroup.kill.is_some() || can_signal() { Ok(cgroup) } else { Err(None) }
             }
@@ -108,16 +111,15 @@ impl Cgroup {
         pids
     }
 
-    /// Returns true if a process is in it, or in a cgroup below it.
+    /// Returns true if a process of its tree, which has been started, is in it or in a cgroup below it.
     pub(crate) fn is_populated(&self) -> bool {
-        if self.is_removed.load(Ordering::Relaxed) {
+        if self.is_removed.load(Ordering::Relaxed) || self.has_emptied.load(Ordering::Relaxed) {
             return false;
         }
-        match self.read("cgroup.events") {
-            Ok(events) => !is_unpopulated(&events),
-            // Another process has removed it, which was possible only while it was empty.
-            Err(_) => false,
-        }
+        // An error: another process has removed it, which was possible only while it was empty.
+        let is_populated = self.read("cgroup.events").is_ok_and(|events| !is_unpopulated(&events));
+        self.has_emptied.store(!is_populated, Ordering::Relaxed);
+        is_populated
     }
 
     pub(crate) fn kill(&self) {

@@ -182,6 +182,9 @@ impl Meter {
 
     /// Returns how many starts of processes and threads the limit on their number has refused.
     fn refused_starts(&self, cgroup: Option<&Cgroup>) -> u64 {
+        if self.held.limits.pids_max.is_none() {
+            return 0;
+        }
         let dir = self.groups.of(Controller::Pids).map(V1Group::dir).or(cgroup.map(Cgroup::dir));
         dir.and_then(|dir| files::value(&self.read(dir, "pids.events"), "max")).unwrap_or(0)
     }
