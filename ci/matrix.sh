@@ -55,6 +55,7 @@ slurm_of_a_user() {
 }
 cell "Slurm: the cluster of an ordinary user" visibly_skipped slurm_of_a_user
 cell "the archives of a release" visibly_skipped bash ci/release.sh
+cell "the Python package with the oldest and the newest Python" visibly_skipped bash ci/python.sh all
 cell "the wheels of the Python package" visibly_skipped bash ci/wheels.sh
 cell "published crates with pipewright::process in place of std" visibly_skipped bash ci/ported.sh
 stage "done"

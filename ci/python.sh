@@ -60,9 +60,10 @@ print(*sys.version_info[:2], sep=".")' 2> /dev/null) || continue
     done | sort -t. -k2n -u -k1,1V
 }
 
-# The same wheel, with the oldest and the newest of them. CPython's own suite runs above.
+# The same wheel, with the oldest of them; with `all`, with the newest too. CPython's own suite runs above.
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-mapfile -t pythons < <(others | sed -n '1p;$p' | sort -u)
+[ "${1:-}" = all ] && wanted='1p;$p' || wanted=1p
+mapfile -t pythons < <(others | sed -n "$wanted" | sort -u)
 [ ${#pythons[@]} -gt 0 ] || echo "SKIPPED ${0##*/}: python::versions: there is no other Python from 3.9 on"
 for other in ${pythons[@]+"${pythons[@]}"}; do
     say "Python ${other%% *}"
