@@ -1,6 +1,6 @@
 //! Limits of a job object.
 
-use pipewright::{Containment, ErrorKind, LimitKind, LimitMechanism, Limits, Outcome};
+use pipewright::{Containment, ErrorKind, LimitKind, LimitMechanism, Limits, Outcome, TreeSlot};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
 
@@ -53,4 +53,20 @@ fn a_job_without_its_limits_says_which_ones_are_missing() {
     assert!(held.missing.iter().any(|missing| missing.limit == LimitKind::Swap), "{held:?}");
     assert_eq!(held.limits.kinds().count() + held.missing.len(), 3);
     assert!(capture.tree_usage.is_some());
+}
+
+#[watched_test]
+fn a_slot_keeps_no_limit_for_the_next_command() {
+    let slot = TreeSlot::new().unwrap();
+    let limits = Limits::new().memory_max(256 << 20).pids_max(10).best_effort();
+    for _ in 0..2 {
+        let capture = puppet(["exit=3"]).limits(limits).contain_in(&slot).capture().unwrap();
+        assert_eq!((capture.status.code(), capture.containment), (Some(3), Containment::Job));
+        let held = capture.limits.unwrap();
+        assert_eq!(held.limits.kinds().count() + held.missing.len(), 2, "{held:?}");
+        assert!(capture.tree_usage.is_some());
+
+        let capture = puppet(["exit=4"]).contain_in(&slot).capture().unwrap();
+        assert_eq!((capture.status.code(), capture.limits), (Some(4), None));
+    }
 }
