@@ -162,9 +162,9 @@ impl Kept {
     /// Returns true if no tree has made a group in them.
     fn has_no_groups(&self) -> bool {
         // Itself, and the entry in the directory above it.
-        const OF_EMPTY: u64 = 2;
+        const OF_EMPTY: usize = 2;
         let is_empty = |dir: BorrowedFd<'_>| {
-            rustix::fs::fstat(dir).is_ok_and(|stat| u64::from(stat.st_nlink) == OF_EMPTY)
+            rustix::fs::fstat(dir).is_ok_and(|stat| usize::try_from(stat.st_nlink) == Ok(OF_EMPTY))
         };
         self.meter.groups().iter().map(V1Group::dir).all(is_empty)
             && self.cgroup().map(Cgroup::dir).is_none_or(is_empty)

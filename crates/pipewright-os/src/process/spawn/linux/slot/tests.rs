@@ -102,6 +102,7 @@ fn the_steps_of_both_programs_have_the_same_numbers() {
         (step::with_index(step::INHERIT, 7), Step::Inherit(7)),
         (step::EXEC, Step::Exec),
         (step::TERMINAL, Step::Terminal),
+        (step::TREE_LIMITS, Step::TreeLimits),
     ] {
         assert_eq!(steps::step_of(number), expected);
     }
