@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Batch, Event, Executor, ExecutorEvent, Job,
-    JobState,
+    JobState, MachineMemory,
 };
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
@@ -48,6 +48,10 @@ impl<F: FnMut(u64) + Send> Executor for Instantly<F> {
         let end =
             AttemptEnd::new(key, AttemptOutcome::Exited(0), SystemTime::now(), Duration::ZERO);
         Ok(Some(ExecutorEvent::Ended(Box::new(end))))
+    }
+
+    fn memory(&mut self) -> Option<MachineMemory> {
+        None
     }
 
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {

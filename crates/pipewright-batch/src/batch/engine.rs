@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use crate::executor::{Attempt, AttemptKey, Executor, ExecutorEvent, Local};
+use crate::executor::{Attempt, AttemptKey, Executor, ExecutorEvent, Local, MachineMemory};
 use crate::remote::Remote;
 
 /// The executor of a batch: this machine, or [`Nodes`](crate::Nodes).
@@ -36,6 +36,10 @@ impl Executor for Engine {
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
         self.executor().next_event(until)
+    }
+
+    fn memory(&mut self) -> Option<MachineMemory> {
+        self.executor().memory()
     }
 
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {

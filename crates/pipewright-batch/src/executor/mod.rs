@@ -57,9 +57,7 @@ pub trait Executor: Send {
     }
 
     /// Returns the memory where the attempts run. `None`: it is unknown, and the batch only counts what jobs state.
-    fn memory(&mut self) -> Option<MachineMemory> {
-        None
-    }
+    fn memory(&mut self) -> Option<MachineMemory>;
 }
 
 /// A report of an executor.

@@ -37,7 +37,8 @@ use pipewright::{Signal, Source};
 use super::wire::message::WireEnd;
 use super::wire::{self, About, Key, Stream, ToWorker};
 use crate::executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, OutputSink,
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
+    OutputSink,
 };
 use link::Link;
 pub use nodes::Nodes;
@@ -254,6 +255,11 @@ impl Executor for Remote {
         self.attempts.insert(key, running);
         self.waiting.push_back(key);
         self.place_waiting();
+    }
+
+    /// Returns `None`: nodes do not report it.
+    fn memory(&mut self) -> Option<MachineMemory> {
+        None
     }
 
     fn stop(&mut self, key: AttemptKey) {

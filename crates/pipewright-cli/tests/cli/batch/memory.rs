@@ -52,6 +52,21 @@ fn a_job_over_its_memory_fails_as_out_of_memory_though_it_exits_with_0() {
 }
 
 #[test]
+fn jobs_that_do_not_fit_into_the_free_memory_together_run_one_after_the_other() {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = free.and_then(|free| free.split_whitespace().next()?.parse::<u64>().ok());
+    let Some(kib) = kib else { return pace::skipped("this system does not say how much is free") };
+    let place = Place::new();
+    // Fails if another job runs.
+    let script = "mkdir running && sleep 0.2 && rmdir running";
+    let job = format!("{{\"shell\":\"{script}\",\"mem\":\"{}\"}}\n", kib * 6 / 10 * 1024);
+    place.write("jobs.jsonl", &job.repeat(3));
+    let output = place.sh("\"$PW\" batch -j3 --jsonl --from jobs.jsonl --progress none");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
 fn a_range_of_memory_that_makes_no_sense_is_refused() {
     let place = Place::new();
     for mem in ["2G..1G", "2G..", "..2G", "x..2G"] {
