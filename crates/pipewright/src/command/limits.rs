@@ -27,7 +27,10 @@ impl Command {
     /// * The cgroup that contains the tree (cgroup v2). It is made in the cgroup of this process, or in one around it
     ///   that this process may use and that is not limited itself. If this process, with the processes that it has
     ///   started, is alone in its cgroup, it moves to a cgroup `pipewright-hosts` in it first: a cgroup that limits
-    ///   others must have no process.
+    ///   others must have no process. If this process is in a scope that systemd has not delegated, such as that of a
+    ///   terminal, systemd's manager of the user (of the system, for root) is asked, once, for a scope
+    ///   `pipewright-*.scope`, and moves this process there. The first start waits
+    ///   for that, at most 5 s; it fails after 2 s if no answer comes.
     /// * A group of cgroup v1, which the child joins before its program is loaded. That takes some milliseconds.
     ///
     /// macOS: `Unsupported`. Windows: the limits of the job; Wine holds none of them.

@@ -288,6 +288,10 @@ pub(super) fn stale_in(parent: BorrowedFd<'_>) -> Vec<PathBuf> {
 
 /// Returns the number of the process that made the cgroup of a tree with that name.
 pub(super) fn owner_of(name: &str) -> Option<u32> {
+    // That of a process which makes trees (`limits/scope.rs`).
+    if name.ends_with(".scope") {
+        return None;
+    }
     name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 

@@ -87,7 +87,12 @@ impl Level {
 
     /// Returns true if a limit holds its processes, from which a cgroup outside of it would be free.
     pub(super) fn is_limited(&self) -> bool {
-        let files = ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "pids.max"];
+        self.is_limited_beyond_pids() || self.pids_max().is_some()
+    }
+
+    /// Does the same for all limits but that on the number of processes.
+    pub(super) fn is_limited_beyond_pids(&self) -> bool {
+        let files = ["memory.max", "memory.high", "memory.swap.max", "cpu.max"];
         files
             .iter()
             .any(|file| !matches!(self.read(file).split_whitespace().next(), None | Some("max")))
@@ -98,6 +103,21 @@ impl Level {
         self.read("memory.max").trim_ascii().parse().ok()
     }
 
+    /// Returns the limit on the number of its processes.
+    pub(super) fn pids_max(&self) -> Option<u64> {
+        self.read("pids.max").trim_ascii().parse().ok()
+    }
+
+    /// Returns true if it is named as the cgroup of a unit of systemd, of the kind with that suffix.
+    pub(super) fn is_unit(&self, suffix: &str) -> bool {
+        self.path.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.ends_with(suffix))
+    }
+
+    /// Returns true if it is the leaf that a process moves to, so that the one around it is known to be delegated.
+    pub(super) fn is_leaf(&self) -> bool {
+        self.path.ends_with(LEAF)
+    }
+
     /// Returns true if it holds a tree, which must not lose a process to a cgroup outside of it.
     pub(super) fn holds_tree(&self) -> bool {
         self.path.file_name().and_then(|name| owner_of(name.to_str()?)).is_some()
@@ -106,7 +126,7 @@ impl Level {
     /// Returns true if this process may make cgroups in it by the rules of the service manager, if there is one.
     pub(super) fn is_delegated(&self) -> bool {
         // Without systemd, whoever may write to it may use it.
-        if !Path::new("/run/systemd/system").exists() {
+        if !is_under_systemd() {
             return true;
         }
         let has = |name| {
@@ -166,6 +186,11 @@ impl Level {
     fn write(&self, file: &str, text: &str) -> io::Result<()> {
         files::write(self.open()?.as_fd(), file, text)
     }
+}
+
+/// Returns true if systemd manages the cgroups of this machine (sd_booted(3)).
+pub(super) fn is_under_systemd() -> bool {
+    Path::new("/run/systemd/system").exists()
 }
 
 /// Returns true if a process is this one, or descends from it.

@@ -9,6 +9,8 @@
 //! | `controller.rs` | the controllers, and the limits that need them |
 //! | `place.rs` | the cgroup of version 2 in which limited ones can be made |
 //! | `delegated.rs` | the questions about one such cgroup |
+//! | `scope.rs` | a scope that systemd makes for this process |
+//! | `dbus/` | the calls to systemd |
 //! | `v2.rs`, `v1.rs` | the groups of a tree, with their limits |
 //! | `sampled.rs` | a limit on memory without the kernel |
 //! | `kept.rs` | the groups of a slot, for one tree after another |
@@ -18,6 +20,7 @@
 //! | `files.rs` | the files of a group |
 
 mod controller;
+mod dbus;
 mod delegated;
 mod files;
 mod kept;
@@ -26,6 +29,7 @@ mod meter;
 mod oom;
 mod place;
 mod sampled;
+mod scope;
 mod v1;
 mod v2;
 
@@ -117,8 +121,13 @@ pub(crate) fn probe(kind: LimitKind) -> Result<String, LimitUnavailable> {
     };
     let needed = Controllers::of(&limits);
     let own = &*own_cgroups().unwrap_or_default();
-    if needed.and(place::visible(own)) == needed && place::would_move(own, needed) {
-        return Ok("cgroup v2; this process moves to a leaf first".to_owned());
+    if needed.and(place::visible(own)) == needed {
+        if place::would_enter_scope(own, needed) {
+            return Ok("cgroup v2; systemd makes a scope for this process first".to_owned());
+        }
+        if place::would_move(own, needed) {
+            return Ok("cgroup v2; this process moves to a leaf first".to_owned());
+        }
     }
     match LimitedGroups::new(limits) {
         Ok(groups) => Ok(groups.meter.mechanism()),

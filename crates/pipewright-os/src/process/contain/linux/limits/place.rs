@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::controller::Controllers;
-use super::delegated::{Level, Refusal};
+use super::delegated::{Level, Refusal, is_under_systemd};
 use super::oom::Ancestor;
+use super::scope::{self, NoScope};
 use crate::base::generation::PerProcess;
 use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 use crate::process::limits::LimitUnavailable;
@@ -117,35 +118,70 @@ pub(super) fn would_move(own: &OwnCgroups, wanted: Controllers) -> bool {
         && own.has_only_own_processes()
 }
 
+/// Returns true if this process has to be moved to a scope of its own to make limited cgroups, and systemd answers.
+pub(super) fn would_enter_scope(own: &OwnCgroups, wanted: Controllers) -> bool {
+    let Some(cgroup) = own.of(None) else { return false };
+    let own = Level { path: cgroup.path() };
+    let Err(refusal) = own.prepare(wanted) else { return false };
+    find_above(&cgroup.top, &own, wanted).is_none()
+        && needs_scope(&own, &refusal)
+        && scope::would_enter(&own, &cgroup.top, wanted)
+}
+
+/// Returns true if a scope of its own is better for this process than the cgroup that it is in. systemd may take the
+/// controllers from a cgroup that it has not delegated, and stops a scope in which a process was killed for lack of memory.
+fn needs_scope(own: &Level, refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::HasProcesses => !own.is_delegated() || !own.has_only_own_processes(),
+        Refusal::Denied(error) => error.kind() != std::io::ErrorKind::ReadOnlyFilesystem,
+        Refusal::NoController(_) => true,
+        Refusal::NotEnabled(_) => false,
+    }
+}
+
 fn find_level(
     top: &Path,
     below: &Path,
     wanted: Controllers,
     moves: bool,
 ) -> Result<Level, LimitUnavailable> {
-    let own = Level { path: top.join(below) };
-    let own_refusal = match own.prepare(wanted) {
+    let mut own = Level { path: top.join(below) };
+    let mut own_refusal = match own.prepare(wanted) {
         Ok(()) => return Ok(own),
         Err(refusal) => refusal,
     };
     if let Some(level) = find_above(top, &own, wanted) {
         return Ok(level);
     }
+    let mut no_scope = NoScope::default();
+    if moves && needs_scope(&own, &own_refusal) {
+        match scope::enter(&own, top, wanted) {
+            Ok(scope) => {
+                own_refusal = match scope.prepare(wanted) {
+                    Ok(()) => return Ok(scope),
+                    Err(refusal) => refusal,
+                };
+                own = scope;
+            }
+            Err(reason) => no_scope = reason,
+        }
+    }
     if moves && matches!(own_refusal, Refusal::HasProcesses) && own.make_room() {
         match own.prepare(wanted) {
             Ok(()) => return Ok(own),
-            Err(refusal) => return Err(explain(&own, wanted, &refusal)),
+            Err(refusal) => return Err(explain(&own, wanted, &refusal, no_scope)),
         }
     }
-    Err(explain(&own, wanted, &own_refusal))
+    Err(explain(&own, wanted, &own_refusal, no_scope))
 }
 
 /// Returns a cgroup around this process's own. It must not free the tree from a limit, or take it from its holder.
 fn find_above(top: &Path, own: &Level, wanted: Controllers) -> Option<Level> {
     let mut level = Level { path: own.path.clone() };
     while level.path != top && !level.is_limited() && !level.holds_tree() {
+        let was_leaf = level.is_leaf();
         level = Level { path: level.path.parent()?.to_owned() };
-        if !level.is_delegated() {
+        if !was_leaf && !level.is_delegated() {
             return None;
         }
         if level.prepare(wanted).is_ok() {
@@ -177,13 +213,14 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
 pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
-fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavailable {
+fn explain(
+    own: &Level,
+    wanted: Controllers,
+    refusal: &Refusal,
+    no_scope: NoScope,
+) -> LimitUnavailable {
     let path = own.path.display();
-    let scope = || {
-        let by_systemd = Path::new("/run/systemd/system").exists();
-        let user = if rustix::process::geteuid().is_root() { "" } else { " --user" };
-        by_systemd.then(|| format!("systemd-run{user} --scope -p Delegate=yes -- COMMAND"))
-    };
+    let scope = || is_under_systemd().then(|| scope::remedy(own));
     let (reason, remedy) = match refusal {
         Refusal::Denied(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
             (format!("the cgroup {path} is mounted read-only"), Some(WRITABLE_MOUNT.to_owned()))
@@ -204,9 +241,13 @@ fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavaila
             (
                 format!("the cgroup {path} does not have the controllers: {names}"),
                 Some(match scope() {
-                    Some(_) => {
-                        format!("as root: systemctl edit user@.service, with Delegate={names}")
+                    // The manager of the user may itself not have them.
+                    Some(_)
+                        if !own.is_unit(".service") && !rustix::process::geteuid().is_root() =>
+                    {
+                        scope::delegate_to_user(&names)
                     }
+                    Some(remedy) => remedy,
                     None => format!(
                         "writing \"+{names}\" to cgroup.subtree_control of the cgroup around it"
                     ),
@@ -231,5 +272,9 @@ fn explain(own: &Level, wanted: Controllers, refusal: &Refusal) -> LimitUnavaila
             (format!("the controllers of the cgroup {path} cannot be enabled: {error}"), None)
         }
     };
-    LimitUnavailable { remedy, ..unavailable(wanted, reason) }
+    let reason = match no_scope.reason {
+        Some(why) => format!("{reason}; {why}"),
+        None => reason,
+    };
+    LimitUnavailable { remedy: no_scope.remedy.or(remedy), ..unavailable(wanted, reason) }
 }
