@@ -59,7 +59,7 @@ suite() {
     path=$(awk -v name="$name" '$1 == name {print $2; exit}' <<< "$programs")
     log=$logs/$cell-$name.log
     bash ci/vm.sh "${options[@]}" "$machine" "${before:-}cd crates/pipewright-tests &&
-        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=6 RUST_BACKTRACE=1 exec $path $*" > "$log" 2>&1 || code=$?
+        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=${threads:-6} RUST_BACKTRACE=1 exec ${as:-} $path $*" > "$log" 2>&1 || code=$?
     grep -aE '^(SKIPPED|COUNTED) ' "$log" || true
     # The machine could not be had here: its line says why.
     [ "$code" != 77 ] || { printf '%s: %s: not run\n' "$cell" "$name"; return; }
@@ -95,6 +95,12 @@ run_cell() {
         full-*)
             local scale=20 before='swapoff -a; export PIPEWRIGHT_TEST_FILL_MEMORY=yes; '
             suite -m 1024 -t 600 "${cell#full-}" process tree_limits_kills:: ;;
+        # As an ordinary user in a scope of systemd's, as a terminal has it.
+        systemd-*)
+            # One test at a time: they use one manager, which has 2 s for an answer.
+            local scale=20 threads=1 before='. ci/vm/user-manager.sh; '
+            local as="setpriv --reuid 1000 --regid 1000 --clear-groups -- systemd-run --user --scope --unit=terminal.scope --"
+            suite -t 900 "${cell#systemd-}" process tree_limits_systemd:: ;;
         power-cut)
             local scale=5
             suite -t 600 -d 96M -d 512M uml-6.1 disk power_cut::
@@ -138,6 +144,7 @@ case ${1:-gate} in
         cells 6.1 6.12
         cells power-cut disk-ext4
         cells full-newest full-5.10
+        cells systemd-newest systemd-6.1
         cells disk-xfs disk-btrfs
         build aarch64-unknown-linux-musl
         cells arm64-6.1

@@ -108,6 +108,8 @@ mod tree_limits_places;
 mod tree_limits_refused;
 #[cfg(target_os = "linux")]
 mod tree_limits_slot;
+#[cfg(target_os = "linux")]
+mod tree_limits_systemd;
 #[cfg(windows)]
 mod tree_limits_windows;
 mod tree_slot;
