@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::limits::KeptGroups;
 use super::message::Request;
 use super::report::{JobNotStarted, Reports, SupervisorReport};
-use super::{END_WAIT, Supervisor};
+use super::{END_WAIT, Supervisor, release_groups};
 use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
@@ -49,7 +49,7 @@ impl Drop for SlotSupervisor {
         if !self.made_in.is_current() {
             return;
         }
-        self.supervisor.reports.release_groups();
+        release_groups(&self.supervisor.reports);
         self.supervisor.guard.wait_timeout(END_WAIT);
         // An error means that other code has reaped it.
         if let Ok(None) = self.supervisor.guard_exit.try_wait() {

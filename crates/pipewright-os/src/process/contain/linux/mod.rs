@@ -172,7 +172,7 @@ impl LinuxTree {
         }
         if let (false, Some(meter)) = (self.is_alive(), &self.meter) {
             self.resources.get_or_init(|| meter.resources(self.cgroup.as_deref()));
-            self.supervisor.iter().for_each(|it| it.reports.release_groups());
+            self.supervisor.iter().for_each(|it| release_groups(&it.reports));
         }
     }
 
@@ -256,6 +256,12 @@ impl ContainedTree for LinuxTree {
     fn release(self: Box<Self>) -> Option<ChildHandle> {
         self.supervisor.map(|supervisor| supervisor.guard_exit)
     }
+}
+
+/// Asks a supervisor to end its tree, and tells its guard that the groups of the tree are not needed any more.
+pub(crate) fn release_groups(reports: &Reports) {
+    // Ignored: the guard has been killed.
+    let _ = rustix::net::shutdown(reports, rustix::net::Shutdown::Both);
 }
 
 impl Supervisor {

@@ -270,12 +270,6 @@ impl Reports {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
-    /// Asks the supervisor to end the tree, and tells the guard that its groups are not needed any more.
-    pub(crate) fn release_groups(&self) {
-        // Ignored: the guard has been killed.
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
-    }
-
     fn receive(&self, flags: RecvFlags) -> io::Result<Option<SupervisorReport>> {
         let mut message = [0; MESSAGE_BYTES];
         let mut receive = || {

@@ -34,10 +34,10 @@ use super::supervisor_program::{
 use super::{SpawnError, Step, failure, own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::linux::Supervisor;
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::image::{self, image};
 use crate::process::contain::linux::report::{NotStarted, Reports, StartedCommand};
+use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::member::Member;
 use crate::process::pidfd::send;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
@@ -121,7 +121,7 @@ pub(super) fn start(
     };
     // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so
     // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
-    reports.release_groups();
+    release_groups(&reports);
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
         return Err(failed);

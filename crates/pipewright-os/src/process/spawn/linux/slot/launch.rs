@@ -12,10 +12,10 @@ use super::super::supervisor_program::{NONE, PLANS, SupervisorProgram};
 use super::{SpawnError, Step};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::linux::Supervisor;
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::report::{NotStarted, Ready};
+use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::member::Member;
 
 /// The supervisor of a slot, which has no command yet.
@@ -77,7 +77,7 @@ pub(super) fn launch(
         (Ok(_), Ok(None)) => create_error(std::io::ErrorKind::Unsupported.into()),
         (Ok(_), Err(error)) => create_error(error),
     };
-    reports.release_groups();
+    release_groups(&reports);
     // Ignored: it has been reaped elsewhere.
     let _ = guard_exit.wait();
     Err(failed)
