@@ -48,11 +48,11 @@ mod tests {
 
     #[test]
     fn every_arrival_raises_the_flag_and_the_signal_has_its_effect_again_afterwards() {
-        // A signal that ends the process if it is not handled.
-        let flag = SignalFlag::install(Signal::USR2).unwrap().unwrap();
+        // A signal that ends the process if it is not handled, and that no other test takes.
+        let flag = SignalFlag::install(Signal::ABRT).unwrap().unwrap();
         for _ in 0..3 {
             assert!(!flag.wake().is_raised());
-            Signal::USR2.raise();
+            Signal::ABRT.raise();
             let until = Some(Instant::now() + Duration::from_secs(60));
             assert_eq!(wait::any(&mut [Slot::Event(flag.wake())], until).unwrap(), 1);
             flag.wake().lower();
@@ -60,7 +60,7 @@ mod tests {
         drop(flag);
         let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: only queries, into a live struct.
-        let asked = unsafe { libc::sigaction(libc::SIGUSR2, std::ptr::null(), now.as_mut_ptr()) };
+        let asked = unsafe { libc::sigaction(libc::SIGABRT, std::ptr::null(), now.as_mut_ptr()) };
         assert_eq!(asked, 0);
         // SAFETY: initialized by the call.
         assert_eq!(unsafe { now.assume_init() }.sa_sigaction, libc::SIG_DFL);
