@@ -105,12 +105,12 @@ impl Local {
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
-        let place = match self.slots.place(running.attempt.slot) {
-            Ok(Place::Tree(slot, _)) => {
+        let place = match self.slots.tree(running.attempt.slot) {
+            Ok(Some(tree)) => {
                 running.limits = Some(self.memory);
-                Place::Tree(slot, self.memory.of(running.attempt.memory_max_bytes))
+                Place::Tree(tree, self.memory.of(running.attempt.memory_max_bytes))
             }
-            Ok(Place::Group) => {
+            Ok(None) => {
                 running.limits = None;
                 Place::Group
             }

@@ -26,28 +26,28 @@ impl Slots {
         Slots { contain, trees: HashMap::new(), note: None }
     }
 
-    /// Returns the containment of the next command in that slot, without limits.
+    /// Returns the holder of the next command in that slot; `None` if commands have groups only.
     ///
     /// # Errors
     /// There is no room for another process or handle.
-    pub(super) fn place(&mut self, slot: u32) -> Result<Place, Error> {
+    pub(super) fn tree(&mut self, slot: u32) -> Result<Option<TreeSlot>, Error> {
         if self.contain == Containing::Group {
-            return Ok(Place::Group);
+            return Ok(None);
         }
         if let Some(tree) = self.trees.get(&slot) {
-            return Ok(Place::Tree(tree.clone(), None));
+            return Ok(Some(tree.clone()));
         }
         match TreeSlot::new() {
             Ok(tree) => {
                 self.trees.insert(slot, tree.clone());
-                Ok(Place::Tree(tree, None))
+                Ok(Some(tree))
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
                 self.contain = Containing::Group;
                 self.note = Some(format!(
                     "jobs have process groups only, so processes can outlive them: {error}"
                 ));
-                Ok(Place::Group)
+                Ok(None)
             }
             Err(error) => Err(error),
         }
