@@ -15,19 +15,39 @@ pub(super) struct NewProcess {
     pub(super) child_tid: *mut c_int,
 }
 
+/// The arguments of a call that creates a process, in their order for this processor.
+pub(super) type Arguments = [usize; 5];
+
 /// Creates a process on the given stack that begins at the entry. A negative result is an error number.
 ///
 /// # Safety
 /// Nothing else may use the stack. The entry must not return, and must do nothing that is unsafe in a process that
 /// shares the memory of a running one. The argument must stay valid for as long as the new process uses it.
-#[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
+    let (flags, stack) = (flags as usize, new.stack_top as usize);
+    // The kernel writes the pidfd where the parent's tid would go.
+    let (pidfd, child_tid) = (new.pidfd as usize, new.child_tid as usize);
+    // The thread pointer is not set. On x86-64 it comes after the place of the number.
+    const NO_THREAD_POINTER: usize = 0;
+    #[cfg(target_arch = "x86_64")]
+    let (number, arguments) = (56, [flags, stack, pidfd, child_tid, NO_THREAD_POINTER]);
+    #[cfg(not(target_arch = "x86_64"))]
+    let (number, arguments) = (220, [flags, stack, pidfd, NO_THREAD_POINTER, child_tid]);
+    // SAFETY: as the caller promises.
+    unsafe { create(number, arguments, new) }
+}
+
+/// Makes a call that creates a process, which begins at the entry. The stack is among the arguments.
+///
+/// # Safety
+/// As for [`clone`].
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
-    // SAFETY: clone returns twice. In the parent it is an ordinary system call, which clobbers rcx and r11.
+    // SAFETY: the call returns twice. In the parent it is an ordinary system call, which clobbers rcx and r11.
     // In the child every other register is unchanged and rsp is the top of the stack, page-aligned and used
     // by nothing else, so the call starts the entry with a stack aligned as the ABI requires; it never
-    // returns. The parent keeps the argument where it is. The kernel writes the pidfd where the parent's
-    // tid would go.
+    // returns. The parent keeps the argument where it is.
     unsafe {
         asm!(
             "syscall",
@@ -38,12 +58,12 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
             "call r9",
             "ud2",
             "2:",
-            inlateout("rax") 56_isize => result,
-            in("rdi") flags,
-            in("rsi") new.stack_top,
-            in("rdx") new.pidfd,
-            in("r10") new.child_tid,
-            in("r8") 0_usize,
+            inlateout("rax") number => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
             in("r9") new.entry,
             in("r12") new.argument,
             lateout("rcx") _,
@@ -58,11 +78,10 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
 /// # Safety
 /// As for x86-64.
 #[cfg(target_arch = "aarch64")]
-pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
+pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
-    // SAFETY: as for x86-64, with this processor's order of arguments: the thread pointer, which is not set,
-    // comes before the place of the number. The call clobbers x0, and the kernel preserves no more of the SVE
-    // registers than the C ABI does.
+    // SAFETY: as for x86-64. The call clobbers x0, and the kernel preserves no more of the SVE registers than the C ABI
+    // does.
     unsafe {
         asm!(
             "svc #0",
@@ -73,12 +92,12 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
             "blr x5",
             "brk #1",
             "2:",
-            in("x8") 220_usize,
-            inlateout("x0") flags => result,
-            in("x1") new.stack_top,
-            in("x2") new.pidfd,
-            in("x3") 0_usize,
-            in("x4") new.child_tid,
+            in("x8") number,
+            inlateout("x0") arguments[0] => result,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            in("x4") arguments[4],
             in("x5") new.entry,
             in("x6") new.argument,
             clobber_abi("C"),
@@ -92,10 +111,10 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
 /// # Safety
 /// As for x86-64.
 #[cfg(target_arch = "riscv64")]
-pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
+pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
-    // SAFETY: as for x86-64, in the order of aarch64. The call clobbers a0, and the kernel discards the vector
-    // registers, which the C ABI does not preserve either.
+    // SAFETY: as for x86-64. The call clobbers a0, and the kernel discards the vector registers, which the C ABI does not
+    // preserve either.
     unsafe {
         asm!(
             "ecall",
@@ -105,12 +124,12 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
             "jalr a5",
             "ebreak",
             "2:",
-            in("a7") 220_usize,
-            inlateout("a0") flags => result,
-            in("a1") new.stack_top,
-            in("a2") new.pidfd,
-            in("a3") 0_usize,
-            in("a4") new.child_tid,
+            in("a7") number,
+            inlateout("a0") arguments[0] => result,
+            in("a1") arguments[1],
+            in("a2") arguments[2],
+            in("a3") arguments[3],
+            in("a4") arguments[4],
             in("a5") new.entry,
             in("a6") new.argument,
             clobber_abi("C"),

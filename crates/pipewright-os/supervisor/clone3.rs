@@ -1,8 +1,6 @@
-//! clone3(2) as assembly, which can create a process in a cgroup.
+//! clone3(2), which can create a process in a cgroup.
 
-use core::arch::asm;
-
-use crate::clone::NewProcess;
+use crate::clone::{self, NewProcess};
 
 /// The arguments of clone3(2).
 #[repr(C, align(8))]
@@ -45,93 +43,9 @@ pub(super) unsafe fn clone_into_cgroup(
         set_tid_size: 0,
         cgroup: cgroup as u64,
     };
-    // SAFETY: as the caller promises.
-    unsafe { clone3(&arguments, new) }
-}
-
-/// Calls clone3(2).
-///
-/// # Safety
-/// As for `clone`.
-#[cfg(target_arch = "x86_64")]
-unsafe fn clone3(arguments: &CloneArgs, new: &NewProcess) -> isize {
-    let result: isize;
-    // SAFETY: as for `clone`; the kernel makes the stack's top from its start and its size.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r12",
-            "call r9",
-            "ud2",
-            "2:",
-            inlateout("rax") 435_isize => result,
-            in("rdi") &raw const *arguments,
-            in("rsi") size_of::<CloneArgs>(),
-            in("r9") new.entry,
-            in("r12") new.argument,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    result
-}
-
-/// Does the same.
-///
-/// # Safety
-/// As for x86-64.
-#[cfg(target_arch = "aarch64")]
-unsafe fn clone3(arguments: &CloneArgs, new: &NewProcess) -> isize {
-    let result: isize;
-    // SAFETY: as for `clone`.
-    unsafe {
-        asm!(
-            "svc #0",
-            "cbnz x0, 2f",
-            "mov x29, xzr",
-            "mov x30, xzr",
-            "mov x0, x6",
-            "blr x5",
-            "brk #1",
-            "2:",
-            in("x8") 435_usize,
-            inlateout("x0") &raw const *arguments => result,
-            in("x1") size_of::<CloneArgs>(),
-            in("x5") new.entry,
-            in("x6") new.argument,
-            clobber_abi("C"),
-        );
-    }
-    result
-}
-
-/// Does the same.
-///
-/// # Safety
-/// As for x86-64.
-#[cfg(target_arch = "riscv64")]
-unsafe fn clone3(arguments: &CloneArgs, new: &NewProcess) -> isize {
-    let result: isize;
-    // SAFETY: as for `clone`.
-    unsafe {
-        asm!(
-            "ecall",
-            "bnez a0, 2f",
-            "li s0, 0",
-            "mv a0, a6",
-            "jalr a5",
-            "ebreak",
-            "2:",
-            in("a7") 435_usize,
-            inlateout("a0") &raw const *arguments => result,
-            in("a1") size_of::<CloneArgs>(),
-            in("a5") new.entry,
-            in("a6") new.argument,
-            clobber_abi("C"),
-        );
-    }
-    result
+    /// The number on all processors.
+    const CLONE3: isize = 435;
+    let place = &raw const arguments as usize;
+    // SAFETY: as the caller promises. The kernel makes the stack's top from its start and its size.
+    unsafe { clone::create(CLONE3, [place, size_of::<CloneArgs>(), 0, 0, 0], new) }
 }

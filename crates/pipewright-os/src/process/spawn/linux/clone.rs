@@ -187,34 +187,8 @@ unsafe fn clone3(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i
     }
     args.stack = request.stack.low() as u64;
     args.stack_size = Stack::BYTES as u64;
-    let result: i64;
-    // SAFETY: clone3 returns twice. In the parent it is an ordinary system call, which clobbers rcx and
-    // r11. In the child every other register is unchanged and rsp is the top of the stack, page-aligned and
-    // used by nothing else, so the call below starts the entry with a stack aligned as the ABI requires; it
-    // never returns. The parent keeps the argument where it is.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r9",
-            "call r8",
-            "ud2",
-            "2:",
-            inlateout("rax") libc::SYS_clone3 => result,
-            in("rdi") &raw const args,
-            in("rsi") mem::size_of::<libc::clone_args>(),
-            in("r8") request.after_clone3,
-            in("r9") request.argument,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result as i32));
-    }
-    Ok(result as i32)
+    // SAFETY: as this function's.
+    unsafe { raw_clone::clone3(request, &args) }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
