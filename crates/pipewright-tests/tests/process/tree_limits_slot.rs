@@ -1,8 +1,9 @@
 //! Limits of the commands of a slot, whose groups are used again.
 
-use pipewright::{
-    Capture, Command, ErrorKind, LimitMechanism, Limits, MemoryLimit, Outcome, Stdio, TreeSlot,
-};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pipewright::{Capture, Command, ErrorKind, Limits, MemoryLimit, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{cgroups, count, watchdog};
@@ -96,29 +97,60 @@ fn the_next_command_may_have_other_limits() {
     }
 }
 
-/// Root may write to the files of its group.
+/// Returns a command that sets the shell's variables `v1` and `v2` to its groups, and then runs the script. Root may write to
+/// their files.
+fn script_in(slot: &TreeSlot, limits: Limits, script: &str) -> Command {
+    const GROUPS: &str = "mount() { grep -- \"$1\" /proc/self/mountinfo | cut -d' ' -f5 | head -n 1; }; \
+        v2=$(mount '- cgroup2 ')$(sed -n 's/^0:://p' /proc/self/cgroup); \
+        v1=$(mount '- cgroup .*memory')$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup); ";
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{GROUPS}{script}")]).contain_in(slot).limits(limits);
+    command.stderr(Stdio::null());
+    command
+}
+
 #[watched_test]
 fn a_limit_that_a_command_has_changed_holds_for_the_next_one() {
     let Some(slot) = slot_for(memory(SMALL)) else { return };
-    let is_v2 = run_in(&slot, memory(SMALL), &["exit=0"]).limits.unwrap().mechanism
-        == Some(LimitMechanism::CgroupV2);
-    let script = if is_v2 {
-        "group=$(sed -n 's/^0:://p' /proc/self/cgroup); \
-         top=$(sed -n 's/.* - cgroup2 .*/&/p' /proc/self/mountinfo | cut -d' ' -f5 | head -n 1); \
-         echo max > $top$group/memory.max && echo changed"
-    } else {
-        "group=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup); \
-         top=$(grep -- '- cgroup .*memory' /proc/self/mountinfo | cut -d' ' -f5 | head -n 1); \
-         echo -1 > $top$group/memory.memsw.limit_in_bytes; \
-         echo -1 > $top$group/memory.limit_in_bytes && echo changed"
-    };
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).contain_in(&slot).limits(memory(SMALL)).stderr(Stdio::null());
-    if command.capture().unwrap().stdout != "changed\n" {
+    // The last one lets a process wait that would be killed.
+    let script = "{ echo max > $v2/memory.max && echo changed; } || \
+        { echo -1 > $v1/memory.memsw.limit_in_bytes; echo -1 > $v1/memory.limit_in_bytes && \
+        echo 1 > $v1/memory.oom_control && echo changed; }";
+    if script_in(&slot, memory(SMALL), script).capture().unwrap().stdout != "changed\n" {
         return skipped("a command cannot change its limit here");
     }
     let capture = run_in(&slot, memory(SMALL), &["allocate=100"]);
     assert!(matches!(capture.outcome, Outcome::OutOfMemory(_)), "{capture:?}");
+}
+
+#[watched_test]
+fn a_command_that_freezes_its_cgroup_stops_no_other_one() {
+    for limits in [memory(SMALL), Limits::new()] {
+        let Some(slot) = slot_for(limits) else { return };
+        let mut freezes = script_in(&slot, limits, "echo 1 > $v2/cgroup.freeze || exit 7");
+        let capture = freezes.timeout(Duration::from_secs(2)).capture().unwrap();
+        if capture.status.code() == Some(7) {
+            return skipped("a command cannot freeze its cgroup here");
+        }
+        assert_eq!(capture.outcome, Outcome::TimedOut, "{capture:?}");
+        assert_eq!(run_in(&slot, limits, &["exit=3"]).status.code(), Some(3));
+    }
+}
+
+/// As a service manager does, or another process that takes an empty group for one that was left behind.
+#[watched_test]
+fn groups_that_something_else_has_removed_are_made_again() {
+    for limits in [memory(SMALL), Limits::new()] {
+        let Some(slot) = slot_for(limits) else { return };
+        let groups = groups_in(&slot, Some(limits));
+        let is_own = |group: &PathBuf| {
+            group.file_name().is_some_and(|name| groups.contains(&*name.to_string_lossy()))
+        };
+        for group in cgroups::made_by(std::process::id()).into_iter().filter(is_own) {
+            std::fs::remove_dir(group).unwrap();
+        }
+        assert_eq!(run_in(&slot, limits, &["exit=3"]).status.code(), Some(3));
+    }
 }
 
 #[isolated_test]

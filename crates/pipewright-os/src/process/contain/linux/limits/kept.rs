@@ -1,7 +1,8 @@
 //! The groups of a slot, which hold the limits of one tree after another.
 //!
 //! To make and to remove groups takes the kernel longer than to start a program. So the groups of a tree are used again,
-//! unless the next one could see that: by another limit, memory that is still counted, or a peak that cannot be reset.
+//! unless the next one could see that: by another limit or setting, memory that is still counted, or a peak that cannot be
+//! reset.
 
 use std::ffi::CString;
 use std::fmt;
@@ -50,8 +51,8 @@ pub(crate) struct Joins<'a> {
 pub(crate) enum Renewal {
     /// The next tree can use them.
     Ready,
-    /// It needs other groups, with this name.
-    Remake(String),
+    /// It needs other groups, with this name, and with these settings if they are known.
+    Remake { name: String, settings: Option<Vec<String>> },
     /// It needs groups with another name: the kernel's log names victims by the name of their group.
     Rename,
 }
@@ -68,8 +69,8 @@ pub(crate) struct GroupNames {
 struct Kept {
     asked: TreeLimits,
     name: String,
-    /// The limits in force, as the kernel has them. A tree may be able to change them.
-    limits: Vec<String>,
+    /// The settings, as the kernel has them. A tree may be able to change them.
+    settings: Vec<String>,
     cgroup: Option<(Cgroup, OwnedFd)>,
     /// The files by which a command joins those of version 1.
     v1_procs: Vec<OwnedFd>,
@@ -92,29 +93,34 @@ pub(crate) fn keep(
     limits: TreeLimits,
     last: Option<Arc<dyn KeptGroups>>,
 ) -> Result<Arc<dyn KeptGroups>, NotLimited> {
-    let mut name = None;
+    let mut remade = None;
     if let Some(last) = last {
         match last.renew(&limits) {
             Renewal::Ready => return Ok(last),
             // Its drop removes them first: both together could be too many.
-            Renewal::Remake(last_name) if Arc::strong_count(&last) == 1 => {
-                name = Some((last_name, last.names()));
+            Renewal::Remake { name, settings } if Arc::strong_count(&last) == 1 => {
+                remade = Some((name, settings, last.names()));
             }
-            Renewal::Remake(_) | Renewal::Rename => {}
+            Renewal::Remake { .. } | Renewal::Rename => {}
         }
     }
-    if let Some((name, names)) = name {
-        let kept = Kept::new(limits, name).ok();
+    if let Some((name, settings, names)) = remade {
+        let kept = Kept::new(limits, name, settings).ok();
         // A supervisor that knows only some of them would remove those when it is replaced.
         if let Some(kept) = kept.filter(|kept| kept.names() == names) {
             return Ok(Arc::new(kept));
         }
     }
-    Ok(Arc::new(Kept::new(limits, v2::unique_name())?))
+    Ok(Arc::new(Kept::new(limits, v2::unique_name(), None)?))
 }
 
 impl Kept {
-    fn new(limits: TreeLimits, name: String) -> Result<Kept, NotLimited> {
+    /// Makes groups. Those made before with the same limits had these settings.
+    fn new(
+        limits: TreeLimits,
+        name: String,
+        settings: Option<Vec<String>>,
+    ) -> Result<Kept, NotLimited> {
         let groups = LimitedGroups::named(limits, &name)?;
         let LimitedGroups { cgroup, limit_procs: v1_procs, mut meter } = groups;
         if meter.is_sampled() {
@@ -126,11 +132,11 @@ impl Kept {
             reset(&file).then_some(file)
         });
         meter.keep_open();
-        let in_force = meter.limits(cgroup.as_ref());
+        let settings = settings.unwrap_or_else(|| meter.settings(cgroup.as_ref()));
         let (asked, state) = (limits, Mutex::default());
         let procs = cgroup.as_ref().map(Cgroup::procs).transpose()?;
         let cgroup = cgroup.zip(procs);
-        Ok(Kept { asked, name, limits: in_force, cgroup, v1_procs, meter, peak, state })
+        Ok(Kept { asked, name, settings, cgroup, v1_procs, meter, peak, state })
     }
 
     /// Reads the figures so far, since the groups were made.
@@ -155,7 +161,7 @@ impl Kept {
         last.usage.peak_pids.is_none_or(|peak| peak <= 1)
             && self.has_no_groups()
             && self.meter.ancestors_had_memory()
-            && self.meter.limits(self.cgroup()) == self.limits
+            && self.meter.settings(self.cgroup()) == self.settings
             && self.reset_memory()
     }
 
@@ -207,8 +213,10 @@ impl KeptGroups for Kept {
         if self.had_no_memory(&last) {
             return Renewal::Rename;
         }
-        if *limits != self.asked || !self.is_as_new(&last) {
-            return Renewal::Remake(self.name.clone());
+        let has_same_limits = *limits == self.asked;
+        if !has_same_limits || !self.is_as_new(&last) {
+            let settings = has_same_limits.then(|| self.settings.clone());
+            return Renewal::Remake { name: self.name.clone(), settings };
         }
         state.before = last;
         Renewal::Ready

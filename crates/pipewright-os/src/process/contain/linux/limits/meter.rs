@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::controller::{Controller, of as controller_of};
+use super::controller::Controller;
 use super::files::{self, OpenFiles};
 use super::kernel_log::{self, LoggedKill};
 use super::oom::{self, Kills};
@@ -105,15 +105,17 @@ impl Meter {
         }
     }
 
-    /// Reads the limits in force, as the kernel has them.
-    pub(super) fn limits(&self, cgroup: Option<&Cgroup>) -> Vec<String> {
-        let limits = &self.held.limits;
-        let read = |kind| match (self.groups.of(controller_of(kind)), cgroup) {
-            (Some(group), _) => Some(self.read(group.dir(), v1::setting(kind, limits).ok()?.0)),
-            (None, Some(cgroup)) => Some(self.read(cgroup.dir(), v2::setting(kind, limits).0)),
-            (None, None) => None,
-        };
-        limits.kinds().map(|kind| read(kind).unwrap_or_default()).collect()
+    /// Reads all settings of the groups that a tree could have changed, and that the next tree would see.
+    pub(super) fn settings(&self, cgroup: Option<&Cgroup>) -> Vec<String> {
+        let of_cgroup = cgroup
+            .into_iter()
+            .flat_map(|cgroup| v2::SETTINGS.iter().map(move |file| (cgroup.dir(), *file)));
+        let of_groups = self.groups.iter().flat_map(|group| {
+            group.controllers.iter().flat_map(move |controller| {
+                v1::settings_of(controller).iter().map(move |file| (group.dir(), *file))
+            })
+        });
+        of_cgroup.chain(of_groups).map(|(dir, file)| self.read(dir, file)).collect()
     }
 
     pub(super) fn groups(&self) -> &V1Groups {

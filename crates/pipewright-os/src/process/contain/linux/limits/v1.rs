@@ -183,11 +183,20 @@ impl V1Group {
     }
 }
 
+/// Returns the files that set what a group of that controller does to the processes in it.
+pub(super) fn settings_of(controller: Controller) -> &'static [&'static str] {
+    match controller {
+        // The last one can disable kills for lack of memory: a process would wait instead.
+        Controller::Memory => {
+            &["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"]
+        }
+        Controller::Cpu => &["cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"],
+        Controller::Pids => &["pids.max"],
+    }
+}
+
 /// Returns the file of a limit, and its number; or the reason why version 1 does not have it.
-pub(super) fn setting(
-    kind: LimitKind,
-    limits: &TreeLimits,
-) -> Result<(&'static str, u64), &'static str> {
+fn setting(kind: LimitKind, limits: &TreeLimits) -> Result<(&'static str, u64), &'static str> {
     match kind {
         LimitKind::Memory => {
             Ok(("memory.limit_in_bytes", limits.memory_max_bytes.unwrap_or(u64::MAX)))

@@ -17,6 +17,21 @@ use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits
 /// The period of a limit on CPU time, the kernel's default.
 pub(super) const CPU_PERIOD: Duration = Duration::from_millis(100);
 
+/// The files that set what a cgroup does to the processes in it. Some exist only with their controller.
+pub(super) const SETTINGS: [&str; 11] = [
+    "cgroup.freeze",
+    "cgroup.subtree_control",
+    "memory.max",
+    "memory.high",
+    "memory.swap.max",
+    "memory.oom.group",
+    "cpu.max",
+    "cpu.weight",
+    "pids.max",
+    "io.max",
+    "cpuset.cpus",
+];
+
 /// A cgroup, and the place in which it was made if limited ones can be made there.
 pub(super) type PlacedCgroup = (Cgroup, Option<Arc<LimitedPlace>>);
 
@@ -86,7 +101,7 @@ pub(super) fn for_measurement(own: &OwnCgroups, name: &str) -> Option<PlacedCgro
 }
 
 /// Returns the file of a limit, and its text.
-pub(super) fn setting(kind: LimitKind, limits: &TreeLimits) -> (&'static str, String) {
+fn setting(kind: LimitKind, limits: &TreeLimits) -> (&'static str, String) {
     match kind {
         LimitKind::Memory => ("memory.max", text(limits.memory_max_bytes)),
         LimitKind::Swap => ("memory.swap.max", text(limits.memory_swap_max_bytes)),
