@@ -40,22 +40,27 @@ fn items_of_a_request_arrive_whole_and_in_order() {
 fn items_go_both_ways_at_once() {
     let pool = pool(options());
     for window in [1, 16] {
-        let request = Request::new("echo-items").in_pieces(window);
-        let (mut items, mut call) = pool.begin_with_items(request).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 0..2_000_u32 {
-                    items.send(number.to_le_bytes()).unwrap();
-                }
-                items.finish();
-            });
-            for number in 0..2_000_u32 {
-                let CallEvent::Item(item) = call.next().unwrap() else { panic!("{number}") };
-                assert_eq!(item, number.to_le_bytes());
-            }
-        });
-        assert_eq!(*call.wait().unwrap(), *b"2000");
+        assert_eq!(exchange(&pool, window, 2_000), b"2000");
     }
+}
+
+/// Sends items to a worker that sends each back, receives them at the same time, and returns the reply.
+pub(super) fn exchange(pool: &Pool, window: u32, count: u32) -> Vec<u8> {
+    let request = Request::new("echo-items").in_pieces(window);
+    let (mut items, mut call) = pool.begin_with_items(request).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..count {
+                items.send(number.to_le_bytes()).unwrap();
+            }
+            items.finish();
+        });
+        for number in 0..count {
+            let CallEvent::Item(item) = call.next().unwrap() else { panic!("{number}") };
+            assert_eq!(item, number.to_le_bytes());
+        }
+    });
+    call.wait().unwrap().to_vec()
 }
 
 /// Polls a future once. Nothing wakes it.

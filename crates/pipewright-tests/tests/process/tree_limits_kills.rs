@@ -5,7 +5,7 @@ use std::path::Path;
 use pipewright::{Command, Limits, MemoryLimit, Outcome, Signal, Stdio};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::{counted, skipped};
-use pipewright_tests::watchdog;
+use pipewright_tests::{pace, watchdog};
 
 use super::puppet;
 use super::tree_limits::{SMALL, cannot_limit, memory};
@@ -28,7 +28,7 @@ fn kill_otherwise(round: usize) -> Outcome {
     command.capture().unwrap().outcome
 }
 
-#[watched_test(limit = std::time::Duration::from_secs(600))]
+#[watched_test(limit = pace::seconds(600))]
 fn every_kill_is_attributed() {
     if cannot_limit(memory(SMALL)) {
         return;

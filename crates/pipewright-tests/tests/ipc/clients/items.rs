@@ -8,7 +8,7 @@ use super::language::Client;
 use super::messages::own_body;
 use crate::both_ways;
 use crate::pool::{number, options, until_busy};
-use crate::streamed_requests::is_ready;
+use crate::streamed_requests::{exchange, is_ready};
 
 pub(super) fn items_of_a_request_arrive_whole_and_in_order(client: &Client) {
     for channel in both_ways() {
@@ -47,21 +47,7 @@ pub(super) fn a_later_loop_continues_after_an_earlier_one(client: &Client) {
 pub(super) fn items_go_both_ways_at_once(client: &Client) {
     let pool = one(client);
     for window in [1, 16] {
-        let request = Request::new("echo-items").in_pieces(window);
-        let (mut items, mut call) = pool.begin_with_items(request).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 0..500_u32 {
-                    items.send(number.to_le_bytes()).unwrap();
-                }
-                items.finish();
-            });
-            for number in 0..500_u32 {
-                let CallEvent::Item(item) = call.next().unwrap() else { panic!("{number}") };
-                assert_eq!(item, number.to_le_bytes());
-            }
-        });
-        assert_eq!(*call.wait().unwrap(), *b"done");
+        assert_eq!(exchange(&pool, window, 500), b"done");
     }
 }
 
