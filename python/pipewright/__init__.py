@@ -24,6 +24,7 @@ from pipewright._errors import (
     InvalidInputError,
     StartError,
     SubprocessError,
+    SystemCallError,
     TimeoutExpired,
     UnsupportedError,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "Popen",
     "StartError",
     "SubprocessError",
+    "SystemCallError",
     "TimeoutExpired",
     "UnsupportedError",
     "batch",

@@ -203,13 +203,22 @@ async def run_async(
 
 
 class _AsyncRun(Run):
+    _is_waiting = False
+
     async def _next(self) -> Any:
         """Returns the next native item. If the wait is cancelled, nothing is lost: the next call continues."""
-        while True:
-            item = self._stream.poll()
-            if item is not None:
-                return item
-            await wait_readable(self._stream.fileno())
+        if self._is_waiting:
+            # A loop has one callback for each descriptor: the first task would never be woken.
+            raise RuntimeError("another task waits for this run already")
+        self._is_waiting = True
+        try:
+            while True:
+                item = self._stream.poll()
+                if item is not None:
+                    return item
+                await wait_readable(self._stream.fileno())
+        finally:
+            self._is_waiting = False
 
     async def aclose(self) -> None:
         """Ends the tree. Does nothing after the end."""
@@ -238,18 +247,18 @@ class AsyncLines(_AsyncRun):
     async def __anext__(self) -> Line:
         item = await self._next()
         if not item:
-            await self.finish()
+            if self._ending is None:
+                await self.finish()
             raise StopAsyncIteration
         return line_of(item)
 
     async def finish(self) -> CompletedProcess[Any]:
         """Reads and drops the rest, waits for the end, and returns the result. Raises as `run` does."""
-        if self._result is None:
+        if self._ending is None:
             while await self._next():
                 pass
-            self._finished(finish_lines(self._stream))
-        assert self._result is not None
-        return self._result
+            self._ending = finish_lines(self._stream)
+        return self._finished(self._ending)
 
 
 class AsyncEvents(_AsyncRun):

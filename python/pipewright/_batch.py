@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from pipewright import _text
@@ -120,6 +121,9 @@ class Batch:
         self._native = start_batch([_job(it).native() for it in jobs], options)
         self._attempts: Dict[int, Dict[str, Any]] = {}
         self._counts: Optional[Dict[str, Any]] = None
+        # The ends are taken one after another: facts of a job come before its end. The end of the batch has a lock of its
+        # own, as it may come while a thread waits for an end.
+        self._taking, self._closing = RLock(), RLock()
         self._log = options.get("log")
         self._view = _notebook_view(self) if progress == "notebook" else None
         self._settled = 0
@@ -131,12 +135,14 @@ class Batch:
 
     def __next__(self) -> End:
         try:
-            end = self._next()
+            with self._taking:
+                end = self._next()
+                if end is None:
+                    self._finish()
         except BaseException:
             self.close()
             raise
         if end is None:
-            self._finish()
             raise StopIteration
         return end
 
@@ -173,10 +179,12 @@ class Batch:
         )
 
     def _finish(self) -> None:
-        if self._counts is None:
+        with self._closing:
+            if self._counts is not None:
+                return
             self._counts = self._native.finish()
-            if self._view is not None:
-                self._view()
+        if self._view is not None:
+            self._view()
 
     def run(self) -> Batch:
         """Runs the rest, and returns the batch."""
@@ -187,7 +195,8 @@ class Batch:
     @property
     def counts(self) -> Dict[str, Any]:
         """The number of jobs by state, `elapsed`, `halted` and the `exit_code` that the tool would have."""
-        return self._native.counts() if self._counts is None else self._counts
+        with self._closing:
+            return self._native.counts() if self._counts is None else self._counts
 
     @property
     def ok(self) -> bool:
@@ -204,9 +213,10 @@ class Batch:
 
     def close(self) -> None:
         """Kills the running jobs. Does nothing after the end."""
-        if self._counts is None:
-            self._counts = dict(self._native.counts(), halted="closed", exit_code=1)
-            self._native.abandon()
+        with self._closing:
+            if self._counts is None:
+                self._counts = dict(self._native.counts(), halted="closed", exit_code=1)
+                self._native.abandon()
 
     def __enter__(self) -> Self:
         return self

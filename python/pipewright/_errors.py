@@ -59,6 +59,10 @@ class ProgramPermissionError(StartError, PermissionError):
     """The program may not be executed, or an option needs a permission."""
 
 
+class SystemCallError(Error, OSError):
+    """A system call failed, and not because of the program: a descriptor cannot be used, an output cannot be read."""
+
+
 class InvalidInputError(Error, ValueError):
     """An argument that no program can have, such as a NUL byte."""
 
@@ -153,5 +157,5 @@ def _os_error(kind: str, number: Optional[int], facts: Dict[str, Any], program: 
         _errno.EACCES: ProgramPermissionError,
         _errno.EPERM: ProgramPermissionError,
     }
-    made = kinds.get(number, StartError) if facts.get("is_start") else StartError
+    made = kinds.get(number, StartError) if facts.get("is_start") else SystemCallError
     return made(number, os.strerror(number), filename)

@@ -6,6 +6,7 @@ import io
 import signal as _signal
 import subprocess as _std
 import warnings
+from _thread import allocate_lock
 
 from pipewright import _options, _text
 from pipewright._errors import TimeoutExpired
@@ -77,8 +78,6 @@ class Popen(_std.Popen[AnyStr]):
     held_open: bool
 
     _child: Optional[Child] = None
-    _usage: Optional[Dict[str, Any]] = None
-    _containment: str = "none"
 
     if TYPE_CHECKING:
 
@@ -149,6 +148,7 @@ class Popen(_std.Popen[AnyStr]):
         self.errors = options.get("errors")
         self.pipesize = pipesize
         self.held_open = False
+        self._communicating = allocate_lock()
         self.text_mode = any(options.get(it) for it in ("encoding", "errors", "text", "universal_newlines"))
         decoding = _text.take(options)
         has_pty = bool(options.get("pty"))
@@ -220,14 +220,12 @@ class Popen(_std.Popen[AnyStr]):
     @property
     def containment(self) -> str:
         """The mechanism that contains the tree: `cgroup`, `supervisor`, `group` or `none`."""
-        return self._containment if self._child is None else self._child.containment
+        return "none" if self._child is None else self._child.containment
 
     @property
     def usage(self) -> Optional[Dict[str, Any]]:
         """The CPU time in seconds (`user`, `system`) and `peak_rss_bytes`, once the command has ended."""
-        if self._child is None or self.returncode is None:
-            return self._usage
-        return self._child.usage()
+        return None if self._child is None else self._child.usage()
 
     def __enter__(self) -> Popen[AnyStr]:
         return self
@@ -253,11 +251,8 @@ class Popen(_std.Popen[AnyStr]):
 
     def close(self) -> None:
         """Ends the tree of a command that has ended: what it left behind is killed."""
-        child = self._child
-        if child is not None and self.poll() is not None:
-            self._usage, self._containment = child.usage(), child.containment
-            self._child = None
-            child.close()
+        if self._child is not None and self.poll() is not None:
+            self._child.close()
 
     def __del__(self, _active: List[Child] = _active, _warn: Any = warnings.warn) -> None:
         child = self._child
@@ -297,10 +292,17 @@ class Popen(_std.Popen[AnyStr]):
         Returns once the command has ended and no more output arrives: something that it left behind and that holds a
         stream open is not waited for.
         """
+        if not self._communicating.acquire(blocking=False):
+            raise RuntimeError("another thread is in communicate() of this child")
+        try:
+            return self._communicate(input, timeout)
+        finally:
+            self._communicating.release()
+
+    def _communicate(self, input: Any, timeout: Optional[float]) -> Tuple[Any, Any]:
         if self._communication is not None and input:
             raise ValueError("Cannot send input after starting communication")
-        if self._child is None:
-            raise ValueError("the child has been closed")
+        assert self._child is not None
         if self._communication is None:
             self._communication = self._begin(input)
         try:
@@ -371,8 +373,8 @@ class Popen(_std.Popen[AnyStr]):
         return before + text if before else text
 
     def send_signal(self, sig: int) -> None:
-        """Sends a signal to the command alone."""
-        if self.poll() is None and self._child is not None:
+        """Sends a signal to the command alone. Signal 0 does nothing, as `poll` tells if the command runs."""
+        if self.poll() is None and self._child is not None and sig:
             self._child.signal(int(sig))
 
     def terminate(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from pipewright import _options
@@ -51,6 +52,7 @@ class Run:
     def __init__(self, stream: Any, call: Call) -> None:
         self._stream = stream
         self._call = call
+        self._ending: Optional[native.Ending] = None
         self._result: Optional[CompletedProcess[Any]] = None
 
     @property
@@ -69,25 +71,31 @@ class Run:
         self._stream.kill()
 
     def send_signal(self, sig: int) -> None:
-        """Sends a signal to the command alone."""
-        self._stream.signal(int(sig))
+        """Sends a signal to the command alone. Signal 0 does nothing."""
+        if sig:
+            self._stream.signal(int(sig))
 
     def close(self) -> None:
         """Ends the tree. Does nothing after the end."""
         self._stream.abandon()
 
     def _finished(self, ending: native.Ending) -> CompletedProcess[Any]:
-        self._result = None
-        result = self._call.result((ending, b"", b""))
-        result.stdout = result.stderr = None
-        self._result = result
-        return result
+        """Returns the result, or raises, as often as it is called."""
+        if self._result is None:
+            result = self._call.result((ending, b"", b""))
+            result.stdout = result.stderr = None
+            self._result = result
+        return self._result
 
 
 class Lines(Run):
     """An iterator over the lines of both streams as they arrive."""
 
     _stream: native.Lines
+
+    def __init__(self, stream: native.Lines, call: Call) -> None:
+        super().__init__(stream, call)
+        self._finishing = RLock()
 
     def __iter__(self) -> Self:
         return self
@@ -99,15 +107,18 @@ class Lines(Run):
             self.close()
             raise
         if not item:
-            self.finish()
+            if self._ending is None:
+                self.finish()
             raise StopIteration
         return line_of(item)
 
     def finish(self) -> CompletedProcess[Any]:
         """Reads and drops the rest, waits for the end, and returns the result. Raises as `run` does."""
-        if self._result is None:
-            self._result = self._finished(finish_lines(self._stream))
-        return self._result
+        # Several threads may share the lines.
+        with self._finishing:
+            if self._ending is None:
+                self._ending = finish_lines(self._stream)
+        return self._finished(self._ending)
 
     def __enter__(self) -> Self:
         return self

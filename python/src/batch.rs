@@ -3,23 +3,22 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
-    AttemptOutcome, Batch, BatchError, Containing, Control, Event, Job, JobState, JobStdin,
-    OutputMode, OutputOptions, ProgressKind, Run, Summary,
+    AttemptOutcome, Batch, Containing, Control, Event, Job, JobState, JobStdin, OutputMode,
+    OutputOptions, ProgressKind, Run, Summary,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::errors::raise;
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::owner::Owner;
-use crate::running::no_longer;
+use crate::shared::Shared;
 use crate::values::{seconds, signal};
-use crate::waiting::{duration, lock, repeat};
+use crate::waiting::{duration, repeat};
 
 /// A batch that runs.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ use crate::waiting::{duration, lock, repeat};
 pub(crate) struct BatchRun {
     owner: Owner,
     control: Control,
-    run: Mutex<Option<Run>>,
+    run: Shared<Option<Run>>,
 }
 
 /// Starts a batch.
@@ -40,9 +39,9 @@ pub(crate) fn start_batch(
     guarded(|| {
         let jobs: PyResult<Vec<Job>> = jobs.iter().map(|it| job(it.cast()?)).collect();
         let (jobs, batch) = (jobs?, batch(options)?);
-        let run = py.detach(|| batch.start(jobs)).map_err(|error| batch_error(&error))?;
+        let run = py.detach(|| batch.start(jobs)).map_err(Failure::Batch)?;
         let control = run.control();
-        Ok(BatchRun { owner: Owner::this_process(), control, run: Mutex::new(Some(run)) })
+        Ok(BatchRun { owner: Owner::this_process(), control, run: Shared::new(Some(run)) })
     })
 }
 
@@ -158,14 +157,6 @@ fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     text(value).map(PathBuf::from)
 }
 
-fn batch_error(error: &BatchError) -> PyErr {
-    let kind = match error {
-        BatchError::Log(_) => "batch_log",
-        _ => "batch",
-    };
-    Python::attach(|py| raise(py, kind, &error.to_string(), |_| Ok(())))
-}
-
 /// Converts an event to `(name, facts)`; `None` for one that Python does not need.
 fn convert<'py>(
     py: Python<'py>,
@@ -218,20 +209,45 @@ fn returncode(outcome: &AttemptOutcome) -> Option<i32> {
     }
 }
 
-fn counts<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("succeeded", summary.succeeded)?;
-    dict.set_item("succeeded_before", summary.succeeded_before)?;
-    dict.set_item("failed", summary.failed)?;
-    dict.set_item("skipped", summary.skipped)?;
-    dict.set_item("stopped", summary.stopped)?;
-    dict.set_item("not_run", summary.not_run)?;
-    dict.set_item("unknown", summary.unknown)?;
-    dict.set_item("halted", summary.halted.map(|halt| halt.name()))?;
-    dict.set_item("elapsed", seconds(summary.elapsed))?;
-    dict.set_item("exit_code", summary.exit_code())?;
-    dict.set_item("text", summary.to_string())?;
-    Ok(dict)
+/// The counts of a summary, which may belong to a run that is locked.
+struct Counts {
+    numbers: [(&'static str, u64); 7],
+    halted: Option<&'static str>,
+    elapsed: f64,
+    exit_code: i32,
+    text: String,
+}
+
+impl Counts {
+    fn of(summary: &Summary) -> Counts {
+        Counts {
+            numbers: [
+                ("succeeded", summary.succeeded),
+                ("succeeded_before", summary.succeeded_before),
+                ("failed", summary.failed),
+                ("skipped", summary.skipped),
+                ("stopped", summary.stopped),
+                ("not_run", summary.not_run),
+                ("unknown", summary.unknown),
+            ],
+            halted: summary.halted.map(|halt| halt.name()),
+            elapsed: seconds(summary.elapsed),
+            exit_code: summary.exit_code(),
+            text: summary.to_string(),
+        }
+    }
+
+    fn dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, number) in self.numbers {
+            dict.set_item(name, number)?;
+        }
+        dict.set_item("halted", self.halted)?;
+        dict.set_item("elapsed", self.elapsed)?;
+        dict.set_item("exit_code", self.exit_code)?;
+        dict.set_item("text", &self.text)?;
+        Ok(dict)
+    }
 }
 
 #[pymethods]
@@ -253,9 +269,9 @@ impl BatchRun {
 
     /// Returns the counts so far.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        guarded(|| match &*lock(&self.run) {
-            Some(run) => counts(py, run.summary()),
-            None => Err(no_longer()),
+        guarded(|| {
+            let counts = self.run.lock(py).as_ref().map(|run| Counts::of(run.summary()));
+            counts.ok_or(Failure::Gone)?.dict(py)
         })
     }
 
@@ -263,9 +279,9 @@ impl BatchRun {
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         guarded(|| {
             self.owner.check()?;
-            let run = lock(&self.run).take().ok_or_else(no_longer)?;
-            let summary = py.detach(|| run.finish()).map_err(|error| batch_error(&error))?;
-            counts(py, &summary)
+            let run = self.run.lock(py).take().ok_or(Failure::Gone)?;
+            let summary = py.detach(|| run.finish()).map_err(Failure::Batch)?;
+            Counts::of(&summary).dict(py)
         })
     }
 
@@ -283,21 +299,21 @@ impl BatchRun {
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             self.owner.check()?;
-            py.detach(|| drop(lock(&self.run).take()));
+            py.detach(|| drop(self.run.lock_detached().take()));
             Ok(())
         })
     }
 }
 
 impl BatchRun {
-    fn next_within(&self, limit: Duration) -> PyResult<Option<Option<Event>>> {
-        let mut run = lock(&self.run);
-        let run = run.as_mut().ok_or_else(no_longer)?;
+    fn next_within(&self, limit: Duration) -> Result<Option<Option<Event>>, Failure> {
+        let mut run = self.run.lock_detached();
+        let run = run.as_mut().ok_or(Failure::Gone)?;
         match run.next_until(Instant::now().checked_add(limit)) {
             Ok(Some(event)) => Ok(Some(Some(event))),
             Ok(None) if run.is_finished() => Ok(Some(None)),
             Ok(None) => Ok(None),
-            Err(error) => Err(batch_error(&error)),
+            Err(error) => Err(Failure::Batch(error)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, ChildStdin, Handle, PipeReader};
@@ -11,11 +11,12 @@ use pipewright_os::base::wait::{self, Slot};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::{from_io, from_native};
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::owner::Owner;
+use crate::shared::Shared;
 use crate::values::handle;
-use crate::waiting::{lock, repeat};
+use crate::waiting::repeat;
 
 /// The time without output after which reading ends, once the child has: as `pipewright::Linger`'s default.
 const QUIET: Duration = Duration::from_millis(250);
@@ -32,7 +33,7 @@ const LARGE_BYTES: usize = 1 << 20;
 pub(crate) struct Communication {
     owner: Owner,
     child: Arc<Child>,
-    state: Mutex<State>,
+    state: Shared<State>,
 }
 
 #[derive(Debug)]
@@ -70,12 +71,12 @@ impl Communication {
         let slots = [reader(outputs[0])?, reader(outputs[1])?, writer];
         let kept = [Vec::new(), Vec::new()];
         let state = State { slots, kept, input, written: 0, ended: None, held_open: false };
-        Ok(Communication { owner, child, state: Mutex::new(state) })
+        Ok(Communication { owner, child, state: Shared::new(state) })
     }
 
     /// Takes steps for at most that long. Returns `None` if the time is up first.
-    fn run_for(&self, limit: Duration) -> PyResult<Option<Pause>> {
-        let mut state = lock(&self.state);
+    fn run_for(&self, limit: Duration) -> Result<Option<Pause>, Failure> {
+        let mut state = self.state.lock_detached();
         let until = Instant::now().checked_add(limit);
         loop {
             if state.is_done() {
@@ -84,8 +85,9 @@ impl Communication {
             if state.large().is_some() {
                 return Ok(Some(Pause::Large));
             }
-            if state.step(&self.child, until).map_err(|e| from_io("read the output", &e))? {
-                self.child.try_wait().map_err(|error| from_native(&error))?;
+            let stepped = state.step(&self.child, until);
+            if stepped.map_err(|error| Failure::Io("read the output", error))? {
+                self.child.try_wait().map_err(Failure::Native)?;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(state.is_done().then_some(Pause::Done));
@@ -131,7 +133,7 @@ impl State {
         if self.is_reading() && self.give_up().is_some_and(|time| Instant::now() < time) {
             return false;
         }
-        self.held_open = self.is_reading();
+        self.held_open |= self.is_reading();
         for (slot, kept) in self.slots.iter_mut().zip(&mut self.kept) {
             if let Slot::Read(_, bytes) | Slot::ReadDone(_, bytes, _) = mem::take(slot) {
                 *kept = bytes;
@@ -243,31 +245,30 @@ impl Communication {
 
     /// Returns the index of the large output, its descriptor, which then belongs to the caller, and its bytes so far.
     fn take_large<'py>(&self, py: Python<'py>) -> Option<(usize, i32, Bound<'py, PyBytes>)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock(py);
         let index = state.large()?;
-        let bytes = PyBytes::new(py, state.so_far(index));
-        match mem::take(&mut state.slots[index]) {
-            Slot::Read(pipe, _) => Some((index, OwnedFd::from(pipe).into_raw_fd(), bytes)),
-            _ => None,
-        }
+        let Slot::Read(pipe, bytes) = mem::take(&mut state.slots[index]) else { return None };
+        drop(state);
+        Some((index, OwnedFd::from(pipe).into_raw_fd(), PyBytes::new(py, &bytes)))
     }
 
     /// Returns both streams so far.
     fn so_far<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
-        let state = lock(&self.state);
+        let state = self.state.lock(py);
+        // Bytes are made without any code of Python.
         (PyBytes::new(py, state.so_far(0)), PyBytes::new(py, state.so_far(1)))
     }
 
     /// Returns true if something still held a stream open when reading ended.
     #[getter]
-    fn held_open(&self) -> bool {
-        lock(&self.state).held_open
+    fn held_open(&self, py: Python<'_>) -> bool {
+        self.state.lock(py).held_open
     }
 
     /// Returns the number of input bytes that were not written.
     #[getter]
-    fn unwritten(&self) -> usize {
-        let state = lock(&self.state);
+    fn unwritten(&self, py: Python<'_>) -> usize {
+        let state = self.state.lock(py);
         state.input.len() - state.written
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use pipewright::{Error, ErrorKind, NotExecutable};
+use pipewright_batch::BatchError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -25,18 +27,50 @@ pub(crate) fn raise(
     made().unwrap_or_else(|failed| failed)
 }
 
-/// Makes the exception of an error of the library.
-pub(crate) fn from_native(error: &Error) -> PyErr {
-    Python::attach(|py| raise(py, error.kind().name(), &error.to_string(), |it| add(it, error)))
+/// An error that is not an exception yet. Making the exception runs Python code, and no lock may be held then: another
+/// thread would wait for that lock, and for it the collector of garbage, or the GIL.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The result of the run has been returned, or it has been abandoned.
+    Gone,
+    Native(pipewright::Error),
+    /// A system call failed. The text says what it was for: "read the output".
+    Io(&'static str, std::io::Error),
+    Batch(BatchError),
+    Ipc(pipewright_ipc::Error),
 }
 
-/// Makes the exception of an error of a system call.
-pub(crate) fn from_io(doing: &str, error: &std::io::Error) -> PyErr {
-    Python::attach(|py| {
-        raise(py, "io", &format!("cannot {doing}: {error}"), |facts| {
-            facts.set_item("errno", error.raw_os_error())
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> PyErr {
+        Python::attach(|py| match failure {
+            Failure::Gone => {
+                PyRuntimeError::new_err("the run has ended, and its result has been returned")
+            }
+            Failure::Native(error) => {
+                raise(py, error.kind().name(), &error.to_string(), |it| add(it, &error))
+            }
+            Failure::Io(doing, error) => {
+                raise(py, "io", &format!("cannot {doing}: {error}"), |facts| {
+                    facts.set_item("errno", error.raw_os_error())
+                })
+            }
+            Failure::Batch(error) => {
+                let kind = match error {
+                    BatchError::Log(_) => "batch_log",
+                    _ => "batch",
+                };
+                raise(py, kind, &error.to_string(), |_| Ok(()))
+            }
+            Failure::Ipc(error) => {
+                let kind = match error.kind() {
+                    pipewright_ipc::ErrorKind::TimedOut { .. } => "ipc_timed_out",
+                    pipewright_ipc::ErrorKind::Died { .. } => "ipc_died",
+                    _ => "ipc",
+                };
+                raise(py, kind, &error.to_string(), |_| Ok(()))
+            }
         })
-    })
+    }
 }
 
 fn add(facts: &Bound<'_, PyDict>, error: &Error) -> PyResult<()> {

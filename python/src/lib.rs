@@ -7,6 +7,7 @@
 //! | `options.rs`, `values.rs` | a command from a dictionary of options |
 //! | `ending.rs` | the result of a run |
 //! | `owner.rs` | objects belong to the process that made them |
+//! | `shared.rs` | state that threads share |
 //! | `waiting.rs` | waits without the GIL, which see signals |
 //! | `running.rs` | a run to its end, blocking or through a descriptor |
 //! | `stream.rs` | lines and events of a run |
@@ -29,6 +30,7 @@ mod owner;
 mod pipeline;
 mod pool;
 mod running;
+mod shared;
 mod stream;
 mod values;
 mod waiting;

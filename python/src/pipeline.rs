@@ -4,7 +4,7 @@ use pipewright::{Command, Pipeline};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::errors::from_native;
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::options::command;
 use crate::running::Running;
@@ -22,7 +22,7 @@ pub(crate) fn pipe_output(
     guarded(|| {
         let (commands, set) = parts(stages, options)?;
         let started = py.detach(move || set.pipeline(commands).start_output());
-        Ok(Running::of(started.map_err(|error| from_native(&error))?))
+        Ok(Running::of(started.map_err(Failure::Native)?))
     })
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn pipe_lines(
     guarded(|| {
         let (commands, set) = parts(stages, options)?;
         let started = py.detach(move || set.pipeline(commands).lines());
-        Ok(Lines::of(started.map_err(|error| from_native(&error))?))
+        Ok(Lines::of(started.map_err(Failure::Native)?))
     })
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn pipe_events(
     guarded(|| {
         let (commands, set) = parts(stages, options)?;
         let started = py.detach(move || set.pipeline(commands).events());
-        Ok(Events::of(started.map_err(|error| from_native(&error))?))
+        Ok(Events::of(started.map_err(Failure::Native)?))
     })
 }
 

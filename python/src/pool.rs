@@ -2,28 +2,28 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use pipewright_ipc::{CancelToken, Error, ErrorKind, PendingCall, PoolOptions, Request};
+use pipewright_ipc::{CancelToken, PendingCall, PoolOptions, Request};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::raise;
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::options::command;
 use crate::owner::Owner;
-use crate::running::no_longer;
-use crate::waiting::{duration, lock, repeat};
+use crate::shared::Shared;
+use crate::waiting::{duration, repeat};
 
 /// A pool of workers.
 #[derive(Debug)]
 #[pyclass(frozen, module = "pipewright._pipewright")]
 pub(crate) struct Pool {
     owner: Owner,
-    pool: Mutex<Option<Arc<pipewright_ipc::Pool>>>,
+    pool: Shared<Option<Arc<pipewright_ipc::Pool>>>,
 }
 
 /// A call that a worker answers.
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
 pub(crate) struct PendingReply {
     owner: Owner,
     token: CancelToken,
-    call: Mutex<Option<PendingCall>>,
+    call: Shared<Option<PendingCall>>,
 }
 
 #[pymethods]
@@ -56,7 +56,7 @@ impl Pool {
                 ..PoolOptions::default()
             };
             let pool = py.detach(|| pipewright_ipc::Pool::new(command, options));
-            let pool = Mutex::new(Some(Arc::new(pool.map_err(|error| ipc_error(&error))?)));
+            let pool = Shared::new(Some(Arc::new(pool.map_err(Failure::Ipc)?)));
             Ok(Pool { owner: Owner::this_process(), pool })
         })
     }
@@ -80,9 +80,9 @@ impl Pool {
             if let Some(timeout) = timeout {
                 request = request.timeout(duration(timeout)?);
             }
-            let pool = lock(&self.pool).clone().ok_or_else(no_longer)?;
-            let call = py.detach(|| pool.begin(request)).map_err(|error| ipc_error(&error))?;
-            Ok(PendingReply { owner: self.owner, token, call: Mutex::new(Some(call)) })
+            let pool = self.pool.lock(py).clone().ok_or(Failure::Gone)?;
+            let call = py.detach(|| pool.begin(request)).map_err(Failure::Ipc)?;
+            Ok(PendingReply { owner: self.owner, token, call: Shared::new(Some(call)) })
         })
     }
 
@@ -90,7 +90,7 @@ impl Pool {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             self.owner.check()?;
-            let pool = lock(&self.pool).take();
+            let pool = self.pool.lock(py).take();
             py.detach(|| {
                 if let Some(pool) = pool.and_then(Arc::into_inner) {
                     pool.shut_down();
@@ -123,9 +123,9 @@ impl PendingReply {
 }
 
 impl PendingReply {
-    fn wait_for(&self, limit: Duration) -> PyResult<Option<Vec<u8>>> {
-        let mut call = lock(&self.call);
-        let pending = call.as_mut().ok_or_else(no_longer)?;
+    fn wait_for(&self, limit: Duration) -> Result<Option<Vec<u8>>, Failure> {
+        let mut call = self.call.lock_detached();
+        let pending = call.as_mut().ok_or(Failure::Gone)?;
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         let mut polled = Pin::new(&mut *pending).poll(&mut context);
@@ -135,7 +135,7 @@ impl PendingReply {
         }
         let Poll::Ready(reply) = polled else { return Ok(None) };
         *call = None;
-        reply.map(|reply| Some(reply.into_bytes())).map_err(|error| ipc_error(&error))
+        reply.map(|reply| Some(reply.into_bytes())).map_err(Failure::Ipc)
     }
 }
 
@@ -146,13 +146,4 @@ impl Wake for Unpark {
     fn wake(self: Arc<Unpark>) {
         self.0.unpark();
     }
-}
-
-fn ipc_error(error: &Error) -> PyErr {
-    let kind = match error.kind() {
-        ErrorKind::TimedOut { .. } => "ipc_timed_out",
-        ErrorKind::Died { .. } => "ipc_died",
-        _ => "ipc",
-    };
-    Python::attach(|py| raise(py, kind, &error.to_string(), |_| Ok(())))
 }

@@ -1,30 +1,30 @@
 //! A run to its end: blocking, or through a descriptor in an event loop.
 
 use std::num::NonZero;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use pipewright::{Command, Error, RunHandle, RunningOutput};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::ending::{Ended, Ending, containment_name};
-use crate::errors::from_native;
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::options::command;
 use crate::owner::Owner;
+use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::{lock, repeat};
+use crate::waiting::repeat;
 
 /// A command whose output is read to its end.
 #[derive(Debug)]
 #[pyclass(frozen, module = "pipewright._pipewright")]
 pub(crate) struct Running {
     owner: Owner,
-    handle: Mutex<Option<RunHandle>>,
-    run: Mutex<Option<RunningOutput>>,
+    handle: Shared<Option<RunHandle>>,
+    run: Shared<Option<RunningOutput>>,
     pid: u32,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Running {
 pub(crate) fn start_output(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Running> {
     guarded(|| {
         let mut command = command(options)?;
-        let run = py.detach(|| command.start_output()).map_err(|error| from_native(&error))?;
+        let run = py.detach(|| command.start_output()).map_err(Failure::Native)?;
         Ok(Running::of(run))
     })
 }
@@ -41,12 +41,12 @@ pub(crate) fn start_output(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyRes
 /// A command that has not been started.
 #[derive(Debug)]
 #[pyclass(frozen, module = "pipewright._pipewright")]
-pub(crate) struct Prepared(Mutex<Option<Command>>);
+pub(crate) struct Prepared(Shared<Option<Command>>);
 
 /// Makes a command, which has its own copies of all descriptors, and does not start it.
 #[pyfunction]
 pub(crate) fn prepare_output(options: &Bound<'_, PyDict>) -> PyResult<Prepared> {
-    guarded(|| Ok(Prepared(Mutex::new(Some(command(options)?)))))
+    guarded(|| Ok(Prepared(Shared::new(Some(command(options)?)))))
 }
 
 /// Starts several commands, on this thread and a few others, which have ended when it returns. Each entry of the list is a
@@ -59,18 +59,22 @@ pub(crate) fn start_together<'py>(
     all: Vec<Bound<'py, Prepared>>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     guarded(|| {
-        let commands: Vec<_> = all.iter().map(|it| lock(&it.get().0).take()).collect();
+        let commands: Vec<_> = all.iter().map(|it| it.get().0.lock(py).take()).collect();
         let started = py.detach(|| start_all(commands));
         let mut results = Vec::with_capacity(started.len());
         for result in started {
             results.push(match result {
                 Some(Ok(run)) => Bound::new(py, Running::of(run))?.into_any(),
-                Some(Err(error)) => from_native(&error).into_value(py).into_bound(py).into_any(),
-                None => no_longer().into_value(py).into_bound(py).into_any(),
+                Some(Err(error)) => exception(py, Failure::Native(error)),
+                None => exception(py, Failure::Gone),
             });
         }
         Ok(results)
     })
+}
+
+fn exception(py: Python<'_>, failure: Failure) -> Bound<'_, PyAny> {
+    PyErr::from(failure).into_value(py).into_bound(py).into_any()
 }
 
 fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput, Error>>> {
@@ -82,10 +86,10 @@ fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput,
         *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
     let helpers = processors.min(MOST_THREADS).min(commands.len() / SHARE).saturating_sub(1);
     let mut results: Vec<_> = commands.iter().map(|_| None).collect();
-    let work = Mutex::new(commands.into_iter().zip(&mut results));
+    let work = Shared::new(commands.into_iter().zip(&mut results));
     let start = || {
         loop {
-            let next = lock(&work).next();
+            let next = work.lock_detached().next();
             let Some((command, result)) = next else { return };
             *result = command.map(|mut command| command.start_output());
         }
@@ -103,33 +107,33 @@ fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput,
 
 impl Running {
     pub(crate) fn of(run: RunningOutput) -> Running {
-        let (handle, pid) = (Mutex::new(Some(run.handle())), run.pid());
-        Running { owner: Owner::this_process(), handle, run: Mutex::new(Some(run)), pid }
+        let (handle, pid) = (Shared::new(Some(run.handle())), run.pid());
+        Running { owner: Owner::this_process(), handle, run: Shared::new(Some(run)), pid }
     }
 
-    fn wait_for(&self, limit: Duration) -> PyResult<Option<Ended>> {
-        let mut run = lock(&self.run);
-        let running = run.as_mut().ok_or_else(no_longer)?;
-        let Some(output) = running.wait_for(limit).map_err(|error| from_native(&error))? else {
+    /// Waits for the end; `None` if the time is up first. The caller then drops the handle, as nothing is left to signal.
+    fn wait_for(
+        run: &mut Option<RunningOutput>,
+        limit: Duration,
+    ) -> Result<Option<Ended>, Failure> {
+        let running = run.as_mut().ok_or(Failure::Gone)?;
+        let Some(output) = running.wait_for(limit).map_err(Failure::Native)? else {
             return Ok(None);
         };
-        let stages = running.handle().ends().map_err(|error| from_native(&error))?;
-        // Nothing is left to signal. The descriptor stays open: an event loop may still wait for it.
-        *lock(&self.handle) = None;
+        let stages = running.handle().ends().map_err(Failure::Native)?;
+        // The descriptor stays open: an event loop may still wait for it.
         Ok(Some(Ending::of_output(output, stages)))
     }
-}
 
-pub(crate) fn no_longer() -> PyErr {
-    PyRuntimeError::new_err("the run has ended, and its result has been returned")
+    fn give<'py>(&self, py: Python<'py>, ended: Option<Ended>) -> Option<Result3<'py>> {
+        let (ending, stdout, stderr) = ended?;
+        *self.handle.lock(py) = None;
+        Some((ending, PyBytes::new(py, &stdout), PyBytes::new(py, &stderr)))
+    }
 }
 
 /// The facts and both streams, for Python.
 type Result3<'py> = (Ending, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-
-fn to_python(py: Python<'_>, (ending, stdout, stderr): Ended) -> Result3<'_> {
-    (ending, PyBytes::new(py, &stdout), PyBytes::new(py, &stderr))
-}
 
 #[pymethods]
 impl Running {
@@ -143,8 +147,10 @@ impl Running {
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Result3<'py>>> {
         guarded(|| {
             self.owner.check()?;
-            let ended = repeat(py, timeout, |limit| self.wait_for(limit))?;
-            Ok(ended.map(|ended| to_python(py, ended)))
+            let ended = repeat(py, timeout, |limit| {
+                Running::wait_for(&mut self.run.lock_detached(), limit)
+            })?;
+            Ok(self.give(py, ended))
         })
     }
 
@@ -152,18 +158,20 @@ impl Running {
     fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Result3<'py>>> {
         guarded(|| {
             self.owner.check()?;
-            let ended = self.wait_for(Duration::ZERO)?;
-            Ok(ended.map(|ended| to_python(py, ended)))
+            let ended = Running::wait_for(&mut self.run.lock(py), Duration::ZERO);
+            Ok(self.give(py, ended?))
         })
     }
 
     /// Returns the descriptor that becomes readable when `poll` has something to do. Call it after each `poll`.
-    fn fileno(&self) -> PyResult<i32> {
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         guarded(|| {
             self.owner.check()?;
-            let mut run = lock(&self.run);
-            let running = run.as_mut().ok_or_else(no_longer)?;
-            running.wait_descriptor().map_err(|error| from_native(&error))
+            let descriptor = match self.run.lock(py).as_mut() {
+                Some(running) => running.wait_descriptor().map_err(Failure::Native),
+                None => Err(Failure::Gone),
+            };
+            Ok(descriptor?)
         })
     }
 
@@ -171,7 +179,7 @@ impl Running {
     fn so_far<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         guarded(|| {
             self.owner.check()?;
-            let taken = lock(&self.run).as_mut().map(RunningOutput::so_far);
+            let taken = self.run.lock(py).as_mut().map(RunningOutput::so_far);
             let [stdout, stderr] = taken.unwrap_or_default();
             Ok((PyBytes::new(py, &stdout), PyBytes::new(py, &stderr)))
         })
@@ -181,8 +189,8 @@ impl Running {
     fn kill(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             self.owner.check()?;
-            let Some(handle) = lock(&self.handle).clone() else { return Ok(()) };
-            py.detach(|| handle.kill()).map_err(|error| from_native(&error))
+            let Some(handle) = self.handle.lock(py).clone() else { return Ok(()) };
+            Ok(py.detach(|| handle.kill()).map_err(Failure::Native)?)
         })
     }
 
@@ -191,27 +199,30 @@ impl Running {
         guarded(|| {
             self.owner.check()?;
             py.detach(|| {
-                if let Some(handle) = lock(&self.handle).take() {
+                if let Some(handle) = self.handle.lock_detached().take() {
                     // Ignored: a process that has changed its user cannot be killed.
                     let _ = handle.kill();
                 }
-                drop(lock(&self.run).take());
+                drop(self.run.lock_detached().take());
             });
             Ok(())
         })
     }
 
     /// Sends a signal to the processes. Returns false after their end.
-    fn signal(&self, number: i32) -> PyResult<bool> {
+    fn signal(&self, py: Python<'_>, number: i32) -> PyResult<bool> {
         guarded(|| {
             self.owner.check()?;
-            let Some(handle) = lock(&self.handle).clone() else { return Ok(false) };
-            handle.signal(signal(number)?).map_err(|error| from_native(&error))
+            let Some(handle) = self.handle.lock(py).clone() else { return Ok(false) };
+            Ok(handle.signal(signal(number)?).map_err(Failure::Native)?)
         })
     }
 
     #[getter]
-    fn containment(&self) -> &'static str {
-        lock(&self.handle).as_ref().map_or("none", |handle| containment_name(handle.containment()))
+    fn containment(&self, py: Python<'_>) -> &'static str {
+        self.handle
+            .lock(py)
+            .as_ref()
+            .map_or("none", |handle| containment_name(handle.containment()))
     }
 }

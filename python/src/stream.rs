@@ -1,6 +1,6 @@
 //! Lines and events of a run, as they arrive.
 
-use std::sync::Mutex;
+use std::mem;
 use std::time::Duration;
 
 use pipewright::{Event, Line, Next, RunHandle, Source};
@@ -8,13 +8,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::ending::{Ending, containment_name};
-use crate::errors::from_native;
+use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::options::command;
 use crate::owner::Owner;
-use crate::running::no_longer;
+use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::{lock, repeat};
+use crate::waiting::repeat;
+
+/// A stream, until its end has been returned, or it has been abandoned.
+#[derive(Debug)]
+enum Held<T> {
+    Open(T),
+    Finished,
+    Abandoned,
+}
 
 /// Makes the class of a stream: its items differ, everything else is the same.
 macro_rules! stream_class {
@@ -24,29 +32,34 @@ macro_rules! stream_class {
         #[pyclass(frozen, module = "pipewright._pipewright")]
         pub(crate) struct $name {
             owner: Owner,
-            handle: Mutex<Option<RunHandle>>,
-            stream: Mutex<Option<$native>>,
+            handle: Shared<Option<RunHandle>>,
+            stream: Shared<Held<$native>>,
             pid: u32,
         }
 
         impl $name {
             pub(crate) fn of(stream: $native) -> $name {
-                let (handle, pid) = (Mutex::new(Some(stream.handle())), stream.pid());
+                let (handle, pid) = (Shared::new(Some(stream.handle())), stream.pid());
                 $name {
                     owner: Owner::this_process(),
                     handle,
-                    stream: Mutex::new(Some(stream)),
+                    stream: Shared::new(Held::Open(stream)),
                     pid,
                 }
             }
 
             /// Waits for an item; `None` if none has come in time. The inner `None` is the end.
-            fn next_within(&self, limit: Duration) -> PyResult<Option<Option<$item>>> {
-                let mut stream = lock(&self.stream);
-                match stream.as_mut().ok_or_else(no_longer)?.next_within(limit) {
-                    Next::Item(item) => {
-                        item.map(|item| Some(Some(item))).map_err(|e| from_native(&e))
-                    }
+            fn next_within(
+                stream: &mut Held<$native>,
+                limit: Duration,
+            ) -> Result<Option<Option<$item>>, Failure> {
+                let stream = match stream {
+                    Held::Open(stream) => stream,
+                    Held::Finished => return Ok(Some(None)),
+                    Held::Abandoned => return Err(Failure::Gone),
+                };
+                match stream.next_within(limit) {
+                    Next::Item(item) => item.map(|item| Some(Some(item))).map_err(Failure::Native),
                     Next::Pending => Ok(None),
                     Next::Done => Ok(Some(None)),
                 }
@@ -61,12 +74,14 @@ macro_rules! stream_class {
             }
 
             /// Returns the descriptor that becomes readable when `poll` has something to do. Call it after each `poll`.
-            fn fileno(&self) -> PyResult<i32> {
+            fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
                 guarded(|| {
                     self.owner.check()?;
-                    let mut stream = lock(&self.stream);
-                    let stream = stream.as_mut().ok_or_else(no_longer)?;
-                    stream.wait_descriptor().map_err(|error| from_native(&error))
+                    let descriptor = match &mut *self.stream.lock(py) {
+                        Held::Open(stream) => stream.wait_descriptor().map_err(Failure::Native),
+                        Held::Finished | Held::Abandoned => Err(Failure::Gone),
+                    };
+                    Ok(descriptor?)
                 })
             }
 
@@ -74,8 +89,8 @@ macro_rules! stream_class {
             fn kill(&self, py: Python<'_>) -> PyResult<()> {
                 guarded(|| {
                     self.owner.check()?;
-                    let Some(handle) = lock(&self.handle).clone() else { return Ok(()) };
-                    py.detach(|| handle.kill()).map_err(|error| from_native(&error))
+                    let Some(handle) = self.handle.lock(py).clone() else { return Ok(()) };
+                    Ok(py.detach(|| handle.kill()).map_err(Failure::Native)?)
                 })
             }
 
@@ -84,28 +99,31 @@ macro_rules! stream_class {
                 guarded(|| {
                     self.owner.check()?;
                     py.detach(|| {
-                        if let Some(handle) = lock(&self.handle).take() {
+                        if let Some(handle) = self.handle.lock_detached().take() {
                             // Ignored: a process that has changed its user cannot be killed.
                             let _ = handle.kill();
                         }
-                        drop(lock(&self.stream).take());
+                        let mut stream = self.stream.lock_detached();
+                        if matches!(*stream, Held::Open(_)) {
+                            *stream = Held::Abandoned;
+                        }
                     });
                     Ok(())
                 })
             }
 
             /// Sends a signal to the processes. Returns false after their end.
-            fn signal(&self, number: i32) -> PyResult<bool> {
+            fn signal(&self, py: Python<'_>, number: i32) -> PyResult<bool> {
                 guarded(|| {
                     self.owner.check()?;
-                    let Some(handle) = lock(&self.handle).clone() else { return Ok(false) };
-                    handle.signal(signal(number)?).map_err(|error| from_native(&error))
+                    let Some(handle) = self.handle.lock(py).clone() else { return Ok(false) };
+                    Ok(handle.signal(signal(number)?).map_err(Failure::Native)?)
                 })
             }
 
             #[getter]
-            fn containment(&self) -> &'static str {
-                let handle = lock(&self.handle);
+            fn containment(&self, py: Python<'_>) -> &'static str {
+                let handle = self.handle.lock(py);
                 handle.as_ref().map_or("none", |handle| containment_name(handle.containment()))
             }
 
@@ -118,7 +136,9 @@ macro_rules! stream_class {
             ) -> PyResult<Bound<'py, PyAny>> {
                 guarded(|| {
                     self.owner.check()?;
-                    let item = repeat(py, timeout, |limit| self.next_within(limit))?;
+                    let item = repeat(py, timeout, |limit| {
+                        $name::next_within(&mut self.stream.lock_detached(), limit)
+                    })?;
                     self.give(py, item)
                 })
             }
@@ -127,8 +147,8 @@ macro_rules! stream_class {
             fn poll<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 guarded(|| {
                     self.owner.check()?;
-                    let item = self.next_within(Duration::ZERO)?;
-                    self.give(py, item)
+                    let item = $name::next_within(&mut self.stream.lock(py), Duration::ZERO);
+                    self.give(py, item?)
                 })
             }
         }
@@ -170,14 +190,17 @@ pub(crate) fn finish_lines(py: Python<'_>, lines: &Bound<'_, Lines>) -> PyResult
         let lines = lines.get();
         lines.owner.check()?;
         // Lines that nobody takes are dropped here, so that signals are seen meanwhile.
-        repeat(py, None, |limit| match lines.next_within(limit)? {
-            Some(None) => Ok(Some(())),
-            _ => Ok(None),
+        repeat(py, None, |limit| {
+            match Lines::next_within(&mut lines.stream.lock_detached(), limit)? {
+                Some(None) => Ok(Some(())),
+                _ => Ok(None),
+            }
         })?;
         let ending = py.detach(|| {
-            let stream = lock(&lines.stream).take().ok_or_else(no_longer)?;
-            *lock(&lines.handle) = None;
-            stream.finish().map_err(|error| from_native(&error))
+            let held = mem::replace(&mut *lines.stream.lock_detached(), Held::Finished);
+            let Held::Open(stream) = held else { return Err(Failure::Gone) };
+            *lines.handle.lock_detached() = None;
+            stream.finish().map_err(Failure::Native)
         })?;
         Ok(Ending::of_ending(ending))
     })
@@ -196,7 +219,7 @@ impl Events {
             }
             Event::Exited(ending) => {
                 // Nothing is left to signal. The descriptor stays open: an event loop may still wait for it.
-                *lock(&self.handle) = None;
+                *self.handle.lock(py) = None;
                 let ending = Bound::new(py, Ending::of_ending(ending))?;
                 ("exited", ending).into_pyobject(py).map(Bound::into_any)
             }
@@ -210,7 +233,7 @@ impl Events {
 pub(crate) fn start_lines(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Lines> {
     guarded(|| {
         let mut command = command(options)?;
-        Ok(Lines::of(py.detach(|| command.lines()).map_err(|error| from_native(&error))?))
+        Ok(Lines::of(py.detach(|| command.lines()).map_err(Failure::Native)?))
     })
 }
 
@@ -219,6 +242,6 @@ pub(crate) fn start_lines(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResu
 pub(crate) fn start_events(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Events> {
     guarded(|| {
         let mut command = command(options)?;
-        Ok(Events::of(py.detach(|| command.events()).map_err(|error| from_native(&error))?))
+        Ok(Events::of(py.detach(|| command.events()).map_err(Failure::Native)?))
     })
 }

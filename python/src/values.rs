@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors::from_io;
+use crate::errors::Failure;
 use crate::waiting::duration;
 
 /// The numbers that `subprocess` has for streams, and one for a stream that is not set.
@@ -33,7 +33,7 @@ pub(crate) fn stream(number: i32) -> PyResult<Option<Stdio>> {
 
 /// Copies a descriptor of Python.
 pub(crate) fn handle(number: i32) -> PyResult<Handle> {
-    Handle::copy_of_number(number).map_err(|error| from_io("use the descriptor", &error))
+    Ok(Handle::copy_of_number(number).map_err(|error| Failure::Io("use the descriptor", error))?)
 }
 
 pub(crate) fn signal(number: i32) -> PyResult<Signal> {

@@ -1,9 +1,10 @@
 //! Waits without the GIL, which see signals: Python's handlers run in between.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+
+use crate::errors::Failure;
 
 /// The longest wait before Python's signal handlers get to run. Only a signal that arrives during the wait is delayed by it.
 const TICK: Duration = Duration::from_millis(50);
@@ -12,7 +13,7 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) fn repeat<T: Send>(
     py: Python<'_>,
     timeout: Option<f64>,
-    mut wait: impl FnMut(Duration) -> PyResult<Option<T>> + Send,
+    mut wait: impl FnMut(Duration) -> Result<Option<T>, Failure> + Send,
 ) -> PyResult<Option<T>> {
     let until = timeout.map(deadline).transpose()?.flatten();
     loop {
@@ -39,9 +40,4 @@ pub(crate) fn duration(seconds: f64) -> PyResult<Duration> {
         return Err(pyo3::exceptions::PyValueError::new_err("a time must be a number"));
     }
     Ok(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
-}
-
-/// Locks regardless of an earlier panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,27 @@
+//! State that threads share. A thread that is attached to the interpreter detaches while it waits for a lock: another one may
+//! hold the lock for as long as it waits for a child, and all threads of Python would stand still.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::Python;
+use pyo3::sync::MutexExt as _;
+
+/// State behind a lock. While it is locked, no Python code may run, and so no exception may be made (see `Failure`).
+#[derive(Debug)]
+pub(crate) struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(crate) fn new(value: T) -> Shared<T> {
+        Shared(Mutex::new(value))
+    }
+
+    /// Locks in a thread that is attached, regardless of an earlier panic.
+    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, T> {
+        self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks in a thread that is detached, regardless of an earlier panic.
+    pub(crate) fn lock_detached(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
