@@ -121,8 +121,8 @@ class Batch:
         self._native = start_batch([_job(it).native() for it in jobs], options)
         self._attempts: Dict[int, Dict[str, Any]] = {}
         self._counts: Optional[Dict[str, Any]] = None
-        # The ends are taken one after another: facts of a job come before its end. The end of the batch has a lock of its
-        # own, as it may come while a thread waits for an end.
+        # The ends are taken one after another: facts of a job come before its end. The end of the batch has a lock of
+        # its own, as it may come while a thread waits for an end.
         self._taking, self._closing = RLock(), RLock()
         self._log = options.get("log")
         self._view = _notebook_view(self) if progress == "notebook" else None

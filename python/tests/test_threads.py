@@ -25,7 +25,7 @@ def changes_often() -> Iterator[None]:
 
 
 def together(*functions: Callable[[], Any]) -> List[Any]:
-    """Runs each function in a thread of its own, at the same time, and returns their results. Raises their exceptions."""
+    """Runs each function in a thread of its own, at the same time. Returns their results, or raises an exception."""
     results: List[Any] = [None] * len(functions)
     errors: List[BaseException] = []
     barrier = threading.Barrier(len(functions))
