@@ -32,7 +32,8 @@ sources || { tail -n 3 "$dir/apt.log"; skip "the source package of coreutils can
 cargo build --locked -p pipewright-cli
 tool=$(cargo metadata --locked --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug/pipewright
 cd "$dir/coreutils"
-version=$(sed -n 's/^ *VERSION *= *//p' Makefile.in | grep '^[0-9]' || cat .version .tarball-version 2> /dev/null | head -n 1)
+# No pipe into `head`: it would end `cat` by SIGPIPE.
+version=$(cat .tarball-version 2> /dev/null || cat .version)
 
 # Limits of integers, for which coreutils has a program in C.
 limits() {

@@ -10,6 +10,7 @@
 //! | `shared.rs` | state that threads share |
 //! | `waiting.rs` | waits without the GIL, which see signals |
 //! | `running.rs` | a run to its end, blocking or through a descriptor |
+//! | `large.rs` | large outputs, without a copy at the end |
 //! | `stream.rs` | lines and events of a run |
 //! | `child.rs` | a child whose streams belong to Python |
 //! | `communicate.rs` | both streams of such a child read while its input is fed |
@@ -25,6 +26,7 @@ mod communicate;
 mod ending;
 mod errors;
 mod guard;
+mod large;
 mod options;
 mod owner;
 mod pipeline;

@@ -12,11 +12,12 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::ending::{Ended, Ending, containment_name};
 use crate::errors::Failure;
 use crate::guard::guarded;
+use crate::large::{LARGE_BYTES, Large};
 use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::repeat;
+use crate::waiting::repeat_and;
 
 /// A command whose output is read to its end.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct Running {
     owner: Owner,
     handle: Shared<Option<RunHandle>>,
     run: Shared<Option<RunningOutput>>,
+    large: Large,
     pid: u32,
 }
 
@@ -108,16 +110,22 @@ fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput,
 impl Running {
     pub(crate) fn of(run: RunningOutput) -> Running {
         let (handle, pid) = (Shared::new(Some(run.handle())), run.pid());
-        Running { owner: Owner::this_process(), handle, run: Shared::new(Some(run)), pid }
+        let (run, large) = (Shared::new(Some(run)), Large::new());
+        Running { owner: Owner::this_process(), handle, run, large, pid }
     }
 
-    /// Waits for the end; `None` if the time is up first. The caller then drops the handle, as nothing is left to signal.
+    /// Waits for the end; `None` if the time is up first, or an output is large, whose part has been taken then.
     fn wait_for(
+        &self,
         run: &mut Option<RunningOutput>,
         limit: Duration,
     ) -> Result<Option<Ended>, Failure> {
         let running = run.as_mut().ok_or(Failure::Gone)?;
-        let Some(output) = running.wait_for(limit).map_err(Failure::Native)? else {
+        let waited = running.wait_for_bytes(limit, LARGE_BYTES).map_err(Failure::Native)?;
+        let Some(output) = waited else {
+            if running.bytes_so_far() >= LARGE_BYTES {
+                self.large.take(running);
+            }
             return Ok(None);
         };
         let stages = running.handle().ends().map_err(Failure::Native)?;
@@ -125,10 +133,13 @@ impl Running {
         Ok(Some(Ending::of_output(output, stages)))
     }
 
-    fn give<'py>(&self, py: Python<'py>, ended: Option<Ended>) -> Option<Result3<'py>> {
-        let (ending, stdout, stderr) = ended?;
+    fn give<'py>(&self, py: Python<'py>, ended: Option<Ended>) -> PyResult<Option<Result3<'py>>> {
+        let Some((ending, stdout, stderr)) = ended else { return Ok(None) };
+        // Nothing is left to signal.
         *self.handle.lock(py) = None;
-        Some((ending, PyBytes::new(py, &stdout), PyBytes::new(py, &stderr)))
+        let stdout = self.large.finish(py, 0, &stdout)?;
+        let stderr = self.large.finish(py, 1, &stderr)?;
+        Ok(Some((ending, stdout, stderr)))
     }
 }
 
@@ -147,10 +158,13 @@ impl Running {
     fn wait<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Result3<'py>>> {
         guarded(|| {
             self.owner.check()?;
-            let ended = repeat(py, timeout, |limit| {
-                Running::wait_for(&mut self.run.lock_detached(), limit)
-            })?;
-            Ok(self.give(py, ended))
+            let ended = repeat_and(
+                py,
+                timeout,
+                |limit| self.wait_for(&mut self.run.lock_detached(), limit),
+                |py| self.large.add(py),
+            )?;
+            self.give(py, ended)
         })
     }
 
@@ -158,8 +172,9 @@ impl Running {
     fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Result3<'py>>> {
         guarded(|| {
             self.owner.check()?;
-            let ended = Running::wait_for(&mut self.run.lock(py), Duration::ZERO);
-            Ok(self.give(py, ended?))
+            let ended = self.wait_for(&mut self.run.lock(py), Duration::ZERO);
+            self.large.add(py)?;
+            self.give(py, ended?)
         })
     }
 
@@ -181,7 +196,7 @@ impl Running {
             self.owner.check()?;
             let taken = self.run.lock(py).as_mut().map(RunningOutput::so_far);
             let [stdout, stderr] = taken.unwrap_or_default();
-            Ok((PyBytes::new(py, &stdout), PyBytes::new(py, &stderr)))
+            Ok((self.large.so_far(py, 0, &stdout)?, self.large.so_far(py, 1, &stderr)?))
         })
     }
 

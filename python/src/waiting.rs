@@ -13,25 +13,33 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) fn repeat<T: Send>(
     py: Python<'_>,
     timeout: Option<f64>,
-    mut wait: impl FnMut(Duration) -> Result<Option<T>, Failure> + Send,
+    wait: impl FnMut(Duration) -> Result<Option<T>, Failure> + Send,
 ) -> PyResult<Option<T>> {
-    let until = timeout.map(deadline).transpose()?.flatten();
+    repeat_and(py, timeout, wait, |_| Ok(()))
+}
+
+/// Repeats a wait as `repeat` does. Calls the second function after each wait that returns nothing.
+pub(crate) fn repeat_and<T: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    mut wait: impl FnMut(Duration) -> Result<Option<T>, Failure> + Send,
+    mut between: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<Option<T>> {
+    let limit = timeout.map(duration).transpose()?;
+    // A limit too long for the clock means no limit.
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let limit = left.map_or(TICK, |left| left.min(TICK));
         if let Some(done) = py.detach(|| wait(limit))? {
             return Ok(Some(done));
         }
+        between(py)?;
         py.check_signals()?;
         if until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }
     }
-}
-
-/// Returns the time of a timeout; `None` if it is too far away for the clock.
-pub(crate) fn deadline(seconds: f64) -> PyResult<Option<Instant>> {
-    Ok(Instant::now().checked_add(duration(seconds)?))
 }
 
 /// Converts seconds. A negative number is zero, as in `subprocess`.

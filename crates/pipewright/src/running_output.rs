@@ -57,6 +57,19 @@ impl RunningOutput {
     /// # Errors
     /// The command could not be read from or waited for, and no longer runs; or its result has been returned before.
     pub fn wait_for(&mut self, limit: Duration) -> Result<Option<Output>, Error> {
+        self.wait_for_bytes(limit, usize::MAX)
+    }
+
+    /// Waits as [`wait_for`](Self::wait_for) does. Returns `None` also once a stream has captured that many bytes, or more,
+    /// which [`take_so_far`](Self::take_so_far) takes.
+    ///
+    /// # Errors
+    /// As for [`wait_for`](Self::wait_for).
+    pub fn wait_for_bytes(
+        &mut self,
+        limit: Duration,
+        bytes: usize,
+    ) -> Result<Option<Output>, Error> {
         // A limit too long for the clock means no limit.
         let until = Instant::now().checked_add(limit);
         loop {
@@ -65,15 +78,50 @@ impl RunningOutput {
                 let output = self.steps.output();
                 return output.unwrap_or_else(|| Err(self.steps.already_reported())).map(Some);
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            let is_full = bytes < usize::MAX && self.steps.bytes_so_far() >= bytes;
+            if is_full || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
             }
         }
     }
 
+    /// Returns the number of bytes that have been captured and not taken, of stdout or stderr, whichever has more.
+    #[must_use]
+    pub fn bytes_so_far(&mut self) -> usize {
+        self.steps.bytes_so_far()
+    }
+
     /// Returns a copy of the stdout and the stderr that have been captured so far.
     pub fn so_far(&mut self) -> [Vec<u8>; 2] {
         self.steps.so_far()
+    }
+
+    /// Takes the stdout and the stderr that have been captured so far: a large output is processed while it arrives, in
+    /// bounded memory. What comes later is captured as before, in the memory of the given buffers, so that two buffers for
+    /// each stream are enough for everything. Their bytes are dropped.
+    ///
+    /// The buffer of a stream with a [`Limit`](crate::Limit) stays empty: the limit decides at the end what is kept.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// use std::time::Duration;
+    /// let mut running = Command::new("seq").arg("200000").start_output()?;
+    /// let (mut lines, mut buffers) = (0, [Vec::new(), Vec::new()]);
+    /// let rest = loop {
+    ///     if let Some(output) = running.wait_for_bytes(Duration::from_secs(1), 64 << 10)? {
+    ///         break output.stdout;
+    ///     }
+    ///     running.take_so_far(&mut buffers);
+    ///     lines += buffers[0].iter().filter(|byte| **byte == b'\n').count();
+    /// };
+    /// assert_eq!(lines + rest.iter().filter(|byte| **byte == b'\n').count(), 200000);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn take_so_far(&mut self, buffers: &mut [Vec<u8>; 2]) {
+        for buffer in buffers.iter_mut() {
+            buffer.clear();
+        }
+        self.steps.take_so_far(buffers);
     }
 
     /// Returns a descriptor that becomes readable when [`wait_for`](Self::wait_for) with a limit of zero has something to

@@ -123,3 +123,55 @@ fn output_so_far_is_a_copy_and_a_handle_kills_from_elsewhere() {
     assert_eq!(output.stdout, b"said\n");
     ended_by(output.status, pipewright::Signal::KILL);
 }
+
+#[watched_test]
+fn a_large_output_is_taken_in_parts_of_bounded_size() {
+    const PART_BYTES: usize = 256 << 10;
+    if is_driven_by_tasks() {
+        return;
+    }
+    let script = "seq 1000000; seq 300000 >&2";
+    let mut running = Command::new("sh").args(["-c", script]).start_output().unwrap();
+    let (mut taken, mut buffers) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let (mut parts, mut largest) = (0, 0);
+    let rest = loop {
+        let waited = running.wait_for_bytes(Duration::from_millis(50), PART_BYTES).unwrap();
+        if let Some(output) = waited {
+            break output;
+        }
+        running.take_so_far(&mut buffers);
+        for (all, buffer) in taken.iter_mut().zip(&buffers) {
+            all.extend_from_slice(buffer);
+            largest = largest.max(buffer.capacity());
+        }
+        parts += 1;
+    };
+    for (all, last) in taken.iter_mut().zip([&rest.stdout, &rest.stderr]) {
+        all.extend_from_slice(last);
+        assert!(last.len() < 4 * PART_BYTES);
+    }
+    let lines = |to: u32| (1..=to).map(|number| format!("{number}\n")).collect::<String>();
+    assert!(taken[0] == lines(1_000_000).as_bytes() && taken[1] == lines(300_000).as_bytes());
+    assert!(
+        parts > 10 && largest <= 4 * PART_BYTES,
+        "{parts} parts, the largest of {largest} bytes"
+    );
+}
+
+#[watched_test]
+fn an_output_with_a_limit_is_not_taken_in_parts() {
+    if is_driven_by_tasks() {
+        return;
+    }
+    let mut command = Command::new("seq");
+    let mut running = command.arg("100000").limit(Limit::keep_tail(7)).start_output().unwrap();
+    let mut buffers = [b"old".to_vec(), Vec::new()];
+    let output = loop {
+        if let Some(output) = running.wait_for_bytes(Duration::from_millis(50), 1).unwrap() {
+            break output;
+        }
+        running.take_so_far(&mut buffers);
+        assert!(buffers[0].is_empty());
+    };
+    assert_eq!(output.stdout, b"100000\n");
+}

@@ -154,6 +154,13 @@ impl Sink {
         &self.kept
     }
 
+    /// Swaps the kept bytes with an empty buffer. Does nothing if a limit decides about them.
+    pub(super) fn swap_kept(&mut self, buffer: &mut Vec<u8>) {
+        if matches!(self.storage, Storage::All) && self.limit.is_none() {
+            std::mem::swap(&mut self.kept, buffer);
+        }
+    }
+
     /// Lends a buffer with room to read into, which contains the kept bytes. The first buffer has no room: a read
     /// allocates it when there are bytes.
     pub(super) fn lend(&mut self) -> io::Result<Vec<u8>> {

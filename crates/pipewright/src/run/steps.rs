@@ -224,6 +224,27 @@ impl Steps {
         copies
     }
 
+    /// Returns the number of bytes that have been kept of the longer stream.
+    pub(crate) fn bytes_so_far(&mut self) -> usize {
+        self.resume();
+        let run = self.run.as_ref();
+        let lengths = [Source::Stdout, Source::Stderr]
+            .map(|source| run.map_or(0, |run| run.so_far(source).len()));
+        self.suspend();
+        lengths.into_iter().max().unwrap_or(0)
+    }
+
+    /// Moves the bytes that have been kept into empty buffers. See [`RunState::take_so_far`].
+    pub(crate) fn take_so_far(&mut self, buffers: &mut [Vec<u8>; 2]) {
+        self.resume();
+        if let Some(run) = &mut self.run {
+            for (source, buffer) in [Source::Stdout, Source::Stderr].into_iter().zip(buffers) {
+                run.take_so_far(source, buffer);
+            }
+        }
+        self.suspend();
+    }
+
     fn keep_nothing(&mut self) {
         self.resume();
         if let Some(run) = &mut self.run {

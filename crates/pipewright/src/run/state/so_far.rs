@@ -20,4 +20,13 @@ impl RunState {
             (_, None) => &[],
         }
     }
+
+    /// Moves the kept bytes of a stream into an empty buffer, whose memory is used for the next ones. Does nothing while a
+    /// read has them, or if a limit decides which of them are kept.
+    pub(crate) fn take_so_far(&mut self, source: Source, buffer: &mut Vec<u8>) {
+        let index = source as usize;
+        if let (Slot::Off, Some(sink)) = (&self.slots[index], &mut self.streams[index].sink) {
+            sink.swap_kept(buffer);
+        }
+    }
 }

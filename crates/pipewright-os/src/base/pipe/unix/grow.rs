@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// The size of an enlarged pipe: the default of `/proc/sys/fs/pipe-max-size`.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// The number of bytes in consecutive full reads after which the writer counts as faster.
+/// The number of bytes in full reads after which the writer counts as faster. Those of other reads count against it twice: the
+/// reader meets a writer that it has just woken, and finds little, between two full pipes.
 const FULL_BYTES: usize = 256 << 10;
 
 /// The smallest read that counts. A smaller one says more about the caller's buffer than about the
@@ -40,7 +41,8 @@ impl Growth {
         }
         // A read of a whole default pipe counts as full even if the buffer was larger.
         if count < room && count < (64 << 10) {
-            self.full_bytes.store(0, Ordering::Relaxed);
+            let full = self.full_bytes.load(Ordering::Relaxed);
+            self.full_bytes.store(full.saturating_sub(2 * count), Ordering::Relaxed);
             return;
         }
         let full = self.full_bytes.fetch_add(count, Ordering::Relaxed) + count;
