@@ -134,10 +134,16 @@ def stream_number(stream: Stream, name: str) -> int:
 
 def native(options: Dict[str, Any]) -> Dict[str, Any]:
     """Converts the options, which are consumed. What cannot be kept is an error here, before anything is started."""
+    result: Dict[str, Any]
     take = options.pop
+    if len(options) == 1:
+        # Most calls have only the command.
+        result = {"argv": arguments(take("args"), False), "default_signals": _RESTORED, "tree": True}
+        result["stdin"] = result["stdout"] = result["stderr"] = _INHERIT
+        return result
     shell = bool(take("shell", False))
     argv = arguments(take("args"), shell)
-    result: Dict[str, Any] = {"argv": argv, "default_signals": _RESTORED}
+    result = {"argv": argv, "default_signals": _RESTORED}
     executable = take("executable", None)
     if shell and executable is not None:
         argv[0] = os.fsencode(executable)

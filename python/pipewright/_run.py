@@ -32,6 +32,7 @@ __all__ = [
     "run",
 ]
 
+_CAPTURED = (PIPE, TEE)
 _END_OF_KILLED = 0.25
 # Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
 _NO_GRACE = 0.0
@@ -59,19 +60,20 @@ class Call:
                 raise ValueError("stdout and stderr arguments may not be used with capture_output.")
             options["stdout"] = options["stderr"] = PIPE
         self.args = options["args"]
-        bufsize = options.pop("bufsize", -1)
-        if bufsize is not None and not isinstance(bufsize, int):
-            raise TypeError("bufsize must be an integer")
-        options.pop("pipesize", None)
-        self.decoding = _text.take(options)
-        has_pty = bool(options.get("pty"))
+        self.decoding = None
+        has_pty = False
+        if len(options) > 1:
+            bufsize = options.pop("bufsize", -1)
+            if bufsize is not None and not isinstance(bufsize, int):
+                raise TypeError("bufsize must be an integer")
+            options.pop("pipesize", None)
+            self.decoding = _text.take(options)
+            has_pty = bool(options.get("pty"))
         native = _options.native(options)
         if native["stdin"] == PIPE:
             native["stdin"] = _options._INHERIT
             native["input"] = b"" if input is None else _text.to_bytes(input, self.decoding)
-        self.captures = tuple(
-            (has_pty and name == "stdout") or native[name] in (PIPE, TEE) for name in ("stdout", "stderr")
-        )
+        self.captures = (has_pty or native["stdout"] in _CAPTURED, native["stderr"] in _CAPTURED)
         native.setdefault("kill_grace", _NO_GRACE)
         if timeout is not None:
             native["timeout"] = timeout
