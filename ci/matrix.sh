@@ -38,9 +38,16 @@ cell "the suite of files without io_uring" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
 cell "the suite of workers without memfd" \
     bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
-cell "the workers in other languages through the async verbs" \
-    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc clients::
+cell "the suite of workers through the async verbs" \
+    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc
+# Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
+cell "the threads of idle children, beside those of tokio's" \
+    cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
 visibly_skipped() { "$@" || [ $? = 77 ]; }
+fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
+cell "the fuzz targets: lints" fuzz_lints
+cell "the fuzz targets: a minute each" visibly_skipped bash ci/fuzz.sh 60
+cell "the packages, built" visibly_skipped bash ci/package.sh
 cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
 cell "processes in a static program (musl)" visibly_skipped bash ci/musl.sh
 # Wine's server does all the work, and crashes more often the more it has to do.
