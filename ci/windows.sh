@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
 # behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
-# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh processes` leaves out the suites of workers and files. Exits with 77 if the tools cannot be installed on this machine.
+# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh processes` leaves out the suites of workers and files, and
+# most lints. Exits with 77 if the tools cannot be installed on this machine.
 # PIPEWRIGHT_WINE=trixie takes the Wine of that release of Debian instead of this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -119,9 +120,25 @@ done
 # Replaces the exit code of a failed program: if a test exits with 77, it was not skipped.
 tests() { cargo test "${options[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
 
-suites=(--tests)
+# Runs a suite of the workspace in parts: after a crash of Wine's server, only its part runs again.
+in_parts() { # SUITE PARTS
+    local suite=$1 parts=$2 names part first last
+    names=$(cargo test "${options[@]}" --workspace --test "$suite" -- --list --format terse < /dev/null 8>&-) ||
+        fail "the suite $suite cannot be listed"
+    mapfile -t names < <(tr -d '\r' <<< "$names" | sed -n 's/: test$//p' | grep -vxF "$with_peers")
+    [ ${#names[@]} != 0 ] || fail "the suite $suite has no tests"
+    for ((part = 0; part < parts; part++)); do
+        first=$((${#names[@]} * part / parts)) last=$((${#names[@]} * (part + 1) / parts))
+        say "$suite, part $((part + 1)) of $parts"
+        tests --workspace --test "$suite" -- --exact "${names[@]:first:last-first}"
+    done
+}
+
+# One test needs a peer (the feature `peers`), without which the others are built.
+with_peers=idle_children::idle_children_take_no_thread
+only_processes=
 if [ "${1:-}" = processes ]; then
-    suites=(--test arguments --test process --test cli)
+    only_processes=yes
     shift
 fi
 if [ $# != 0 ]; then
@@ -134,11 +151,17 @@ if [ $# != 0 ]; then
     exit
 fi
 
-clippy "${options[@]}" --workspace --lib --bins --tests --all-features 8>&-
-# One test needs a peer (the feature `peers`), without which the others are built.
-with_peers=idle_children::idle_children_take_no_thread
-tests --workspace --lib --bins "${suites[@]}" --no-fail-fast -- --skip "$with_peers"
-tests -p pipewright-tests --features peers --test process -- "$with_peers"
+# Only the crate of the systems has code for Windows alone.
+lints=(--workspace --bins)
+[ -z "$only_processes" ] || lints=(-p pipewright-os)
+clippy "${options[@]}" "${lints[@]}" --lib --tests --all-features 8>&-
+tests --workspace --lib --bins --test arguments --test cli
+in_parts process 8
+if [ -z "$only_processes" ]; then
+    in_parts ipc 4
+    tests --workspace --test disk --test power_cut
+    tests -p pipewright-tests --features peers --test process -- "$with_peers"
+fi
 say "SKIPPED the doc tests: this rustdoc has no stable way to run them under Wine"
 
 # The README's main command.
