@@ -173,7 +173,10 @@ fn dependencies_between_crates_point_one_way() {
         for suites in ["pipewright-tests", "pipewright-test-macros"] {
             assert!(!product.contains(suites), "{name} depends on {suites}");
         }
+        // A crate that names itself there turns on its own features for its tests.
+        let own = format!("{name} = {{ path = \".\",");
         let tests = tests.lines().filter(|line| !line.starts_with("pipewright-test"));
+        let tests = tests.filter(|line| !line.starts_with(&own));
         let ours = product.lines().chain(tests).filter_map(|line| line.split([' ', '.']).next());
         for other in ours.filter(|word| word.starts_with("pipewright")) {
             assert!(allowed.contains(&other), "{name} depends on {other}");
