@@ -60,11 +60,15 @@ impl WorkerOutput {
         let too_many = self.kept.len().saturating_sub(self.most);
         self.kept.drain(..too_many);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            for piece in line.chunks(MAX_LINE_BYTES) {
+            let mut rest = line;
+            while !rest.is_empty() {
+                let room = MAX_LINE_BYTES.saturating_sub(self.line.len()).max(1);
+                let (piece, later) = rest.split_at(rest.len().min(room));
                 self.line.extend_from_slice(piece);
                 if self.line.len() >= MAX_LINE_BYTES || piece.ends_with(b"\n") {
                     self.end_line(on_line);
                 }
+                rest = later;
             }
         }
     }
@@ -123,6 +127,12 @@ mod tests {
         let (lines, tail) = lines(&[b"a\nb", b"c\r\n\n", b"d"], 100);
         assert_eq!(lines, ["a", "bc", "", "d"]);
         assert_eq!(tail, "a\nbc\r\n\nd");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_the_same_places_however_it_arrives() {
+        let (lines, _) = lines(&[&[b'x'; 16_000], &[b'x'; 16_384], &[b'x'; 16_000]], 30);
+        assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [16384, 16384, 15616]);
     }
 
     #[test]
