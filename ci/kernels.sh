@@ -92,7 +92,7 @@ run_cell() {
     case $cell in
         uml-*)
             if [ -n "$in_gate" ]; then
-                scale=5 user=1000 short_list "$cell" trees:: tree_slot:: timeouts::
+                scale=5 user=1000 short_list "$cell" trees:: timeouts::
             else
                 cell_uml "$cell"
             fi ;;
