@@ -50,10 +50,9 @@ impl Member {
         matches!(self.poll(Duration::ZERO), Some(Ok(0)))
     }
 
-    /// Waits until it has ended, at most that long.
-    pub(super) fn wait_timeout(&self, limit: Duration) {
-        // Ignored: the caller checks afterwards if it has ended. A signal cuts the wait short.
-        let _ = self.poll(limit);
+    /// Waits until it has ended, at most that long. Returns true if it has. A signal cuts the wait short.
+    pub(super) fn wait_timeout(&self, limit: Duration) -> bool {
+        !matches!(self.poll(limit), Some(Ok(0) | Err(_)))
     }
 
     fn poll(&self, limit: Duration) -> Option<rustix::io::Result<usize>> {
@@ -100,8 +99,8 @@ impl Public {
         self.0.owns_pid()
     }
 
-    pub(crate) fn wait_timeout(&self, limit: Duration) {
-        self.0.wait_timeout(limit);
+    pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
+        self.0.wait_timeout(limit)
     }
 
     /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member

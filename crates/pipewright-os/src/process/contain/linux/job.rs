@@ -8,17 +8,18 @@ use std::mem;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::limits::KeptGroups;
 use super::message::Request;
 use super::report::{JobNotStarted, Reports, SupervisorReport};
-use super::{END_WAIT, Supervisor, release_groups};
+use super::{Supervisor, release_groups};
 use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
+use crate::process::contain::end_wait::EndWait;
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::procfs::children_of;
@@ -50,7 +51,7 @@ impl Drop for SlotSupervisor {
             return;
         }
         release_groups(&self.supervisor.reports);
-        self.supervisor.guard.wait_timeout(END_WAIT);
+        self.supervisor.wait_for_guard();
         // An error means that other code has reaped it.
         if let Ok(None) = self.supervisor.guard_exit.try_wait() {
             (self.reap)(mem::take(&mut self.supervisor.guard_exit));
@@ -123,20 +124,17 @@ impl Job {
             return true;
         }
         self.request_end();
-        let until = Instant::now() + END_WAIT;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
+        let mut wait = EndWait::new();
+        while let Some(limit) = wait.next() {
             // Ignored: a signal has cut the wait short.
-            let _ = self.wait_for_report(left);
+            let _ = self.wait_for_report(limit);
             if self.take_reports() {
                 return true;
             }
-            if left.is_zero() {
-                // The supervisor may be stopped: now the guard continues or replaces it. The next start makes another.
-                self.supervisor.reports().request_end();
-                return false;
-            }
         }
+        // The supervisor may be stopped: now the guard continues or replaces it. The next start makes another.
+        self.supervisor.reports().request_end();
+        false
     }
 
     /// Takes the reports so far. Returns true if no process of the tree is left.

@@ -29,20 +29,19 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cgroup::Cgroup;
 use limits::SampledTree;
 pub(crate) use place::own_cgroup_path;
 use report::{Reports, SupervisorReport};
 
+use super::end_wait::EndWait;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
-/// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
-pub(crate) const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A contained tree. It has a cgroup, a supervisor, or both.
@@ -142,17 +141,15 @@ impl LinuxTree {
         if !self.is_empty() {
             self.kill();
         }
-        let until = Instant::now() + END_WAIT;
+        let mut wait = EndWait::new();
         if self.guard_waits() {
-            self.read_figures(until);
+            self.read_figures(&mut wait);
         }
         if let Some(supervisor) = &self.supervisor {
-            supervisor.guard.wait_timeout(END_WAIT);
+            supervisor.wait_for_guard();
         }
         // If the guard has been killed, the supervisor or the cgroup still holds the others.
-        while self.is_alive() && Instant::now() < until {
-            thread::park_timeout(PAUSE);
-        }
+        self.wait_until_dead(&mut wait);
         if let Some(supervisor) = &self.supervisor {
             self.read_reports(supervisor);
             // Ignored: if it still runs, it is reaped with the tree.
@@ -166,13 +163,17 @@ impl LinuxTree {
     }
 
     /// Reads the figures of the groups once all processes have gone, and lets the guard remove the groups.
-    fn read_figures(&self, until: Instant) {
-        while self.is_alive() && Instant::now() < until {
-            thread::park_timeout(PAUSE);
-        }
+    fn read_figures(&self, wait: &mut EndWait) {
+        self.wait_until_dead(wait);
         if let (false, Some(meter)) = (self.is_alive(), &self.meter) {
             self.resources.get_or_init(|| meter.resources(self.cgroup.as_deref()));
             self.supervisor.iter().for_each(|it| release_groups(&it.reports));
+        }
+    }
+
+    fn wait_until_dead(&self, wait: &mut EndWait) {
+        while self.is_alive() && wait.next().is_some() {
+            thread::park_timeout(PAUSE);
         }
     }
 
@@ -265,6 +266,16 @@ pub(crate) fn release_groups(reports: &Reports) {
 }
 
 impl Supervisor {
+    /// Waits a moment for the end of the guard, which ends last.
+    pub(crate) fn wait_for_guard(&self) {
+        let mut wait = EndWait::new();
+        while let Some(limit) = wait.next() {
+            if self.guard.wait_timeout(limit) {
+                return;
+            }
+        }
+    }
+
     /// Returns the number of killed processes, once it has been reported.
     fn final_killed_count(&self) -> Option<u32> {
         loop {

@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
 use windows_sys::Win32::System::JobObjects::{
@@ -26,6 +26,7 @@ use windows_sys::Win32::System::JobObjects::{
 
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
+use super::end_wait::EndWait;
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::limits::{HeldLimits, TreeResources};
@@ -33,8 +34,6 @@ use crate::process::member::Member;
 use crate::process::process_object::ProcessObject;
 use crate::process::status::KILLED;
 
-/// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
-const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A job. This is its only handle: when it is closed, the system kills every process in the job. That
@@ -93,11 +92,11 @@ impl Job {
 
     /// Kills its processes, and waits a moment for their end. Returns true if none is left.
     pub(crate) fn empty(&self) -> bool {
-        let until = Instant::now() + END_WAIT;
+        let mut wait = EndWait::new();
         loop {
             match self.active() {
                 Ok(0) => return true,
-                _ if Instant::now() >= until => return false,
+                _ if wait.next().is_none() => return false,
                 _ => self.kill(),
             }
             thread::park_timeout(PAUSE);
@@ -269,8 +268,8 @@ impl ContainedTree for JobTree {
         if self.is_alive() {
             self.kill();
         }
-        let until = Instant::now() + END_WAIT;
-        while self.is_alive() && Instant::now() < until {
+        let mut wait = EndWait::new();
+        while self.is_alive() && wait.next().is_some() {
             thread::park_timeout(PAUSE);
         }
         self.killed.load(Ordering::Relaxed)
