@@ -28,6 +28,7 @@ expected() {
         *PIDFD_GET_INFO* | "this kernel does not keep the status of a reaped process") older_than 6 15 || deprived ;;
         # cgroups of the own user: a container may have none.
         "this machine has no cgroup") deprived || ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
+        "no control group of version 1 can be joined") deprived || ! [ -w /sys/fs/cgroup/memory/cgroup.procs ] ;;
         # Limits of trees: not every machine has the controllers of cgroup v2, and a build without cgroups has none.
         *"memory.oom.group is a file of cgroup v2" | "no cgroup v2 with the controller memory is delegated to this process")
             deprived || ! grep -qsw memory /sys/fs/cgroup/cgroup.controllers ;;

@@ -13,21 +13,29 @@ const PATHS: usize = 3;
 /// The argument that is empty unless the host reads figures of the groups.
 const FIGURES: usize = FIRST_PATH + PATHS;
 
-/// The number of attempts, and the pause between two. A killed process may still be ending in a group.
-const ATTEMPTS: u32 = 40;
-const PAUSE_NANOS: i64 = 2_500_000;
+/// The first pause between two attempts. A killed process may still be ending in a group. Each pause is a quarter longer than the
+/// one before.
+const FIRST_PAUSE_NANOS: i64 = 2_500_000;
+/// The longest pause while the host waits for this process: a tenth of a second in all.
+const LAST_PAUSE_OF_HOST_NANOS: i64 = 20_000_000;
+/// The longest pause once nobody waits: ten seconds in all, for a machine with too much to do.
+const LAST_PAUSE_NANOS: i64 = 2_000_000_000;
 /// The most groups in each other. A command that makes more keeps them.
 const MAX_DEPTH: u32 = 8;
 
 const AT_FDCWD: i32 = -100;
 const ENOENT: isize = -2;
 
-/// Removes the groups. Waits a tenth of a second at most for the end of their processes.
+/// Removes the groups. Waits for the end of their processes: a tenth of a second if the host runs, ten seconds otherwise.
 pub fn remove(arguments: &Arguments) {
-    let mut attempts = ATTEMPTS;
-    while !remove_all(arguments) && attempts > 0 {
-        system::pause(PAUSE_NANOS);
-        attempts -= 1;
+    let mut pause = FIRST_PAUSE_NANOS;
+    while !remove_all(arguments) {
+        let nobody_waits = system::host_process_has_ended();
+        if pause > if nobody_waits { LAST_PAUSE_NANOS } else { LAST_PAUSE_OF_HOST_NANOS } {
+            return;
+        }
+        system::pause(pause);
+        pause += pause / 4;
     }
 }
 

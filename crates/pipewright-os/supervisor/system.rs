@@ -341,6 +341,13 @@ pub fn host_has_ended() -> bool {
     poll_end_of_host(Some(0))
 }
 
+/// Returns true if the process of the host has ended. False without a pidfd of it.
+pub fn host_process_has_ended() -> bool {
+    let mut host = [PollFd { fd: HOST_PIDFD, events: READABLE, revents: 0 }];
+    poll(&mut host, Some(0));
+    host[0].revents & READABLE != 0
+}
+
 /// Waits until the host has ended, or holds this tree no more.
 pub fn wait_for_end_of_host() {
     while !poll_end_of_host(None) {}
@@ -352,7 +359,7 @@ fn poll_end_of_host(nanos: Option<i64>) -> bool {
     let mut host =
         [(HOST_PIDFD, READABLE), (HOST, 0)].map(|(fd, events)| PollFd { fd, events, revents: 0 });
     poll(&mut host, nanos);
-    host[0].revents != 0 || host[1].revents & CLOSED != 0
+    host[0].revents & READABLE != 0 || host[1].revents & CLOSED != 0
 }
 
 /// Exits. A status other than 0 says that this machine does not allow the work.

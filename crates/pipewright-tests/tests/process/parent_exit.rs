@@ -1,5 +1,8 @@
 //! Children and trees that end with their parent, whichever of our processes is killed.
 
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
+
 use pipewright::{Child, Command, Scope, Signal, Stdio};
 use pipewright_test_macros::watched_test;
 #[cfg(target_os = "linux")]
@@ -143,6 +146,37 @@ fn no_control_group_of_a_killed_host_is_left() {
     if seen == 0 {
         skipped("this machine has no cgroup");
     }
+}
+
+/// As a killed process that does not get a processor stays in its group for a while.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_group_of_a_killed_host_that_is_empty_only_later_is_removed_then() {
+    if cannot_supervise() {
+        return;
+    }
+    let mut command = puppet(["host-limited=wait=600"]);
+    command.env(MARK, alive::mark("late")).stdin(Stdio::null()).stderr(Stdio::null());
+    let host = command.spawn().unwrap();
+    watchdog::until("the tree is complete", || alive::marked(MARK, "late").len() == 2);
+    both_supervisors(&host);
+    let groups = cgroups::made_by(host.id());
+    let other = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
+    // A group with such a file kills the other process too.
+    let keeps = |group: &&std::path::PathBuf| !group.join("cgroup.kill").exists();
+    let joins = |group: &std::path::PathBuf| {
+        std::fs::write(group.join("cgroup.procs"), other.id().to_string()).is_ok()
+    };
+    if groups.iter().filter(keeps).filter(|group| joins(group)).count() == 0 {
+        skipped("no control group of version 1 can be joined");
+    }
+    host.signal(Signal::KILL).unwrap();
+    no_process_is_left("late");
+    let killed = Instant::now();
+    watchdog::until("it takes a while", || killed.elapsed() > Duration::from_millis(400));
+    drop(other);
+    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    host.wait().unwrap();
 }
 
 #[cfg(unix)]
