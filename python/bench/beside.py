@@ -73,8 +73,8 @@ async def ours_captured(count: int) -> None:
     await asyncio.gather(*(pipewright.run_async(["echo", "hi"], capture_output=True) for _ in range(count)))
 
 
-def imported(module: str) -> None:
-    subprocess.run([sys.executable, "-I", "-c", f"import {module}"], check=True)
+def imported(module: str, use: str = "") -> None:
+    subprocess.run([sys.executable, "-I", "-c", f"import {module} as it; {use}"], check=True)
 
 
 def main() -> None:
@@ -132,6 +132,13 @@ def main() -> None:
     )
     row(
         "a start of Python that imports it", lambda: imported("subprocess"), lambda: imported("pipewright"), 60 // scale
+    )
+    use = "it.run(['true'])"
+    row(
+        'a start of Python that imports it and calls `run(["true"])`',
+        lambda: imported("subprocess", use),
+        lambda: imported("pipewright", use),
+        60 // scale,
     )
     empty, ours = times([lambda: imported("sys"), lambda: imported("pipewright")], 60 // scale)
     cost = statistics.median(ours) - statistics.median(empty)

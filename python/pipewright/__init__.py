@@ -10,52 +10,43 @@ and why, is one table in the README of the package.
 
 from __future__ import annotations
 
-import subprocess as _std
 from importlib import import_module as _import_module
 
-from pipewright._errors import (
-    BatchError,
-    CalledProcessError,
-    CallError,
-    CallTimeoutError,
-    Error,
-    ForkedError,
-    InternalError,
-    InvalidInputError,
-    StartError,
-    SubprocessError,
-    SystemCallError,
-    TimeoutExpired,
-    UnsupportedError,
-)
-from pipewright._popen import Popen
-from pipewright._result import CompletedProcess
-from pipewright._run import (
-    DEVNULL,
-    PIPE,
-    STDOUT,
-    TEE,
-    call,
-    check_call,
-    check_output,
-    getoutput,
-    getstatusoutput,
-    run,
-)
+from pipewright._constants import DEVNULL, PIPE, STDOUT, TEE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from subprocess import list2cmdline as list2cmdline
     from typing import Any as _Any
     from typing import List as _List
 
     from pipewright._aio import AsyncEvents, AsyncLines, events_async, lines_async, run_async
     from pipewright._batch import Batch, End, Job, batch
+    from pipewright._errors import (
+        BatchError,
+        CalledProcessError,
+        CallError,
+        CallTimeoutError,
+        Error,
+        ForkedError,
+        InternalError,
+        InvalidInputError,
+        StartError,
+        SubprocessError,
+        SystemCallError,
+        TimeoutExpired,
+        UnsupportedError,
+    )
     from pipewright._pipeline import Command, Pipeline, pipeline
+    from pipewright._popen import Popen
+    from pipewright._result import CompletedProcess
+    from pipewright._run import call, check_call, check_output, getoutput, getstatusoutput, run
     from pipewright._stream import Event, Events, Line, Lines, events, lines
 
 __version__ = "0.1.0"
 
-list2cmdline = _std.list2cmdline
+# An interpreter that cannot use the native module finds out here, and not at the first call.
+_import_module("pipewright._pipewright")
 
 __all__ = [
     "DEVNULL",
@@ -104,11 +95,19 @@ __all__ = [
 ]
 
 
-#: Imported when they are used: a program that only replaces `subprocess` starts as fast as before.
+#: Imported when they are used, and `subprocess` with them: most programs import more than a run of them needs.
 _LATER = {
     "_aio": ("AsyncEvents", "AsyncLines", "events_async", "lines_async", "run_async"),
     "_batch": ("Batch", "End", "Job", "batch"),
+    "_errors": (
+        *("BatchError", "CallError", "CallTimeoutError", "CalledProcessError", "Error", "ForkedError"),
+        *("InternalError", "InvalidInputError", "StartError", "SubprocessError", "SystemCallError"),
+        *("TimeoutExpired", "UnsupportedError"),
+    ),
     "_pipeline": ("Command", "Pipeline", "pipeline"),
+    "_popen": ("Popen",),
+    "_result": ("CompletedProcess",),
+    "_run": ("call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"),
     "_stream": ("Event", "Events", "Line", "Lines", "events", "lines"),
 }
 
@@ -124,7 +123,7 @@ def __getattr__(name: str) -> _Any:
             return found
     if name.startswith("__"):
         raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
-    return getattr(_std, name)
+    return getattr(_import_module("pipewright._std").std, name)
 
 
 def __dir__() -> _List[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno as _errno
 import os
-import subprocess as _std
+
+from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess as _std
 import warnings
+
+from pipewright._constants import DEVNULL, INHERIT, PIPE, STDOUT, TEE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,13 +70,6 @@ if TYPE_CHECKING:
         process_group: Optional[int]
 
 
-PIPE = _std.PIPE
-STDOUT = _std.STDOUT
-DEVNULL = _std.DEVNULL
-#: Captures the stream, and copies it to this process's own stream as it arrives.
-TEE = -5
-_INHERIT = -4
-
 #: The names of `subprocess.Popen`'s arguments that may be given by position.
 POSITIONAL = (
     *("args", "bufsize", "executable", "stdin", "stdout", "stderr", "preexec_fn", "close_fds", "shell", "cwd", "env"),
@@ -122,7 +116,7 @@ _SHELL = b"/system/bin/sh" if hasattr(os, "getandroidapilevel") else b"/bin/sh"
 def stream_number(stream: Stream, name: str) -> int:
     """Returns the number of a stream for the native module."""
     if stream is None:
-        return _INHERIT
+        return INHERIT
     if isinstance(stream, int):
         if stream < 0 and stream not in (PIPE, DEVNULL, TEE) and not (name == "stderr" and stream == STDOUT):
             if stream == STDOUT:
@@ -139,7 +133,7 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
     if len(options) == 1:
         # Most calls have only the command.
         result = {"argv": arguments(take("args"), False), "default_signals": _RESTORED, "tree": True}
-        result["stdin"] = result["stdout"] = result["stderr"] = _INHERIT
+        result["stdin"] = result["stdout"] = result["stderr"] = INHERIT
         return result
     shell = bool(take("shell", False))
     argv = arguments(take("args"), shell)
@@ -262,7 +256,7 @@ def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
         result["pty"] = (24, 80) if pty is True else tuple(pty)
         # A stream that is not set is the terminal.
         for name in ("stdin", "stdout", "stderr"):
-            if result[name] == _INHERIT or (name != "stdin" and result[name] == PIPE):
+            if result[name] == INHERIT or (name != "stdin" and result[name] == PIPE):
                 result[name] = -6
     limit = options.pop("max_output", None)
     if limit is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import signal as _signal
-import subprocess as _std
 import warnings
 from _thread import allocate_lock
 
@@ -12,6 +11,7 @@ from pipewright import _options, _text
 from pipewright._errors import TimeoutExpired
 from pipewright._files import TerminalIO, take_read_ahead
 from pipewright._pipewright import spawn
+from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

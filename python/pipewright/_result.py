@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess as _std
-
 from pipewright._errors import CalledProcessError
+from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

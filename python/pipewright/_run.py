@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess as _std
-
 from pipewright import _options, _text
+from pipewright._constants import DEVNULL, INHERIT, PIPE, STDOUT, TEE
 from pipewright._errors import CalledProcessError, Error, TimeoutExpired
-from pipewright._options import DEVNULL, PIPE, STDOUT, TEE
 from pipewright._pipewright import start_output
 from pipewright._result import CompletedProcess
+from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Call:
             has_pty = bool(options.get("pty"))
         native = _options.native(options)
         if native["stdin"] == PIPE:
-            native["stdin"] = _options._INHERIT
+            native["stdin"] = INHERIT
             native["input"] = b"" if input is None else _text.to_bytes(input, self.decoding)
         self.captures = (has_pty or native["stdout"] in _CAPTURED, native["stderr"] in _CAPTURED)
         native.setdefault("kill_grace", _NO_GRACE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
-from pipewright import _options
+from pipewright._constants import PIPE
 from pipewright._pipewright import finish_lines, start_events, start_lines
 from pipewright._result import CompletedProcess
 from pipewright._run import Call
@@ -172,7 +172,7 @@ def call_of(
     """Makes the call of a stream: both streams are captured unless they are set."""
     options["args"] = args
     for name in ("stdout", "stderr"):
-        options.setdefault(name, _options.PIPE)
+        options.setdefault(name, PIPE)
     call = Call(options, input, timeout=timeout, check=check)
     if max_line is not None:
         call.native["max_line"] = max_line

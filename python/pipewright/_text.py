@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess as _std
+from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ def test_exceptions_and_results_are_those_of_subprocess() -> None:
     assert issubclass(pipewright.CalledProcessError, subprocess.CalledProcessError)
     assert issubclass(pipewright.CompletedProcess, subprocess.CompletedProcess)
     assert issubclass(pipewright.Popen, subprocess.Popen)
-    assert (pipewright.PIPE, pipewright.STDOUT, pipewright.DEVNULL) == (-1, -2, -3)
+    numbers = (pipewright.PIPE, pipewright.STDOUT, pipewright.DEVNULL)
+    assert numbers == (subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL)
     with pytest.raises(subprocess.CalledProcessError) as error:
         pipewright.run(["sh", "-c", "echo out; echo err >&2; exit 7"], check=True, capture_output=True)
     assert (error.value.returncode, error.value.stdout, error.value.stderr) == (7, b"out\n", b"err\n")
@@ -231,6 +232,33 @@ def test_unknown_names_come_from_subprocess() -> None:
     assert pipewright._args_from_interpreter_flags is subprocess._args_from_interpreter_flags
     with pytest.raises(AttributeError):
         _ = pipewright.no_such_name
+
+
+def test_an_import_alone_imports_no_subprocess() -> None:
+    script = """
+import sys, pipewright as subprocess
+assert "pipewright._pipewright" in sys.modules
+assert subprocess.PIPE == -1 and "run" in dir(subprocess)
+for name in ("subprocess", "asyncio", "typing", "threading"):
+    assert name not in sys.modules, name
+try:
+    subprocess.run(["sh", "-c", "sleep 60"], timeout=0.1)
+except subprocess.TimeoutExpired as error:
+    print(type(error).__mro__[1].__module__)
+"""
+    assert pipewright.check_output([PYTHON, "-I", "-c", script], text=True) == "subprocess\n"
+
+
+def test_subprocess_is_found_if_pipewright_has_its_place() -> None:
+    script = """
+import sys, pipewright
+sys.modules["subprocess"] = pipewright
+import subprocess
+assert subprocess.run is pipewright.run and sys.modules["subprocess"] is pipewright
+assert subprocess.CompletedProcess.__mro__[1].__module__ == "subprocess"
+print(subprocess.list2cmdline(["a b"]))
+"""
+    assert pipewright.check_output([PYTHON, "-I", "-c", script], text=True) == '"a b"\n'
 
 
 def test_a_type_alias_can_be_made() -> None:
