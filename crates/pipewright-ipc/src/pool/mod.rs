@@ -168,7 +168,7 @@ impl Pool {
     ///
     /// # Errors
     /// Those of [`begin`](Self::begin). [`Unsupported`](crate::ErrorKind::Unsupported), an error of the call: the worker
-    /// takes no items. Workers in C, Python and Node do not.
+    /// takes no items, because its library is older.
     ///
     /// ```no_run
     /// # fn example(pool: &pipewright_ipc::Pool) -> Result<(), pipewright_ipc::Error> {

@@ -31,15 +31,14 @@ impl Command {
     ///   terminal, systemd's manager of the user (of the system, for root) is asked, once, for a scope
     ///   `pipewright-*.scope`, and moves this process there. The first start waits
     ///   for that, at most 5 s; it fails after 2 s if no answer comes.
-    /// * A group of cgroup v1, which the child joins before its program is loaded. That takes some milliseconds.
+    /// * A group of cgroup v1, which the child joins before its program is loaded.
     ///
-    /// macOS: `Unsupported`. Windows: the limits of the job; Wine holds none of them.
+    /// macOS: none can be held. Windows: the limits of the job; Wine holds none of them.
     ///
     /// # Errors
     /// The start fails with [`ErrorKind::LimitUnavailable`](crate::ErrorKind::LimitUnavailable), which names the limit, the
     /// reason and a remedy, if a limit cannot be held here and [`best_effort`](crate::Limits::best_effort) is not set; and
-    /// with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a limit of 0, or a command in a
-    /// [slot](Self::contain_in).
+    /// with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a limit of 0.
     ///
     /// ```
     /// use pipewright::{Command, ErrorKind, Limits, Outcome};
