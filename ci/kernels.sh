@@ -42,7 +42,10 @@ build() {
     esac
     [ -z "${1:-}" ] || [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 ||
         skip "needs the library of $1: rustup target add $1"
-    programs=$(test_programs "${arguments[@]}" -p pipewright-os -p pipewright-tests --lib --test process --test ipc --test disk)
+    # For this machine, the gate has built the workspace.
+    local packages=(--workspace)
+    [ -z "${1:-}" ] || packages=(-p pipewright-os -p pipewright-tests)
+    programs=$(test_programs "${arguments[@]}" "${packages[@]}" --lib --test process --test ipc --test disk)
 }
 
 # As build, with the test programs for the machine with spare disks.

@@ -61,6 +61,7 @@ slurm_of_a_user() {
     bash ci/slurm.sh --user "$(ls -t target/debug/deps/cli-* | grep -v '\.d$' | head -n 1)" slurm
 }
 cell "Slurm: the cluster of an ordinary user" visibly_skipped slurm_of_a_user
+cell "macOS: types and lints, with each set of features" visibly_skipped bash ci/macos.sh
 cell "the archives of a release" visibly_skipped bash ci/release.sh
 cell "the Python package with the oldest and the newest Python" visibly_skipped bash ci/python.sh all
 cell "the wheels of the Python package" visibly_skipped bash ci/wheels.sh

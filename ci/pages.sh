@@ -28,4 +28,4 @@ for command in $(subcommands); do lint "$command"; done
 for command in $(subcommands bench); do lint bench "$command"; done
 say "mandoc has no warning for $count manual pages"
 
-cargo test --locked -p pipewright-cli --test cli -- completions --nocapture
+cargo test --locked --workspace --test cli -- completions --nocapture
