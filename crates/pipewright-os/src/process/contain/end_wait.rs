@@ -7,7 +7,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The longest time between two looks at the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The time that is left of a wait.
+/// The time that is left of a wait, which may consist of several loops.
 ///
 /// A time in which this process could not look at the clock counts as [`SLICE`] at most. If the machine or the whole group of
 /// processes was suspended, the processes that are waited for could not end either.

@@ -51,7 +51,7 @@ impl Drop for SlotSupervisor {
             return;
         }
         release_groups(&self.supervisor.reports);
-        self.supervisor.wait_for_guard();
+        self.supervisor.wait_for_guard(&mut EndWait::new());
         // An error means that other code has reaped it.
         if let Ok(None) = self.supervisor.guard_exit.try_wait() {
             (self.reap)(mem::take(&mut self.supervisor.guard_exit));

@@ -146,7 +146,7 @@ impl LinuxTree {
             self.read_figures(&mut wait);
         }
         if let Some(supervisor) = &self.supervisor {
-            supervisor.wait_for_guard();
+            supervisor.wait_for_guard(&mut wait);
         }
         // If the guard has been killed, the supervisor or the cgroup still holds the others.
         self.wait_until_dead(&mut wait);
@@ -267,8 +267,7 @@ pub(crate) fn release_groups(reports: &Reports) {
 
 impl Supervisor {
     /// Waits a moment for the end of the guard, which ends last.
-    pub(crate) fn wait_for_guard(&self) {
-        let mut wait = EndWait::new();
+    pub(crate) fn wait_for_guard(&self, wait: &mut EndWait) {
         while let Some(limit) = wait.next() {
             if self.guard.wait_timeout(limit) {
                 return;
