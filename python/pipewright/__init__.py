@@ -95,7 +95,7 @@ __all__ = [
 ]
 
 
-#: Imported when they are used, and `subprocess` with them: most programs import more than a run of them needs.
+#: Imported with their first use, and `subprocess` with them: a program that runs no command does not wait for it.
 _LATER = {
     "_aio": ("AsyncEvents", "AsyncLines", "events_async", "lines_async", "run_async"),
     "_batch": ("Batch", "End", "Job", "batch"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from pipewright import _text
 from pipewright._pipewright import start_batch
+
+# The native module raises these. An import at the error would fail if there is no free descriptor.
+import_module("pipewright._errors")
 
 if TYPE_CHECKING:
     from types import TracebackType

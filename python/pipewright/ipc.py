@@ -12,6 +12,7 @@ are here too.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Union
 
 from pipewright import _options
@@ -32,6 +33,9 @@ from pipewright._worker import (
     serve,
     serve_calls,
 )
+
+# The native module raises these. An import at the error would fail if there is no free descriptor.
+import_module("pipewright._errors")
 
 if TYPE_CHECKING:
     from types import TracebackType

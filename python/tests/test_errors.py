@@ -26,6 +26,29 @@ def test_a_missing_program_names_the_places_that_were_searched() -> None:
     assert str(error.value) == 'cannot start "no-such-program": not found in PATH (searched 2 directories)'
 
 
+@pytest.mark.parametrize("first", ["ipc", "batch", "run", "Popen", "lines"])
+def test_errors_are_whole_without_a_free_descriptor(first: str) -> None:
+    script = """
+import resource, sys
+import pipewright
+if sys.argv[1] == "ipc":
+    from pipewright.ipc import Pool
+    act = lambda: Pool(["true"]).call(b"x")
+elif sys.argv[1] == "batch":
+    from pipewright import batch
+    act = lambda: list(batch([["true"]], progress=False))
+else:
+    function = getattr(pipewright, sys.argv[1])
+    act = lambda: function(["true"])
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 100))
+try:
+    act()
+except pipewright.Error as error:
+    print("too many open files" in str(error).lower())
+"""
+    assert pipewright.check_output([PYTHON, "-I", "-c", script, first], text=True) == "True\n"
+
+
 def test_a_missing_directory_and_a_missing_interpreter_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as error:
         pipewright.run(["true"], cwd=tmp_path / "none")
