@@ -144,7 +144,11 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
     if executable is not None:
         result["program"] = os.fsencode(executable)
     for name in ("stdin", "stdout", "stderr"):
-        result[name] = stream_number(take(name, None), name)
+        stream = take(name, None)
+        result[name] = stream_number(stream, name)
+        if stream is not None and not isinstance(stream, int):
+            # The last reference to the file may be this one.
+            result.setdefault("files", []).append(stream)
     cwd = take("cwd", None)
     if cwd is not None:
         result["cwd"] = os.fsencode(cwd)

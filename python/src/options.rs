@@ -38,7 +38,8 @@ pub(crate) fn command(options: &Bound<'_, PyDict>) -> PyResult<Command> {
 
 fn set(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match key {
-        "argv" | "program" => {}
+        // The files are here so that they are open now: the caller may have no other reference to them.
+        "argv" | "program" | "files" => {}
         "stdin" => set_stream(command, Command::stdin, value)?,
         "stdout" => set_stream(command, Command::stdout, value)?,
         "stderr" if value.extract::<i32>()? == TO_STDOUT => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import io
 import os
@@ -103,6 +104,26 @@ def test_streams_are_descriptors_files_and_constants(tmp_path: Path) -> None:
     assert pipewright.check_output(["cat"], input=None) == b""
     with pytest.raises(ValueError):
         pipewright.check_output(["cat"], stdout=1)
+
+
+@pytest.mark.parametrize("verb", ["run", "call", "check_call", "Popen", "run_async", "lines", "events", "pipeline"])
+def test_a_file_that_nothing_else_refers_to_stays_open(verb: str, tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    function: Any = getattr(pipewright, verb)
+    if verb == "run_async":
+        asyncio.run(function(["echo", "hi"], stdout=path.open("w")))
+    elif verb == "Popen":
+        function(["echo", "hi"], stdout=path.open("w")).wait()
+    elif verb in ("lines", "events"):
+        list(function(["echo", "hi"], stdout=path.open("w")))
+    elif verb == "pipeline":
+        cat = pipewright.Command(["cat"], stdout=path.open("w"))
+        (pipewright.Command(["echo", "hi"]) | cat).run()
+    else:
+        function(["echo", "hi"], stdout=path.open("w"))
+    assert path.read_text() == "hi\n"
+    if verb == "run":
+        assert pipewright.check_output(["cat"], stdin=path.open()) == b"hi\n"
 
 
 def test_the_rest_after_a_read_line_is_communicated() -> None:
