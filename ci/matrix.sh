@@ -28,18 +28,18 @@ cell() {
 
 for fallback in cgroup supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
     cell "the suite of processes without $fallback" \
-        bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
+        env PIPEWRIGHT_FORCE="$fallback" bash ci/with-hooks.sh test --locked \
         -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \
         -- --skip nothing_leaks::
 done
 cell "all suites without any newer facility" \
-    bash ci/with-cfg.sh pipewright_force_fallback test --locked -p pipewright-os -p pipewright-tests --lib --tests
+    env PIPEWRIGHT_FORCE=fallback bash ci/with-hooks.sh test --locked -p pipewright-os -p pipewright-tests --lib --tests
 cell "the suite of files without io_uring" \
-    bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
+    env PIPEWRIGHT_FORCE=io_uring bash ci/with-hooks.sh test --locked -p pipewright-tests --test disk
 cell "the suite of workers without memfd" \
-    bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
+    env PIPEWRIGHT_FORCE=memfd bash ci/with-hooks.sh test --locked -p pipewright-tests --test ipc
 cell "the suite of workers through the async verbs" \
-    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc
+    env PIPEWRIGHT_FORCE=async bash ci/with-hooks.sh test --locked -p pipewright-tests --test ipc
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle

@@ -21,4 +21,4 @@ trap 'rm -f "$log"' EXIT
 cargo build --locked --target "$target" -p pipewright-os 2>&1 | tee "$log"
 ! grep -q "supervisor of process trees is left out" "$log" || { echo "the build has no supervisor" >&2; exit 1; }
 [ "${1:-}" = trees ] || cargo test "${suite[@]}"
-bash ci/with-cfg.sh 'pipewright_force_fallback="clone3"' test "${suite[@]}" -- trees parent_exit:: refused
+PIPEWRIGHT_FORCE=clone3 bash ci/with-hooks.sh test "${suite[@]}" -- trees parent_exit:: refused

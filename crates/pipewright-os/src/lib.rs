@@ -21,11 +21,8 @@
 //!
 //! The feature `closed-stdio` is for programs: it adds a function that runs before `main` (see [`base::stdio::was_closed`]).
 //!
-//! A build with `--cfg pipewright_force_fallback` uses none of the kernel's optional facilities, so that the
-//! suites test the fallbacks too. A value (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`,
-//! `="supervisor"`, `="io_uring"`, `="memfd"`, `="rwf_nowait"`) disables only that facility. `="vmsplice"`
-//! disables `RWF_NOWAIT` as well. `="vfork"` makes each start use `fork`, because some emulators implement `vfork`
-//! that way.
+//! A build with `--cfg pipewright_test_hooks` can do without optional facilities of the kernel, so that the suites test the
+//! fallbacks too: see [`base::test_hooks`].
 
 pub mod base;
 #[cfg(feature = "ipc")]

@@ -1,5 +1,7 @@
 //! Reports of tests, written directly to the terminal: skipped parts, and figures.
 
+use pipewright_os::base::test_hooks::{Forced, is_forced};
+
 /// Prints that the calling test, or part of it, was skipped, and the reason.
 pub fn skipped(reason: &str) {
     say("SKIPPED", reason);
@@ -28,29 +30,27 @@ fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
 }
 
-/// Returns true if this build leaves out that facility (`--cfg pipewright_force_fallback`).
+/// Returns true if the tests do without that facility (`PIPEWRIGHT_FORCE` in a build with test hooks).
 pub fn is_forced_off(facility: &str) -> bool {
-    let one = match facility {
-        "pidfd" => cfg!(pipewright_force_fallback = "pidfd"),
-        "close_range" => cfg!(pipewright_force_fallback = "close_range"),
-        "clone3" => cfg!(pipewright_force_fallback = "clone3"),
-        "cgroup" => cfg!(pipewright_force_fallback = "cgroup"),
-        "supervisor" => cfg!(pipewright_force_fallback = "supervisor"),
-        "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
-        "memfd" => cfg!(pipewright_force_fallback = "memfd"),
-        "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // Every kernel has these, so only their own names leave them out.
-        "vmsplice" => return cfg!(pipewright_force_fallback = "vmsplice"),
-        "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
+    is_forced(match facility {
+        "pidfd" => Forced::NoPidfd,
+        "close_range" => Forced::NoCloseRange,
+        "clone3" => Forced::NoClone3,
+        "cgroup" => Forced::NoCgroup,
+        "supervisor" => Forced::NoSupervisor,
+        "io_uring" => Forced::NoIoUring,
+        "memfd" => Forced::NoMemfd,
+        "rwf_nowait" => Forced::NoRwfNowait,
+        "vmsplice" => Forced::NoVmsplice,
+        "vfork" => Forced::NoSharedMemory,
         other => panic!("no facility is called {other}"),
-    };
-    one || cfg!(pipewright_force_fallback)
+    })
 }
 
-/// Returns true if this build runs verbs as tasks (`--cfg pipewright_force_async`), on a runtime that has
-/// its own handles.
+/// Returns true if verbs run as tasks (`PIPEWRIGHT_FORCE=async` in a build with test hooks), on a runtime that has its own
+/// handles.
 pub fn is_forced_async() -> bool {
-    cfg!(pipewright_force_async)
+    is_forced(Forced::Async)
 }
 
 /// Returns true under Wine, which differs from Windows in places.

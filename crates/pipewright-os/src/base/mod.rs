@@ -8,11 +8,7 @@ pub mod cpu;
 pub mod errno;
 pub mod error;
 pub mod event;
-#[cfg(target_os = "linux")]
-pub(crate) mod fallback;
 pub mod file_at;
-#[cfg(all(pipewright_force_async, feature = "tokio"))]
-pub mod force_async;
 pub mod generation;
 pub mod handle;
 pub mod memory;
@@ -32,6 +28,7 @@ pub mod signal;
 #[cfg(test)]
 pub(crate) mod skipped;
 pub mod stdio;
+pub mod test_hooks;
 pub mod token_pipe;
 pub mod undumped;
 pub mod utc;

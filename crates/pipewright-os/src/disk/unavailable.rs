@@ -9,7 +9,7 @@ use std::io;
 pub enum UnavailableReason {
     /// This operating system does not have it.
     NotThisSystem,
-    /// This build leaves it out (`--cfg pipewright_force_fallback`).
+    /// A test does without it (`PIPEWRIGHT_FORCE=io_uring` in a build with test hooks).
     LeftOut,
     /// The kernel is too old.
     KernelTooOld,

@@ -117,7 +117,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
     if skip::is_forced_off("memfd") {
         return skip::skipped("this build has no memfd");
     }
-    if cfg!(pipewright_force_async) {
+    if skip::is_forced_async() {
         return skip::skipped("a runtime takes handles of its own");
     }
     let files = rustix::process::Resource::Nofile;

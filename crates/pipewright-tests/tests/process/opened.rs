@@ -271,10 +271,12 @@ fn a_process_of_another_user_can_be_waited_for_but_not_signalled() {
     assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
 }
 
-/// Runs only in a build without pidfds; `refused` disables them in other builds.
-#[cfg(any(pipewright_force_fallback, pipewright_force_fallback = "pidfd"))]
+/// Runs only where the tests do without pidfds; `refused` disables them elsewhere.
 #[watched_test]
 fn without_pidfds_open_is_unsupported_and_children_still_work() {
+    if !is_forced_off("pidfd") {
+        return;
+    }
     let process = puppet(["wait=600"]).start().unwrap();
     let error = ProcessHandle::open(process.pid()).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
@@ -297,7 +299,7 @@ fn a_dropped_handle_leaves_nothing_behind() {
     }
     assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
     drop(child);
-    // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
+    // Windows: the thread that waits for tasks stays a moment (`PIPEWRIGHT_FORCE=async`).
     let now = || (count::handles(), count::threads());
     watchdog::until("nothing is left", || now() == before);
 }

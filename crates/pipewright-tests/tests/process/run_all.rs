@@ -208,7 +208,7 @@ fn many_idle_children_take_one_thread() {
         while !is_there() {
             thread::park_timeout(Duration::from_millis(20));
         }
-        // Windows: one waits for the handles of all tasks (`--cfg pipewright_force_async`), and the system has one
+        // Windows: one waits for the handles of all tasks (`PIPEWRIGHT_FORCE=async`), and the system has one
         // in its pool for each 63 handles: of the end and both streams of each child.
         let of_tasks = usize::from(cfg!(windows) && is_forced_async());
         let of_pool = if cfg!(windows) { (3 * crowd_size).div_ceil(63) } else { 0 };

@@ -10,10 +10,10 @@ use super::{ended_by, flood, puppet};
 
 /// Returns true, and reports it, if the build drives each wait of these tests by a task: then the streams belong to its runtime.
 fn is_driven_by_tasks() -> bool {
-    if cfg!(pipewright_force_async) {
+    if pipewright_tests::skip::is_forced_async() {
         skipped("tasks wait by another call, and not for this descriptor");
     }
-    cfg!(pipewright_force_async)
+    pipewright_tests::skip::is_forced_async()
 }
 
 /// Waits until the descriptor is readable. The watchdog ends a wait without an end.

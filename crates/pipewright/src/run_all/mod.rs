@@ -108,7 +108,7 @@ where
     }
 
     /// Boxes the commands, so that they are `Unpin`.
-    #[cfg(all(pipewright_force_async, feature = "tokio"))]
+    #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
     fn boxed(self) -> RunAll<Box<I>> {
         let RunAll { commands, concurrency, fail_fast, cancel } = self;
         RunAll { commands: Box::new(commands), concurrency, fail_fast, cancel }

@@ -10,8 +10,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::call_error::in_call;
 pub(super) use super::mapping::Mapping;
-use crate::base::fallback;
 use crate::base::handle::Handle;
+use crate::base::test_hooks::{Forced, is_forced};
 
 /// The seals of an object. It cannot shrink, so that no access faults beyond its end. It cannot grow or be filled
 /// behind its end, so that no process is charged for that. It cannot be mapped for writing again, written to, or given
@@ -64,7 +64,7 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
 }
 
 fn memory() -> io::Result<OwnedFd> {
-    if fallback::NO_MEMFD {
+    if is_forced(Forced::NoMemfd) {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::aligned::AlignedBuf;
-use crate::base::fallback;
 use crate::base::handle::Handle;
+use crate::base::test_hooks::{Forced, is_forced};
 
 /// The objects, by the number of their handle.
 static OBJECTS: Mutex<Option<HashMap<RawFd, Arc<AlignedBuf>>>> = Mutex::new(None);
@@ -33,7 +33,7 @@ impl Mapping {
 }
 
 pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
-    if fallback::NO_MEMFD {
+    if is_forced(Forced::NoMemfd) {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let memory = Arc::new(AlignedBuf::zeroed(size, super::CONTROL_BYTES)?);

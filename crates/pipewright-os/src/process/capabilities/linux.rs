@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::Facility;
 use super::entry::{About, facility, open_files, processes, value};
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::contain::linux::{limits, own_cgroup_path};
 use crate::process::limits::LimitKind;
 use crate::process::pidfd::{self, SavedStatus};
@@ -154,8 +155,8 @@ fn limit(kind: LimitKind) -> Facility {
     facility(name, found, About { used_for, without, needs })
 }
 
-fn forced_off(off: bool) -> io::Result<()> {
-    if off { Err(io::Error::other("left out of this build")) } else { Ok(()) }
+fn forced_off(switch: Forced) -> io::Result<()> {
+    if is_forced(switch) { Err(io::Error::other("left out of this build")) } else { Ok(()) }
 }
 
 /// Judges the result of a call that is deliberately invalid: a kernel that knows the call returns
@@ -169,14 +170,14 @@ fn is_known(result: libc::c_long, complaint: i32) -> io::Result<String> {
 }
 
 fn clone3() -> io::Result<String> {
-    forced_off(crate::base::fallback::NO_CLONE3)?;
+    forced_off(Forced::NoClone3)?;
     // A struct of size 0: EINVAL if the kernel knows the call (clone(2)).
     // SAFETY: the kernel reads nothing from a struct of size 0.
     is_known(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) }, libc::EINVAL)
 }
 
 fn own_pidfd() -> io::Result<std::os::fd::OwnedFd> {
-    forced_off(crate::base::fallback::NO_PIDFD)?;
+    forced_off(Forced::NoPidfd)?;
     let flags = rustix::process::PidfdFlags::empty();
     Ok(rustix::process::pidfd_open(rustix::process::getpid(), flags)?)
 }
@@ -191,7 +192,7 @@ fn pidfd() -> io::Result<String> {
     reason = "a child that only exits, and is reaped as other code would"
 )]
 fn pidfd_info() -> io::Result<String> {
-    forced_off(crate::base::fallback::NO_PIDFD)?;
+    forced_off(Forced::NoPidfd)?;
     // SAFETY: the child makes one call, which any child of a program with threads may make.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
@@ -226,7 +227,7 @@ fn pidfd_group() -> io::Result<String> {
 }
 
 fn close_range() -> io::Result<String> {
-    forced_off(crate::base::fallback::NO_CLOSE_RANGE)?;
+    forced_off(Forced::NoCloseRange)?;
     // The largest possible number is not open, so no handle is marked.
     let last = libc::c_uint::MAX;
     // SAFETY: numbers.
@@ -255,7 +256,7 @@ fn cgroup_kill() -> io::Result<String> {
 }
 
 fn own_cgroup() -> io::Result<PathBuf> {
-    forced_off(crate::base::fallback::NO_CGROUP)?;
+    forced_off(Forced::NoCgroup)?;
     own_cgroup_path().ok_or_else(|| io::Error::other("not mounted"))
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use crate::base::generation::PerProcess;
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::status::ExitStatus;
 pub(crate) use waitid::{WaitTarget, own_peak_rss_bytes, waitid};
 
@@ -85,7 +86,7 @@ pub(crate) fn pidfd_wait_is_refused() -> bool {
 }
 
 /// True once opening a pidfd has been refused; then no call tries again.
-static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_PIDFD);
+static OPEN_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Opens a pidfd of the process that has that number now: an unreaped child of this process, or a process
 /// that the caller checks afterwards to be the intended one.
@@ -93,7 +94,7 @@ static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_PIDF
 /// `None`: there is no such process, there is no room for another handle, or the machine refuses pidfds.
 /// Only the last is remembered: `pidfd_open` needs no right, so EPERM comes from a filter.
 pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
-    if OPEN_REFUSED.load(Ordering::Relaxed) {
+    if pidfds_are_refused() {
         return None;
     }
     let pid = rustix::process::Pid::from_raw(pid)?;
@@ -116,5 +117,5 @@ pub(crate) fn can_signal() -> bool {
 
 /// Returns true if this build or this machine has no pidfds.
 pub(crate) fn pidfds_are_refused() -> bool {
-    OPEN_REFUSED.load(Ordering::Relaxed)
+    is_forced(Forced::NoPidfd) || OPEN_REFUSED.load(Ordering::Relaxed)
 }

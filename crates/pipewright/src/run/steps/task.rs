@@ -40,7 +40,7 @@ impl Steps {
     }
 
     /// Takes a single step.
-    #[cfg(pipewright_force_async)]
+    #[cfg(pipewright_test_hooks)]
     pub(super) async fn step_async(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let mut watch = Watch::default();
         std::future::poll_fn(|cx| self.poll_step(cx, &mut watch, until)).await

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::terminal;
+use crate::base::test_hooks::{Forced, is_forced};
 
 /// The number of bytes that a pipe surely takes if `poll` reports it writable (pipe(7)).
 const ATOMIC_WRITE_BYTES: usize = libc::PIPE_BUF;
@@ -52,13 +53,11 @@ pub(super) struct Nonblock {
 }
 
 /// Set when the first pipe of ours refuses `RWF_NOWAIT`.
-static IS_FLAG_REFUSED: AtomicBool = AtomicBool::new(IS_FLAG_MISSING);
+static IS_FLAG_REFUSED: AtomicBool = AtomicBool::new(!cfg!(target_os = "linux"));
 
-#[cfg(target_os = "linux")]
-const IS_FLAG_MISSING: bool = crate::base::fallback::NO_RWF_NOWAIT;
-/// True: no other system has the flag.
-#[cfg(not(target_os = "linux"))]
-const IS_FLAG_MISSING: bool = true;
+fn is_flag_refused() -> bool {
+    is_forced(Forced::NoRwfNowait) || IS_FLAG_REFUSED.load(Ordering::Relaxed)
+}
 
 impl Nonblock {
     /// Returns the state of an end of a new pipe, which no other code has seen.
@@ -135,9 +134,7 @@ impl Nonblock {
                 self.set_method(method_for_kind(fd));
                 self.method_for(fd, writes)
             }
-            NonblockMethod::NowaitFlag if IS_FLAG_REFUSED.load(Ordering::Relaxed) => {
-                self.fall_back(fd, writes)
-            }
+            NonblockMethod::NowaitFlag if is_flag_refused() => self.fall_back(fd, writes),
             method => method,
         }
     }
@@ -327,7 +324,7 @@ fn read_flagged(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usiz
 #[cfg(target_os = "linux")]
 fn can_splice(fd: BorrowedFd<'_>) -> bool {
     let mode = rustix::fs::fcntl_getfl(fd).map(|flags| flags & OFlags::RWMODE);
-    !crate::base::fallback::NO_VMSPLICE && mode == Ok(OFlags::RDONLY)
+    !is_forced(Forced::NoVmsplice) && mode == Ok(OFlags::RDONLY)
 }
 
 /// Reads available bytes from an end for which [`can_splice`] returns true.

@@ -7,7 +7,7 @@ use io_uring::types::{CancelBuilder, Timespec};
 use io_uring::{IoUring, Probe};
 
 use super::super::RingOptions;
-use crate::base::fallback::NO_IO_URING;
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::disk::unavailable::{RefusalContext, UnavailableReason};
 
 /// The maximum number of entries of a ring. More operations are submitted in several calls.
@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 32_768;
 const MIN_ENTRIES: u32 = 8;
 
 pub(super) fn set_up(options: RingOptions) -> Result<IoUring, UnavailableReason> {
-    if NO_IO_URING {
+    if is_forced(Forced::NoIoUring) {
         return Err(UnavailableReason::LeftOut);
     }
     let judge = |error: io::Error| RefusalContext::now().judge(&error);

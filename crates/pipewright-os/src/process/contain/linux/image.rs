@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::generation::PerProcess;
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::procfs::proc_is_ours;
 
 #[cfg(test)]
@@ -67,7 +68,7 @@ fn copy_of(error: &io::Error) -> io::Error {
 }
 
 fn make() -> io::Result<OwnedFd> {
-    if crate::base::fallback::NO_SUPERVISOR {
+    if is_forced(Forced::NoSupervisor) {
         return Err(io::Error::other("left out of this build"));
     }
     if PROGRAM.is_empty() {

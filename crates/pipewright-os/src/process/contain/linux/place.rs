@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::fs::{Mode, OFlags};
 
 use crate::base::generation::PerProcess;
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::procfs;
 
 /// The result of the last lookup.
@@ -40,7 +41,7 @@ pub(super) struct OwnCgroup {
 
 /// Returns the cgroups that this process is in now. A service manager may have moved it since the last call.
 pub(super) fn own_cgroups() -> Option<Arc<OwnCgroups>> {
-    if crate::base::fallback::NO_CGROUP {
+    if is_forced(Forced::NoCgroup) {
         return None;
     }
     let text = cgroup_text()?;

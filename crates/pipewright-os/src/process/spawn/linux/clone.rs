@@ -15,6 +15,7 @@ use super::child::{self, ChildSetup, Handlers};
 use super::raw_clone;
 use super::stack::Stack;
 use crate::base::signal::AllBlocked;
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::pidfd::pidfds_are_refused;
 
 /// The flag to reset handlers: Linux 5.5, and only through clone3 (the low 32 bits are full); clone(2).
@@ -26,11 +27,13 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 pub(super) const NOT_BORN_IN_CGROUP: i32 = i32::MAX - 2;
 
 /// True once `clone3` has been refused; then no call tries again.
-static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
-    crate::base::fallback::NO_CLONE3
-        || crate::base::fallback::NO_SHARED_MEMORY
-        || !cfg!(target_arch = "x86_64"),
-);
+static CLONE3_REFUSED: AtomicBool = AtomicBool::new(!cfg!(target_arch = "x86_64"));
+
+fn clone3_is_refused() -> bool {
+    is_forced(Forced::NoClone3)
+        || is_forced(Forced::NoSharedMemory)
+        || CLONE3_REFUSED.load(Ordering::Relaxed)
+}
 
 /// True once a child was born in its cgroup. Then the next one needs no file by which it joins.
 static BORN_IN_CGROUP: AtomicBool = AtomicBool::new(false);
@@ -120,7 +123,7 @@ const MARKED: libc::c_int = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTI
 
 unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
     let mut flags = flags | libc::CLONE_VM | libc::SIGCHLD;
-    if crate::base::fallback::NO_SHARED_MEMORY {
+    if is_forced(Forced::NoSharedMemory) {
         // qemu-user does this.
         if flags & libc::CLONE_VFORK == 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -129,7 +132,7 @@ unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
     }
     let wants_pidfd = request.pidfd.is_some() && !pidfds_are_refused();
     let with_pidfd = if wants_pidfd { flags | libc::CLONE_PIDFD } else { flags };
-    if !CLONE3_REFUSED.load(Ordering::Relaxed) {
+    if !clone3_is_refused() {
         // SAFETY: as this function's.
         match unsafe { clone3(request, with_pidfd) } {
             // The kernel may have refused the cgroup; then the child gets that error when it joins the cgroup.

@@ -9,6 +9,7 @@ use super::layout::Layout;
 use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal, current_mask};
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::pidfd::open_pidfd;
 
@@ -74,7 +75,7 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
 const MOST_STOPS: usize = 100;
 
 /// True once a child has been refused a copy of the handles that it shared.
-static HANDLES_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_SHARED_MEMORY);
+static HANDLES_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Starts the child of the setup, and starts it again if a stop interrupts the start. If a child that shared the handles
 /// fails, another one gets a copy of all: a path may name one of them (`/proc/self/fd/7`).
@@ -83,8 +84,10 @@ fn start<T>(
     once: impl Fn(&ChildSetup<'_>) -> Result<T, SpawnError>,
 ) -> Result<T, SpawnError> {
     let mut stops = 0;
-    let mut may_share =
-        setup.close_others && setup.needs_no_handles() && !HANDLES_REFUSED.load(Relaxed);
+    let mut may_share = setup.close_others
+        && setup.needs_no_handles()
+        && !HANDLES_REFUSED.load(Relaxed)
+        && !is_forced(Forced::NoSharedMemory);
     loop {
         setup.reset(stops < MOST_STOPS, may_share);
         let done = once(setup);

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::base::fallback::NO_CLOSE_RANGE;
+use crate::base::test_hooks::{Forced, is_forced};
 
 /// Makes a system call, with at most six arguments. The error is an error number.
 pub(super) type Syscall = fn(libc::c_long, [usize; 6]) -> Result<usize, i32>;
@@ -19,7 +19,7 @@ pub(super) fn close_from(
     except: impl Iterator<Item = RawFd> + Clone,
     syscall: Syscall,
 ) -> Result<(), i32> {
-    if !NO_CLOSE_RANGE && close_ranges(from, except.clone(), syscall).is_ok() {
+    if !is_forced(Forced::NoCloseRange) && close_ranges(from, except.clone(), syscall).is_ok() {
         return Ok(());
     }
     let is_kept = |fd: RawFd| fd < from || except.clone().any(|kept| kept == fd);

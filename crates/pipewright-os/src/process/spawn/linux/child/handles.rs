@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use super::{FailedStep, Move, check, errno};
+use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::spawn::Step;
 use crate::process::spawn::linux::open_handles;
 
@@ -11,7 +12,7 @@ use crate::process::spawn::linux::open_handles;
 ///
 /// A child that is created with a copy of all handles takes longer the more its parent has: 0.2 ms for each thousand.
 pub(super) fn unshare(highest: RawFd) -> bool {
-    if !crate::base::fallback::NO_CLOSE_RANGE {
+    if !is_forced(Forced::NoCloseRange) {
         let above = highest as libc::c_uint + 1;
         // SAFETY: numbers. The flag is as old as the call, Linux 5.9. Nothing is closed in the parent.
         let result = unsafe {
@@ -100,7 +101,7 @@ fn duplicate_from(fd: RawFd, lowest: RawFd, step: Step) -> Result<RawFd, FailedS
 
 /// Marks all handles from 3 on close-on-exec.
 pub(super) fn close_others() -> Result<(), FailedStep> {
-    if !crate::base::fallback::NO_CLOSE_RANGE {
+    if !is_forced(Forced::NoCloseRange) {
         // SAFETY: numbers. The flag exists since Linux 5.11.
         let result = unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
