@@ -29,7 +29,7 @@ sources() {
 }
 sources || { tail -n 3 "$dir/apt.log"; skip "the source package of coreutils cannot be had"; }
 
-cargo build --locked -p pipewright-cli
+bash ci/with-hooks.sh build --locked --workspace --bins
 tool=$(cargo metadata --locked --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug/pipewright
 cd "$dir/coreutils"
 # No pipe into `head`: it would end `cat` by SIGPIPE.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the checks that are too long for the gate: the suites without each single facility of the kernel, on all kernels and
-# processors of ci/kernels.sh, and under a newer Wine; all published crates of ci/ported.sh; and the archives of a release.
-# Takes about two hours on 2 cores. docs/platforms.md has the day of its last complete run. With an argument, only the cells
-# whose name contains it run.
+# Runs the checks that are too long for the gate, cell by cell: `bash ci/matrix.sh` runs the cells that have not passed on this
+# commit, so that a run which was ended goes on. `ci/matrix.sh WORDS` runs the cells whose names contain the words, and
+# `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit, tests) goes to ci/matrix.tsv and to the table
+# in docs/platforms.md. The logs are in target/matrix.
 #
 # As in .ci/run, no signal is ignored.
 [ -n "${PIPEWRIGHT_GATE:-}" ] || PIPEWRIGHT_GATE=started exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
@@ -10,61 +10,101 @@ set -euo pipefail
 set -m
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 RUST_BACKTRACE=1
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only
 export RUST_TEST_THREADS=$((2 * $(nproc)))
 
-began=$SECONDS
-stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
-
-# Runs a cell of the matrix. If it fails, the others still run.
-failed=()
+results=$PWD/ci/matrix.tsv logs=$PWD/target/matrix
+mkdir -p "$logs"
+touch "$results"
+# The last commit that changed more than the results.
+commit=$(git log -1 --format=%h --abbrev=10 -- . ':!ci/matrix.tsv' ':!docs/platforms.md')
 only=${1:-}
-cell() {
-    local name=$1
-    shift
-    [[ $name == *"$only"* ]] || return 0
-    stage "$name"
-    "$@" || failed+=("$name")
+
+# Notes the result of a cell, and writes the table anew.
+note() { # CELL RESULT LOG
+    local tests skipped
+    tests=$(grep -ahE '^test result: |[0-9]+ passed.* in [0-9.]+s' "$3" | sed -E 's/^.*[^0-9]([0-9]+) passed.*$/\1/' | awk '{sum += $1} END {print sum + 0}')
+    skipped=$(grep -ac '^SKIPPED ' "$3") || true
+    {
+        awk -F '\t' -v cell="$1" '$1 != cell' "$results"
+        printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$(date -u +%F)" "$commit" "$2" "$tests" "$skipped"
+    } | sort > "$results.new"
+    mv "$results.new" "$results"
+    {
+        sed '/^<!-- matrix: begin/q' docs/platforms.md
+        printf '| cell of `ci/matrix.sh` | day | commit | result | tests | skips |\n|---|---|---|---|---|---|\n'
+        awk -F '\t' '{printf "| %s | %s | `%s` | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6}' "$results"
+        sed -n '/^<!-- matrix: end/,$p' docs/platforms.md
+    } > "$logs/platforms.md"
+    cp "$logs/platforms.md" docs/platforms.md
 }
 
+failed=()
+cell() { # NAME COMMAND...
+    local name=$1 log=$logs/${1//[^A-Za-z0-9]/-}.log code=0 began=$SECONDS result=passed
+    shift
+    [ "$only" != --list ] || { echo "$name"; return; }
+    [[ $name == *"$only"* ]] || return 0
+    [ -n "$only" ] || ! awk -F '\t' -v cell="$name" -v commit="$commit" '$1 == cell && $3 == commit && $4 != "failed"' "$results" | grep -q . ||
+        { printf '=== %s: has passed on this commit\n' "$name"; return; }
+    printf '=== %s\n' "$name"
+    # In the background, since bash ignores `set -e` in a command whose status is looked at.
+    (set -e; "$@") > "$log" 2>&1 < /dev/null &
+    wait $! || code=$?
+    case $code in
+        0) ;;
+        77) result="could not run" ;;
+        *)
+            result=failed
+            failed+=("$name")
+            tail -n 40 "$log" ;;
+    esac
+    printf '    %s after %d s\n' "$result" "$((SECONDS - began))"
+    note "$name" "$result" "$log"
+}
+
+tests() { bash ci/with-hooks.sh test --locked --workspace "$@"; }
+
 for fallback in cgroup supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
-    cell "the suite of processes without $fallback" \
-        env PIPEWRIGHT_FORCE="$fallback" bash ci/with-hooks.sh test --locked \
-        -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \
-        -- --skip nothing_leaks::
+    without() { PIPEWRIGHT_FORCE=$fallback tests --lib --test arguments --test process --no-fail-fast -- --skip nothing_leaks::; }
+    cell "the suite of processes without $fallback" without
 done
-cell "all suites without any newer facility" \
-    env PIPEWRIGHT_FORCE=fallback bash ci/with-hooks.sh test --locked -p pipewright-os -p pipewright-tests --lib --tests
-cell "the suite of files without io_uring" \
-    env PIPEWRIGHT_FORCE=io_uring bash ci/with-hooks.sh test --locked -p pipewright-tests --test disk
-cell "the suite of workers without memfd" \
-    env PIPEWRIGHT_FORCE=memfd bash ci/with-hooks.sh test --locked -p pipewright-tests --test ipc
-cell "the suite of workers through the async verbs" \
-    env PIPEWRIGHT_FORCE=async bash ci/with-hooks.sh test --locked -p pipewright-tests --test ipc
+all_without() { PIPEWRIGHT_FORCE=fallback tests --lib --tests; }
+cell "all suites without any newer facility" all_without
+no_uring() { PIPEWRIGHT_FORCE=io_uring tests --test disk; }
+cell "the suite of files without io_uring" no_uring
+no_memfd() { PIPEWRIGHT_FORCE=memfd tests --test ipc; }
+cell "the suite of workers without memfd" no_memfd
+async_workers() { PIPEWRIGHT_FORCE=async tests --test ipc; }
+cell "the suite of workers through the async verbs" async_workers
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
-visibly_skipped() { "$@" || [ $? = 77 ]; }
+cell "each feature of the libraries alone" bash ci/features.sh
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
-cell "the fuzz targets: a minute each" visibly_skipped bash ci/fuzz.sh 60
-cell "the packages, built" visibly_skipped bash ci/package.sh
-cell "other kernels and processors" visibly_skipped bash ci/kernels.sh all
-cell "processes in a static program (musl)" visibly_skipped bash ci/musl.sh
+cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
+cell "the packages, built" bash ci/package.sh
+for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 systemd-6.1 \
+    systemd-newest arm64-6.1 riscv64; do
+    cell "Linux $machine" bash ci/kernels.sh "$machine"
+done
+cell "processes in a static program (musl)" bash ci/musl.sh
 # Wine's server does all the work, and crashes more often the more it has to do.
 newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.sh; }
 this_wine() { env -u RUST_TEST_THREADS bash ci/windows.sh; }
-cell "Windows: the suites and the tool under Wine" visibly_skipped this_wine
-cell "Windows: the suites and the tool under Wine 10" visibly_skipped newer_wine
+cell "Windows: the suites and the tool under Wine" this_wine
+cell "Windows: the suites and the tool under Wine 10" newer_wine
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.
     cargo test --locked -p pipewright-cli --test cli --no-run
     bash ci/slurm.sh --user "$(ls -t target/debug/deps/cli-* | grep -v '\.d$' | head -n 1)" slurm
 }
-cell "Slurm: the cluster of an ordinary user" visibly_skipped slurm_of_a_user
-cell "macOS: types and lints, with each set of features" visibly_skipped bash ci/macos.sh
-cell "the archives of a release" visibly_skipped bash ci/release.sh
-cell "the Python package with the oldest and the newest Python" visibly_skipped bash ci/python.sh all
-cell "the wheels of the Python package" visibly_skipped bash ci/wheels.sh
-cell "published crates with pipewright::process in place of std" visibly_skipped bash ci/ported.sh
-stage "done"
+cell "Slurm: the cluster of an ordinary user" slurm_of_a_user
+cell "macOS: types and lints, with each set of features" bash ci/macos.sh
+cell "the archives of a release" bash ci/release.sh
+cell "the Python package with the oldest and the newest Python" bash ci/python.sh all
+cell "the wheels of the Python package" bash ci/wheels.sh
+cell "published crates with pipewright::process in place of std" bash ci/ported.sh
+[ "$only" != --list ] || exit 0
 [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }

@@ -1,24 +1,40 @@
 #!/usr/bin/env bash
 # Builds for Linux with a static musl, as for Alpine, and runs the suite of processes there; then those parts that start
-# trees once more without clone3, because musl's `clone` function cannot do what that run needs. `ci/musl.sh trees` runs those
-# parts alone.
-# Installs the target's library with rustup. Exits with 77 if that fails.
+# trees once more without clone3, because musl's `clone` function cannot do what that run needs. `ci/musl.sh smoke` builds the tool
+# alone, and runs a few commands with it. Installs the target's library with rustup. Exits with 77 if that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=x86_64-unknown-linux-musl
-skip() { printf 'SKIPPED %s: %s\n' "${0##*/}" "$1"; exit 77; }
+cache=$(realpath -m "${PIPEWRIGHT_VM_CACHE:-$HOME/.cache/pipewright-machines}")
+. ci/machine.sh
+. ci/vm/kernels.sh
+. ci/musl-compiler.sh
 [ "$(uname -sm)" = "Linux x86_64" ] || skip "$target runs on Linux on x86-64"
 library=$(rustc --print sysroot)/lib/rustlib/$target/lib
 [ -d "$library" ] || ! command -v rustup > /dev/null || rustup target add "$target" || true
 [ -d "$library" ] || skip "needs the library of $target: rustup target add $target"
 
-# A separate target folder. A left out supervisor is only a warning of the build, but an error here.
+# A separate target folder.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/musl
-suite=(--locked --target "$target" -p pipewright-tests --test process)
+if [ "${1:-}" = smoke ]; then
+    musl_compiler "$target"
+    cargo build --locked --target "$target" -p pipewright-cli
+    tool=$CARGO_TARGET_DIR/$target/debug/pipewright
+    ! grep -aq 'NEEDED\|program interpreter' < <(readelf -ld "$tool") || fail "the tool is not static"
+    grep -E '^ *supervisor +yes' <<< "$("$tool" doctor)" || fail "the tool has no supervisor"
+    # No build but that of the tests has their switches: in such a build, this name is a panic.
+    code=0
+    output=$(PIPEWRIGHT_FORCE=nonsense "$tool" run --timeout 1s --report - -- sh -c 'sleep 60 & echo hi; sleep 60') || code=$?
+    [ "$code" = 124 ] && grep -q '"containment":"[cs]' <<< "$output" || fail "the tool exited with $code and printed: $output"
+    [ "$(seq 100 | "$tool" batch -k --progress none -- echo | tail -n 1)" = 100 ] || fail "a batch has no output"
+    exit
+fi
+# A left out supervisor is only a warning of the build, but an error here.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 cargo build --locked --target "$target" -p pipewright-os 2>&1 | tee "$log"
-! grep -q "supervisor of process trees is left out" "$log" || { echo "the build has no supervisor" >&2; exit 1; }
-[ "${1:-}" = trees ] || cargo test "${suite[@]}"
-PIPEWRIGHT_FORCE=clone3 bash ci/with-hooks.sh test "${suite[@]}" -- trees parent_exit:: refused
+! grep -q "supervisor of process trees is left out" "$log" || fail "the build has no supervisor"
+suite=(test --locked --target "$target" -p pipewright-tests --test process)
+bash ci/with-hooks.sh "${suite[@]}"
+PIPEWRIGHT_FORCE=clone3 bash ci/with-hooks.sh "${suite[@]}" -- trees parent_exit:: refused

@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
-# Checks the manual pages with mandoc, and tries the completions in bash, zsh and fish. Installs the packages
-# that are missing. Exits with 77 if that is not possible.
+# Checks the manual pages with mandoc. (The suite of the tool tries the completions in bash, zsh and fish.) Installs the package
+# if it is missing. Exits with 77 if that is not possible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. ci/toolchain.sh
+. ci/machine.sh
 
-missing=()
-for program in mandoc zsh fish; do command -v "$program" > /dev/null || missing+=("$program"); done
-[ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
-[ ${#missing[@]} = 0 ] || packages "${missing[@]}"
+command -v mandoc > /dev/null || packages mandoc
 
-cargo build --locked -p pipewright-cli
+bash ci/with-hooks.sh build --locked --workspace --bins
 tool=$(realpath "${CARGO_TARGET_DIR:-target}/debug/pipewright")
 # Prints the subcommands of a command, as its help lists them.
 subcommands() { "$tool" "$@" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help; }
@@ -27,5 +24,3 @@ lint
 for command in $(subcommands); do lint "$command"; done
 for command in $(subcommands bench); do lint bench "$command"; done
 say "mandoc has no warning for $count manual pages"
-
-cargo test --locked --workspace --test cli -- completions --nocapture

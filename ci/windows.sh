@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
 # behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
-# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh processes` leaves out the suites of workers and files, and
-# most lints. Exits with 77 if the tools cannot be installed on this machine.
+# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh smoke` lints everything, and runs the tests of the crate of the
+# systems and the tool alone. Exits with 77 if the tools cannot be installed on this machine.
 # PIPEWRIGHT_WINE=trixie takes the Wine of that release of Debian instead of this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -136,9 +136,9 @@ in_parts() { # SUITE PARTS
 
 # One test needs a peer (the feature `peers`), without which the others are built.
 with_peers=idle_children::idle_children_take_no_thread
-only_processes=
-if [ "${1:-}" = processes ]; then
-    only_processes=yes
+smoke=
+if [ "${1:-}" = smoke ]; then
+    smoke=yes
     shift
 fi
 if [ $# != 0 ]; then
@@ -151,20 +151,20 @@ if [ $# != 0 ]; then
     exit
 fi
 
-# Only the crate of the systems has code for Windows alone.
-lints=(--workspace --bins)
-[ -z "$only_processes" ] || lints=(-p pipewright-os)
-clippy "${options[@]}" "${lints[@]}" --lib --tests --all-features 8>&-
-tests --workspace --lib --bins --test arguments --test cli
-in_parts process 8
-if [ -z "$only_processes" ]; then
+clippy "${options[@]}" --workspace --lib --bins --tests --all-features 8>&-
+if [ -n "$smoke" ]; then
+    cargo build "${options[@]}" -p pipewright-cli 8>&-
+    tests -p pipewright-os --all-features --lib
+else
+    tests --workspace --lib --bins --test arguments --test cli
+    in_parts process 8
     in_parts ipc 4
     tests --workspace --test disk --test power_cut
     tests -p pipewright-tests --features peers --test process -- "$with_peers"
 fi
 say "SKIPPED the doc tests: this rustdoc has no stable way to run them under Wine"
 
-# The README's main command. The suite of the tool has built it.
+# The README's main command.
 tool=$built/$target/debug/pipewright.exe
 output=$built/output
 code=0
