@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pipewright_os::base::test_hooks;
+
 /// The options of one side of a connection. If [`max_message_bytes`](Self::max_message_bytes) differs, the smaller one
 /// counts. Shared memory is used only if both sides allow it.
 ///
@@ -77,7 +79,7 @@ impl Default for Options {
             prefault: true,
             spin: Duration::from_micros(50),
             max_backlog_bytes: 512 << 20,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10) * test_hooks::slowness(),
             timeout: None,
         }
     }

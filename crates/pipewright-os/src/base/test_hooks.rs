@@ -38,8 +38,16 @@ pub const fn is_forced(_: Forced) -> bool {
     false
 }
 
+/// Returns the factor of `PIPEWRIGHT_TEST_SCALE`, by which the machine is slower than a usual one: 1 except in a build with
+/// test hooks. For a limit that has to hold on an emulated processor as well, such as that of a handshake.
+#[cfg(not(pipewright_test_hooks))]
+#[must_use]
+pub const fn slowness() -> u32 {
+    1
+}
+
 #[cfg(pipewright_test_hooks)]
-pub use hooks::is_forced;
+pub use hooks::{is_forced, slowness};
 #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
 pub use hooks::runtime;
 
@@ -79,6 +87,13 @@ mod hooks {
             SWITCHES.store(switches, Ordering::Relaxed);
         }
         switches & 1 << switch as u32 != 0
+    }
+
+    /// Returns the factor, or 1 if the variable is no number.
+    #[must_use]
+    pub fn slowness() -> u32 {
+        let factor = std::env::var("PIPEWRIGHT_TEST_SCALE").ok();
+        factor.and_then(|factor| factor.parse().ok()).unwrap_or(1)
     }
 
     fn read() -> u32 {
