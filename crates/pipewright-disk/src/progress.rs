@@ -104,6 +104,10 @@ impl Progress {
     }
 
     fn after_error(&mut self, error: io::Error) -> Decision {
+        if self.action.is_sync() {
+            // The kernel reports data that it could not write only once: a second sync would succeed without them.
+            return Decision::Failed(error);
+        }
         match error.kind() {
             io::ErrorKind::Interrupted => Decision::Continue { may_wait: false },
             io::ErrorKind::WouldBlock if self.retries < MAX_RETRIES => {
@@ -181,6 +185,16 @@ mod tests {
             assert_eq!(may_wait, retry > RETRIES_WITHOUT_WAITING);
         }
         assert!(matches!(progress.after(error(io::ErrorKind::WouldBlock)), Decision::Failed(_)));
+    }
+
+    #[test]
+    fn a_failed_sync_is_not_repeated() {
+        for kind in [io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock, io::ErrorKind::Other] {
+            for action in [Action::SyncAll, Action::SyncData] {
+                let mut progress = Progress::new(action, false, 0, 0);
+                assert!(matches!(progress.after(error(kind)), Decision::Failed(_)), "{kind:?}");
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,11 @@ const DATA: u64 = 2;
 ///
 /// Call [`private`](crate::mounts::private) first. `Err` is the reason for a failure.
 pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
+    mount_failing_with(folder, libc::EIO)
+}
+
+/// Mounts the filesystem. Its first sync fails with that error.
+pub fn mount_failing_with(folder: &Path, sync_errno: i32) -> Result<(Mounted, PathBuf), String> {
     let place = folder.join("failing");
     std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
     let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -39,7 +44,9 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
     // The thread ends with the mount, which makes its read fail.
     thread::Builder::new()
         .name("failing".to_owned())
-        .spawn(move || Server { device, data: vec![0; FILE_BYTES], has_failed: false }.serve())
+        .spawn(move || {
+            Server { device, data: vec![0; FILE_BYTES], sync_errno, has_failed: false }.serve();
+        })
         .map_err(|error| error.to_string())?;
     let data = place.join("data");
     Ok((Mounted::at(place), data))
@@ -48,6 +55,8 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
 struct Server {
     device: File,
     data: Vec<u8>,
+    /// The error of the first sync.
+    sync_errno: i32,
     /// True after a sync has failed.
     has_failed: bool,
 }
@@ -137,7 +146,7 @@ impl Server {
             }),
             opcode::FSYNC if !self.has_failed => {
                 self.has_failed = true;
-                Err(libc::EIO)
+                Err(self.sync_errno)
             }
             opcode::FSYNC | opcode::FLUSH | opcode::RELEASE | opcode::DESTROY => Ok(Vec::new()),
             _ => Err(libc::ENOSYS),

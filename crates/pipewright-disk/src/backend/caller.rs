@@ -37,7 +37,8 @@ impl Backend for CallerBackend {
                 (Some(monitor), Some(before)) => monitor.observe_inline(before),
                 _ => Observation::Nothing,
             };
-            self.done.push_back((FinishedRequest { token, request, result }, observation));
+            let finished = FinishedRequest { token, request, result, ran: true };
+            self.done.push_back((finished, observation));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pipewright_os::base::wake::Wake;
 use pipewright_os::disk::file::{FileRequest, FinishedRequest};
@@ -25,6 +26,8 @@ pub(crate) struct UringBackend {
     wake: Option<Arc<Wake>>,
     /// The observed requests. `None` if classes were not requested.
     observed: Option<Observed>,
+    /// The tokens of requests that callers have cancelled.
+    cancelled: Vec<usize>,
 }
 
 impl UringBackend {
@@ -36,12 +39,34 @@ impl UringBackend {
     ) -> Result<UringBackend, UnavailableReason> {
         let ring = Uring::new(options, wake.clone())?;
         let observed = classes.then(|| Observed::new(options.depth, times));
-        Ok(UringBackend { ring, unsubmitted: 0, wake, observed })
+        Ok(UringBackend { ring, unsubmitted: 0, wake, observed, cancelled: Vec::new() })
     }
 }
 
+/// Takes a finished request from the ring. The kernel cancels what it has no thread for (`pids.max`, `RLIMIT_NPROC`), and
+/// nobody asked for that: such a request is performed here, and returned with true.
+fn take_finished(ring: &mut Uring, cancelled: &mut Vec<usize>) -> Option<(FinishedRequest, bool)> {
+    let mut finished = ring.take()?;
+    let place = cancelled.iter().position(|token| *token == finished.token);
+    let is_asked_for = place.map(|place| cancelled.swap_remove(place)).is_some();
+    if finished.ran || is_asked_for {
+        return Some((finished, false));
+    }
+    finished.result = finished.request.perform();
+    finished.ran = true;
+    Some((finished, true))
+}
+
+/// The observation of a request that the caller performed in the end: it may have waited for the disk.
+const PERFORMED_HERE: Observation =
+    Observation::Inline { slept: true, took: Duration::ZERO, device_bytes: None };
+
 /// Submits one request at a time: a request that is done when the call returns was done inside it.
-fn submit_observed(observed: &mut Observed, ring: &mut Uring) -> io::Result<()> {
+fn submit_observed(
+    observed: &mut Observed,
+    ring: &mut Uring,
+    cancelled: &mut Vec<usize>,
+) -> io::Result<()> {
     if observed.is_submitted() {
         return Ok(());
     }
@@ -57,8 +82,9 @@ fn submit_observed(observed: &mut Observed, ring: &mut Uring) -> io::Result<()> 
         observed.record(token, found);
         // The snapshot after one call serves the next: nothing in between can sleep.
         before = after;
-        while let Some(finished) = ring.take() {
+        while let Some((finished, is_performed_here)) = take_finished(ring, cancelled) {
             let observation = match observed.observation(finished.token) {
+                _ if is_performed_here => PERFORMED_HERE,
                 Observation::Kernel { slept, took, device_bytes } if finished.token == token => {
                     Observation::Inline { slept, took, device_bytes }
                 }
@@ -89,7 +115,7 @@ impl Backend for UringBackend {
     fn submit(&mut self) -> io::Result<()> {
         self.unsubmitted = 0;
         match &mut self.observed {
-            Some(observed) => submit_observed(observed, &mut self.ring),
+            Some(observed) => submit_observed(observed, &mut self.ring, &mut self.cancelled),
             None => self.ring.submit(),
         }
     }
@@ -97,7 +123,7 @@ impl Backend for UringBackend {
     fn wait(&mut self) -> io::Result<()> {
         self.unsubmitted = 0;
         if let Some(observed) = &mut self.observed {
-            submit_observed(observed, &mut self.ring)?;
+            submit_observed(observed, &mut self.ring, &mut self.cancelled)?;
             if observed.has_finished() {
                 return Ok(());
             }
@@ -106,18 +132,23 @@ impl Backend for UringBackend {
     }
 
     fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
-        let Some(observed) = &mut self.observed else {
-            return self.ring.take().map(|finished| (finished, Observation::Nothing));
+        if let Some(done) = self.observed.as_mut().and_then(Observed::take) {
+            // A cancel that came too late is not one of the next request with this token.
+            self.cancelled.retain(|token| *token != done.0.token);
+            return Some(done);
+        }
+        let (finished, is_performed_here) = take_finished(&mut self.ring, &mut self.cancelled)?;
+        let observation = match &self.observed {
+            Some(_) if is_performed_here => PERFORMED_HERE,
+            Some(observed) => observed.observation(finished.token),
+            None => Observation::Nothing,
         };
-        observed.take().or_else(|| {
-            let finished = self.ring.take()?;
-            let observation = observed.observation(finished.token);
-            Some((finished, observation))
-        })
+        Some((finished, observation))
     }
 
     fn cancel(&mut self, token: usize) {
         if !self.observed.as_mut().is_some_and(|observed| observed.cancel(token)) {
+            self.cancelled.push(token);
             self.ring.cancel(token);
         }
     }

@@ -58,5 +58,6 @@ fn remove(queue: &mut VecDeque<(usize, FileRequest)>, token: usize) -> Option<Fi
 
 /// Finishes a request that has not started.
 fn cancelled(token: usize, request: FileRequest) -> FinishedRequest {
-    FinishedRequest { token, request, result: Err(pipewright_os::base::errno::cancelled()) }
+    let result = Err(pipewright_os::base::errno::cancelled());
+    FinishedRequest { token, request, result, ran: false }
 }

@@ -126,7 +126,7 @@ impl Shared {
     fn perform(&self, token: usize, mut request: FileRequest) -> (FinishedRequest, Observation) {
         let started_at = self.times.then(Instant::now);
         let result = request.perform();
-        (FinishedRequest { token, request, result }, Observation::Thread { started_at })
+        (FinishedRequest { token, request, result, ran: true }, Observation::Thread { started_at })
     }
 
     fn finish<'a>(

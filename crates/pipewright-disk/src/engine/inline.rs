@@ -24,7 +24,7 @@ pub(super) fn perform(operation: &mut Operation) -> Result<Completion> {
             next => break next,
         }
     };
-    match failure(next, file, &progress) {
+    match failure(next, file, &progress, true) {
         Some(error) => Err(error),
         None => Ok(Completion { bytes: progress.moved, order: 0, class: None, times: None }),
     }

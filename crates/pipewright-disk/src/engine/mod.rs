@@ -274,7 +274,7 @@ impl Engine {
         if let Err(request) = self.backend.push(token, request) {
             let full = io::Error::from(io::ErrorKind::OutOfMemory);
             self.after_call(
-                FinishedRequest { token, request, result: Err(full) },
+                FinishedRequest { token, request, result: Err(full), ran: false },
                 Observation::Nothing,
             );
         }
@@ -289,7 +289,7 @@ impl Engine {
 
     /// Continues or finishes an operation after one of its calls.
     fn after_call(&mut self, finished: FinishedRequest, observation: Observation) {
-        let FinishedRequest { token, mut request, result } = finished;
+        let FinishedRequest { token, mut request, result, ran } = finished;
         let Some(slot) = self.slots.get(token) else { return };
         let next = slot.progress.after(result);
         if observation != Observation::Nothing && (self.options.classes || self.options.times) {
@@ -301,7 +301,7 @@ impl Engine {
             return self.push(token, request);
         }
         let Some(slot) = self.slots.take(token) else { return };
-        let error = failure(next, &slot.file, &slot.progress);
+        let error = failure(next, &slot.file, &slot.progress, ran);
         self.complete(slot, request.buffer, error);
     }
 

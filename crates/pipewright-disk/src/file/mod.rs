@@ -146,8 +146,9 @@ impl DiskFile {
     /// the next sync succeeds without them, so a retry would hide the loss. Read back the data you need, and write
     /// them to another file.
     ///
-    /// A sync that was cancelled, or that this file doesn't support (`EINVAL`, as for `/dev/null` and files of `/proc`),
-    /// loses nothing and doesn't poison the file.
+    /// So the library calls each sync once, whatever its error is, `EINTR` too. A sync that was cancelled before it began
+    /// loses nothing and doesn't poison the file; nor does one that a character device or a file of `/proc` doesn't support
+    /// (`EINVAL`, `EOPNOTSUPP`, `ENOSYS`).
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.poisoned.load(Ordering::Acquire)

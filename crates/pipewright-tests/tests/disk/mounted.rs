@@ -98,6 +98,35 @@ fn a_failed_sync_is_never_retried_to_success() {
 }
 
 #[isolated_test]
+fn a_sync_that_failed_once_with_any_error_is_neither_repeated_nor_forgotten() {
+    let folder = folder();
+    if let Err(reason) = mounts::private() {
+        return skipped(&reason);
+    }
+    for errno in [libc::EAGAIN, libc::EINTR, libc::EINVAL, libc::EOPNOTSUPP, libc::ECANCELED] {
+        for (name, mut tested) in tested_engines() {
+            if errno == libc::ECANCELED && name.contains("uring") {
+                // There the number means that the kernel has not run the sync.
+                continue;
+            }
+            // The filesystem accepts every sync after the first: a repeated one would succeed.
+            let (mounted, path) = match failing::mount_failing_with(folder.path(), errno) {
+                Ok(mounted) => mounted,
+                Err(reason) => return skipped(&reason),
+            };
+            let file = DiskFile::options().read(true).write(true).open(&path).unwrap();
+            let name = format!("{name}, {}", std::io::Error::from_raw_os_error(errno));
+            let synced = tested.run(Operation::sync_all(&file)).result;
+            assert_eq!(synced.unwrap_err().raw_os_error(), Some(errno), "{name}");
+            assert!(file.is_poisoned(), "{name}");
+            let error = tested.run(Operation::sync_data(&file)).result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}");
+            drop((file, mounted));
+        }
+    }
+}
+
+#[isolated_test]
 fn a_failing_disk_reports_the_bytes_already_written() {
     let folder = folder();
     if let Err(reason) = mounts::private() {

@@ -183,3 +183,54 @@ fn a_ring_that_stops_working_returns_an_error() {
         assert_eq!(later.result.unwrap_err().kind(), &ErrorKind::PermissionDenied);
     }
 }
+
+#[isolated_test]
+fn requests_that_the_kernel_has_no_thread_for_are_performed_all_the_same() {
+    let folder = folder();
+    let options = |classes| EngineOptions {
+        backend: BackendKind::Uring,
+        cached_first: false,
+        classes,
+        ..EngineOptions::default()
+    };
+    let Ok(engine) = Engine::new(options(false)) else {
+        return skipped("there is no io_uring here");
+    };
+    let shared = SharedEngine::new(options(false)).unwrap();
+    let mut engines = [engine, Engine::new(options(true)).unwrap()];
+    let file = file_with(&folder, "alone", &[], false);
+    // The limit on processes does not hold for root. SAFETY: takes numbers.
+    unsafe { libc::setresuid(65534, 65534, 65534) };
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const none) }, 0);
+    let content = pattern(BYTES);
+    for engine in &mut engines {
+        let mut buffer = file.buffer(BYTES).unwrap();
+        buffer.copy_from_slice(&content);
+        engine.queue(Operation::write_all_at(&file, buffer, 0)).unwrap();
+        assert_eq!(engine.next().unwrap().unwrap().result.unwrap().bytes, BYTES);
+        for sync in [Operation::sync_all(&file), Operation::sync_data(&file)] {
+            engine.queue(sync).unwrap();
+            engine.next().unwrap().unwrap().result.unwrap();
+        }
+        engine.queue(Operation::preallocate(&file, 0, 2 * BYTES as u64)).unwrap();
+        engine.next().unwrap().unwrap().result.unwrap();
+    }
+    shared.sync_all(&file).wait().result.unwrap();
+    assert!(!file.is_poisoned());
+    assert!(std::fs::read(file.path()).unwrap()[..BYTES] == content);
+}
+
+#[isolated_test]
+fn a_sync_interrupted_by_the_system_is_not_repeated() {
+    let folder = folder();
+    let file = file_with(&folder, "interrupted", &[], false);
+    let options = EngineOptions { backend: BackendKind::Caller, ..EngineOptions::default() };
+    let mut engine = Engine::new(options).unwrap();
+    refuse(&[libc::SYS_fsync, libc::SYS_fdatasync], libc::EINTR);
+    // A loop around the call would never end.
+    let error = engine.sync_all(&file).result.unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINTR));
+    assert!(file.is_poisoned());
+}

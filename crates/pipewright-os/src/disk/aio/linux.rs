@@ -227,7 +227,7 @@ impl Aio {
                 }
             };
             if let Some(request) = self.requests.take(token) {
-                return Some(FinishedRequest { token, request, result });
+                return Some(FinishedRequest { token, request, result, ran: true });
             }
         }
     }

@@ -20,7 +20,8 @@ pub(super) use btrfs::write_room;
 pub(super) use extents::extents;
 pub(super) use nowait::{nowait_reads, nowait_writes};
 
-pub(super) use super::unix::{is_same, read_at, require_seekable, write_at};
+use super::unix::is_character_device;
+pub(super) use super::unix::{is_same, read_at, require_seekable, sync_all, sync_data, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::base::aligned::AlignedBuf;
 
@@ -115,6 +116,22 @@ fn filesystem(file: &fs::File) -> Option<Filesystem> {
         return Some(Filesystem::Device);
     }
     fstatfs(file).ok().map(|stat| Filesystem::of_number(stat.f_type as u64))
+}
+
+/// The filesystems without a cache: the kernel itself answers each read and write.
+const WITHOUT_CACHE: [u32; 7] = [
+    libc::PROC_SUPER_MAGIC as u32,
+    libc::SYSFS_MAGIC as u32,
+    libc::CGROUP_SUPER_MAGIC as u32,
+    libc::CGROUP2_SUPER_MAGIC as u32,
+    libc::DEBUGFS_MAGIC as u32,
+    libc::TRACEFS_MAGIC as u32,
+    libc::SECURITYFS_MAGIC as u32,
+];
+
+pub(super) fn may_have_unwritten_data(file: &fs::File) -> bool {
+    let answers_itself = |stat: rustix::fs::StatFs| WITHOUT_CACHE.contains(&(stat.f_type as u32));
+    !is_character_device(file) && !fstatfs(file).is_ok_and(answers_itself)
 }
 
 /// Returns true if the filesystem supports `RWF_NOWAIT`. A read past the end loads nothing into memory, but is

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-pub(super) use super::unix::{is_same, read_at, require_seekable, write_at};
+pub(super) use super::unix::{is_same, read_at, require_seekable, sync_all, sync_data, write_at};
 pub(super) use super::unsupported::{
     cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
     read_cached_at, unwritten_bytes, write_in_place, write_room,
@@ -55,6 +55,10 @@ pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<(
         return Err(io::Error::last_os_error());
     }
     file.set_len(end)
+}
+
+pub(super) fn may_have_unwritten_data(file: &fs::File) -> bool {
+    !super::unix::is_character_device(file)
 }
 
 pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {

@@ -157,16 +157,16 @@ impl File {
         imp::write_at(&self.0, from, offset)
     }
 
-    /// Flushes the written data and all metadata to the disk.
+    /// Flushes the written data and all metadata to the disk, by one call, which is never repeated.
     ///
     /// # Platform
     /// Linux: `fsync`. macOS: `F_FULLFSYNC`. Windows: `FlushFileBuffers`.
     ///
     /// # Errors
-    /// The system's error. The next call may then succeed although the data are not on the disk.
+    /// The system's error, `EINTR` too. The next call may then succeed although the data are not on the disk.
     #[doc(alias = "fsync")]
     pub fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        imp::sync_all(&self.0)
     }
 
     /// Flushes the written data to the disk, and the metadata needed to find them again.
@@ -178,7 +178,17 @@ impl File {
     /// As for [`File::sync_all`].
     #[doc(alias = "fdatasync")]
     pub fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        imp::sync_data(&self.0)
+    }
+
+    /// Returns true if data may be written to the file that are not on the disk yet. False for a character device, and
+    /// for a file that the kernel answers itself (`/proc`, `/sys`); an unknown file may have some.
+    ///
+    /// # Platform
+    /// Linux: `fstat`, `fstatfs`. macOS: `fstat`. Windows: `GetFileType`.
+    #[must_use]
+    pub fn may_have_unwritten_data(&self) -> bool {
+        imp::may_have_unwritten_data(&self.0)
     }
 
     /// Allocates disk space for the range and extends the file to its end. Does nothing for 0 bytes.

@@ -23,6 +23,14 @@ pub enum Action {
     Allocate(u64),
 }
 
+impl Action {
+    /// Returns true for a sync of either kind.
+    #[must_use]
+    pub fn is_sync(self) -> bool {
+        matches!(self, Action::SyncAll | Action::SyncData)
+    }
+}
+
 /// A request that is complete or was cancelled.
 #[derive(Debug)]
 pub struct FinishedRequest {
@@ -32,6 +40,8 @@ pub struct FinishedRequest {
     pub request: FileRequest,
     /// The number of bytes that the call transferred, or the system's error.
     pub result: io::Result<usize>,
+    /// False if the system never began with it, because it was cancelled before.
+    pub ran: bool,
 }
 
 /// One operation. It owns its file and its buffer; the backend returns it when it is complete.

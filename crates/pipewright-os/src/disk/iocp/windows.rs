@@ -228,7 +228,7 @@ impl CompletionPort {
             }
             let (token, result) = self.done.pop_front()?;
             if let Some(request) = self.requests.take(token) {
-                return Some(FinishedRequest { token, request, result });
+                return Some(FinishedRequest { token, request, result, ran: true });
             }
         }
     }

@@ -15,8 +15,8 @@ use windows_sys::Win32::Foundation::{ERROR_HANDLE_EOF, GENERIC_READ, GENERIC_WRI
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_ATTRIBUTE_COMPRESSED, FILE_ATTRIBUTE_ENCRYPTED, FILE_FLAG_NO_BUFFERING,
     FILE_FLAG_OVERLAPPED, FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_SEQUENTIAL_SCAN,
-    FILE_FLAG_WRITE_THROUGH, FILE_GENERIC_WRITE, FILE_STORAGE_INFO, FILE_WRITE_DATA,
-    FileStorageInfo, GetFileInformationByHandleEx,
+    FILE_FLAG_WRITE_THROUGH, FILE_GENERIC_WRITE, FILE_STORAGE_INFO, FILE_TYPE_CHAR,
+    FILE_WRITE_DATA, FileStorageInfo, GetFileInformationByHandleEx, GetFileType,
 };
 
 pub(super) use super::unsupported::{
@@ -112,6 +112,19 @@ pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usiz
     let (file, start, count) = (open.as_raw_handle(), from.as_ptr(), from.len());
     // SAFETY: as for a read.
     finish(|event| unsafe { OverlappedIo::write_at(file, event, start, count, offset) })
+}
+
+pub(super) fn sync_all(file: &fs::File) -> io::Result<()> {
+    file.sync_all()
+}
+
+pub(super) fn sync_data(file: &fs::File) -> io::Result<()> {
+    file.sync_data()
+}
+
+pub(super) fn may_have_unwritten_data(file: &fs::File) -> bool {
+    // SAFETY: an open file.
+    unsafe { GetFileType(file.as_raw_handle()) != FILE_TYPE_CHAR }
 }
 
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {

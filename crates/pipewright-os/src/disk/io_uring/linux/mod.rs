@@ -143,7 +143,9 @@ impl Uring {
                 Err(_) => Err(io::Error::from_raw_os_error(-done.result())),
             };
             if let Some(request) = self.requests.take(token) {
-                return Some(FinishedRequest { token, request, result });
+                // The kernel's number for an entry that it has dropped before it began.
+                let ran = done.result() != -libc::ECANCELED;
+                return Some(FinishedRequest { token, request, result, ran });
             }
         }
     }
