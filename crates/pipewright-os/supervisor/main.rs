@@ -87,10 +87,11 @@ struct WatchedTree {
 /// Runs the program; `_start` calls it.
 fn run(arguments: &Arguments) -> ! {
     if arguments.first_letter(1) == b't' {
-        if system::can_work() {
+        let errno = system::can_work();
+        if errno == 0 {
             system::send(&[CAN_WORK, 0, 0, 0, 0, 0]);
         }
-        system::exit(0)
+        system::exit(errno)
     }
     let mut tree = WatchedTree::supervised(arguments.number(2));
     if arguments.first_letter(1) == b'g' {
@@ -98,9 +99,10 @@ fn run(arguments: &Arguments) -> ! {
     }
     if tree.role == Role::Guard {
         if system::must_prove() {
-            if !system::can_work() {
+            let errno = system::can_work();
+            if errno != 0 {
                 // The supervisor sees this process end, and does not start the command.
-                system::exit(1)
+                system::exit(errno)
             }
             system::prove();
         }

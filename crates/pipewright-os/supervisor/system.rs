@@ -100,10 +100,7 @@ pub fn leave_session() {
 
 /// Creates a handle that becomes readable when a child has ended.
 pub fn child_exit_signalfd() -> Option<i32> {
-    const CLOEXEC_NONBLOCK: usize = 0o2_004_000;
-    let set: u64 = 1 << (SIGCHLD - 1);
-    let fd =
-        call(number::SIGNALFD4, [usize::MAX, &raw const set as usize, 8, CLOEXEC_NONBLOCK, 0, 0]);
+    let fd = open_signalfd();
     if fd < 0 {
         return None;
     }
@@ -112,6 +109,12 @@ pub fn child_exit_signalfd() -> Option<i32> {
     let moved = call(number::FCNTL, [fd as usize, F_DUPFD_CLOEXEC, FIRST_FREE, 0, 0, 0]);
     call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
     (moved >= 0).then_some(moved as i32)
+}
+
+fn open_signalfd() -> isize {
+    const CLOEXEC_NONBLOCK: usize = 0o2_004_000;
+    let set: u64 = 1 << (SIGCHLD - 1);
+    call(number::SIGNALFD4, [usize::MAX, &raw const set as usize, 8, CLOEXEC_NONBLOCK, 0, 0])
 }
 
 /// The result of [`reap`].
@@ -302,11 +305,23 @@ pub fn prove() {
     call(number::CLOSE, [GUARD_PIDFD as usize, 0, 0, 0, 0, 0]);
 }
 
-/// Returns true if this machine allows all calls that supervising takes. A sandbox that refuses one of them
-/// would cause the tree to be killed at once, let it escape, or make this program loop forever.
+/// Returns 0 if this machine allows all calls that supervising takes, or the number of an error. A sandbox that refuses one of
+/// them would cause the tree to be killed at once, let it escape, or make this program loop forever.
 ///
 /// No child of this process has ended yet.
-pub fn can_work() -> bool {
+pub fn can_work() -> usize {
+    const EPERM: usize = 1;
+    if !is_allowed() {
+        return EPERM;
+    }
+    match open_signalfd() {
+        // Its number is not remembered as a refusal if it says that there is no room.
+        failed @ ..0 => failed.unsigned_abs(),
+        fd => usize::from(!close(fd as i32)),
+    }
+}
+
+fn is_allowed() -> bool {
     const PR_GET_CHILD_SUBREAPER: usize = 37;
     const ECHILD: isize = 10;
     const EBADF: isize = 9;
@@ -324,7 +339,6 @@ pub fn can_work() -> bool {
         && call(number::READ, [CHILDREN as usize, &raw mut status as usize, 1, 0, 0, 0]) >= 0
         && poll(&mut [], Some(0))
         && call(number::SENDTO, [usize::MAX, 0, 0, 0, 0, 0]) == -EBADF
-        && child_exit_signalfd().is_some_and(close)
 }
 
 fn close(fd: i32) -> bool {

@@ -72,7 +72,7 @@ fn kill(pid: u32, batch_id: &str) -> io::Result<bool> {
         Err(error) => return Err(error.into()),
     };
     // Another process may have got the number before it was opened.
-    if !has_variable(pid, BATCH_VARIABLE, batch_id) {
+    if !has_variable(pid, BATCH_VARIABLE, batch_id)? {
         return Ok(false);
     }
     Ok(opened.kill()?)

@@ -13,7 +13,8 @@ use std::io;
 /// Linux: `/proc/PID/environ`. Windows and macOS: `Unsupported`.
 ///
 /// # Errors
-/// `Unsupported`: this system does not show environments, or `/proc` is not that of the own pid namespace.
+/// `Unsupported`: this system does not show environments, or `/proc` is not that of the own pid namespace. Other errors: there
+/// is no room to read them all.
 pub fn processes_with_variable(name: &str, value: &str) -> io::Result<Vec<u32>> {
     imp::processes_with_variable(name, value)
 }
@@ -22,8 +23,10 @@ pub fn processes_with_variable(name: &str, value: &str) -> io::Result<Vec<u32>> 
 ///
 /// # Platform
 /// As for [`processes_with_variable`]; false where that is `Unsupported`.
-#[must_use]
-pub fn has_variable(pid: u32, name: &str, value: &str) -> bool {
+///
+/// # Errors
+/// There is no room to read its environment. That says nothing about the process.
+pub fn has_variable(pid: u32, name: &str, value: &str) -> io::Result<bool> {
     imp::has_variable(pid, name, value)
 }
 
@@ -46,14 +49,37 @@ mod imp {
     use std::io;
     use std::time::{Duration, Instant};
 
+    use rustix::io::Errno;
+
     use crate::process::procfs;
 
     pub(super) fn processes_with_variable(name: &str, value: &str) -> io::Result<Vec<u32>> {
-        let pids = procfs::proc_is_ours().then(procfs::pids).flatten();
-        let mut pids = pids.ok_or(io::ErrorKind::Unsupported)?;
+        all_but_this(|pid| has_variable(pid, name, value))
+    }
+
+    /// Returns the processes that the question is true of. One that cannot be read for lack of room is not left out: that is
+    /// an error.
+    fn all_but_this(question: impl Fn(u32) -> io::Result<bool>) -> io::Result<Vec<u32>> {
+        if !procfs::proc_is_ours()? {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let own = std::process::id();
-        pids.retain(|pid| *pid != own && has_variable(*pid, name, value));
-        Ok(pids)
+        let mut found = Vec::new();
+        for pid in procfs::pids()? {
+            if pid != own && question(pid)? {
+                found.push(pid);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a file of a process; `None` if it is gone, or may not be read.
+    fn read(pid: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
+        match procfs::read(&format!("/proc/{pid}/{file}")) {
+            Ok(text) => Ok(Some(text)),
+            Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// `PF_EXITING` of the kernel, in the flags of `/proc/PID/stat`.
@@ -62,11 +88,7 @@ mod imp {
     const KERNEL_THREAD: u64 = 0x20_0000;
 
     pub(super) fn exiting_processes() -> io::Result<Vec<u32>> {
-        let pids = procfs::proc_is_ours().then(procfs::pids).flatten();
-        let mut pids = pids.ok_or(io::ErrorKind::Unsupported)?;
-        let own = std::process::id();
-        pids.retain(|pid| *pid != own && stat(*pid).is_some_and(|stat| stat.is_exiting()));
-        Ok(pids)
+        all_but_this(|pid| Ok(stat(pid)?.is_some_and(|stat| stat.is_exiting())))
     }
 
     /// The facts of `/proc/PID/stat` about a process that has not ended.
@@ -88,9 +110,12 @@ mod imp {
     }
 
     /// Returns `None` for a process that has ended and is not reaped: it holds nothing.
-    fn stat(pid: u32) -> Option<Stat> {
-        let stat = procfs::read(&format!("/proc/{pid}/stat"))?;
-        let text = String::from_utf8_lossy(&stat);
+    fn stat(pid: u32) -> io::Result<Option<Stat>> {
+        Ok(read(pid, "stat")?.as_deref().and_then(parse))
+    }
+
+    fn parse(stat: &[u8]) -> Option<Stat> {
+        let text = String::from_utf8_lossy(stat);
         // The name may have blanks and parentheses. proc(5) counts from 1; the state is field 3.
         let fields: Vec<_> = text.rsplit(')').next()?.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse().ok();
@@ -101,18 +126,16 @@ mod imp {
     /// The time that a process may be in the middle of execve(2): its file may be on a network.
     const EXEC_WAIT: Duration = Duration::from_secs(1);
 
-    pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
+    pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> io::Result<bool> {
         let until = Instant::now() + EXEC_WAIT;
         loop {
-            let stat = stat(pid);
-            let Some(environment) = procfs::read(&format!("/proc/{pid}/environ")) else {
-                return false;
-            };
+            let stat = stat(pid)?;
+            let Some(environment) = read(pid, "environ")? else { return Ok(false) };
             // In the middle of execve(2) the memory is the new program's, and has no environment yet.
             let is_whole =
                 !environment.is_empty() || stat.is_none_or(|it| it.has_environment_in_place());
             if is_whole || Instant::now() >= until {
-                return environment.split(|byte| *byte == 0).any(|it| is_set(it, name, value));
+                return Ok(environment.split(|byte| *byte == 0).any(|it| is_set(it, name, value)));
             }
             std::thread::park_timeout(Duration::from_micros(100));
         }
@@ -136,8 +159,9 @@ mod imp {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn has_variable(_pid: u32, _name: &str, _value: &str) -> bool {
-        false
+    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+    pub(super) fn has_variable(_pid: u32, _name: &str, _value: &str) -> io::Result<bool> {
+        Ok(false)
     }
 }
 
@@ -162,8 +186,8 @@ mod tests {
             .unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
         assert_eq!(find(), [child.id()]);
-        assert!(!has_variable(child.id(), "PIPEWRIGHT_FIND_ME", "of"));
-        assert!(!has_variable(child.id(), "PIPEWRIGHT_FIND", &value));
+        assert!(!has_variable(child.id(), "PIPEWRIGHT_FIND_ME", "of").unwrap());
+        assert!(!has_variable(child.id(), "PIPEWRIGHT_FIND", &value).unwrap());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(find(), []);
@@ -182,7 +206,7 @@ mod tests {
                 .unwrap();
             // std returns when execve(2) is about to leave the memory shared with this process.
             while environ(child.id()) == own {}
-            let is_found = has_variable(child.id(), "PIPEWRIGHT_FIND_ME", &value);
+            let is_found = has_variable(child.id(), "PIPEWRIGHT_FIND_ME", &value).unwrap();
             drop(child.stdin.take());
             child.wait().unwrap();
             assert!(is_found);

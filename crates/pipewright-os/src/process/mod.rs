@@ -20,6 +20,8 @@ pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
 pub(crate) mod procfs;
 pub mod pty;
+#[cfg(target_os = "linux")]
+pub(crate) mod room;
 pub mod spawn;
 pub mod start_time;
 pub mod status;

@@ -7,43 +7,51 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
-use rustix::io::Errno;
+use rustix::io::{Errno, Result};
 
 /// Reads a whole file.
-pub(crate) fn read(path: &str) -> Option<Vec<u8>> {
+pub(crate) fn read(path: &str) -> Result<Vec<u8>> {
     let file = open(path, OFlags::RDONLY)?;
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
         match rustix::io::read(&file, &mut chunk) {
-            Ok(0) => return Some(bytes),
-            Ok(count) => bytes.extend_from_slice(chunk.get(..count)?),
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(chunk.get(..count).unwrap_or_default()),
             Err(Errno::INTR) => {}
-            Err(_) => return None,
+            Err(error) => return Err(error),
         }
+    }
+}
+
+/// Returns `None` for what belongs to a process that is gone. Any other error is none about the process.
+fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 /// Returns the entries of a directory whose names are numbers.
-fn numbers_in(path: &str) -> Option<Vec<u32>> {
+fn numbers_in(path: &str) -> Result<Vec<u32>> {
     let dir = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut space = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(dir, &mut space);
     let mut numbers = Vec::new();
-    // An error ends the list; the entries before it are returned.
-    while let Some(Ok(entry)) = entries.next() {
-        if let Some(number) = number(entry.file_name().to_bytes()) {
+    while let Some(entry) = entries.next() {
+        if let Some(number) = number(entry?.file_name().to_bytes()) {
             numbers.push(number);
         }
     }
-    Some(numbers)
+    Ok(numbers)
 }
 
-/// Returns the number that is the target of a symbolic link.
-fn number_behind(path: &str) -> Option<u32> {
+/// Returns the number that is the target of a symbolic link; `None` if there is no link, or another target.
+fn number_behind(path: &str) -> Result<Option<u32>> {
     let mut space = [MaybeUninit::uninit(); 32];
-    let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut space).ok()?;
-    number(target)
+    let target = unless_gone(rustix::fs::readlinkat_raw(CWD, path, &mut space))?;
+    Ok(target.and_then(|(target, _)| number(target)))
 }
 
 /// Splits a line into words.
@@ -68,41 +76,47 @@ fn long_number(digits: &[u8]) -> Option<u64> {
 
 /// Returns true if `/proc` shows the processes of this pid namespace, so that numbers in it mean the same
 /// as here.
-pub(crate) fn proc_is_ours() -> bool {
-    number_behind("/proc/self") == Some(std::process::id())
+pub(crate) fn proc_is_ours() -> Result<bool> {
+    Ok(number_behind("/proc/self")? == Some(std::process::id()))
 }
 
 /// Returns the numbers of all processes.
-pub(crate) fn pids() -> Option<Vec<u32>> {
+pub(crate) fn pids() -> Result<Vec<u32>> {
     numbers_in("/proc")
 }
 
 /// Returns true if a process of the group lives; `None` if `/proc` cannot be read.
 pub(crate) fn group_lives(group: u32) -> Option<bool> {
-    if !proc_is_ours() {
+    if !proc_is_ours().ok()? {
         return None;
     }
-    let lives = |stat: Stat| stat.group == group && !stat.has_ended();
-    Some(pids()?.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
+    for pid in pids().ok()? {
+        if Stat::of(pid).ok()?.is_some_and(|it| it.group == group && !it.has_ended()) {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
-/// Returns true if the process with that number is stopped or traced.
+/// Returns true if the process with that number is seen stopped or traced.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+    matches!(Stat::of(pid), Ok(Some(Stat { state: b'T' | b't', .. })))
 }
 
-/// Returns the children of a process, zombies included.
-pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+/// Returns the children of a process, zombies included; none if it is gone.
+pub(crate) fn children_of(pid: u32) -> Result<Vec<u32>> {
     let mut children = Vec::new();
-    for task in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
-        let list = read(&format!("/proc/{pid}/task/{task}/children")).unwrap_or_default();
-        for word in words(&list) {
+    let tasks = unless_gone(numbers_in(&format!("/proc/{pid}/task")))?;
+    for task in tasks.unwrap_or_default() {
+        // A kernel may be built without that file.
+        let list = unless_gone(read(&format!("/proc/{pid}/task/{task}/children")))?;
+        for word in words(&list.unwrap_or_default()) {
             if let Some(child) = number(word) {
                 children.push(child);
             }
         }
     }
-    children
+    Ok(children)
 }
 
 /// The fields of `/proc/PID/stat` (proc(5)) that this crate needs.
@@ -115,8 +129,15 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    pub(crate) fn of(pid: u32) -> Option<Stat> {
-        let stat = read(&format!("/proc/{pid}/stat"))?;
+    /// Returns those of the process with that number; `None` if there is none.
+    pub(crate) fn of(pid: u32) -> Result<Option<Stat>> {
+        match unless_gone(read(&format!("/proc/{pid}/stat")))? {
+            None => Ok(None),
+            Some(text) => Stat::parse(&text).map(Some).ok_or(Errno::BADMSG),
+        }
+    }
+
+    fn parse(stat: &[u8]) -> Option<Stat> {
         // The name comes first and may contain anything; it ends at the last parenthesis.
         let mut fields = words(stat.rsplit(|byte| *byte == b')').next()?);
         Some(Stat {
@@ -137,8 +158,8 @@ impl Stat {
     }
 }
 
-pub(crate) fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
-    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).ok()
+pub(crate) fn open(path: &str, flags: OFlags) -> Result<OwnedFd> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]
@@ -160,8 +181,8 @@ mod tests {
         std::fs::write(&path, &all).unwrap();
         let found = read(path.to_str().unwrap());
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(found, Some(all));
-        assert_eq!(read("/proc/no such file"), None);
+        assert_eq!(found, Ok(all));
+        assert_eq!(read("/proc/no such file"), Err(Errno::NOENT));
     }
 
     #[test]
@@ -169,7 +190,7 @@ mod tests {
         let own = std::process::id();
         let found = numbers_in("/proc").unwrap();
         assert!(found.contains(&own), "{found:?}");
-        assert_eq!(number_behind("/proc/self"), Some(own));
-        assert_eq!(numbers_in("/proc/self/task").map(|tasks| tasks.contains(&own)), Some(true));
+        assert_eq!(number_behind("/proc/self"), Ok(Some(own)));
+        assert!(numbers_in("/proc/self/task").unwrap().contains(&own));
     }
 }

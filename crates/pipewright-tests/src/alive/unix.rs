@@ -24,7 +24,7 @@ pub fn state(pid: u32) -> Option<char> {
 pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").expect("/proc is there").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| has_variable(*pid, variable, value) && is_running(*pid)).collect()
+    pids.filter(|pid| has_variable(*pid, variable, value).unwrap() && is_running(*pid)).collect()
 }
 
 /// Returns the supervisors and guards below that process.

@@ -25,6 +25,8 @@ mod errors;
 mod errors_windows;
 mod events;
 mod feeding;
+#[cfg(target_os = "linux")]
+mod few_handles;
 #[cfg(unix)]
 mod forgotten_children;
 mod handles;

@@ -41,8 +41,11 @@ impl StopTargets {
     /// Kills all processes.
     ///
     /// # Errors
-    /// A child may not be signalled because it has changed its user. The others are killed.
+    /// A child may not be signalled because it has changed its user; or there was no room to find all descendants. The others
+    /// are killed.
     pub(crate) fn kill(&mut self, children: &[ChildHandle]) -> io::Result<()> {
+        // That of an earlier search: this one finds what it has missed.
+        let _ = self.descendants.take_error();
         let mut is_held = false;
         for tree in children.iter().filter_map(ChildHandle::tree) {
             tree.kill();
@@ -55,7 +58,10 @@ impl StopTargets {
         if !is_held && !CAN_STOP {
             self.kill_new_descendants(children);
         }
-        result
+        match self.descendants.take_error() {
+            Some(error) if !is_held => result.and(Err(error)),
+            _ => result,
+        }
     }
 
     /// Kills the processes that were started between the search and the kill, on systems that cannot stop processes.

@@ -200,7 +200,7 @@ fn pidfd_info() -> io::Result<String> {
         0 => unsafe { libc::_exit(0) },
         child => child,
     };
-    let pidfd = pidfd::open_pidfd(child).ok_or_else(io::Error::last_os_error);
+    let pidfd = pidfd::open_pidfd(child).and_then(|it| it.ok_or(rustix::io::Errno::SRCH));
     // SAFETY: a child of this process, whose status is not wanted.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     match pidfd::saved_status(pidfd?.as_fd()) {

@@ -1,5 +1,6 @@
 //! The containment of a child's tree.
 
+use std::io;
 use std::fmt;
 
 use super::ChildHandle;
@@ -62,7 +63,10 @@ pub trait ContainedTree: fmt::Debug + Send + Sync {
     fn end(&self) -> u32;
 
     /// Adds the processes of the tree, without the child at its root, that are not members yet.
-    fn collect(&self, members: &mut Vec<Member>);
+    ///
+    /// # Errors
+    /// There is no room to list or to open them all.
+    fn collect(&self, members: &mut Vec<Member>) -> io::Result<()>;
 
     /// Returns the resources that the tree used, and the limits in force; `None` if it was started without limits.
     /// Final after [`end`](Self::end).

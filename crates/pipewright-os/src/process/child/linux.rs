@@ -379,7 +379,7 @@ fn own_peak_rss_bytes() -> Option<u64> {
 }
 
 fn status_field_bytes(path: &str, name: &[u8]) -> Option<u64> {
-    let status = procfs::read(path)?;
+    let status = procfs::read(path).ok()?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
     // A figure of more than 4 TiB is treated as unknown.

@@ -105,8 +105,14 @@ impl Public {
     }
 
     /// Returns true if it has not been reaped, so that no other process can have its number.
-    pub(crate) fn owns_pid(&self) -> bool {
+    pub(crate) fn keeps_pid(&self) -> bool {
         self.0.owns_pid()
+    }
+
+    /// Does the same, in the form of systems on which that can fail.
+    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+    pub(crate) fn owns_pid(&self) -> io::Result<bool> {
+        Ok(self.keeps_pid())
     }
 
     /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member
@@ -114,17 +120,17 @@ impl Public {
     pub(crate) fn open(
         pid: u32,
         members: &[Public],
-        belongs: impl FnOnce() -> bool,
-    ) -> Option<Public> {
+        belongs: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<Option<Public>> {
         let known = |member: &Public| member.0.pid == pid && member.0.owns_pid();
         if members.iter().any(known) {
-            return None;
+            return Ok(None);
         }
-        // An error means that there is no room: a process that cannot be opened is not found.
-        let member = Public::of(pid).ok()??;
+        // An error means that there is no room.
+        let Some(member) = Public::of(pid)? else { return Ok(None) };
         // Checked once it is open: if the number had passed to another process before, that one would not
         // belong; and if the process had ended since, the watch would have fired.
-        (belongs() && member.is_alive()).then_some(member)
+        Ok((belongs()? && member.is_alive()).then_some(member))
     }
 }
 

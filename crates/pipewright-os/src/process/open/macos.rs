@@ -43,7 +43,7 @@ impl Opened {
         }
         let own = std::process::id();
         let is_ours = |state: ProcessInfo| state.parent == own;
-        if process.owns_pid() && ProcessInfo::of(self.member.pid()).is_some_and(is_ours) {
+        if process.keeps_pid() && ProcessInfo::of(self.member.pid()).is_some_and(is_ours) {
             // It is at least exiting, so this is short.
             match wait4(self.member.pid() as i32, 0) {
                 Ok(Some((status, usage))) => {

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::base::generation::PerProcess;
 use crate::base::test_hooks::{Forced, is_forced};
+use crate::process::room::is_lack_of_room;
 use crate::process::status::ExitStatus;
 pub(crate) use waitid::{WaitTarget, own_peak_rss_bytes, waitid};
 
@@ -91,28 +92,33 @@ static OPEN_REFUSED: AtomicBool = AtomicBool::new(false);
 /// Opens a pidfd of the process that has that number now: an unreaped child of this process, or a process
 /// that the caller checks afterwards to be the intended one.
 ///
-/// `None`: there is no such process, there is no room for another handle, or the machine refuses pidfds.
-/// Only the last is remembered: `pidfd_open` needs no right, so EPERM comes from a filter.
-pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+/// `None`: there is no such process. That the machine refuses pidfds is remembered: `pidfd_open` needs no right, so EPERM
+/// comes from a filter.
+pub(crate) fn open_pidfd(pid: i32) -> rustix::io::Result<Option<OwnedFd>> {
     if pidfds_are_refused() {
-        return None;
+        return Err(Errno::NOSYS);
     }
-    let pid = rustix::process::Pid::from_raw(pid)?;
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return Ok(None) };
     match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        Ok(pidfd) => Some(pidfd),
+        Ok(pidfd) => Ok(Some(pidfd)),
+        Err(Errno::SRCH) => Ok(None),
         Err(error) => {
             if is_refused(error) {
                 OPEN_REFUSED.store(true, Ordering::Relaxed);
             }
-            None
+            Err(error)
         }
     }
 }
 
-/// Returns true if processes can be opened and signalled by pidfds now.
-pub(crate) fn can_signal() -> bool {
-    let own = i32::try_from(std::process::id()).ok().and_then(open_pidfd);
-    own.is_some_and(|own| matches!(send(own.as_fd(), 0, 0), Ok(true)))
+/// Returns true if processes can be opened and signalled by pidfds.
+pub(crate) fn can_signal() -> rustix::io::Result<bool> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    match open_pidfd(own) {
+        Ok(own) => Ok(own.is_some_and(|own| matches!(send(own.as_fd(), 0, 0), Ok(true)))),
+        Err(error) if is_lack_of_room(error) => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Returns true if this build or this machine has no pidfds.

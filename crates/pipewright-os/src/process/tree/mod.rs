@@ -17,6 +17,7 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 
+use std::io;
 use std::time::Duration;
 
 use crate::base::signal::Signal;
@@ -31,6 +32,8 @@ pub const CAN_STOP: bool = cfg!(unix);
 #[derive(Debug, Default)]
 pub struct Descendants {
     members: Vec<Member>,
+    /// The error of a search that may have missed some.
+    missed: Option<io::Error>,
 }
 
 impl Descendants {
@@ -50,8 +53,16 @@ impl Descendants {
     /// it was found are not.
     pub fn collect(&mut self, root: &ChildHandle) -> usize {
         let before = self.members.len();
-        imp::collect(root, &mut self.members);
+        if let Err(error) = imp::collect(root, &mut self.members) {
+            self.missed.get_or_insert(error);
+        }
         self.members.len() - before
+    }
+
+    /// Takes the error of a search since the last call that may have missed descendants, because there was no room to list or
+    /// to open them.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.missed.take()
     }
 
     /// Returns the members.

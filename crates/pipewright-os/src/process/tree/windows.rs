@@ -13,12 +13,12 @@ use crate::process::child::ChildHandle;
 use crate::process::member::Member;
 use crate::process::process_object::ProcessObject;
 
-pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
+pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Result<()> {
     if let Some(tree) = root.tree() {
-        tree.collect(members);
+        tree.collect(members)?;
     }
-    let Some(process) = root.0.as_process() else { return };
-    let all = all_processes().unwrap_or_default();
+    let Some(process) = root.0.as_process() else { return Ok(()) };
+    let all = all_processes()?;
     add_children(root.pid(), process, &all, members);
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;
@@ -26,6 +26,7 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
         add_children(member.pid(), member.process(), &all, members);
         next += 1;
     }
+    Ok(())
 }
 
 pub(super) fn is_stopped_or_ended(_: &ChildHandle) -> bool {

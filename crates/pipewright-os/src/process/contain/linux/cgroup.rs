@@ -1,9 +1,10 @@
 //! A control group for one tree (cgroups(7), version 2).
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +13,10 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::limits::files;
 use super::place::{self, OwnCgroups, own_cgroups};
 use crate::process::pidfd::{can_signal, open_pidfd, send};
+use crate::process::room::is_lack_of_room;
 
 pub(super) const PREFIX: &str = "pipewright-";
 
@@ -22,9 +25,12 @@ pub(super) const PREFIX: &str = "pipewright-";
 pub(crate) struct Cgroup {
     parent: Arc<OwnedFd>,
     name: CString,
-    dir: OwnedFd,
+    /// The directory, as long as something may still be set or read in it.
+    dir: Option<OwnedFd>,
     /// `cgroup.kill`; `None` before Linux 5.14.
     kill: Option<OwnedFd>,
+    /// `cgroup.events`. Open from the start on, as the file above: to end a tree takes no further handle.
+    events: OwnedFd,
     /// True once it has been removed. Its name may belong to another one by then.
     is_removed: AtomicBool,
     /// True once its tree has ended: no process is left that could start another in it.
@@ -33,57 +39,74 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// Creates one below the cgroup of this process; `None` if that is not possible.
-    pub(crate) fn new() -> Option<Cgroup> {
+    ///
+    /// # Errors
+    /// There is no room for it now.
+    pub(crate) fn new() -> io::Result<Option<Cgroup>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let own = own_cgroups()?;
+        let Some(own) = own_cgroups()? else { return Ok(None) };
         Cgroup::named(&own, &format!("{PREFIX}{}-{number}", std::process::id()))
     }
 
     /// Creates one with that name, below the cgroup of this process.
-    pub(super) fn named(own: &OwnCgroups, name: &str) -> Option<Cgroup> {
-        match Cgroup::create(own.parent()?, name) {
-            Ok(cgroup) => Some(cgroup),
+    pub(super) fn named(own: &OwnCgroups, name: &str) -> io::Result<Option<Cgroup>> {
+        let Some(parent) = own.parent()? else { return Ok(None) };
+        match Cgroup::create(parent, name) {
+            Ok(cgroup) => Ok(Some(cgroup)),
             Err(Some(error)) => {
                 if is_permanent(error) {
                     disable();
                 }
-                None
+                // The other ways to hold a tree take as many handles. No room for another cgroup leaves room for them.
+                let is_about_this_process =
+                    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
+                if is_about_this_process { Err(error.into()) } else { Ok(None) }
             }
-            Err(None) => None,
+            Err(None) => Ok(None),
         }
     }
 
-    /// Creates one with that name. The error is that of the new directory, if it could not be made.
+    /// Creates one with that name. The error is `None` if nothing could kill its processes.
     pub(crate) fn create(parent: Arc<OwnedFd>, name: &str) -> Result<Cgroup, Option<Errno>> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
-            Ok(dir) => {
-                let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
-                let is_removed = AtomicBool::new(false);
-                let has_emptied = AtomicBool::new(false);
-                let cgroup = Cgroup { parent, name, dir, kill, is_removed, has_emptied };
-                // Nothing else kills its processes: it would hold a tree that nobody can end. The drop removes it.
-                if cgroup.kill.is_some() || can_signal() { Ok(cgroup) } else { Err(None) }
-            }
-            Err(_) => {
-                // Ignored: there was no free handle number, and an empty directory may stay behind.
-                let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
-                Err(None)
-            }
-        }
+        Cgroup::open_new(Arc::clone(&parent), name.clone()).inspect_err(|_| {
+            // Ignored: an empty directory may stay behind.
+            let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
+        })
     }
 
-    /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes.
+    fn open_new(parent: Arc<OwnedFd>, name: CString) -> Result<Cgroup, Option<Errno>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
+        let events = open(&dir, "cgroup.events", OFlags::RDONLY)?;
+        let kill = match open(&dir, "cgroup.kill", OFlags::WRONLY) {
+            Ok(kill) => Some(kill),
+            Err(error) if is_lack_of_room(error) => return Err(Some(error)),
+            // Nothing else kills its processes: it would hold a tree that nobody can end.
+            Err(_) if !can_signal()? => return Err(None),
+            Err(_) => None,
+        };
+        let is_removed = AtomicBool::new(false);
+        let has_emptied = AtomicBool::new(false);
+        Ok(Cgroup { parent, name, dir: Some(dir), kill, events, is_removed, has_emptied })
+    }
+
+    /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes. After [`close_dir`](Self::close_dir) a file in its
+    /// place, in which nothing can be opened.
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
+        self.dir.as_ref().unwrap_or(&self.events).as_fd()
+    }
+
+    /// Closes the directory: the child has been started, and nothing will be read in it.
+    pub(crate) fn close_dir(&mut self) {
+        self.dir = None;
     }
 
     /// Opens the file to which a child that was not born in the cgroup writes `0`.
     pub(crate) fn procs(&self) -> io::Result<OwnedFd> {
-        open(&self.dir, "cgroup.procs", OFlags::WRONLY)
+        Ok(self.open("cgroup.procs", OFlags::WRONLY)?)
     }
 
     pub(crate) fn name(&self) -> &CString {
@@ -99,27 +122,38 @@ impl Cgroup {
     }
 
     /// Returns the processes in it that have not ended, including those in cgroups below it.
-    pub(crate) fn pids(&self) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// There is no room to list them.
+    pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
         let mut pids = Vec::new();
-        let text = self.read("cgroup.procs").unwrap_or_default();
-        add_pids(&text, &mut pids);
-        // For nearly every tree one read shows that it has made no cgroups.
-        let stat = self.read("cgroup.stat").unwrap_or_default();
-        if !stat.lines().any(|line| line == "nr_descendants 0") {
-            add_pids_below(&path_of(self.dir()), &mut pids);
+        match self.read("cgroup.procs") {
+            Ok(text) => add_pids(&text, &mut pids),
+            Err(error) if has_gone(&error) => return Ok(pids),
+            Err(error) => return Err(error),
         }
-        pids
+        // For nearly every tree one read shows that it has made no cgroups.
+        let stat = self.read("cgroup.stat")?;
+        if !stat.lines().any(|line| line == "nr_descendants 0") {
+            add_pids_below(&self.path(), &mut pids)?;
+        }
+        Ok(pids)
     }
 
-    /// Returns true if a process of its tree, which has been started, is in it or in a cgroup below it.
+    /// Returns true if a process of its tree, which has been started, may be in it or in a cgroup below it.
     pub(crate) fn is_populated(&self) -> bool {
         if self.is_removed.load(Ordering::Relaxed) || self.has_emptied.load(Ordering::Relaxed) {
             return false;
         }
-        // An error: another process has removed it, which was possible only while it was empty.
-        let is_populated = self.read("cgroup.events").is_ok_and(|events| !is_unpopulated(&events));
-        self.has_emptied.store(!is_populated, Ordering::Relaxed);
-        is_populated
+        let is_empty = match files::read_open(self.events.as_fd()) {
+            Ok(events) => is_unpopulated(&events),
+            // Another process has removed it, which was possible only while it was empty. No other error is an answer.
+            Err(error) => has_gone(&error),
+        };
+        if is_empty {
+            self.has_emptied.store(true, Ordering::Relaxed);
+        }
+        !is_empty
     }
 
     pub(crate) fn kill(&self) {
@@ -134,11 +168,12 @@ impl Cgroup {
     /// Kills without `cgroup.kill`: while the cgroup is frozen, no process in it can start another.
     fn kill_one_by_one(&self) {
         self.freeze("1");
-        for pid in self.pids() {
-            let Some(pidfd) = i32::try_from(pid).ok().and_then(open_pidfd) else { continue };
+        // Ignored: without room for a handle nothing is killed now, and the tree stays populated.
+        for pid in self.pids().unwrap_or_default() {
+            let Ok(Some(pidfd)) = open_pidfd(pid as i32) else { continue };
             // Check again once the pidfd is open: a number that had passed to another process would not be
             // in here.
-            if self.pids().contains(&pid) {
+            if self.pids().is_ok_and(|pids| pids.contains(&pid)) {
                 // Ignored: it is gone.
                 let _ = send(pidfd.as_fd(), libc::SIGKILL, 0);
             }
@@ -148,7 +183,7 @@ impl Cgroup {
 
     fn freeze(&self, word: &str) {
         // Ignored: without the freezer, killing takes another pass or two.
-        if let Ok(file) = open(&self.dir, "cgroup.freeze", OFlags::WRONLY) {
+        if let Ok(file) = self.open("cgroup.freeze", OFlags::WRONLY) {
             let _ = rustix::io::write(file, word.as_bytes());
         }
     }
@@ -169,8 +204,16 @@ impl Cgroup {
 
     /// Reads one of its files.
     pub(super) fn read(&self, file: &str) -> io::Result<String> {
-        let file = fs::File::from(open(&self.dir, file, OFlags::RDONLY)?);
-        io::read_to_string(file)
+        io::read_to_string(fs::File::from(self.open(file, OFlags::RDONLY)?))
+    }
+
+    fn open(&self, file: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let name = self.name.to_string_lossy();
+        open(&self.parent, &format!("{name}/{file}"), flags)
+    }
+
+    fn path(&self) -> PathBuf {
+        path_of(self.parent()).join(OsStr::from_bytes(self.name.to_bytes()))
     }
 }
 
@@ -178,7 +221,7 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // If it cannot be removed, a process is in it, or a cgroup that the tree made for itself.
         if matches!(self.remove(), Err(Errno::BUSY | Errno::NOTEMPTY)) {
-            remove_below(&path_of(self.dir()));
+            remove_below(&self.path());
             // Ignored: a process is still in it; the next process that makes cgroups here removes it.
             let _ = self.remove();
         }
@@ -195,24 +238,17 @@ pub(crate) fn disable() {
 /// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), and so is a directory left behind
 /// by an earlier process with this number: the next name is free.
 pub(crate) fn is_permanent(error: Errno) -> bool {
-    let temporary = [
-        Errno::EXIST,
-        Errno::AGAIN,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::NOMEM,
-        Errno::NOBUFS,
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::INTR,
-        Errno::BUSY,
-        Errno::NODEV,
-    ];
-    !temporary.contains(&error)
+    let temporary = [Errno::EXIST, Errno::INTR, Errno::BUSY, Errno::NODEV, Errno::IO];
+    !temporary.contains(&error) && !is_lack_of_room(error)
 }
 
-fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
+fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Returns true if the error means that the cgroup of a file has been removed.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV))
 }
 
 /// Returns the path of a directory, for this process only.
@@ -229,11 +265,23 @@ fn add_pids(procs: &str, pids: &mut Vec<u32>) {
     pids.extend(procs.lines().filter_map(|line| line.parse::<u32>().ok()));
 }
 
-fn add_pids_below(dir: &Path, pids: &mut Vec<u32>) {
-    for below in dirs_in(dir) {
-        add_pids(&fs::read_to_string(below.join("cgroup.procs")).unwrap_or_default(), pids);
-        add_pids_below(&below, pids);
+fn add_pids_below(dir: &Path, pids: &mut Vec<u32>) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if has_gone(&error) => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            match fs::read_to_string(entry.path().join("cgroup.procs")) {
+                Ok(text) => add_pids(&text, pids),
+                Err(error) if has_gone(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            add_pids_below(&entry.path(), pids)?;
+        }
     }
+    Ok(())
 }
 
 fn remove_below(dir: &Path) {
@@ -256,12 +304,14 @@ pub(crate) fn remove_stale() {
     if DONE.load(Ordering::Relaxed) {
         return;
     }
-    let parent = own_cgroups().and_then(|own| own.parent());
+    // Ignored, both: the next start looks again.
+    let own = own_cgroups().ok().flatten();
+    let parent = own.and_then(|own| own.parent().ok().flatten());
     let Some(parent) = parent.filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
     for dir in stale_in(parent.as_fd()) {
-        let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
+        let events = fs::read_to_string(dir.join("cgroup.events"));
         // The cgroups below may be in use.
-        if is_unpopulated(&events) {
+        if events.is_ok_and(|events| is_unpopulated(&events)) {
             // A command that held a tree itself, and was killed with it, has left its own cgroup in there.
             remove_below(&dir);
             // Ignored: another process was faster.

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::generation::PerProcess;
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::procfs::proc_is_ours;
+use crate::process::status::ExitStatus;
 
 #[cfg(test)]
 #[path = "../../../../supervisor/sizes.rs"]
@@ -19,7 +21,7 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
 #[cfg(not(pipewright_supervisor))]
 const PROGRAM: &[u8] = &[];
 
-static IMAGE: PerProcess<io::Result<OwnedFd>> = PerProcess::new(make);
+static IMAGE: PerProcess<OnceLock<OwnedFd>> = PerProcess::new(OnceLock::new);
 /// The program has been seen to run here and to do its work.
 static PROVEN: AtomicBool = AtomicBool::new(false);
 /// The program has been seen to fail here.
@@ -31,10 +33,16 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// This machine does not allow memory to be executed (`vm.memfd_noexec`, a seccomp filter, SELinux), or the
 /// program was left out of this build.
 pub(crate) fn image() -> io::Result<BorrowedFd<'static>> {
-    match IMAGE.get() {
-        Ok(_) if REFUSED.load(Ordering::Relaxed) && !is_proven() => Err(refused()),
-        Ok(image) => Ok(image.as_fd()),
-        Err(error) => Err(copy_of(error)),
+    if REFUSED.load(Ordering::Relaxed) && !is_proven() {
+        return Err(refused());
+    }
+    // Only success is remembered: most errors are gone the next moment, and the others come back at once.
+    match IMAGE.get().get() {
+        Some(image) => Ok(image.as_fd()),
+        None => {
+            let image = make()?;
+            Ok(IMAGE.get().get_or_init(|| image).as_fd())
+        }
     }
 }
 
@@ -48,23 +56,42 @@ pub(crate) fn prove() {
     PROVEN.store(true, Ordering::Relaxed);
 }
 
-/// Records that the program does not work here, so that it is not tried again. Returns the error.
-pub(crate) fn refuse() -> io::Error {
+/// Records that the program does not work here, so that it is not tried again, if the error of a first try says so: `None`,
+/// or the number of a refusal. Any other number may be gone the next moment. Returns the error of the start.
+pub(crate) fn judge(error: io::Error) -> io::Error {
+    use rustix::io::Errno;
+    let is_refusal = match Errno::from_io_error(&error) {
+        Some(errno) => matches!(
+            errno,
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOEXEC
+        ),
+        None => true,
+    };
+    if !is_refusal {
+        return error;
+    }
     REFUSED.store(true, Ordering::Relaxed);
     refused()
+}
+
+/// Returns the error that a process which was to execute the program has exited with, if it is not success.
+pub(crate) fn error_of(status: ExitStatus) -> io::Result<()> {
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        // Another process has killed it, which says nothing about this machine.
+        None if status.signal() == Some(libc::SIGKILL) => {
+            Err(io::Error::from_raw_os_error(libc::EAGAIN))
+        }
+        // A sandbox has ended it.
+        None => Err(refused()),
+    }
 }
 
 fn refused() -> io::Error {
     let message =
         "memory cannot be executed, or a sandbox refuses a call that the supervisor needs";
     io::Error::new(io::ErrorKind::PermissionDenied, message)
-}
-
-fn copy_of(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(number) => io::Error::from_raw_os_error(number),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
 }
 
 fn make() -> io::Result<OwnedFd> {
@@ -79,7 +106,7 @@ fn make() -> io::Result<OwnedFd> {
     }
     // The supervisor finds the processes to kill there; without it, it would hold a tree that it could not
     // end.
-    if !proc_is_ours() {
+    if !proc_is_ours()? {
         return Err(io::Error::other("/proc does not show the processes of this pid namespace"));
     }
     write()

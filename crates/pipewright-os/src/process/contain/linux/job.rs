@@ -263,7 +263,7 @@ impl JobTree {
     }
 
     /// Returns true if the supervisor has the number that it was started with.
-    fn supervisor_runs(&self) -> bool {
+    fn supervisor_runs(&self) -> io::Result<bool> {
         let Supervisor { supervisor, guard, .. } = self.supervisor();
         // A child of the guard keeps its number until the guard has reaped it.
         is_child_of(*supervisor, guard)
@@ -291,9 +291,11 @@ impl ContainedTree for JobTree {
                 | SupervisorReport::Nothing,
             )) => false,
             _ => {
-                let is_empty = children_of(self.supervisor().supervisor).is_empty();
+                let is_empty =
+                    children_of(self.supervisor().supervisor).is_ok_and(|them| them.is_empty());
                 // Without the supervisor, the guard has the processes.
-                !(is_empty && self.supervisor_runs()) && self.supervisor().guard.is_alive()
+                let is_over = is_empty && self.supervisor_runs().unwrap_or(false);
+                !is_over && self.supervisor().guard.is_alive()
             }
         }
     }
@@ -307,9 +309,11 @@ impl ContainedTree for JobTree {
         self.0.lock().killed.unwrap_or(0)
     }
 
-    fn collect(&self, members: &mut Vec<Member>) {
-        add_children(self.supervisor().supervisor, || self.supervisor_runs(), members);
+    fn collect(&self, members: &mut Vec<Member>) -> io::Result<()> {
+        let supervisor = self.supervisor().supervisor;
+        let result = add_children(supervisor, || self.supervisor_runs(), members);
         members.retain(|member| member.pid() != self.0.command as u32);
+        result
     }
 
     fn resources(&self) -> Option<TreeResources> {

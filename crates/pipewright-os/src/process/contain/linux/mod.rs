@@ -26,6 +26,7 @@ pub(crate) mod reporter;
 
 use std::ffi::CString;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -96,7 +97,7 @@ impl LinuxTree {
     }
 
     /// Adds the groups of its limits.
-    pub(crate) fn with_meter(self, meter: Option<Box<dyn TreeMeter>>) -> LinuxTree {
+    pub(crate) fn with_meter(mut self, meter: Option<Box<dyn TreeMeter>>) -> LinuxTree {
         if let Some(meter) = &meter {
             meter.begin(SampledTree {
                 cgroup: self.cgroup.as_ref().map(Arc::downgrade),
@@ -105,8 +106,11 @@ impl LinuxTree {
                     .as_ref()
                     .map(|it| (Arc::downgrade(&it.reports), it.supervisor)),
             });
+        } else if let Some(cgroup) = self.cgroup.as_mut().and_then(Arc::get_mut) {
+            cgroup.close_dir();
         }
-        LinuxTree { meter, ..self }
+        self.meter = meter;
+        self
     }
 
     /// Returns true if no process is left that a kill would hit.
@@ -179,7 +183,9 @@ impl LinuxTree {
 
     /// Counts, before a kill, the processes that it will hit.
     fn record_targets(&self, cgroup: &Cgroup) {
-        let others = cgroup.pids().iter().filter(|pid| **pid != self.command).count();
+        // Ignored: there is no room to count them, which must not keep them from being killed.
+        let Ok(pids) = cgroup.pids() else { return };
+        let others = pids.iter().filter(|pid| **pid != self.command).count();
         self.record_killed(u32::try_from(others).unwrap_or(0));
     }
 
@@ -227,19 +233,23 @@ impl ContainedTree for LinuxTree {
         self.killed.load(Ordering::Relaxed)
     }
 
-    fn collect(&self, members: &mut Vec<Member>) {
+    fn collect(&self, members: &mut Vec<Member>) -> io::Result<()> {
+        let mut result = Ok(());
         if let Some(cgroup) = &self.cgroup {
-            for pid in cgroup.pids().into_iter().filter(|pid| *pid != self.command) {
-                if let Some(member) = Member::open(pid, members, || cgroup.pids().contains(&pid)) {
-                    members.push(member);
+            for pid in cgroup.pids()?.into_iter().filter(|pid| *pid != self.command) {
+                let belongs = || Ok(cgroup.pids()?.contains(&pid));
+                match Member::open(pid, members, belongs) {
+                    Ok(member) => members.extend(member),
+                    Err(error) => result = result.and(Err(error)),
                 }
             }
         } else if let Some(Supervisor { supervisor, guard, .. }) = &self.supervisor {
             // A child of the guard keeps its number until the guard has reaped it.
             let is_it = || is_child_of(*supervisor, guard);
-            add_children(*supervisor, is_it, members);
+            result = add_children(*supervisor, is_it, members);
             members.retain(|member| member.pid() != self.command);
         }
+        result
     }
 
     fn resources(&self) -> Option<TreeResources> {

@@ -1,6 +1,7 @@
 //! The cgroups of this process, below which it makes others.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::base::generation::PerProcess;
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::procfs;
+use crate::process::room::is_lack_of_room;
 
 /// The result of the last lookup.
 static KNOWN: PerProcess<Mutex<Option<Arc<OwnCgroups>>>> = PerProcess::new(|| Mutex::new(None));
@@ -39,33 +42,49 @@ pub(super) struct OwnCgroup {
     dir: OnceLock<Arc<OwnedFd>>,
 }
 
-/// Returns the cgroups that this process is in now. A service manager may have moved it since the last call.
-pub(super) fn own_cgroups() -> Option<Arc<OwnCgroups>> {
+/// Returns the cgroups that this process is in now; `None` if this system has none. A service manager may have moved it
+/// since the last call.
+///
+/// # Errors
+/// They cannot be looked up now.
+pub(super) fn own_cgroups() -> io::Result<Option<Arc<OwnCgroups>>> {
     if is_forced(Forced::NoCgroup) {
-        return None;
+        return Ok(None);
     }
-    let text = cgroup_text()?;
+    let Some(text) = cgroup_text()? else { return Ok(None) };
     let mut last = locked();
     if let Some(known) = last.as_ref().filter(|known| known.text == text) {
-        return Some(Arc::clone(known));
+        return Ok(Some(Arc::clone(known)));
     }
     let own = Arc::new(OwnCgroups { text, ..OwnCgroups::default() });
     *last = Some(Arc::clone(&own));
-    Some(own)
+    Ok(Some(own))
 }
 
 /// Returns the text of `/proc/self/cgroup`. Each start reads it, so it stays open.
-fn cgroup_text() -> Option<Vec<u8>> {
-    static FILE: PerProcess<Option<OwnedFd>> =
-        PerProcess::new(|| procfs::open("/proc/self/cgroup", OFlags::RDONLY));
+fn cgroup_text() -> io::Result<Option<Vec<u8>>> {
+    static FILE: PerProcess<OnceLock<OwnedFd>> = PerProcess::new(OnceLock::new);
+    const PATH: &str = "/proc/self/cgroup";
+    let file = match FILE.get().get() {
+        Some(file) => file,
+        None => match procfs::open(PATH, OFlags::RDONLY) {
+            Ok(file) => FILE.get().get_or_init(|| file),
+            Err(error) => return unless_lack(error),
+        },
+    };
     let mut text = vec![0; 4096];
-    match FILE.get().as_ref().map(|file| rustix::io::pread(file, &mut text, 0)) {
-        Some(Ok(count)) if 0 < count && count < text.len() => {
+    match rustix::io::pread(file, &mut text, 0) {
+        Ok(count) if 0 < count && count < text.len() => {
             text.truncate(count);
-            Some(text)
+            Ok(Some(text))
         }
-        _ => procfs::read("/proc/self/cgroup"),
+        _ => procfs::read(PATH).map_or_else(unless_lack, |text| Ok(Some(text))),
     }
+}
+
+/// Returns `None` for something that this system does not have. A lack of room does not mean that.
+fn unless_lack<T>(error: Errno) -> io::Result<Option<T>> {
+    if is_lack_of_room(error) { Err(error.into()) } else { Ok(None) }
 }
 
 /// Forgets all paths, after a cgroup could not be made in one of them.
@@ -88,21 +107,32 @@ fn locked() -> MutexGuard<'static, Option<Arc<OwnCgroups>>> {
 impl OwnCgroups {
     /// Returns the cgroup in a hierarchy: that of version 2, or the one of version 1 with that controller. `None` if there
     /// is none, or if no mount shows it.
-    pub(super) fn of(&self, controller: Option<&str>) -> Option<&OwnCgroup> {
-        let at = HIERARCHIES.iter().position(|known| *known == controller)?;
-        let find = || {
-            let (top, below) = own_in_hierarchy(&self.text, controller)?;
-            Some(OwnCgroup { top, below, dir: OnceLock::new() })
-        };
-        self.found.get(at)?.get_or_init(find).as_ref()
+    ///
+    /// # Errors
+    /// It cannot be looked up now.
+    pub(super) fn of(&self, controller: Option<&str>) -> io::Result<Option<&OwnCgroup>> {
+        let at = HIERARCHIES.iter().position(|known| *known == controller);
+        let Some(place) = at.and_then(|at| self.found.get(at)) else { return Ok(None) };
+        if let Some(known) = place.get() {
+            return Ok(known.as_ref());
+        }
+        let found = own_in_hierarchy(&self.text, controller)?;
+        let found = found.map(|(top, below)| OwnCgroup { top, below, dir: OnceLock::new() });
+        Ok(place.get_or_init(|| found).as_ref())
     }
 
     /// Returns the directory in which cgroups of version 2 are made; `None` if there is none, or if it was refused.
-    pub(super) fn parent(&self) -> Option<Arc<OwnedFd>> {
+    ///
+    /// # Errors
+    /// It cannot be opened now.
+    pub(super) fn parent(&self) -> io::Result<Option<Arc<OwnedFd>>> {
         if self.is_disabled.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
-        self.of(None)?.dir().ok()
+        match self.of(None)? {
+            Some(own) => own.dir().map_or_else(unless_lack, |dir| Ok(Some(dir))),
+            None => Ok(None),
+        }
     }
 
     /// Returns the text of `/proc/self/cgroup`, which differs once this process has been moved.
@@ -129,17 +159,24 @@ impl OwnCgroup {
 
 /// Returns the path of the cgroup of version 2 that this process is in now; `None` if no mount shows it.
 pub(crate) fn own_cgroup_path() -> Option<PathBuf> {
-    let (top, below) = own_in_hierarchy(&procfs::read("/proc/self/cgroup")?, None)?;
+    let (top, below) = own_in_hierarchy(&procfs::read("/proc/self/cgroup").ok()?, None).ok()??;
     Some(top.join(below))
 }
 
 /// Returns the mount of a hierarchy, and the path of this process's cgroup below it. The hierarchy is that of version 2,
 /// or the one of version 1 with that controller.
-fn own_in_hierarchy(cgroups: &[u8], controller: Option<&str>) -> Option<(PathBuf, PathBuf)> {
+fn own_in_hierarchy(
+    cgroups: &[u8],
+    controller: Option<&str>,
+) -> io::Result<Option<(PathBuf, PathBuf)>> {
     let mut lines = cgroups.split(|byte| *byte == b'\n');
-    let own = lines.find_map(|line| of_hierarchy(line, controller))?;
-    let mounts = procfs::read("/proc/self/mountinfo")?;
-    mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own, controller))
+    let Some(own) = lines.find_map(|line| of_hierarchy(line, controller)) else { return Ok(None) };
+    let mounts = match procfs::read("/proc/self/mountinfo") {
+        Ok(mounts) => mounts,
+        Err(error) => return unless_lack(error),
+    };
+    let mut mounts = mounts.split(|byte| *byte == b'\n');
+    Ok(mounts.find_map(|mount| below_mount(mount, own, controller)))
 }
 
 /// Returns the path in a line of `/proc/self/cgroup` (cgroups(7)), if it is about the hierarchy.

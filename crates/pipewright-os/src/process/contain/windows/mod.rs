@@ -275,13 +275,14 @@ impl ContainedTree for JobTree {
         self.killed.load(Ordering::Relaxed)
     }
 
-    fn collect(&self, members: &mut Vec<Member>) {
+    fn collect(&self, members: &mut Vec<Member>) -> io::Result<()> {
         let open = |pid| Member::open(pid, members, |_| true);
         let opened: Vec<Member> = self.others().filter_map(open).collect();
         // A number may have passed to another process between the list and the handle. Now the handle keeps
         // it, so a second list under the same number means the opened process.
         let listed = self.job.pids();
         members.extend(opened.into_iter().filter(|member| listed.contains(&member.pid())));
+        Ok(())
     }
 
     fn resources(&self) -> Option<TreeResources> {

@@ -17,6 +17,7 @@ use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::reporter::CommandReporter;
 use crate::process::contain::linux::{LinuxTree, TreeMeter};
 use crate::process::pidfd::pidfds_are_refused;
+use crate::process::room::{is_lack, is_lack_of_room};
 use crate::process::spawn::UnixOptions;
 use crate::process::spawn::layout::Layout;
 
@@ -30,9 +31,10 @@ pub(crate) fn start_contained(
     let moves = &moves(plan)?;
     if ends_with_parent {
         // A process group is not enough.
-        can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
+        can_supervise(plan)?;
     }
-    if let Some(cgroup) = Cgroup::new() {
+    let cgroup = Cgroup::new().map_err(|error| SpawnError::new(Step::Create, error))?;
+    if let Some(cgroup) = cgroup {
         match start_held(plan, layout, moves, cgroup.into(), ends_with_parent) {
             Err(error) if cgroup_errno(&error).is_some() => {
                 if cgroup_errno(&error).is_some_and(cgroup::is_permanent) {
@@ -46,10 +48,8 @@ pub(crate) fn start_contained(
             }
         }
     }
-    let supervised = match can_supervise(plan) {
-        Ok(()) => start_supervised(plan, layout, moves, TreeHolder::default()),
-        Err(error) => Err(SpawnError::new(Step::Contain, error)),
-    };
+    let supervised = can_supervise(plan)
+        .and_then(|()| start_supervised(plan, layout, moves, TreeHolder::default()));
     match supervised {
         Err(error) if error.step == Step::Contain && !ends_with_parent => {
             start_in_group(plan, moves)
@@ -165,22 +165,31 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
 }
 
 /// Checks that a supervisor is possible for that child.
-pub(super) fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
+pub(super) fn can_supervise(plan: &Plan<'_>) -> Result<(), SpawnError> {
     // Its parent would be a process in this process's memory, which must not run closures.
     if !plan.unix.pre_exec.is_empty() {
-        return Err(cannot_supervise(&"it has pre_exec closures"));
+        let reason = cannot_supervise(&"it has pre_exec closures");
+        return Err(SpawnError::new(Step::Contain, reason));
     }
     can_supervise_any()
 }
 
 /// Checks that a supervisor is possible here.
-pub(super) fn can_supervise_any() -> io::Result<()> {
-    match image() {
-        // Signals would go by a number that the supervisor may have freed.
-        _ if pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
-        Ok(_) => Ok(()),
-        Err(error) => Err(cannot_supervise(&error)),
+pub(super) fn can_supervise_any() -> Result<(), SpawnError> {
+    // Signals would go by a number that the supervisor may have freed.
+    if pidfds_are_refused() {
+        return Err(SpawnError::new(Step::Contain, cannot_supervise(&"no pidfds")));
     }
+    image().map(drop).map_err(not_supervised)
+}
+
+/// Returns the error of a start whose tree cannot be supervised, now or here.
+pub(super) fn not_supervised(error: io::Error) -> SpawnError {
+    // Another way to hold it would not be better, only weaker.
+    if is_lack(&error) {
+        return SpawnError::new(Step::Create, error);
+    }
+    SpawnError::new(Step::Contain, cannot_supervise(&error))
 }
 
 pub(super) fn cannot_supervise(reason: &dyn fmt::Display) -> io::Error {
@@ -194,7 +203,7 @@ fn cgroup_errno(error: &SpawnError) -> Option<Errno> {
     let errno = Errno::from_io_error(&error.source)?;
     let is_about_cgroup = match error.step {
         // It joins by a write. An error without a number is about the supervisor.
-        Step::Contain => !is_lack_of_resources(errno),
+        Step::Contain => !is_lack_of_room(errno),
         // From CLONE_INTO_CGROUP (clone(2)). If that is not known, the child joins by a write.
         Step::Create => matches!(
             errno,
@@ -203,10 +212,6 @@ fn cgroup_errno(error: &SpawnError) -> Option<Errno> {
         _ => false,
     };
     is_about_cgroup.then_some(errno)
-}
-
-fn is_lack_of_resources(errno: Errno) -> bool {
-    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOBUFS)
 }
 
 #[cfg(test)]

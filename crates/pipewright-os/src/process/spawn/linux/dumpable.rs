@@ -95,7 +95,10 @@ fn is_by_change_of_user(flag: Flag) -> bool {
     if LAST.load(Ordering::Relaxed) == flag {
         return true;
     }
-    let text = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    let Ok(text) = procfs::read("/proc/sys/fs/suid_dumpable") else {
+        // The default; read again next time.
+        return flag == 0;
+    };
     let number = procfs::words(&text).next().and_then(procfs::number);
     let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
     LAST.store(now, Ordering::Relaxed);

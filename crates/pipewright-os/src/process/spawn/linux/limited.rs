@@ -20,14 +20,13 @@ pub(crate) fn start_limited(
     check(&limits)?;
     let layout = &Layout::new(plan)?;
     let moves = &moves(plan)?;
-    let supervised = || can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error));
     if ends_with_parent {
-        supervised()?;
+        can_supervise(plan)?;
     }
     let LimitedGroups { cgroup, limit_procs, meter } = LimitedGroups::new(limits)?;
     if cgroup.is_none() {
         // Something has to find and end all processes of the tree.
-        supervised()?;
+        can_supervise(plan)?;
     }
     let holder = TreeHolder { cgroup, limit_procs, meter: Some(Box::new(meter)) };
     start_held(plan, layout, moves, holder, ends_with_parent)

@@ -132,7 +132,8 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
         Some(mut hooks) => (hooks.fork)(setup, &mut hooks.closures).map(|pid| (pid, None)),
     };
     let (pid, pidfd) = created.map_err(create_error)?;
-    let pidfd = pidfd.or_else(|| open_pidfd(pid));
+    // Without one, the child is known by its number.
+    let pidfd = pidfd.or_else(|| open_pidfd(pid).ok().flatten());
     let mut exit = ChildHandle(exit::ChildHandle::new(pid, pidfd));
     if matches!(setup.options.group, Group::Own | Group::Session) {
         exit.0.containment = Containment::Group;

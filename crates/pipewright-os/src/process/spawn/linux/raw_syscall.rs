@@ -125,9 +125,10 @@ pub(super) fn end_children(list: RawFd) {
     }
 }
 
-pub(super) fn exit() -> ! {
+/// Exits. The status is the error that this process has met, for the host.
+pub(super) fn exit(errno: i32) -> ! {
     loop {
-        let _ = syscall(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]);
+        let _ = syscall(libc::SYS_exit_group, [errno as usize, 0, 0, 0, 0, 0]);
     }
 }
 
@@ -173,28 +174,33 @@ pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
 }
 
 /// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
-/// negative handle leaves its number closed. Returns only if something failed.
+/// negative handle leaves its number closed. Returns only if something failed, with the error.
 pub(super) fn exec_image<const N: usize>(
     image: RawFd,
     handles: &[RawFd; N],
     arguments: [&CStr; 8],
-) {
+) -> i32 {
     let move_above_targets = |fd: RawFd| {
         // Move it above all target numbers, as a copy that the exec closes.
         syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
     };
-    let Ok(image) = move_above_targets(image) else { return };
+    let image = match move_above_targets(image) {
+        Ok(image) => image,
+        Err(errno) => return errno,
+    };
     let mut moved = [None; N];
     for (place, fd) in moved.iter_mut().zip(handles) {
         if *fd >= 0 {
-            let Ok(fd) = move_above_targets(*fd) else { return };
-            *place = Some(fd);
+            match move_above_targets(*fd) {
+                Ok(fd) => *place = Some(fd),
+                Err(errno) => return errno,
+            }
         }
     }
     // The copies are close-on-exec. A handle that the host has opened without that flag is closed here.
     let copies = moved.into_iter().flatten().chain([image]).map(|fd| fd as RawFd);
-    if open_handles::close_from(N as RawFd, copies, syscall).is_err() {
-        return;
+    if let Err(errno) = open_handles::close_from(N as RawFd, copies, syscall) {
+        return errno;
     }
     for (number, fd) in moved.into_iter().enumerate() {
         let Some(fd) = fd else {
@@ -202,8 +208,8 @@ pub(super) fn exec_image<const N: usize>(
             let _ = syscall(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
             continue;
         };
-        if syscall(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]).is_err() {
-            return;
+        if let Err(errno) = syscall(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]) {
+            return errno;
         }
     }
     let [a, b, c, d, e, f, g, h] = arguments.map(CStr::as_ptr);
@@ -211,6 +217,7 @@ pub(super) fn exec_image<const N: usize>(
     let envp: [*const c_char; 1] = [ptr::null()];
     let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
     let empty = c"".as_ptr() as usize;
-    let _ =
+    let done =
         syscall(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
+    done.err().unwrap_or(libc::EIO)
 }

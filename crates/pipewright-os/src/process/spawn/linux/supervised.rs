@@ -40,6 +40,7 @@ use crate::process::contain::linux::report::{NotStarted, Reports, StartedCommand
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::member::Member;
 use crate::process::pidfd::send;
+use crate::process::room::is_lack;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 /// A child below a supervisor: its number, its pidfd, and the processes that hold its tree.
@@ -73,13 +74,12 @@ pub(super) fn start(
     groups: Option<&[CString]>,
 ) -> Result<SupervisedChild, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
-    let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let image = image().map_err(no_image)?;
     check_handle_limit().map_err(create_error)?;
     let [for_guard, for_supervisor, for_child] = [take_stack()?, take_stack()?, take_stack()?];
     let is_proven = image::is_proven();
-    let (reports, theirs, host_pidfd) = open_host_handles(!is_proven).map_err(|error| {
-        if is_proven || is_lack_of_resources(&error) { create_error(error) } else { refuse() }
-    })?;
+    let (reports, theirs, host_pidfd) = open_host_handles(!is_proven)
+        .map_err(|error| if is_proven { create_error(error) } else { judge(error) })?;
     let context = StartContext {
         setup: Some(setup),
         stacks: [&for_supervisor, &for_child],
@@ -97,7 +97,7 @@ pub(super) fn start(
     let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
     let failed = match (failure(setup), started) {
         (Some(failed), _) => failed,
-        (None, Err(NotStarted::Supervisor(error))) if !is_lack_of_resources(&error) => {
+        (None, Err(NotStarted::Supervisor(error))) if !is_lack(&error) => {
             cannot_contain(error)
         }
         (None, Err(NotStarted::Supervisor(error) | NotStarted::Command(error))) => {
@@ -123,13 +123,14 @@ pub(super) fn start(
     // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
     release_groups(&reports);
     let guard_status = guard_exit.wait().map(|ended| ended.status);
-    if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
+    if context.is_proven.load(Relaxed) || is_lack(&failed.source) {
         return Err(failed);
     }
     match guard_status {
         // Another process has killed one of the two, which says nothing about this machine.
         Ok(status) if status.success() || status.signal() == Some(libc::SIGKILL) => Err(failed),
-        _ => Err(refuse()),
+        Ok(status) => Err(image::error_of(status).map_or_else(judge, |()| failed)),
+        Err(_) => Err(failed),
     }
 }
 
@@ -157,7 +158,7 @@ pub(super) fn create_guard(
     drop(host_pidfd);
     match cloned {
         Ok(guard) => Ok((guard, pidfd)),
-        Err(error) if is_lack_of_resources(&error) => Err(SpawnError::new(Step::Create, error)),
+        Err(error) if is_lack(&error) => Err(SpawnError::new(Step::Create, error)),
         // The error is not about the command, so another kind of containment may work.
         Err(error) => Err(cannot_contain(error)),
     }
@@ -176,20 +177,20 @@ pub(super) fn open_host_handles(tries: bool) -> io::Result<(Reports, OwnedFd, Ow
     Ok((reports, theirs, host_pidfd))
 }
 
-/// Records that no tree can be supervised here, and returns the error.
-fn refuse() -> SpawnError {
-    SpawnError::new(Step::Contain, image::refuse())
+/// Returns the error of a start whose program failed, before it was known to work here. Remembers a refusal.
+fn judge(error: io::Error) -> SpawnError {
+    let error = image::judge(error);
+    match error.raw_os_error() {
+        None => SpawnError::new(Step::Contain, error),
+        Some(_) if is_lack(&error) => SpawnError::new(Step::Create, error),
+        Some(_) => cannot_contain(error),
+    }
 }
 
 /// Returns the error for a tree that cannot be supervised. It has no number, because a number would be
 /// about a cgroup.
 pub(super) fn cannot_contain(error: io::Error) -> SpawnError {
     SpawnError::new(Step::Contain, io::Error::other(error))
-}
-
-pub(super) fn is_lack_of_resources(error: &io::Error) -> bool {
-    let rooms = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::ETOOMANYREFS];
-    error.raw_os_error().is_some_and(|errno| rooms.contains(&errno))
 }
 
 /// Makes sure that neither the guard nor the supervisor runs out of handle numbers when it arranges its
@@ -204,6 +205,12 @@ pub(super) fn check_handle_limit() -> io::Result<()> {
         Some(limit) if limit < NUMBERS => Err(io::Error::from_raw_os_error(libc::EMFILE)),
         _ => Ok(()),
     }
+}
+
+/// Returns the error of a start for which there is no program.
+pub(super) fn no_image(error: io::Error) -> SpawnError {
+    let step = if is_lack(&error) { Step::Create } else { Step::Contain };
+    SpawnError::new(step, error)
 }
 
 pub(super) fn take_stack() -> Result<Stack, SpawnError> {
@@ -237,19 +244,23 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     // The supervisor inherits this setting; the command has to find the host's.
     context.ignores_sigchld.store(raw_syscall::reset_sigchld(), Relaxed);
     program.handles[PLANS] = NONE;
-    match start_supervisor(context, &mut program) {
+    let errno = match start_supervisor(context, &mut program) {
         Ok(pid) => {
-            program.execute(c"guard", pid);
+            let errno = program.execute(c"guard", pid);
             // The supervisor must not run without a guard.
             if !raw_syscall::kill(pid) {
                 // It may be waiting for a proof, and so for the end of this process.
-                raw_syscall::exit()
+                raw_syscall::exit(errno)
             }
+            errno
         }
-        Err(errno) => program.report_failure(errno),
-    }
+        Err(errno) => {
+            program.report_failure(errno);
+            errno
+        }
+    };
     raw_syscall::end_children(program.handles[CHILDREN]);
-    raw_syscall::exit()
+    raw_syscall::exit(errno)
 }
 
 /// Starts the supervisor. From then on only the supervisor may use the context.
@@ -285,10 +296,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     program.handles[GUARD_PIDFD] = context.guard_pidfd.load(Relaxed);
     let started = match context.setup {
         Some(setup) => start_command(context, setup, &mut program),
-        None => open_children_list(&mut program).map(|()| {
-            program.execute(c"commands", 0);
-            None
-        }),
+        None => open_children_list(&mut program).and_then(|()| Err(program.execute(c"commands", 0))),
     };
     match started {
         // From here on the context must not be used.
@@ -303,7 +311,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     }
     // A command that was started may have left processes already.
     raw_syscall::end_children(program.handles[CHILDREN]);
-    raw_syscall::exit()
+    raw_syscall::exit(0)
 }
 
 /// Starts the command. Returns its number if it runs, once the host has been informed.

@@ -107,13 +107,15 @@ impl SupervisorProgram {
         let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
-    /// Executes the program. Returns only on failure.
-    pub(super) fn execute(&self, role: &CStr, subject: i32) {
+    /// Executes the program. Returns only on failure, with the error.
+    pub(super) fn execute(&self, role: &CStr, subject: i32) -> i32 {
         raw_syscall::close_all_except(self.image, &self.handles);
         let mut handles = self.handles;
         if handles[CHILDREN] == NONE {
-            let Ok(children) = raw_syscall::open_children() else { return };
-            handles[CHILDREN] = children;
+            match raw_syscall::open_children() {
+                Ok(children) => handles[CHILDREN] = children,
+                Err(errno) => return errno,
+            }
         }
         let subject = Digits::of(subject);
         let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
@@ -124,6 +126,6 @@ impl SupervisorProgram {
         let figures = if self.has_figures { c"figures" } else { c"" };
         let arguments =
             [c"pipewright-supervisor", role, subject, cgroup, first, second, third, figures];
-        raw_syscall::exec_image(self.image, &handles, arguments);
+        raw_syscall::exec_image(self.image, &handles, arguments)
     }
 }

@@ -15,7 +15,7 @@ use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::image;
-use crate::process::contain::linux::report::{Reports, SupervisorReport};
+use crate::process::contain::linux::report::{NotStarted, Reports, SupervisorReport};
 use crate::process::pidfd::send;
 
 struct Trial {
@@ -28,11 +28,11 @@ struct Trial {
 /// Finds out if a supervisor works on this machine, even if nothing has been started below one.
 ///
 /// # Errors
-/// The reason why it does not work.
+/// The reason why it does not work; or there is no room to find out.
 pub(crate) fn try_supervisor() -> io::Result<()> {
     let image = image::image()?;
     if !image::is_proven() {
-        try_image(image).map_err(|_| image::refuse())?;
+        try_image(image).map_err(image::judge)?;
         image::prove();
     }
     Ok(())
@@ -63,7 +63,9 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         unsafe { clone::vfork(&request) }?
     };
     // Ignored: this process may ignore SIGCHLD, or another part of it reaps all children.
-    let _ = ChildHandle(exit::ChildHandle::new(pid, own_pidfd(pidfd))).wait();
+    if let Ok(ended) = ChildHandle(exit::ChildHandle::new(pid, own_pidfd(pidfd))).wait() {
+        image::error_of(ended.status)?;
+    }
     if !trial.shares_memory.into_inner() {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -71,7 +73,9 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_request_end()?;
     if reports.peek()? == Some(SupervisorReport::Started) {
-        reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
+        reports.started().map_err(|error| match error {
+            NotStarted::Command(error) | NotStarted::Supervisor(error) => error,
+        })?;
     }
     if reports.take()? == Some(SupervisorReport::CanWork) {
         return Ok(());
@@ -85,8 +89,9 @@ extern "C" fn run_alone(argument: *mut c_void) -> c_int {
     shares_memory.store(true, Ordering::Relaxed);
     raw_syscall::become_subreaper();
     raw_syscall::reset_sigchld();
-    if raw_syscall::open_own_pidfd().is_ok() && program.report_start(0, None, 0).is_ok() {
-        program.execute(c"trial", 0);
-    }
-    raw_syscall::exit()
+    let is_possible = raw_syscall::open_own_pidfd().and_then(|_| program.report_start(0, None, 0));
+    raw_syscall::exit(match is_possible {
+        Ok(()) => program.execute(c"trial", 0),
+        Err(errno) => errno,
+    })
 }

@@ -12,6 +12,7 @@ use super::controller::Controllers;
 use super::files;
 use crate::process::contain::linux::cgroup::owner_of;
 use crate::process::procfs::Stat;
+use crate::process::room::{is_lack, is_lack_of_room};
 
 /// The name of the cgroup that this process moves to if it is in the way of the controllers.
 const LEAF: &str = "pipewright-hosts";
@@ -31,6 +32,8 @@ pub(super) enum Refusal {
     HasProcesses,
     /// The kernel refused the controllers for another reason.
     NotEnabled(io::Error),
+    /// There is no room to find out.
+    NoRoom(io::Error),
 }
 
 impl Level {
@@ -40,15 +43,16 @@ impl Level {
             rustix::fs::access(&place, Access::WRITE_OK)
                 .map_err(|error| Refusal::Denied(error.into()))?;
         }
-        let missing = wanted.without(self.controllers_in("cgroup.controllers"));
+        let controllers_in = |file| self.controllers_in(file).map_err(Refusal::NoRoom);
+        let missing = wanted.without(controllers_in("cgroup.controllers")?);
         if missing != Controllers::NONE {
             return Err(Refusal::NoController(missing));
         }
-        let missing = wanted.without(self.controllers_in("cgroup.subtree_control"));
+        let missing = wanted.without(controllers_in("cgroup.subtree_control")?);
         if missing == Controllers::NONE {
             return Ok(());
         }
-        if !self.may_give_controllers() {
+        if !self.may_give_controllers().map_err(Refusal::NoRoom)? {
             return Err(Refusal::HasProcesses);
         }
         let words: Vec<_> = missing.iter().map(|it| format!("+{}", it.name())).collect();
@@ -57,6 +61,7 @@ impl Level {
             Err(error) => Err(match Errno::from_io_error(&error) {
                 Some(Errno::BUSY) => Refusal::HasProcesses,
                 Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Refusal::Denied(error),
+                Some(errno) if is_lack_of_room(errno) => Refusal::NoRoom(error),
                 _ => Refusal::NotEnabled(error),
             }),
         }
@@ -64,28 +69,32 @@ impl Level {
 
     /// Lets the cgroups in it have further controllers, if that is possible.
     pub(super) fn enable_if_possible(&self, wanted: Controllers) {
-        if !self.may_give_controllers() {
+        // Ignored, all errors: without the controllers, only their figures are missing.
+        if !self.may_give_controllers().unwrap_or(false) {
             return;
         }
-        for controller in wanted.without(self.controllers_in("cgroup.subtree_control")).iter() {
-            // Ignored: without the controller, only its figures are missing.
+        let Ok(enabled) = self.controllers_in("cgroup.subtree_control") else { return };
+        for controller in wanted.without(enabled).iter() {
             let _ = self.write("cgroup.subtree_control", &format!("+{}", controller.name()));
         }
     }
 
     /// Returns true if no process in it keeps the controllers from the cgroups in it. The kernel itself refuses that for
     /// some controllers only; for `cpu` and `pids` it makes the cgroup a threaded one, in which no other can hold a process.
-    fn may_give_controllers(&self) -> bool {
+    fn may_give_controllers(&self) -> io::Result<bool> {
         let is_top = !self.path.join("cgroup.type").exists();
-        is_top || self.pids().is_empty()
+        Ok(is_top || self.pids()?.is_empty())
     }
 
     /// Returns the controllers that are named in one of its files.
-    pub(super) fn controllers_in(&self, file: &str) -> Controllers {
-        Controllers::named(&self.read(file))
+    ///
+    /// # Errors
+    /// There is no room to read it.
+    pub(super) fn controllers_in(&self, file: &str) -> io::Result<Controllers> {
+        Ok(Controllers::named(&self.read(file)?))
     }
 
-    /// Returns true if a limit holds its processes, from which a cgroup outside of it would be free.
+    /// Returns true if a limit may hold its processes, from which a cgroup outside of it would be free.
     pub(super) fn is_limited(&self) -> bool {
         self.is_limited_beyond_pids() || self.pids_max().is_some()
     }
@@ -93,19 +102,18 @@ impl Level {
     /// Does the same for all limits but that on the number of processes.
     pub(super) fn is_limited_beyond_pids(&self) -> bool {
         let files = ["memory.max", "memory.high", "memory.swap.max", "cpu.max"];
-        files
-            .iter()
-            .any(|file| !matches!(self.read(file).split_whitespace().next(), None | Some("max")))
+        let is_limit = |text: String| !matches!(text.split_whitespace().next(), None | Some("max"));
+        files.iter().any(|file| self.read(file).map_or(true, is_limit))
     }
 
     /// Returns the limit on its memory.
     pub(super) fn memory_max_bytes(&self) -> Option<u64> {
-        self.read("memory.max").trim_ascii().parse().ok()
+        self.read("memory.max").ok()?.trim_ascii().parse().ok()
     }
 
     /// Returns the limit on the number of its processes.
     pub(super) fn pids_max(&self) -> Option<u64> {
-        self.read("pids.max").trim_ascii().parse().ok()
+        self.read("pids.max").ok()?.trim_ascii().parse().ok()
     }
 
     /// Returns true if it is named as the cgroup of a unit of systemd, of the kind with that suffix.
@@ -147,7 +155,7 @@ impl Level {
         }
         // A process may start another while it is moved.
         for _ in 0..MOST_PASSES {
-            let pids = self.pids();
+            let Ok(pids) = self.pids() else { return false };
             if pids.is_empty() {
                 return true;
             }
@@ -167,20 +175,27 @@ impl Level {
 
     /// Returns the number of processes in it that this process has not started.
     pub(super) fn other_processes(&self) -> usize {
-        self.pids().into_iter().filter(|pid| !is_own(*pid)).count()
+        self.pids().unwrap_or_default().into_iter().filter(|pid| !is_own(*pid)).count()
     }
 
     pub(super) fn has_only_own_processes(&self) -> bool {
-        let pids = self.pids();
+        let Ok(pids) = self.pids() else { return false };
         pids.contains(&std::process::id()) && pids.into_iter().all(is_own)
     }
 
-    fn pids(&self) -> Vec<u32> {
-        self.read("cgroup.procs").lines().filter_map(|line| line.parse().ok()).collect()
+    fn pids(&self) -> io::Result<Vec<u32>> {
+        Ok(self.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    fn read(&self, file: &str) -> String {
-        fs::read_to_string(self.path.join(file)).unwrap_or_default()
+    /// Reads one of its files; an empty text if it has none that this process may read.
+    ///
+    /// # Errors
+    /// There is no room to read it.
+    fn read(&self, file: &str) -> io::Result<String> {
+        match fs::read_to_string(self.path.join(file)) {
+            Err(error) if !is_lack(&error) => Ok(String::new()),
+            text => text,
+        }
     }
 
     fn write(&self, file: &str, text: &str) -> io::Result<()> {
@@ -203,7 +218,8 @@ fn is_own(pid: u32) -> bool {
             return true;
         }
         match Stat::of(pid) {
-            Some(stat) if stat.parent > 1 => pid = stat.parent,
+            // 1 has no parent. This process may be it, and is then looked at in the next round.
+            Ok(Some(stat)) if stat.parent > 0 => pid = stat.parent,
             _ => return false,
         }
     }

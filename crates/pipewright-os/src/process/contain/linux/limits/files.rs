@@ -66,7 +66,7 @@ pub(super) fn read(dir: BorrowedFd<'_>, file: &str) -> io::Result<String> {
 }
 
 /// Reads an open file from its beginning.
-pub(super) fn read_open(file: BorrowedFd<'_>) -> io::Result<String> {
+pub(in super::super) fn read_open(file: BorrowedFd<'_>) -> io::Result<String> {
     // The kernel makes such a text in one go, and it is shorter than a page.
     const MOST_BYTES: usize = 4096;
     let mut text = vec![0; MOST_BYTES];

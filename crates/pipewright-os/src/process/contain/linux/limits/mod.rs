@@ -22,7 +22,7 @@
 mod controller;
 mod dbus;
 mod delegated;
-mod files;
+pub(super) mod files;
 mod kept;
 mod kernel_log;
 mod meter;
@@ -39,6 +39,7 @@ use std::os::fd::OwnedFd;
 use super::cgroup::Cgroup;
 use super::place::own_cgroups;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
+use crate::process::room::is_lack;
 use controller::Controllers;
 pub(crate) use kept::{GroupNames, Joins, KeptGroups, keep};
 pub(crate) use meter::Meter;
@@ -80,8 +81,8 @@ impl LimitedGroups {
     fn named(limits: TreeLimits, name: &str) -> Result<LimitedGroups, NotLimited> {
         let mut held = HeldLimits { limits, ..HeldLimits::default() };
         let needed = Controllers::of(&limits);
-        let own = &*own_cgroups().unwrap_or_default();
-        let in_v2 = needed.and(place::visible(own));
+        let own = &*own_cgroups()?.unwrap_or_default();
+        let in_v2 = needed.and(place::visible(own)?);
         let cgroup = v2::cgroup(own, in_v2, &mut held, name)?;
         let in_v2 = if cgroup.is_some() { in_v2 } else { Controllers::NONE };
         let groups = V1Groups::new(own, needed.without(in_v2), &mut held, name)?;
@@ -99,7 +100,11 @@ impl LimitedGroups {
         };
         let sampler = held.sample(&limits)?;
         let limit_procs = groups.procs()?;
-        let (cgroup, place) = match cgroup.or_else(|| v2::for_measurement(own, name)) {
+        let cgroup = match cgroup {
+            Some(cgroup) => Some(cgroup),
+            None => v2::for_measurement(own, name)?,
+        };
+        let (cgroup, place) = match cgroup {
             Some((cgroup, place)) => (Some(cgroup), place),
             None => (None, None),
         };
@@ -120,8 +125,9 @@ pub(crate) fn probe(kind: LimitKind) -> Result<String, LimitUnavailable> {
         LimitKind::OomGroup => limits.memory_max(MANY_BYTES).oom_group(),
     };
     let needed = Controllers::of(&limits);
-    let own = &*own_cgroups().unwrap_or_default();
-    if needed.and(place::visible(own)) == needed {
+    let no_room = |error: io::Error| LimitUnavailable::new(kind, error.to_string());
+    let own = &*own_cgroups().map_err(no_room)?.unwrap_or_default();
+    if needed.and(place::visible(own).map_err(no_room)?) == needed {
         if place::would_enter_scope(own, needed) {
             return Ok("cgroup v2; systemd makes a scope for this process first".to_owned());
         }
@@ -168,6 +174,7 @@ impl HeldLimits {
     ) -> Result<(), NotLimited> {
         match set() {
             Ok(()) => Ok(()),
+            Err(error) if is_lack(&error) => Err(error.into()),
             Err(error) => {
                 let mut limit = LimitUnavailable::new(kind, format!("{file}: {error}"));
                 if kind == LimitKind::Swap && error.kind() == io::ErrorKind::NotFound {

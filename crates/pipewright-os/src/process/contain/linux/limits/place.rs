@@ -3,10 +3,12 @@
 //! A cgroup with processes cannot give controllers to the cgroups in it (cgroups(7), "no internal processes"). So a process
 //! that makes limited cgroups either is in a leaf, beside which it makes them, or moves to a leaf first.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::NotLimited;
 use super::controller::Controllers;
 use super::delegated::{Level, Refusal, is_under_systemd};
 use super::oom::Ancestor;
@@ -14,6 +16,7 @@ use super::scope::{self, NoScope};
 use crate::base::generation::PerProcess;
 use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 use crate::process::limits::LimitUnavailable;
+use crate::process::room::is_lack;
 
 /// The cgroup in which limited ones are made.
 #[derive(Debug)]
@@ -39,16 +42,22 @@ struct Known {
 
 /// Returns the facts about the cgroup that this process is in now. Kept locked: two threads must not move this process at
 /// the same time.
-fn known(own: &OwnCgroups) -> MutexGuard<'static, Option<Known>> {
+///
+/// # Errors
+/// There is no room to look them up.
+fn known(own: &OwnCgroups) -> io::Result<MutexGuard<'static, Option<Known>>> {
     let mut known = locked();
     if known.as_ref().is_none_or(|known| known.cgroups != own.text()) {
         let controllers =
             |top: &Path| Level { path: top.to_owned() }.controllers_in("cgroup.controllers");
-        let visible = own.of(None).map_or(Controllers::NONE, |own| controllers(&own.top));
+        let visible = match own.of(None)? {
+            Some(own) => controllers(&own.top)?,
+            None => Controllers::NONE,
+        };
         let (cgroups, missing) = (own.text().to_owned(), Controllers::NONE);
         *known = Some(Known { cgroups, visible, found: None, missing });
     }
-    known
+    Ok(known)
 }
 
 fn locked() -> MutexGuard<'static, Option<Known>> {
@@ -56,8 +65,11 @@ fn locked() -> MutexGuard<'static, Option<Known>> {
 }
 
 /// Returns the controllers that are in version 2 on this machine.
-pub(super) fn visible(own: &OwnCgroups) -> Controllers {
-    known(own).as_ref().map_or(Controllers::NONE, |known| known.visible)
+///
+/// # Errors
+/// There is no room to look them up.
+pub(super) fn visible(own: &OwnCgroups) -> io::Result<Controllers> {
+    Ok(known(own)?.as_ref().map_or(Controllers::NONE, |known| known.visible))
 }
 
 /// Forgets all facts, after a cgroup could not be made in a place that was found before.
@@ -69,14 +81,15 @@ pub(super) fn forget() {
 /// that is the only way.
 ///
 /// # Errors
-/// There is none. The error names the first limit that needs it.
+/// There is none: the error names the first limit that needs it. Or there is no room to find out.
 pub(super) fn find(
     own: &OwnCgroups,
     wanted: Controllers,
     moves: bool,
-) -> Result<Arc<LimitedPlace>, LimitUnavailable> {
-    let unavailable = |reason: &str| unavailable(wanted, reason.to_owned());
-    let mut known = known(own);
+) -> Result<Arc<LimitedPlace>, NotLimited> {
+    let unavailable =
+        |reason: &str| NotLimited::Unavailable(unavailable(wanted, reason.to_owned()));
+    let mut known = known(own)?;
     let missing = match known.as_ref() {
         Some(Known { found: Some((controllers, place)), .. }) if *controllers == wanted => {
             return Ok(Arc::clone(place));
@@ -87,23 +100,27 @@ pub(super) fn find(
     if !moves && missing == wanted {
         return Err(unavailable("there was no such cgroup before"));
     }
-    let own = own.of(None).ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
+    let own = own.of(None)?.ok_or_else(|| unavailable("cgroup v2 is not mounted"))?;
     let level = match find_level(&own.top, &own.below, wanted, moves) {
         Ok(level) => level,
         Err(error) => {
-            if let Some(known) = known.as_mut() {
+            if let (Some(known), NotLimited::Unavailable(_)) = (known.as_mut(), &error) {
                 known.missing = wanted;
             }
             return Err(error);
         }
     };
     level.enable_if_possible(Controllers::named("memory pids"));
-    let dir = level.open().map_err(|error| unavailable(&error.to_string()))?;
+    let dir = level.open().map_err(|error| match is_lack(&error) {
+        true => NotLimited::System(error),
+        false => unavailable(&error.to_string()),
+    })?;
     let ancestors = ancestors(&own.top, &level.path);
     let place = Arc::new(LimitedPlace { dir: Arc::new(dir), ancestors });
     if let Some(known) = known.as_mut() {
         // This process may have moved.
-        known.cgroups = own_cgroups().map(|own| own.text().to_owned()).unwrap_or_default();
+        let now = own_cgroups().ok().flatten();
+        known.cgroups = now.map(|own| own.text().to_owned()).unwrap_or_default();
         known.found = Some((wanted, Arc::clone(&place)));
     }
     Ok(place)
@@ -111,7 +128,7 @@ pub(super) fn find(
 
 /// Returns true if this process has to move to a leaf to make limited cgroups, and can.
 pub(super) fn would_move(own: &OwnCgroups, wanted: Controllers) -> bool {
-    let Some(cgroup) = own.of(None) else { return false };
+    let Ok(Some(cgroup)) = own.of(None) else { return false };
     let own = Level { path: cgroup.path() };
     matches!(own.prepare(wanted), Err(Refusal::HasProcesses))
         && find_above(&cgroup.top, &own, wanted).is_none()
@@ -120,7 +137,7 @@ pub(super) fn would_move(own: &OwnCgroups, wanted: Controllers) -> bool {
 
 /// Returns true if this process has to be moved to a scope of its own to make limited cgroups, and systemd answers.
 pub(super) fn would_enter_scope(own: &OwnCgroups, wanted: Controllers) -> bool {
-    let Some(cgroup) = own.of(None) else { return false };
+    let Ok(Some(cgroup)) = own.of(None) else { return false };
     let own = Level { path: cgroup.path() };
     let Err(refusal) = own.prepare(wanted) else { return false };
     find_above(&cgroup.top, &own, wanted).is_none()
@@ -135,7 +152,7 @@ fn needs_scope(own: &Level, refusal: &Refusal) -> bool {
         Refusal::HasProcesses => !own.is_delegated() || !own.has_only_own_processes(),
         Refusal::Denied(error) => error.kind() != std::io::ErrorKind::ReadOnlyFilesystem,
         Refusal::NoController(_) => true,
-        Refusal::NotEnabled(_) => false,
+        Refusal::NotEnabled(_) | Refusal::NoRoom(_) => false,
     }
 }
 
@@ -144,7 +161,7 @@ fn find_level(
     below: &Path,
     wanted: Controllers,
     moves: bool,
-) -> Result<Level, LimitUnavailable> {
+) -> Result<Level, NotLimited> {
     let mut own = Level { path: top.join(below) };
     let mut own_refusal = match own.prepare(wanted) {
         Ok(()) => return Ok(own),
@@ -169,10 +186,10 @@ fn find_level(
     if moves && matches!(own_refusal, Refusal::HasProcesses) && own.make_room() {
         match own.prepare(wanted) {
             Ok(()) => return Ok(own),
-            Err(refusal) => return Err(explain(&own, wanted, &refusal, no_scope)),
+            Err(refusal) => return Err(explain(&own, wanted, refusal, no_scope)),
         }
     }
-    Err(explain(&own, wanted, &own_refusal, no_scope))
+    Err(explain(&own, wanted, own_refusal, no_scope))
 }
 
 /// Returns a cgroup around this process's own. It must not free the tree from a limit, or take it from its holder.
@@ -216,9 +233,9 @@ pub(super) const WRITABLE_MOUNT: &str =
 fn explain(
     own: &Level,
     wanted: Controllers,
-    refusal: &Refusal,
+    refusal: Refusal,
     no_scope: NoScope,
-) -> LimitUnavailable {
+) -> NotLimited {
     let path = own.path.display();
     let scope = || is_under_systemd().then(|| scope::remedy(own));
     let (reason, remedy) = match refusal {
@@ -271,10 +288,12 @@ fn explain(
         Refusal::NotEnabled(error) => {
             (format!("the controllers of the cgroup {path} cannot be enabled: {error}"), None)
         }
+        Refusal::NoRoom(error) => return NotLimited::System(error),
     };
     let reason = match no_scope.reason {
         Some(why) => format!("{reason}; {why}"),
         None => reason,
     };
-    LimitUnavailable { remedy: no_scope.remedy.or(remedy), ..unavailable(wanted, reason) }
+    let remedy = no_scope.remedy.or(remedy);
+    NotLimited::Unavailable(LimitUnavailable { remedy, ..unavailable(wanted, reason) })
 }

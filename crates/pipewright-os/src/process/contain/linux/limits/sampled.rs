@@ -54,7 +54,15 @@ impl Sampler {
             (Arc::clone(&self.stop), Arc::clone(&self.seen), self.limit_bytes);
         let watch = move || {
             while !stop.is_raised() {
-                let Some(pids) = tree.pids() else { return };
+                let pids = match tree.pids() {
+                    Some(Ok(pids)) => pids,
+                    // There is no room to look now.
+                    Some(Err(_)) => {
+                        pause(&stop);
+                        continue;
+                    }
+                    None => return,
+                };
                 let bytes = memory_bytes(&pids, limit);
                 let mut seen = lock(&seen);
                 seen.peak_bytes = seen.peak_bytes.max(bytes);
@@ -64,8 +72,7 @@ impl Sampler {
                     return;
                 }
                 drop(seen);
-                // Ignored: the next look comes at once.
-                let _ = wait::any(&mut [Slot::Event(&*stop)], Some(Instant::now() + INTERVAL));
+                pause(&stop);
             }
         };
         // Ignored: no thread can be started, and the tree runs without a limit, as was allowed.
@@ -95,6 +102,12 @@ impl Drop for Sampler {
     }
 }
 
+/// Waits for the next look, or for the end of looking.
+fn pause(stop: &Wake) {
+    // Ignored: the next look comes at once.
+    let _ = wait::any(&mut [Slot::Event(stop)], Some(Instant::now() + INTERVAL));
+}
+
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     // Each field is one assignment.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,20 +115,14 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 impl SampledTree {
     /// Returns the numbers of the processes; `None` if the tree is gone.
-    fn pids(&self) -> Option<Vec<u32>> {
+    fn pids(&self) -> Option<io::Result<Vec<u32>>> {
         if let Some(cgroup) = &self.cgroup {
             return Some(cgroup.upgrade()?.pids());
         }
         let (reports, supervisor) = self.supervisor.as_ref()?;
         // Its number is not reused while its host holds the reports.
         reports.upgrade()?;
-        let mut pids = children_of(*supervisor);
-        let mut next = 0;
-        while let Some(pid) = pids.get(next) {
-            pids.extend(children_of(*pid));
-            next += 1;
-        }
-        Some(pids)
+        Some(descendants_of(*supervisor).map_err(io::Error::from))
     }
 
     fn kill(&self) {
@@ -128,11 +135,21 @@ impl SampledTree {
     }
 }
 
+fn descendants_of(pid: u32) -> rustix::io::Result<Vec<u32>> {
+    let mut pids = children_of(pid)?;
+    let mut next = 0;
+    while let Some(pid) = pids.get(next) {
+        pids.extend(children_of(*pid)?);
+        next += 1;
+    }
+    Ok(pids)
+}
+
 /// Returns the memory of the processes together. Memory that several share counts once only if it matters: that figure
 /// costs more.
 fn memory_bytes(pids: &[u32], limit: u64) -> u64 {
     let kib = |pid: &u32, file: &str, name: &[u8]| {
-        let text = procfs::read(&format!("/proc/{pid}/{file}"))?;
+        let text = procfs::read(&format!("/proc/{pid}/{file}")).ok()?;
         let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
         procfs::number(procfs::words(line).next()?).map(u64::from)
     };

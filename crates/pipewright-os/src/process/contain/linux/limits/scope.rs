@@ -14,7 +14,7 @@ use super::controller::Controllers;
 use super::dbus::{self, Body, Call, Connection, Failure};
 use super::delegated::{Level, is_under_systemd};
 use crate::base::generation::PerProcess;
-use crate::process::contain::linux::place::own_cgroups;
+use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 
 /// The time in which a manager has to answer at all.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -134,7 +134,8 @@ impl Question {
         }
         if let Some(manager) = manager_of(own, top) {
             // It would be asked in vain.
-            let missing = wanted.without(manager.controllers_in("cgroup.controllers"));
+            let controllers = manager.controllers_in("cgroup.controllers");
+            let missing = wanted.without(controllers.map_err(NoScope::because)?);
             if missing != Controllers::NONE {
                 let names: Vec<_> = missing.iter().map(|it| it.name()).collect();
                 let names = names.join(" ");
@@ -170,8 +171,9 @@ impl Question {
         let name = unit_name();
         self.connect(asked_at, &start(&name, self)).map_err(|failure| failure.to_string())?;
         loop {
-            let own = own_cgroups();
-            match own.as_ref().and_then(|own| own.of(None)).map(|own| own.path()) {
+            let own = own_cgroups().ok().flatten();
+            let path = |own: &OwnCgroups| Some(own.of(None).ok()??.path());
+            match own.as_deref().and_then(path) {
                 Some(path) if path.ends_with(&name) => return Ok(Level { path }),
                 _ => {
                     dbus::pause(deadline).map_err(|_| "it has not moved this process".to_owned())?

@@ -19,6 +19,7 @@ use super::{NotLimited, files};
 use crate::process::contain::linux::cgroup::stale_in;
 use crate::process::contain::linux::place::{OwnCgroup, OwnCgroups, forget};
 use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits};
+use crate::process::room::is_lack;
 
 /// The groups of one tree.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ impl V1Groups {
         }
         let mut paths: Vec<PathBuf> = Vec::new();
         for controller in controllers.iter() {
-            let Some(own) = own.of(Some(controller.name())) else { continue };
+            let Some(own) = own.of(Some(controller.name()))? else { continue };
             let path = own.path();
             // Two controllers may share a hierarchy.
             if let Some(at) = paths.iter().position(|known| *known == path) {
@@ -63,6 +64,7 @@ impl V1Groups {
             }
             match V1Group::new(controller, own, name) {
                 Ok(group) => groups.0.push(group),
+                Err(error) if is_lack(&error) => return Err(error.into()),
                 Err(error) => {
                     forget();
                     let path = path.display();

@@ -72,7 +72,7 @@ fn make(
 ) -> Result<(Cgroup, Arc<LimitedPlace>), NotLimited> {
     let mut has_tried = false;
     loop {
-        let place = place::find(own, controllers, true).map_err(NotLimited::Unavailable)?;
+        let place = place::find(own, controllers, true)?;
         match Cgroup::create(Arc::clone(&place.dir), name) {
             Ok(cgroup) => return Ok((cgroup, place)),
             // The place may have been removed, or taken from this process.
@@ -91,13 +91,16 @@ fn make(
 
 /// Makes a cgroup for a tree that has no limit in version 2: for its containment, and for the figures that its controllers
 /// have.
-pub(super) fn for_measurement(own: &OwnCgroups, name: &str) -> Option<PlacedCgroup> {
+pub(super) fn for_measurement(own: &OwnCgroups, name: &str) -> io::Result<Option<PlacedCgroup>> {
     let found = place::find(own, Controllers::named("memory pids"), false).ok();
     let made = found.and_then(|place| {
         let cgroup = Cgroup::create(Arc::clone(&place.dir), name).ok()?;
         Some((cgroup, Some(place)))
     });
-    made.or_else(|| Cgroup::named(own, name).map(|cgroup| (cgroup, None)))
+    match made {
+        Some(made) => Ok(Some(made)),
+        None => Ok(Cgroup::named(own, name)?.map(|cgroup| (cgroup, None))),
+    }
 }
 
 /// Returns the file of a limit, and its text.

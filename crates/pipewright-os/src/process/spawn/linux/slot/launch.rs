@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::super::supervised::{
-    StartContext, cannot_contain, check_handle_limit, create_guard, is_lack_of_resources,
-    open_host_handles, take_stack,
+    StartContext, cannot_contain, check_handle_limit, create_guard, no_image, open_host_handles,
+    take_stack,
 };
 use super::super::supervisor_program::{NONE, PLANS, SupervisorProgram};
 use super::{SpawnError, Step};
@@ -17,6 +17,7 @@ use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::report::{NotStarted, Ready};
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::member::Member;
+use crate::process::room::is_lack;
 
 /// The supervisor of a slot, which has no command yet.
 pub(super) struct SlotSupervision {
@@ -34,7 +35,7 @@ pub(super) fn launch(
     groups: Option<&dyn KeptGroups>,
 ) -> Result<SlotSupervision, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
-    let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let image = image().map_err(no_image)?;
     check_handle_limit().map_err(create_error)?;
     let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
     let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
@@ -69,7 +70,7 @@ pub(super) fn launch(
             });
         }
         (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _)
-            if !is_lack_of_resources(&error) =>
+            if !is_lack(&error) =>
         {
             cannot_contain(error)
         }

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
 
 use super::child::STOP_PENDING;
-use super::contained::{can_supervise_any, cannot_supervise};
+use super::contained::{can_supervise_any, cannot_supervise, not_supervised};
 use super::trial::try_supervisor;
 use super::{MOST_STOPS, SpawnError, Step};
 use crate::base::generation::Generation;
@@ -40,9 +40,8 @@ use request::PlanWords;
 use start::{Attempt, SlotStart, StartRequest};
 
 pub(in crate::process::spawn) fn new_slot(reap: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
-    let contain_error = |error| SpawnError::new(Step::Contain, error);
-    can_supervise_any().map_err(contain_error)?;
-    try_supervisor().map_err(|error| contain_error(cannot_supervise(&error)))?;
+    can_supervise_any()?;
+    try_supervisor().map_err(not_supervised)?;
     let slot = LinuxSlot { made_in: Generation::current(), reap, state: Mutex::default() };
     slot.lock().holder = Some(slot.new_holder(None)?);
     Ok(TreeSlot(Arc::new(slot)))
