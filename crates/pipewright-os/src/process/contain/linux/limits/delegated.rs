@@ -242,4 +242,28 @@ mod tests {
         assert!(is_own(std::process::id()));
         assert!(!is_own(1) || std::process::id() == 1);
     }
+
+    #[test]
+    fn a_child_of_process_1_is_its_own() {
+        use std::process::Command;
+        const AS_INIT: &str = "PIPEWRIGHT_TEST_AS_INIT";
+        if std::env::var_os(AS_INIT).is_some() {
+            assert_eq!(std::process::id(), 1);
+            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+            let is_own = is_own(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return assert!(is_own);
+        }
+        let mut init = Command::new("unshare");
+        init.args(["--pid", "--fork", "--mount-proc"]).arg(std::env::current_exe().unwrap());
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let output = init.args([name.as_str(), "--exact"]).env(AS_INIT, "1").output();
+        match output {
+            Ok(output) if String::from_utf8_lossy(&output.stdout).contains("running 1 test") => {
+                assert!(output.status.success(), "{output:?}");
+            }
+            other => crate::base::skipped::skipped(&format!("no new pid namespace: {other:?}")),
+        }
+    }
 }
