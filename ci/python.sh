@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the Python package in a fresh environment by the README's own commands, and checks it: its suite, types, style, the
 # notebook. The build is not optimized, which takes a fifth of the time; ci/wheels.sh checks the size of a wheel. `ci/python.sh all`
-# builds it as a user does, and runs the suite with the oldest and the newest Python too. Exits with 77 without Python, pip or a
+# builds it as a user does, and runs the suite with the oldest and the newest Python too; `ci/python.sh net` runs the long net beside
+# `subprocess` alone. Exits with 77 without Python, pip or a
 # network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,9 +27,16 @@ have pytest || exit 77
 mapfile -t commands < <(sed -n '/^```sh$/,/^```$/p' README.md | grep -E '^(pip install|pytest) .*python')
 [ "${commands[*]}" = "pip install ./python pytest python" ] || fail "the README has other commands for Python: ${commands[*]}"
 
-[ "${1:-}" = all ] || export MATURIN_PEP517_ARGS="--profile dev"
+[ -n "${1:-}" ] || export MATURIN_PEP517_ARGS="--profile dev"
 say "${commands[0]}"
 ${commands[0]} -q
+
+if [ "${1:-}" = net ]; then
+    say "the net beside subprocess"
+    PIPEWRIGHT_NET=all pytest python/tests/test_beside.py
+    say "passed"
+    exit
+fi
 
 say "lints"
 cargo clippy --all-targets --locked --manifest-path python/Cargo.toml -- -D warnings

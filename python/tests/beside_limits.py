@@ -1,0 +1,196 @@
+"""Cases of `beside.py` about what a process has little of, what a kept object holds, and how a program ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import resource
+import subprocess
+import sys
+from typing import Any, Callable, Iterator, List, Tuple
+
+from beside_shared import Case, descriptors
+
+import pipewright
+
+#: The most descriptors of a live command, by the README.
+LIVE = {"cgroup": (3, 6), "supervisor": (4, 7), "group": (1, 5), "none": (1, 5)}
+
+
+@contextlib.contextmanager
+def few_descriptors(free: int) -> Iterator[None]:
+    """Leaves only some descriptors."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(it) for it in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def warm_up() -> None:
+    """Starts the threads that a process keeps, and their descriptors."""
+
+    async def main() -> None:
+        await pipewright.run_async(["true"], timeout=60)
+
+    asyncio.run(main())
+    pipewright.run(["true"], timeout=60, capture_output=True)
+    pipewright.Popen(["sleep", "0.01"])
+    pipewright.run(["sleep", "0.05"])
+
+
+def kept_case(case: Case, r: random.Random) -> None:
+    """Objects that have ended and are kept hold no descriptor."""
+    how, many = r.choice(["popen", "popen poll", "communicate", "events", "lines", "run"]), r.randint(1, 5)
+    kept: List[Any] = []
+    before = descriptors()
+    for _ in range(many):
+        if how.startswith("popen"):
+            child: Any = pipewright.Popen(["true"])
+            while how == "popen poll" and child.poll() is None:
+                pass
+            child.wait()
+            kept.append(child)
+        elif how == "communicate":
+            child = pipewright.Popen(["echo"], stdout=-1, stderr=-1)
+            child.communicate()
+            kept.append(child)
+        elif how == "run":
+            kept.append(pipewright.run(["echo"], capture_output=True))
+        else:
+            stream = getattr(pipewright, how)(["echo"])
+            kept += [stream, list(stream)]
+    if descriptors() > before:
+        case.found(f"{many} kept objects ({how}) keep {descriptors() - before} descriptors")
+
+
+def live_case(case: Case, r: random.Random) -> None:
+    """Live commands have as many descriptors as the README says."""
+    many = r.randint(1, 5)
+    before = descriptors()
+    children = [pipewright.Popen(["sleep", "600"]) for _ in range(many)]
+    each = (descriptors() - before) / many
+    bare, captured = LIVE[children[0].containment]
+    for child in children:
+        child.kill()
+        child.wait()
+    if each > bare:
+        case.found(f"a live Popen has {each} descriptors, not {bare}")
+
+    async def main() -> float:
+        await pipewright.run_async(["true"])
+        before = descriptors()
+        tasks = [
+            asyncio.ensure_future(pipewright.run_async(["sleep", "600"], capture_output=True)) for _ in range(many)
+        ]
+        while descriptors() == before:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        each = (descriptors() - before) / many
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return each
+
+    del children, child
+    each = asyncio.run(main())
+    if each > captured:
+        case.found(f"a captured run_async has {each} descriptors, not {captured}")
+
+
+def few_case(case: Case, r: random.Random) -> None:
+    """More runs at once than there are descriptors for: all succeed, one after the other."""
+    free, many = r.randint(30, 60), r.choice([5, 20, 40])
+
+    async def main() -> List[Any]:
+        await pipewright.run_async(["true"])
+        with few_descriptors(free):
+            runs = [pipewright.run_async(["sh", "-c", f"sleep 0.01; echo {n}"], capture_output=True) for n in range(many)]
+            return await asyncio.gather(*runs, return_exceptions=True)
+
+    got = [it if isinstance(it, Exception) else it.stdout for it in asyncio.run(main())]
+    if got != [b"%d\n" % n for n in range(many)]:
+        failed = [it for it in got if isinstance(it, Exception)]
+        case.found(f"with {free} free descriptors {len(failed)} of {many} runs fail: {failed[:1]!r:.150}")
+
+
+def refused_case(case: Case, r: random.Random) -> None:
+    """Calls that are refused: the same class of error, nothing started, nothing left."""
+    options: Any = r.choice(
+        [
+            *({"encoding": "no-such"}, {"text": True, "errors": "no-such"}, {"pipesize": 1 << 31}, {"bufsize": -2}),
+            *({"pipesize": 1 << 30}, {"cwd": "/no-such"}, {"pass_fds": [999]}, {"stdout": 998}),
+        ]
+    )
+    mark = case.path("refused")
+    argv = ["sh", "-c", f": > {mark}"] if "encoding" in options else ["cat"]
+    kept: List[BaseException] = []
+
+    def by(module: Any) -> Any:
+        try:
+            child = module.Popen(argv, **{"stdin": -1, "stdout": -1, "stderr": -1, **options})
+        except Exception as error:
+            kept.append(error)
+            return next(it.__name__ for it in type(error).__mro__ if not it.__module__.startswith("pipewright"))
+        for file in (child.stdin, child.stdout, child.stderr):
+            if file:
+                file.close()
+        return child.wait()
+
+    theirs = by(subprocess)
+    kept.clear()
+    before = descriptors()
+    ours = by(pipewright)
+    if descriptors() > before:
+        case.found(f"{options}: {descriptors() - before} descriptors are left of a Popen that was refused")
+    case.compare(argv, options, [theirs, ours])
+
+
+ENDING = """
+import sys, os, importlib
+m = importlib.import_module(sys.argv[1])
+def main():
+    child = m.Popen(["sleep", "600"], stdin=m.DEVNULL, stdout=m.DEVNULL, stderr=m.DEVNULL, **eval(sys.argv[3]))
+    print(child.pid, flush=True)
+    return child
+how = sys.argv[2]
+if how == "local": main()
+if how == "global": child = main()
+if how == "exit": child = main(); sys.exit(3)
+if how == "error": child = main(); raise SystemError
+if how == "_exit": child = main(); os._exit(3)
+"""
+
+
+def ending_case(case: Case, r: random.Random) -> None:
+    """A program that ends while its command runs: the command lives on, in both."""
+    how = r.choice(["local", "global", "exit", "error", "_exit"])
+    options = r.choice(["{}", "{'start_new_session': True}"])
+
+    def by(module: Any) -> Any:
+        command = [sys.executable, "-W", "ignore", "-c", ENDING, module.__name__, how, options]
+        done = subprocess.run(command, stdout=-1, stderr=subprocess.DEVNULL)
+        pid = int(done.stdout)
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                lives = file.read().rsplit(") ", 1)[1][0] not in "ZX"
+        except OSError:
+            lives = False
+        if lives:
+            os.kill(pid, 9)
+        return done.returncode, lives
+
+    case.compare(how, {"options": options}, [by(subprocess), by(pipewright)])
+
+
+KINDS: List[Tuple[int, Callable[[Case, random.Random], None]]] = [
+    (4, kept_case),
+    (2, live_case),
+    (3, few_case),
+    (3, refused_case),
+    (3, ending_case),
+]
