@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from pipewright._large import Reading
     from pipewright._options import Args, Options
-    from pipewright._pipewright import Child
+    from pipewright._pipewright import Child, Communication
 
 else:
     # Any value will do. An import of typing would take a millisecond.
@@ -152,7 +151,9 @@ class Popen(_std.Popen[AnyStr]):
         self.text_mode = any(options.get(it) for it in ("encoding", "errors", "text", "universal_newlines"))
         decoding = _text.take(options)
         has_pty = bool(options.get("pty"))
-        self._communication: Optional[Reading] = None
+        self._communication: Optional[Communication] = None
+        #: Both streams as bytes, once `communicate` has ended.
+        self._output: Optional[Tuple[bytes, bytes]] = None
         self._read_ahead: List[Any] = [None, None]
         native = _options.native(options)
         child = spawn(native)
@@ -311,15 +312,19 @@ class Popen(_std.Popen[AnyStr]):
             # As in subprocess: the command has got the signal too, and has a moment to end.
             self._child.wait(0.25)
             raise
-        stdout, stderr = self._communication.so_far()
         if not done:
+            stdout, stderr = self._communication.so_far()
             so_far = [
                 None if stream is None else self._joined(before, data, stream, as_bytes=True) or None
                 for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr))
             ]
             raise TimeoutExpired(self.args, timeout or 0.0, *so_far)
         self.returncode = self.wait()
+        self._child.release()
         self.held_open = self._communication.held_open
+        if self._output is None:
+            self._output = self._communication.finish()
+        stdout, stderr = self._output
         result: List[Any] = []
         for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr)):
             result.append(None if stream is None else self._joined(before, data, stream))
@@ -327,7 +332,7 @@ class Popen(_std.Popen[AnyStr]):
                 stream.close()
         return result[0], result[1]
 
-    def _begin(self, input: Any) -> Reading:
+    def _begin(self, input: Any) -> Communication:
         data = b""
         if self.stdin is not None and not self.stdin.closed:
             stdin: Any = self.stdin
@@ -345,10 +350,7 @@ class Popen(_std.Popen[AnyStr]):
             numbers.append(None if stream is None or stream.closed else stream.fileno())
         stdin_number = self.stdin.fileno() if self.stdin is not None and not self.stdin.closed else None
         assert self._child is not None
-        native = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
-        from pipewright._large import Reading
-
-        communication = Reading(native, self._child)
+        communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
         self._read_ahead = [
             None if number is None else take_read_ahead(stream, number)
             for stream, number in zip((self.stdout, self.stderr), numbers)

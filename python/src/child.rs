@@ -3,13 +3,18 @@
 use std::mem;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use pipewright::{Child as NativeChild, ChildStdin, PipeReader, PtySize, Usage};
+use pipewright::{
+    Child as NativeChild, ChildStdin, Containment, ExitStatus, PipeReader, PtySize, Usage,
+};
+use pipewright_os::base::wait::{self, Slot};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 
-use crate::communicate::Communication;
+use crate::communicate::{Communication, Stream};
 use crate::ending::{code, containment_name, usage_of};
 use crate::errors::Failure;
 use crate::guard::guarded;
@@ -20,6 +25,9 @@ use crate::values::signal;
 use crate::waiting::{duration, repeat};
 
 /// A child that runs, or has ended.
+///
+/// # Drop
+/// A child that runs lives on, and its tree with it. What an ended one has left behind is killed.
 #[derive(Debug)]
 #[pyclass(frozen, module = "pipewright._pipewright")]
 pub(crate) struct Child {
@@ -27,11 +35,14 @@ pub(crate) struct Child {
     child: Shared<Held>,
     pid: u32,
     containment: &'static str,
+    /// The streams that are its terminal: stdin, stdout, stderr.
+    terminals: [bool; 3],
     /// The parent's ends of the streams, until Python takes them.
     streams: Shared<Streams>,
 }
 
-/// The native child, until `close` ends a contained tree. What is known at its end stays: another thread may still ask.
+/// The native child, until its end has been seen and no process of its tree is left, or `close` ends the tree. What is
+/// known at its end stays: another thread may still ask.
 #[derive(Debug, Clone)]
 enum Held {
     Open(Arc<NativeChild>),
@@ -46,7 +57,7 @@ struct Ended {
 }
 
 impl Ended {
-    fn of(child: &NativeChild) -> PyResult<Option<Ended>> {
+    fn of(child: &NativeChild) -> Result<Option<Ended>, Failure> {
         let handle = child.child_handle();
         let ended = handle.try_wait().map_err(|error| Failure::Io("wait for the child", error))?;
         Ok(ended.map(|ended| Ended {
@@ -74,6 +85,11 @@ pub(crate) fn spawn(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Chi
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
         };
+        let reads_terminal = |stream: &Option<PipeReader>| {
+            stream.as_ref().is_some_and(|it| it.most_buffered_of_terminal().is_some())
+        };
+        let [stdout, stderr] = [&streams.stdout, &streams.stderr].map(reads_terminal);
+        let terminals = [child.pty().is_some() && streams.stdin.is_none(), stdout, stderr];
         let stdin = match (child.pty(), streams.stdin) {
             // What is typed at the terminal.
             (Some(pty), None) => {
@@ -86,6 +102,7 @@ pub(crate) fn spawn(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Chi
             owner: Owner::this_process(),
             pid: child.id(),
             containment: containment_name(child.containment()),
+            terminals,
             streams: Shared::new(Streams { stdin, ..streams }),
             child: Shared::new(Held::Open(Arc::new(child))),
         })
@@ -105,10 +122,73 @@ impl Child {
             Held::Closed(_) => Err(closed()),
         }
     }
+
+    /// Returns the exit code of a child that has ended, and drops the native child if its tree has no other process.
+    fn ended(&self, py: Python<'_>, child: Arc<NativeChild>, status: ExitStatus) -> PyResult<i32> {
+        // The end of a terminal is read through the child.
+        if !self.terminals.contains(&true) {
+            py.detach(|| self.close_if_over(child))?;
+        }
+        Ok(code(status))
+    }
+
+    fn close_if_over(&self, child: Arc<NativeChild>) -> Result<(), Failure> {
+        if is_over(&child) { self.close_native(child) } else { Ok(()) }
+    }
+
+    /// Keeps what is known of the end, and drops the native child: what is left of its tree ends.
+    fn close_native(&self, child: Arc<NativeChild>) -> Result<(), Failure> {
+        let ended = Ended::of(&child)?;
+        let mut held = self.child.lock_detached();
+        let before = match *held {
+            Held::Open(_) => Some(mem::replace(&mut *held, Held::Closed(ended))),
+            // Another thread was faster.
+            Held::Closed(_) => None,
+        };
+        drop(held);
+        drop((before, child));
+        Ok(())
+    }
+}
+
+/// Returns true if the tree of a child that has ended has no other process, so that nothing is left to kill.
+fn is_over(child: &NativeChild) -> bool {
+    /// The most time that a supervisor gets to end. It does so at once if it has no child left.
+    const SUPERVISOR_ENDS: Duration = Duration::from_millis(500);
+    let handle = child.child_handle();
+    let Some(tree) = handle.tree() else {
+        return child.containment() != Containment::Group || !handle.group_is_alive();
+    };
+    if !tree.is_alive() {
+        return true;
+    }
+    let Some(last) = tree.last() else { return false };
+    let mut others = Vec::new();
+    tree.collect(&mut others);
+    if others.is_empty() {
+        let until = Instant::now().checked_add(SUPERVISOR_ENDS);
+        // Ignored: the answer is the next line's.
+        let _ = wait::any(&mut [Slot::Event(last)], until);
+    }
+    others.is_empty() && !tree.is_alive()
 }
 
 fn closed() -> PyErr {
     PyValueError::new_err("the child has been closed")
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Held::Open(child) = mem::replace(self.child.get_mut(), Held::Closed(None)) else { return };
+        // A fork of the process that made it must not act on it. The end of the interpreter leaves running what runs, as
+        // `subprocess` does.
+        if !self.owner.is_here() || matches!(child.try_wait(), Ok(None)) {
+            mem::forget(child);
+            return;
+        }
+        // Processes that are left are waited for. Without an interpreter, they are too.
+        let _ = Python::try_attach(|py| py.detach(move || drop(child)));
+    }
 }
 
 #[pymethods]
@@ -144,7 +224,7 @@ impl Child {
             };
             let status =
                 repeat(py, timeout, |limit| child.try_wait_for(limit).map_err(Failure::Native))?;
-            Ok(status.map(code))
+            status.map(|status| self.ended(py, child, status)).transpose()
         })
     }
 
@@ -153,7 +233,7 @@ impl Child {
         guarded(|| match self.held(py)? {
             Held::Open(child) => {
                 let status = child.try_wait().map_err(Failure::Native)?;
-                Ok(status.map(code))
+                status.map(|status| self.ended(py, child, status)).transpose()
             }
             Held::Closed(ended) => Ok(ended.map(|it| it.code)),
         })
@@ -178,9 +258,13 @@ impl Child {
     /// Sends all processes a signal, kills those that are left after the grace, and returns the exit code.
     fn stop(&self, py: Python<'_>, number: i32, grace: f64) -> PyResult<i32> {
         guarded(|| {
-            let (child, signal, grace) = (self.open(py)?, signal(number)?, duration(grace)?);
-            let status = py.detach(|| child.stop_with(signal, grace));
-            Ok(status.map(code).map_err(Failure::Native)?)
+            let (signal, grace) = (signal(number)?, duration(grace)?);
+            let child = match self.held(py)? {
+                Held::Open(child) => child,
+                Held::Closed(ended) => return ended.map(|it| it.code).ok_or_else(closed),
+            };
+            let status = py.detach(|| child.stop_with(signal, grace)).map_err(Failure::Native)?;
+            self.ended(py, child, status)
         })
     }
 
@@ -213,21 +297,42 @@ impl Child {
         &self,
         py: Python<'_>,
         stdin: Option<i32>,
-        input: Vec<u8>,
+        input: PyBackedBytes,
         stdout: Option<i32>,
         stderr: Option<i32>,
     ) -> PyResult<Communication> {
-        guarded(|| Communication::new(self.owner, self.open(py)?, stdin, input, [stdout, stderr]))
+        guarded(|| {
+            let child = match self.held(py)? {
+                Held::Open(child) => Some(child),
+                Held::Closed(_) => None,
+            };
+            let mut streams = [stdin, stdout, stderr].map(|it| it.map(Stream::Pipe));
+            for (stream, is_terminal) in streams.iter_mut().zip(self.terminals) {
+                if let (Some(stream), true) = (stream, is_terminal) {
+                    *stream = Stream::Terminal;
+                }
+            }
+            let [stdin, stdout, stderr] = streams;
+            Ok(Communication::new(self.owner, child, stdin, input, [stdout, stderr])?)
+        })
+    }
+
+    /// Drops the native child of a command that has ended if no process of its tree is left.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(|| {
+            let Held::Open(child) = self.held(py)? else { return Ok(()) };
+            if child.try_wait().map_err(Failure::Native)?.is_none() {
+                return Ok(());
+            }
+            Ok(py.detach(|| self.close_if_over(child))?)
+        })
     }
 
     /// Drops the native child: a contained tree ends, and is waited for. The exit code and the usage stay.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             let Held::Open(child) = self.held(py)? else { return Ok(()) };
-            let ended = Ended::of(&child)?;
-            let held = mem::replace(&mut *self.child.lock(py), Held::Closed(ended));
-            py.detach(|| drop((held, child)));
-            Ok(())
+            Ok(py.detach(|| self.close_native(child))?)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use pipewright::{Error, ErrorKind, NotExecutable};
 use pipewright_batch::BatchError;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -48,6 +48,9 @@ impl From<Failure> for PyErr {
             }
             Failure::Native(error) => {
                 raise(py, error.kind().name(), &error.to_string(), |it| add(it, &error))
+            }
+            Failure::Io(doing, error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+                PyMemoryError::new_err(format!("cannot {doing}: {error}"))
             }
             Failure::Io(doing, error) => {
                 raise(py, "io", &format!("cannot {doing}: {error}"), |facts| {

@@ -30,6 +30,15 @@ impl Large {
         run.take_so_far(&mut self.buffers.lock_detached());
     }
 
+    /// Takes the bytes of one stream, and leaves an empty buffer.
+    pub(crate) fn take_of(&self, index: usize, bytes: &mut Vec<u8>) {
+        let mut buffers = self.buffers.lock_detached();
+        match &mut buffers[index] {
+            buffer if buffer.is_empty() => mem::swap(buffer, bytes),
+            buffer => buffer.append(bytes),
+        }
+    }
+
     /// Adds the bytes that have been taken.
     pub(crate) fn add(&self, py: Python<'_>) -> PyResult<()> {
         let mut buffers = mem::take(&mut *self.buffers.lock(py));
@@ -42,7 +51,7 @@ impl Large {
                     file
                 }
             };
-            file.call_method1("write", (PyBytes::new(py, buffer),))?;
+            file.call_method1("write", (bytes_of(py, &[buffer])?,))?;
             buffer.clear();
         }
         // The run reads into their memory again.
@@ -57,8 +66,8 @@ impl Large {
         index: usize,
         last: &[u8],
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let Some(file) = self.file(py, index) else { return Ok(PyBytes::new(py, last)) };
-        file.call_method1("write", (PyBytes::new(py, last),))?;
+        let Some(file) = self.file(py, index) else { return bytes_of(py, &[last]) };
+        file.call_method1("write", (bytes_of(py, &[last])?,))?;
         self.files.lock(py)[index] = None;
         Ok(file.call_method0("getvalue")?.cast_into()?)
     }
@@ -70,13 +79,28 @@ impl Large {
         index: usize,
         last: &[u8],
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let Some(file) = self.file(py, index) else { return Ok(PyBytes::new(py, last)) };
-        let mut all = file.call_method0("getvalue")?.cast::<PyBytes>()?.as_bytes().to_vec();
-        all.extend_from_slice(last);
-        Ok(PyBytes::new(py, &all))
+        let Some(file) = self.file(py, index) else { return bytes_of(py, &[last]) };
+        let first = file.call_method0("getvalue")?.cast_into::<PyBytes>()?;
+        bytes_of(py, &[first.as_bytes(), last])
     }
 
     fn file<'py>(&self, py: Python<'py>, index: usize) -> Option<Bound<'py, PyAny>> {
         self.files.lock(py)[index].as_ref().map(|it| it.clone_ref(py).into_bound(py))
+    }
+}
+
+/// Makes `bytes` of these parts. Without memory for a large one, that is a `MemoryError`.
+pub(crate) fn bytes_of<'py>(py: Python<'py>, parts: &[&[u8]]) -> PyResult<Bound<'py, PyBytes>> {
+    let count = parts.iter().map(|part| part.len()).sum();
+    match parts {
+        [part] if count < LARGE_BYTES => Ok(PyBytes::new(py, part)),
+        parts => PyBytes::new_with(py, count, |mut room| {
+            for part in parts {
+                let (here, rest) = room.split_at_mut(part.len());
+                here.copy_from_slice(part);
+                room = rest;
+            }
+            Ok(())
+        }),
     }
 }

@@ -13,6 +13,11 @@ impl Owner {
         Owner(std::process::id())
     }
 
+    /// Returns false in a fork of the process that made the object.
+    pub(crate) fn is_here(self) -> bool {
+        std::process::id() == self.0
+    }
+
     /// Fails in a fork of the process that made the object.
     pub(crate) fn check(self) -> PyResult<()> {
         let here = std::process::id();

@@ -15,6 +15,11 @@ impl<T> Shared<T> {
         Shared(Mutex::new(value))
     }
 
+    /// Returns the state, which no other thread can use.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Locks in a thread that is attached, regardless of an earlier panic.
     pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, T> {
         self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)

@@ -32,8 +32,8 @@ pub(crate) fn stream(number: i32) -> PyResult<Option<Stdio>> {
 }
 
 /// Copies a descriptor of Python.
-pub(crate) fn handle(number: i32) -> PyResult<Handle> {
-    Ok(Handle::copy_of_number(number).map_err(|error| Failure::Io("use the descriptor", error))?)
+pub(crate) fn handle(number: i32) -> Result<Handle, Failure> {
+    Handle::copy_of_number(number).map_err(|error| Failure::Io("use the descriptor", error))
 }
 
 pub(crate) fn signal(number: i32) -> PyResult<Signal> {

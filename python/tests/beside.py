@@ -292,14 +292,11 @@ def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
 
 #: Rows that are known, with what the net says of them. Empty once they are mended.
 KNOWN: Dict[str, str] = {
-    "P1": r"popen_case.*1048576|popen_case.*3000000|timeout_case",
     "P2": r"hangs after aclose",
-    "P3": r"terminal_case",
     "P4": r"kept exceptions",
     "P5": r"max_output with text",
     "P15": r"it starves",
     "P16": r"ending_case",
-    "P17": r"kept objects",
     "P18": r"few_case|live_case",
     "P19": r"LookupError|'locale'",
     "P20": r"pipesize",

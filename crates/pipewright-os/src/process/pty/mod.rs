@@ -118,6 +118,18 @@ impl Pty {
         imp::try_clone(&self.0).map(Pty)
     }
 
+    /// Puts the open file of this side back into the mode that never blocks, after a reader or a writer of it has been
+    /// converted to a descriptor, which has to block.
+    ///
+    /// # Platform
+    /// Unix: `O_NONBLOCK`. Windows: nothing.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn make_nonblocking(&self) -> io::Result<()> {
+        imp::make_nonblocking(&self.0)
+    }
+
     /// Changes the size, and informs the processes of the foreground job.
     ///
     /// # Platform

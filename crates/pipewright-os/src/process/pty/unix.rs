@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
+use rustix::fs::OFlags;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr,
     tcsetwinsize,
@@ -41,6 +42,11 @@ pub(super) fn reader(pty: &Pty) -> io::Result<PipeReader> {
 
 pub(super) fn writer(pty: &Pty) -> io::Result<PipeWriter> {
     Ok(PipeWriter::with_method(pty.try_clone()?, NonblockMethod::Terminal))
+}
+
+pub(super) fn make_nonblocking(pty: &Pty) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(pty)?;
+    Ok(rustix::fs::fcntl_setfl(pty, flags | OFlags::NONBLOCK)?)
 }
 
 pub(super) fn resize(pty: &Pty, size: PtySize) -> io::Result<()> {

@@ -202,6 +202,10 @@ pub(super) fn window_size(pty: &Pty) -> io::Result<PtySize> {
     Ok(pty.console.state().size)
 }
 
+pub(super) fn make_nonblocking(_: &Pty) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn set_echo(_: &Pty, _: bool) -> io::Result<()> {
     Err(echo_is_the_programs())
 }
