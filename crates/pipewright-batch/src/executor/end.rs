@@ -95,6 +95,12 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// Returns true if the command may have ended so because somebody else than the batch has told it to.
+    pub(crate) fn may_be_told_to_end(&self) -> bool {
+        matches!(self, AttemptOutcome::Signaled(_))
+            || matches!(self, AttemptOutcome::Exited(code) if *code != 0)
+    }
+
     /// Returns the word that the log, events and reports use.
     #[must_use]
     pub fn name(&self) -> &'static str {

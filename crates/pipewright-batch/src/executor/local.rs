@@ -181,7 +181,8 @@ impl Executor for Local {
     fn stop(&mut self, key: AttemptKey) {
         if let Some(at) = self.waiting.iter().position(|waiting| *waiting == key) {
             self.waiting.remove(at);
-            self.end_without_run(key, AttemptOutcome::Cancelled);
+            let reason = "it was stopped before it was started".to_owned();
+            self.end_without_run(key, AttemptOutcome::NotStarted(reason));
             return;
         }
         self.runner.cancel(&key);

@@ -53,7 +53,8 @@ fn outcome(capture: &Capture) -> AttemptOutcome {
 fn without_status(error: &Error) -> AttemptOutcome {
     let message = error.to_string();
     match error.kind() {
-        ErrorKind::Cancelled => AttemptOutcome::Cancelled,
+        // With a status it would be the outcome of a capture: nothing of it ran.
+        ErrorKind::Cancelled => AttemptOutcome::NotStarted(message),
         ErrorKind::StatusLost => AttemptOutcome::Lost(message),
         _ if error.is_start() => AttemptOutcome::NotStarted(message),
         _ => AttemptOutcome::Lost(message),

@@ -32,7 +32,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright::{Signal, Source};
+use pipewright::Source;
 
 use super::wire::message::WireEnd;
 use super::wire::{self, About, Key, Stream, ToWorker};
@@ -202,9 +202,10 @@ impl Remote {
         };
         let files = wire::node_output(&mut end);
         let mut end = wire::end_of(end, &node.name);
-        // An engine that ends an allocation may send SIGTERM to the jobs, too. They have not failed.
+        // An engine that ends an allocation sends SIGTERM to the jobs, too, and a shell or a handler makes any code of it. They
+        // have not failed.
         let is_draining = matches!(node.state, NodeState::Draining);
-        if is_draining && end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
+        if is_draining && end.outcome.may_be_told_to_end() {
             end.outcome = AttemptOutcome::Lost(format!("node {}: it was asked to end", node.name));
         }
         let output = self.attempts.get_mut(&key).and_then(|running| running.output.as_mut());
@@ -273,7 +274,8 @@ impl Executor for Remote {
             }
             None => {
                 self.waiting.retain(|waiting| *waiting != key);
-                self.finish(key, AttemptEnd::without_run(key, AttemptOutcome::Cancelled));
+                let reason = "it was stopped before a node had room for it".to_owned();
+                self.finish(key, AttemptEnd::without_run(key, AttemptOutcome::NotStarted(reason)));
             }
         }
     }

@@ -11,7 +11,7 @@
 mod inbox;
 mod sink;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,8 +19,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use pipewright::Signal;
 
 use super::error::RemoteError;
 use super::lease::{BEAT, LEASE, Lease};
@@ -39,9 +37,13 @@ pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
 /// The time for a connection to the host, and then for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which the end of a job by SIGTERM is held back. An engine that ends an allocation sends the signal to the jobs and to
-/// the worker, in any order, and the host has to hear first that the node is asked to end.
+/// The time for which the end of a job by a signal, or by a code that a shell makes of one, is held back. An engine that ends an
+/// allocation sends SIGTERM to the jobs and to the worker, in any order, and the host has to hear first that the node is asked to
+/// end.
 const HOLD: Duration = Duration::from_millis(250);
+
+/// The same for any other failure, which may be that of a handler of SIGTERM. Most are none, and wait for nothing.
+const SHORT_HOLD: Duration = Duration::from_millis(50);
 
 /// The time that a worker has to end after its host has told it to.
 const END_TIME: Duration = Duration::from_secs(60);
@@ -262,13 +264,14 @@ fn read_orders(
 fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), RemoteError> {
     let mut running = 0_usize;
     let mut writers = HashMap::new();
-    let mut held = VecDeque::new();
+    let mut held: Vec<(Instant, WireEnd)> = Vec::new();
     loop {
-        while held.front().is_some_and(|(due, _)| *due <= Instant::now()) {
-            let end = held.pop_front().map(|(_, end)| FromWorker::Ended(Box::new(end)));
-            end.map_or(Ok(()), |end| outbox.send(&end))?;
+        let now = Instant::now();
+        while let Some(at) = held.iter().position(|(due, _)| *due <= now) {
+            let (_, end) = held.remove(at);
+            outbox.send(&FromWorker::Ended(Box::new(end)))?;
         }
-        let until = held.front().map(|(due, _)| *due);
+        let until = held.iter().map(|(due, _)| *due).min();
         for order in inbox.take() {
             match order {
                 Order::Start(attempt) => {
@@ -292,14 +295,23 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 running -= 1;
                 let message =
                     wire::wire_end(&end, writers.remove(&end.key.into()).map(NodeWriter::finish));
-                match end.outcome == AttemptOutcome::Signaled(Signal::TERM.number()) {
-                    true => held.push_back((Instant::now() + HOLD, message)),
-                    false => outbox.send(&FromWorker::Ended(Box::new(message)))?,
+                match hold(&end.outcome) {
+                    Some(hold) => held.push((Instant::now() + hold, message)),
+                    None => outbox.send(&FromWorker::Ended(Box::new(message)))?,
                 }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
             Some(ExecutorEvent::Capacity { .. }) | None => {}
         }
+    }
+}
+
+/// Returns the time for which an end is held back.
+fn hold(outcome: &AttemptOutcome) -> Option<Duration> {
+    match outcome {
+        AttemptOutcome::Signaled(_) => Some(HOLD),
+        AttemptOutcome::Exited(code) if *code > 128 => Some(HOLD),
+        other => other.may_be_told_to_end().then_some(SHORT_HOLD),
     }
 }
 

@@ -166,3 +166,29 @@ fn ctrl_c_drains_and_sigterm_stops_the_jobs_on_nodes() {
         until("nothing is left", || marked(signal).is_empty());
     }
 }
+
+#[test]
+fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
+    let _watchdog = Watchdog::start(120);
+    // A handler, the code of a shell, and the signal itself.
+    for answer in ["trap 'exit 1' TERM;", "trap 'exit 143' TERM;", ""] {
+        let place = Place::new();
+        let wait = "until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+        let script = format!("echo $$ >> pids; {answer} echo {{}} >> starts; {wait}");
+        let args = ["--log", "run.db", "--", "sh", "-c", &script, ":::", "1"];
+        let mut command = batch_on(&place, &nodes(1), &args);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the job runs", || place.lines("starts").len() == 1);
+        kill(place.read("pids").trim().parse().unwrap(), "TERM");
+        kill(workers(&place)[0], "TERM");
+        until("the job runs again", || place.lines("starts").len() == 2);
+        place.write("end", "");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{answer}: {}", err(&output));
+        let text = err(&output);
+        assert!(text.contains("it was asked to end; it is queued again"), "{text}");
+        if let Some(rows) = place.rows("run.db", "select outcome from attempts order by id") {
+            assert_eq!(rows, ["lost", "exited"]);
+        }
+    }
+}
