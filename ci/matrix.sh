@@ -81,6 +81,8 @@ cell "the suite of workers through the async verbs" async_workers
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
 cell "each feature of the libraries alone" bash ci/features.sh
+cell "the log tells the truth: ten minutes of random batches" \
+    env PIPEWRIGHT_NET=all cargo test --locked -p pipewright-batch --lib -- driver::tests::truth --nocapture
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60

@@ -302,6 +302,20 @@ impl Batch {
         Ok(Run::new(driver, watchers))
     }
 
+    /// Starts to run jobs, and prints to other streams. `from_log`: the jobs are those of the log.
+    #[cfg(test)]
+    pub(crate) fn start_in_test<E: Executor>(
+        mut self,
+        executor: E,
+        jobs: impl Iterator<Item = Result<Job, InputError>> + Send + 'static,
+        streams: [Box<dyn std::io::Write + Send>; 2],
+        from_log: bool,
+    ) -> Result<Driver<E>, crate::driver::DriverError> {
+        self.log.iter_mut().for_each(|log| log.facts.from_log = from_log);
+        let config = Config { is_alone: true, ..self.config() };
+        Driver::start(config, executor, jobs, streams)
+    }
+
     /// Returns the executor.
     fn engine(&self) -> Result<Engine, BatchError> {
         match &self.nodes {
@@ -378,6 +392,7 @@ impl Batch {
             output: self.output,
             // Tokens are for processes of one machine.
             jobserver: if self.nodes.is_some() { JobserverMode::Off } else { self.jobserver },
+            is_alone: false,
             env: Arc::from(self.env),
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) log: Option<LogSettings>,
     pub(crate) output: OutputOptions,
     pub(crate) jobserver: JobserverMode,
+    /// No process of an earlier run can be alive: nothing of it was real.
+    pub(crate) is_alone: bool,
     /// Variables that every job has.
     pub(crate) env: Arc<[(OsString, OsString)]>,
 }

@@ -135,7 +135,8 @@ impl<E: Executor> Driver<E> {
         let log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         // A job that had just been started when its runner was killed may be missing in the log.
-        if let Some(id) = log.batch_id().filter(|_| log.is_resumed()) {
+        let looks = log.is_resumed() && !config.is_alone;
+        if let Some(id) = log.batch_id().filter(|_| looks) {
             match survivors::end(id).map_err(DriverError::Survivors)? {
                 0 => {}
                 1 => events.push_back(Event::Note(

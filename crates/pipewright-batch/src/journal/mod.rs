@@ -44,6 +44,9 @@ mod store;
 mod tests;
 mod writer;
 
+#[cfg(test)]
+pub(crate) use sqlite::watched;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -60,7 +63,7 @@ use lock::Lock;
 use queue::Flushed;
 use queue::Queue;
 
-/// The changes that are collected before they are handed to the writer without a call of `submit`.
+/// The changes from which on [`Journal::submit_if_large`] hands them to the writer.
 const MOST_COLLECTED_BYTES: usize = 64 << 10;
 
 /// The function that the writer calls when there is a report. It must not block.
@@ -156,7 +159,6 @@ impl Journal {
     /// Notes an attempt that is about to start. The first call for a job notes the job too.
     pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
         self.ledger.intend(intent);
-        self.submit_if_large();
     }
 
     /// Notes that an intended attempt does not start after all. Others are ignored.
@@ -184,7 +186,6 @@ impl Journal {
             return;
         }
         self.ledger.settled(job, state, reason);
-        self.submit_if_large();
     }
 
     /// Notes a job that waits for its start, if the log does not have it. A batch without its input can then run it.
@@ -193,11 +194,12 @@ impl Journal {
         self.submit_if_large();
     }
 
-    /// Notes that the input has a job of an earlier run. If that may run again, its settings are those of this input.
+    /// Notes that the input has a job of an earlier run. Its number, its name and its settings are those of this input, also if
+    /// it never runs again: other jobs refer to the name.
     pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &LoggedJob<'_>) {
-        if past.is_removed || past.state != JobState::Succeeded {
+        let is_the_same = past.state == JobState::Succeeded && past.is_described_as(job);
+        if past.is_removed || !is_the_same {
             self.ledger.describe(past.row, job);
-            self.submit_if_large();
         }
     }
 
@@ -246,7 +248,9 @@ impl Journal {
         self.end_writer()
     }
 
-    fn submit_if_large(&mut self) {
+    /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be durable
+    /// without the rest.
+    pub(crate) fn submit_if_large(&mut self) {
         if self.ledger.changes().bytes() >= MOST_COLLECTED_BYTES {
             self.submit();
         }

@@ -207,7 +207,14 @@ fn begin(
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(32);
 
+    #[cfg(not(test))]
     let queue = Arc::new(Queue::new(waker));
+    // Whoever looks at each commit wants many.
+    #[cfg(test)]
+    let queue = Arc::new(match super::watched::is_watched(path) {
+        true => Queue::with_interval(waker, std::time::Duration::ZERO),
+        false => Queue::new(waker),
+    });
     let store = SqliteStore::new(connection, path);
     let writer =
         writer::start(store, Arc::clone(&queue)).map_err(|error| LogError::io(path, error))?;
@@ -353,7 +360,8 @@ fn read_jobs(
         ..=1 => "0",
         _ => "removed IS NOT NULL",
     };
-    let query = format!("SELECT id, identity, state, failure, {input} FROM jobs");
+    let query =
+        format!("SELECT id, identity, state, failure, {input}, number, line, name FROM jobs");
     let mut query = connection.prepare(&query)?;
     let mut rows = query.query([])?;
     let (mut entries, mut next_job) = (Vec::new(), 1);
@@ -367,6 +375,9 @@ fn read_jobs(
         let (Some(identity), Some(state)) = (identity, state) else { return Ok(None) };
         let state = interrupted.get(&number).copied().unwrap_or(state);
         let entry = Entry::new(JobId::from_bytes(identity), number, state);
+        let (number, line) = (row.get::<_, i64>(5)?, row.get::<_, Option<i64>>(6)?);
+        let name = row.get_ref(7)?.as_str_or_null().ok().flatten();
+        let entry = entry.described(number.unsigned_abs(), line.map(i64::unsigned_abs), name);
         entries.push(entry.removed(row.get(4)?));
     }
     Ok(Entries::new(entries).map(|entries| (entries, next_job)))

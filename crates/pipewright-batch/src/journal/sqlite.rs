@@ -95,7 +95,10 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn commit(&mut self, changes: &Changes) -> Result<(), LogError> {
-        self.write(changes).map_err(|error| LogError::sqlite(&self.path, error))
+        self.write(changes).map_err(|error| LogError::sqlite(&self.path, error))?;
+        #[cfg(test)]
+        watched::note(&self.path, &self.connection);
+        Ok(())
     }
 }
 
@@ -126,8 +129,10 @@ pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusql
 
 fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT OR REPLACE INTO jobs (id, identity, number, line, name, command, cwd, state, failure, reason, last_attempt, \
-         settings) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        // No REPLACE: it would overwrite a row without its trigger.
+        "INSERT INTO jobs (id, identity, number, line, name, command, cwd, state, failure, reason, last_attempt, \
+         settings) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET \
+         number = ?3, line = ?4, state = ?8, failure = ?9, reason = ?10, last_attempt = ?11",
     )?;
     let change = &job.change;
     insert.execute(params![
@@ -242,5 +247,46 @@ impl ToSql for Bytes<'_> {
         let is_text = std::str::from_utf8(self.0).is_ok() && !self.0.contains(&0);
         let value = if is_text { ValueRef::Text(self.0) } else { ValueRef::Blob(self.0) };
         Ok(ToSqlOutput::Borrowed(value))
+    }
+}
+
+/// Tests that look at a log after each commit.
+#[cfg(test)]
+pub(crate) mod watched {
+    use std::collections::HashMap;
+    use std::path::{Path, PathBuf};
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use rusqlite::Connection;
+
+    type Watcher = Arc<Mutex<dyn FnMut(&Connection) + Send>>;
+
+    static WATCHERS: Mutex<Option<HashMap<PathBuf, Watcher>>> = Mutex::new(None);
+
+    /// Calls the function after each commit of that log, on the thread that writes it.
+    pub(crate) fn watch(log: &Path, watcher: impl FnMut(&Connection) + Send + 'static) {
+        let watcher: Watcher = Arc::new(Mutex::new(watcher));
+        let mut all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_or_insert_default().insert(log.to_owned(), watcher);
+    }
+
+    pub(crate) fn forget(log: &Path) {
+        let mut all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_or_insert_default().remove(log);
+    }
+
+    /// Returns true if somebody looks at the log.
+    pub(crate) fn is_watched(log: &Path) -> bool {
+        let all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.as_ref().is_some_and(|all| all.contains_key(log))
+    }
+
+    pub(super) fn note(log: &Path, connection: &Connection) {
+        let all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let watcher = all.as_ref().and_then(|all| all.get(log)).map(Arc::clone);
+        drop(all);
+        if let Some(watcher) = watcher {
+            watcher.lock().unwrap_or_else(PoisonError::into_inner)(connection);
+        }
     }
 }

@@ -2,10 +2,13 @@
 
 mod fake;
 mod from_log;
+mod ids;
 mod memory;
 mod random;
+mod truth;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

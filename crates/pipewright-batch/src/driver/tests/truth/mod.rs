@@ -1,0 +1,442 @@
+//! The log tells the truth: random batches over several runs, with inputs that change, stops, lost nodes, kills, power cuts and
+//! too few descriptors.
+//!
+//! The driver, the scheduler, the output and the log are the real ones, only the executor pretends. At every commit: what is
+//! recorded as ok has its output, and a final state stays. At every start: no `once` job begins twice, and nothing runs after
+//! a failure that it comes `after`. At the end: what surely did not run has run, and each id is the one of the last input.
+//!
+//! `PIPEWRIGHT_NET_SEED` plays one game again, `PIPEWRIGHT_NET=all` plays for ten minutes.
+
+mod executor;
+mod input;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::batch::Batch;
+use crate::driver::Driver;
+use crate::event::JobState;
+use crate::job::JobId;
+use crate::journal::{LogErrorKind, watched};
+use crate::output::OutputOptions;
+use crate::source::InputError;
+use executor::Simulated;
+use input::Line;
+use world::{Last, Options, World, read_rows};
+
+/// What is known to be wrong, until it is mended.
+const EXPECTED: &[&str] = &[
+    // B2: output that was not printed when the process died.
+    "lost output",
+    // B5: files that were not on disk when the end was committed.
+    "synced",
+];
+
+/// A source of numbers that a seed decides.
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    /// Returns a number below that one.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end.max(1) as u64) as usize
+    }
+
+    fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Returns another source.
+    fn fork(&mut self) -> Random {
+        Random(self.below(usize::MAX) as u64)
+    }
+}
+
+/// What happens to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Drain,
+    Stop,
+    Kill,
+    PowerCut,
+}
+
+/// A batch over several runs.
+struct Game {
+    random: Random,
+    world: World,
+    folder: PathBuf,
+    lines: Vec<Line>,
+    /// The input is large, so that changes of the log are handed over in pieces.
+    is_large: bool,
+    keeps_folders: bool,
+    keeps_order: bool,
+    runs: usize,
+    /// The last run read its input to the end.
+    is_whole: bool,
+}
+
+/// The largest number of events of a game.
+const STUCK: Duration = Duration::from_secs(20);
+
+impl Game {
+    fn log(&self) -> PathBuf {
+        self.folder.join("run.db")
+    }
+
+    /// Returns the settings of the next run.
+    fn batch(&mut self, options: &Options) -> Batch {
+        let delay = match self.random.percent(30) {
+            true => Duration::from_secs(3600),
+            false => Duration::ZERO,
+        };
+        let mut batch = Batch::new()
+            .jobs(1 + self.random.below(3) as u32)
+            .retries(options.retries)
+            .retry_delay(delay, delay)
+            .retry_failed(options.retry_failed)
+            .rerun_unknown(options.rerun_unknown)
+            .log(self.log())
+            .resume(self.runs > 0);
+        let mut output = OutputOptions::default();
+        output.keep_order = self.keeps_order;
+        output.dir = self.keeps_folders.then(|| self.folder.join("out"));
+        batch = batch.output(output);
+        batch
+    }
+
+    /// Plays a run, and returns false if the log cannot be continued in that way.
+    fn run(&mut self, options: Options, trouble: Trouble, from_log: bool) {
+        let batch = self.batch(&options);
+        let folders = self.keeps_folders.then(|| self.folder.join("out"));
+        if let Some(folders) = &folders {
+            give_descriptors_back(folders);
+        }
+        let mut executor = Simulated::new(self.random.fork(), self.world.clone(), folders);
+        executor.successes = [65, 100, 40][self.random.below(3)];
+        executor.shortage = options.shortage;
+        let (jobs, ids) = input::jobs(&self.lines, self.is_large);
+        {
+            let mut state = self.world.lock();
+            state.is_frozen = false;
+            state.options = Options { run: self.runs, ..options.clone() };
+            if !from_log {
+                for (id, line) in &ids {
+                    state.jobs.entry(*id).or_default().once = input::is_once(line.word);
+                }
+                state.input = ids;
+            }
+        }
+        let world = self.world.clone();
+        let paths = files(&self.log());
+        watched::watch(&self.log(), move |connection| {
+            let mut state = world.lock();
+            state.committed(connection);
+            if !state.is_frozen {
+                state.committed = paths.clone().map(|path| fs::read(path).unwrap_or_default());
+            }
+        });
+        let streams = [self.world.stream(), self.world.stream()];
+        let jobs: Box<dyn Iterator<Item = Result<Job, InputError>> + Send> = match from_log {
+            true => Box::new(crate::source::Jobs::of_log(&self.log())),
+            false => Box::new(jobs.into_iter().map(Ok)),
+        };
+        let driver = batch.start_in_test(executor, jobs, streams, from_log);
+        let mut driver = match driver {
+            Ok(driver) => driver,
+            Err(DriverError::Log(error))
+                if from_log && matches!(error.kind(), LogErrorKind::LacksInput { .. }) =>
+            {
+                return;
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        self.runs += 1;
+        self.begun();
+        let states = self.play(&mut driver, trouble, &options);
+        let is_dead = matches!(trouble, Trouble::Kill | Trouble::PowerCut) && states.is_none();
+        if is_dead {
+            self.kill(driver, trouble);
+            self.is_whole = from_log && self.is_whole;
+            return;
+        }
+        self.is_whole = driver.input_ended || from_log && self.is_whole;
+        driver.close(0, "finished").unwrap();
+        drop(driver);
+        let states = states.unwrap_or_default();
+        self.check_states(&states, trouble);
+    }
+
+    /// Takes over what the log says at the beginning of a run.
+    fn begun(&mut self) {
+        let connection = rusqlite::Connection::open(self.log()).unwrap();
+        let rows = read_rows(&connection);
+        let mut state = self.world.lock();
+        let before = std::mem::take(&mut state.rows);
+        for (row, was) in before {
+            let is_final = ["succeeded", "failed", "unknown"].contains(&&*was.state);
+            let now = rows.get(&row);
+            if is_final && now.is_none_or(|now| now.state != was.state && now.state != "started") {
+                state.note("final", format!("{was:?} became {now:?} by a resumption"));
+            }
+        }
+        state.rows = rows;
+        state.committed = files(&self.log()).map(|path| fs::read(path).unwrap_or_default());
+    }
+
+    /// Takes all events, until the end or the trouble. `None`: it is to be killed.
+    fn play(
+        &mut self,
+        driver: &mut Driver<Simulated>,
+        trouble: Trouble,
+        options: &Options,
+    ) -> Option<BTreeMap<u64, (JobId, JobState)>> {
+        let at = self.random.below(40);
+        let began = Instant::now();
+        let (mut events, mut idle, mut is_troubled) = (0, 0, trouble == Trouble::None);
+        let mut states = BTreeMap::new();
+        while began.elapsed() < STUCK {
+            if !is_troubled && (events >= at || idle > 3) {
+                is_troubled = true;
+                match trouble {
+                    Trouble::Drain => driver.control().drain(),
+                    Trouble::Stop => driver.control().stop(),
+                    Trouble::Kill | Trouble::PowerCut => return None,
+                    Trouble::None => {}
+                }
+            }
+            let until = Instant::now() + Duration::from_millis(10);
+            match driver.next_event_until(Some(until)).unwrap() {
+                Some(Event::Settled { job, id, state }) => {
+                    events += 1;
+                    if states.insert(job, (id, state)).is_some() {
+                        self.world.lock().note("settled twice", format!("{id}"));
+                    }
+                }
+                Some(_) => events += 1,
+                None if driver.is_finished() => return Some(states),
+                None => {
+                    idle += 1;
+                    if trouble == Trouble::None && idle > 5 && options.retries > 0 {
+                        // A retry in an hour.
+                        driver.control().stop();
+                    }
+                }
+            }
+            if self.random.percent(20) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        panic!("the batch is stuck");
+    }
+
+    /// Ends the process: only what was committed is left of the log, and after a power cut only what was synced of the rest.
+    fn kill(&mut self, driver: Driver<Simulated>, trouble: Trouble) {
+        let mut state = self.world.lock();
+        state.is_frozen = true;
+        for truth in state.jobs.values_mut().filter(|truth| truth.last == Last::Running) {
+            truth.last = Last::Doubt;
+        }
+        let rows: Vec<_> = state.rows.values().filter(|row| row.runs).map(|row| row.id).collect();
+        for id in rows {
+            state.jobs.entry(id).or_default().may_have_begun = true;
+        }
+        let committed = state.committed.clone();
+        let synced = state.synced.clone();
+        drop(state);
+        drop(driver);
+        for (path, bytes) in files(&self.log()).iter().zip(committed) {
+            fs::write(path, bytes).unwrap();
+        }
+        let _ = fs::remove_file(self.folder.join("run.db-shm"));
+        if trouble == Trouble::PowerCut && self.keeps_folders {
+            for folder in fs::read_dir(self.folder.join("out")).unwrap() {
+                let folder = folder.unwrap().path();
+                if !synced.contains(&folder) {
+                    for file in fs::read_dir(folder).unwrap() {
+                        let _ = fs::File::create(file.unwrap().path());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks what a run told about its jobs.
+    fn check_states(&self, states: &BTreeMap<u64, (JobId, JobState)>, trouble: Trouble) {
+        let mut state = self.world.lock();
+        let names: BTreeSet<String> =
+            state.input.iter().filter_map(|(_, line)| line.name.clone()).collect();
+        for (id, said) in states.values() {
+            let truth = state.jobs.get(id).cloned().unwrap_or_default();
+            let is_true = match said {
+                JobState::Succeeded | JobState::SucceededBefore => truth.has_succeeded,
+                JobState::Failed(_) | JobState::FailedBefore => {
+                    truth.begins > 0 || truth.start_failed
+                }
+                JobState::Unknown => truth.once,
+                JobState::Refused(reason) if reason.contains("named") => {
+                    let waits = |line: &Line| line.after.iter().any(|it| !names.contains(it));
+                    state.clashes() || state.input.iter().any(|(it, line)| it == id && waits(line))
+                }
+                JobState::Stopped => !(truth.once && truth.last == Last::Doubt),
+                _ => true,
+            };
+            if !is_true {
+                state.note("said", format!("{id} is {said:?}: {truth:?}, {trouble:?}"));
+            }
+            let is_early = matches!(trouble, Trouble::Drain | Trouble::Stop);
+            let is_failed = matches!(said, JobState::Failed(_)) && truth.last == Last::Failed;
+            if is_early && is_failed && truth.is_retried && !truth.once {
+                state.note("retries", format!("{id} is {said:?} before its last attempt"));
+            }
+        }
+    }
+
+    /// Checks the log at the end of the game, after a run with the last input that nothing has disturbed.
+    fn check_end(&self) {
+        let connection = rusqlite::Connection::open(self.log()).unwrap();
+        let rows = read_rows(&connection);
+        let mut state = self.world.lock();
+        let printed = String::from_utf8_lossy(&state.printed).into_owned();
+        let clashes = state.clashes();
+        let mut numbers = BTreeSet::new();
+        for (number, (id, line)) in state.input.clone().into_iter().enumerate() {
+            let Some(row) = rows.values().find(|row| row.id == id && !row.is_removed) else {
+                state.note("missing", format!("{id}, {line:?}"));
+                continue;
+            };
+            let truth = state.jobs.get(&id).cloned().unwrap_or_default();
+            if !clashes && (row.name != line.name || row.number != number as i64 + 1) {
+                state.note("ids", format!("{line:?}, number {}: {row:?}", number + 1));
+            }
+            if !numbers.insert(row.number) {
+                state.note("numbers", format!("{row:?}"));
+            }
+            let ends = ["succeeded", "failed", "unknown", "skipped", "refused"];
+            let needs_no_run = ["skipped", "refused"].contains(&&*row.state);
+            if !ends.contains(&&*row.state)
+                || !needs_no_run
+                    && truth.begins == 0
+                    && !truth.start_failed
+                    && !truth.may_have_begun
+            {
+                state.note("never ran", format!("{row:?}: {truth:?}"));
+            }
+            let output = match (&row.folder, self.keeps_folders) {
+                (Some(folder), true) => {
+                    fs::read_to_string(Path::new(folder).join("stdout")).unwrap_or_default()
+                }
+                _ => printed.clone(),
+            };
+            if row.state == "succeeded" && !output.contains(&truth.output) {
+                state.note("lost output", format!("{row:?}: {:?}", truth.output));
+            }
+        }
+    }
+}
+
+/// Returns the files of a log.
+fn files(log: &Path) -> [PathBuf; 2] {
+    [log.to_owned(), log.with_extension("db-wal")]
+}
+
+/// Removes the folders that stand in the place of files.
+fn give_descriptors_back(folders: &Path) {
+    for folder in fs::read_dir(folders).into_iter().flatten() {
+        let _ = fs::remove_dir(folder.unwrap().path().join("stdout"));
+    }
+}
+
+/// Plays a game, and returns what is wrong and the number of commits.
+fn play(seed: u64) -> (Vec<(&'static str, String)>, u64) {
+    let mut random = Random(seed);
+    let memory = Path::new("/dev/shm");
+    let folder = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    let folder = folder.unwrap();
+    let lines = input::first(&mut random);
+    let mut game = Game {
+        is_large: random.percent(30),
+        keeps_folders: random.percent(40),
+        keeps_order: random.percent(50),
+        random,
+        world: World::default(),
+        folder: folder.path().to_owned(),
+        lines,
+        runs: 0,
+        is_whole: false,
+    };
+    for _ in 0..1 + game.random.below(4) {
+        let options = Options {
+            retry_failed: game.random.percent(25),
+            rerun_unknown: game.random.percent(10),
+            retries: [0, 0, 1][game.random.below(3)],
+            keeps_folders: game.keeps_folders,
+            shortage: [0, 0, 20][game.random.below(3)],
+            run: 0,
+        };
+        let troubles =
+            [Trouble::None, Trouble::Drain, Trouble::Stop, Trouble::Kill, Trouble::PowerCut];
+        let trouble = troubles[game.random.below(5)];
+        let from_log = game.is_whole && game.random.percent(35);
+        if !from_log && game.runs > 0 {
+            input::change(&mut game.random, &mut game.lines);
+        }
+        game.run(options, trouble, from_log);
+    }
+    let keeps_folders = game.keeps_folders;
+    let last = Options { keeps_folders, ..Options::default() };
+    game.run(last, Trouble::None, false);
+    game.check_end();
+    watched::forget(&game.log());
+    let mut state = game.world.lock();
+    (std::mem::take(&mut state.wrong), state.commits)
+}
+
+#[test]
+fn the_log_tells_the_truth() {
+    let seed = std::env::var("PIPEWRIGHT_NET_SEED").ok().and_then(|seed| seed.parse().ok());
+    let is_long = std::env::var("PIPEWRIGHT_NET").is_ok_and(|net| net == "all");
+    let from = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let first = seed.unwrap_or(from.as_secs() * 1000);
+    let length = Duration::from_secs(if is_long { 600 } else { 12 });
+    let until = Instant::now() + length;
+    let (mut games, mut commits) = (0, 0);
+    let mut found: BTreeMap<&str, (u64, u64, String)> = BTreeMap::new();
+    loop {
+        let seed_of_game = first + games;
+        let played = std::panic::catch_unwind(|| play(seed_of_game));
+        let (wrong, more) =
+            played.unwrap_or_else(|_| panic!("PIPEWRIGHT_NET_SEED={seed_of_game} panics"));
+        commits += more;
+        games += 1;
+        for (row, facts) in wrong {
+            let entry = found.entry(row).or_insert((0, seed_of_game, facts));
+            entry.0 += 1;
+        }
+        if seed.is_some() || Instant::now() >= until {
+            break;
+        }
+    }
+    eprintln!("PIPEWRIGHT_NET_SEED={first}: {games} games, {commits} commits");
+    let mut unexpected = Vec::new();
+    for (row, (count, seed, facts)) in found {
+        eprintln!("{row}: {count} times, first with PIPEWRIGHT_NET_SEED={seed}: {facts}");
+        if !EXPECTED.contains(&row) {
+            unexpected.push(row);
+        }
+    }
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+    // Only as many as there were: the games are what they are meant to be.
+    assert!(seed.is_some() || commits >= games, "{commits} commits");
+}
