@@ -25,6 +25,7 @@ impl<E: Executor> Driver<E> {
                 Some(Input::Ended) => {
                     self.input_ended = true;
                     self.report(scheduler::Event::InputEnded);
+                    self.carry_out_decisions();
                     self.events.push_back(Event::InputEnded { jobs: self.added });
                     let removed = self.log.input_ended(self.added, self.live.in_order());
                     if removed > 0 {
@@ -39,6 +40,7 @@ impl<E: Executor> Driver<E> {
             if !self.decisions.is_empty() {
                 self.carry_out_decisions();
             }
+            self.log.submit_if_large();
         }
     }
 
@@ -64,7 +66,6 @@ impl<E: Executor> Driver<E> {
             running: None,
             command: String::new(),
             failure: None,
-            memory_bytes: None,
             is_past: false,
         };
         spec.past = self.log.past(number, &live);

@@ -9,7 +9,7 @@ use super::{Driver, Event, Executor};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, shell_quoted};
 use crate::output::JobInfo;
-use crate::scheduler::{self, Decision, JobNumber};
+use crate::scheduler::{self, Decision, JobNumber, Requeued};
 
 impl<E: Executor> Driver<E> {
     pub(super) fn carry_out_decisions(&mut self) {
@@ -17,6 +17,7 @@ impl<E: Executor> Driver<E> {
         while !self.decisions.is_empty() {
             for decision in std::mem::take(&mut self.decisions) {
                 self.carry_out(decision);
+                self.log.submit_if_large();
             }
         }
     }
@@ -27,13 +28,20 @@ impl<E: Executor> Driver<E> {
             Decision::Start { job, slot, attempt } => self.start_attempt(job, slot, attempt),
             Decision::Stop { job } => self.stop_attempt(job),
             Decision::Retry { job, delay } => {
+                self.log.decided(job);
                 let due = Instant::now().checked_add(delay);
                 // A delay beyond the range of the clock never ends.
                 self.timers.extend(due.map(|due| (due, Timer::Retry(job))));
                 self.events.push_back(Event::Retrying { job: job.0, delay });
             }
-            Decision::Requeue { job } => self.queued_again(job),
-            Decision::Settle { job, outcome } => self.settle(job, outcome),
+            Decision::Requeue { job, cause } => {
+                self.log.decided(job);
+                self.queued_again(job, cause);
+            }
+            Decision::Settle { job, outcome } => {
+                self.settle(job, outcome);
+                self.log.decided(job);
+            }
         }
     }
 
@@ -133,17 +141,20 @@ impl<E: Executor> Driver<E> {
         env
     }
 
-    /// Notes that a job which ran out of memory gets more, or was stopped because memory was short.
-    fn queued_again(&mut self, number: JobNumber) {
+    /// Notes that a job is queued again, and why.
+    fn queued_again(&mut self, number: JobNumber, cause: Requeued) {
         let Some(live) = self.live.get_mut(number) else { return };
-        let now = self.scheduler.memory_bytes(number);
-        let before = live.memory_bytes.or(live.job.get_resources().mem_bytes);
-        live.memory_bytes = now;
-        let note = match (before, now) {
-            (Some(before), Some(more)) if before < more => {
-                format!("job {}: out of memory; again with {more} bytes", number.0)
+        let memory_bytes = self.scheduler.memory_bytes(number);
+        let (job, failure) = (number.0, live.failure.as_deref().unwrap_or("lost"));
+        let note = match (cause, memory_bytes) {
+            (Requeued::MoreMemory, Some(bytes)) => {
+                format!("job {job}: out of memory; again with {bytes} bytes")
             }
-            _ => format!("job {}: stopped because memory is short; it is queued again", number.0),
+            (Requeued::MoreMemory, None) => format!("job {job}: out of memory; again with more"),
+            (Requeued::Pressure, _) => {
+                format!("job {job}: stopped because memory is short; it is queued again")
+            }
+            (Requeued::Lost, _) => format!("job {job}: {failure}; it is queued again"),
         };
         self.events.push_back(Event::Note(note));
     }

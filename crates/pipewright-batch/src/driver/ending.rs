@@ -19,17 +19,28 @@ impl<E: Executor> Driver<E> {
         let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
         self.pause_after_last_job();
         let before = self.decisions.len();
-        self.report(scheduler::Event::Ended { job, attempt, result });
+        // A success is never tried again, and it is none without its output.
+        let stored =
+            self.output.as_mut().filter(|_| result.is_ok()).map(|it| it.finish(&end, true));
+        let lost = stored.as_ref().and_then(|summary| summary.error.as_ref());
+        let is_lost = lost.is_some();
+        self.report(match lost {
+            Some(_) => scheduler::Event::Unstored { job, attempt },
+            None => scheduler::Event::Ended { job, attempt, result },
+        });
+        if let Some((error, live)) = lost.zip(self.live.get_mut(job)) {
+            live.failure = Some(format!("its output was not stored: {error}"));
+        }
         let is_retried = |decision: &Decision| match decision {
-            Decision::Retry { job: retried, .. } | Decision::Requeue { job: retried } => {
+            Decision::Retry { job: retried, .. } | Decision::Requeue { job: retried, .. } => {
                 *retried == job
             }
             _ => false,
         };
         let keep = !self.decisions.iter().skip(before).any(is_retried);
         let mut last_lines = String::new();
-        if let Some(output) = &mut self.output {
-            let summary = output.finish(&end, keep);
+        let finished = || self.output.as_mut().map(|output| output.finish(&end, keep));
+        if let Some(summary) = stored.or_else(finished) {
             let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
             self.events.extend(lost.map(Event::Note));
             if let Some(error) = summary.error.clone().filter(|_| keep) {
@@ -38,7 +49,7 @@ impl<E: Executor> Driver<E> {
             }
             (end.stdout_bytes, end.stderr_bytes) = (summary.stdout_bytes, summary.stderr_bytes);
             end.output_truncated = summary.truncated;
-            self.log.ended(&end, &summary);
+            self.log.ended(&end, &summary, is_lost);
             last_lines = summary.tail;
         }
         self.events.push_back(Event::Ended { end: Box::new(end), command, last_lines });
@@ -56,6 +67,8 @@ impl<E: Executor> Driver<E> {
             Outcome::Succeeded => JobState::Succeeded,
             Outcome::Failed(_) if live.is_past => JobState::FailedBefore,
             Outcome::Failed(_) => JobState::Failed(live.failure.clone().unwrap_or_default()),
+            Outcome::Unstored if live.once => JobState::Unknown,
+            Outcome::Unstored => JobState::Failed(live.failure.clone().unwrap_or_default()),
             Outcome::Stopped => JobState::Stopped,
             Outcome::Skipped { cause } => {
                 JobState::Skipped(format!("job {} did not succeed", cause.0))
@@ -67,7 +80,7 @@ impl<E: Executor> Driver<E> {
         self.conclude(number, &live, state, failure);
     }
 
-    /// Notes the final state of a job everywhere.
+    /// Notes the final state of a job everywhere. A failure without a class is that of its output.
     pub(super) fn conclude(
         &mut self,
         number: JobNumber,
@@ -75,7 +88,10 @@ impl<E: Executor> Driver<E> {
         state: JobState,
         failure: Option<Failure>,
     ) {
-        self.log.settled(number, live, &state, failure);
+        // What ended in an earlier run stays as it is, also if the input has no place for it.
+        if !live.is_past {
+            self.log.settled(number, live, &state, failure);
+        }
         if let Some(output) = &mut self.output {
             output.settle(number.0);
         }

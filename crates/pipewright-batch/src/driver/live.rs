@@ -18,8 +18,6 @@ pub(super) struct LiveJob {
     pub(super) command: String,
     /// The reason for the failure of the last attempt.
     pub(super) failure: Option<String>,
-    /// The memory of the next attempt, if it gets more than it states.
-    pub(super) memory_bytes: Option<u64>,
     /// It ended in an earlier run.
     pub(super) is_past: bool,
 }

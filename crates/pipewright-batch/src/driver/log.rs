@@ -1,5 +1,6 @@
 //! The log of a batch, as far as there is one.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::live::LiveJob;
@@ -35,6 +36,8 @@ pub(super) struct Log {
     is_input: bool,
     /// The largest number of slots so far.
     most_slots: u32,
+    /// Jobs whose attempt has ended, and about which nothing is decided yet. Both belong in one commit.
+    undecided: HashSet<JobNumber>,
 }
 
 impl Log {
@@ -51,6 +54,7 @@ impl Log {
                 rerun_unknown: false,
                 is_input: false,
                 most_slots: 0,
+                undecided: HashSet::new(),
             });
         };
         let LogSettings { path, resume, retry_failed, rerun_unknown, facts } = settings;
@@ -63,7 +67,8 @@ impl Log {
         let (retry_failed, rerun_unknown) = (*retry_failed, *rerun_unknown);
         let (is_input, most_slots) = (facts.from_log, facts.slots);
         let journal = Some(journal);
-        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, most_slots })
+        let undecided = HashSet::new();
+        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, most_slots, undecided })
     }
 
     /// Returns the identity of the batch, which all its runs share.
@@ -142,10 +147,23 @@ impl Log {
         durable
     }
 
-    pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary) {
+    pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {
         if let Some(journal) = &mut self.journal {
             let (path, stderr_tail) = (output.path.as_deref(), output.tail.as_bytes());
-            journal.ended(end, LoggedOutput { path, stderr_tail });
+            journal.ended(end, LoggedOutput { path, stderr_tail, is_lost });
+            self.undecided.insert(JobNumber(end.key.job));
+        }
+    }
+
+    /// Notes that it is decided what follows the end of the job's attempt.
+    pub(super) fn decided(&mut self, job: JobNumber) {
+        self.undecided.remove(&job);
+    }
+
+    /// Hands over what was noted if it is much, unless the half of something would be committed.
+    pub(super) fn submit_if_large(&mut self) {
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.undecided.is_empty()) {
+            journal.submit_if_large();
         }
     }
 
@@ -159,7 +177,9 @@ impl Log {
         let Some(journal) = &mut self.journal else { return };
         let logged_state = match state {
             JobState::Succeeded => journal::JobState::Succeeded,
-            JobState::Failed(_) => journal::JobState::Failed(failure.unwrap_or(Failure::Lost)),
+            JobState::Failed(_) => {
+                failure.map_or(journal::JobState::Interrupted, journal::JobState::Failed)
+            }
             JobState::Skipped(_) => journal::JobState::Skipped,
             JobState::Stopped => journal::JobState::Stopped,
             JobState::NotRun => journal::JobState::NotRun,

@@ -46,6 +46,8 @@ pub(crate) struct LoggedOutput<'a> {
     pub(crate) path: Option<&'a Path>,
     /// The end of stderr. The log keeps up to 4 KiB of it, from the beginning of a line.
     pub(crate) stderr_tail: &'a [u8],
+    /// It could not be stored whole. A success without its output is none.
+    pub(crate) is_lost: bool,
 }
 
 /// The state of the driver's half.
@@ -68,6 +70,8 @@ struct Active {
     line: Option<u64>,
     /// The attempt that was intended and has not ended.
     attempt: Option<(u32, Option<u32>)>,
+    /// An attempt of this run has ended.
+    has_run: bool,
 }
 
 /// The numbers at which a run continues.
@@ -102,7 +106,9 @@ impl Ledger {
     pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
         let Intent { job, attempt, slot, durable } = *intent;
         let row = self.change(&job, JobState::Started, None, slot);
-        let active = Active { row, line: job.job.get_line(), attempt: Some((attempt, slot)) };
+        let has_run = self.active.get(&job.number).is_some_and(|active| active.has_run);
+        let attempt_of_slot = Some((attempt, slot));
+        let active = Active { row, line: job.job.get_line(), attempt: attempt_of_slot, has_run };
         self.active.insert(job.number, active);
         let since = unix_seconds(SystemTime::now());
         let run = self.run;
@@ -157,7 +163,7 @@ impl Ledger {
         });
         // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
         // run again.
-        let is_success = end.outcome.is_success();
+        let is_success = end.outcome.is_success() && !output.is_lost;
         let state = if is_success { JobState::Succeeded } else { JobState::Started };
         let last_attempt = Some(row);
         let number = end.key.job;
@@ -165,8 +171,20 @@ impl Ledger {
     }
 
     pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
-        let row = self.change(job, state, reason.map(cut), None);
-        let active = self.active.remove(&job.number);
+        let active = self.active.get(&job.number);
+        let has_run = active.is_some_and(|active| active.has_run);
+        let (row, active) = match self.past.state_of(job.id).filter(|state| state.is_final()) {
+            // It was to run again, and did not: its earlier end stands.
+            Some(_) if !has_run && active.is_none() => return,
+            Some(earlier) if !has_run && !state.is_final() => {
+                let reason = Some("its next attempt was not started".into());
+                (self.change(job, earlier, reason, None), self.active.remove(&job.number))
+            }
+            _ => {
+                let row = self.change(job, state, reason.map(cut), None);
+                (row, self.active.remove(&job.number))
+            }
+        };
         if active.is_some_and(|active| active.attempt.is_some()) {
             // The job is over, so its intent is void.
             self.changes.stop(row);
@@ -177,7 +195,7 @@ impl Ledger {
     pub(crate) fn waits(&mut self, job: &LoggedJob<'_>) {
         if !self.has(job) {
             let row = self.change(job, JobState::Waiting, None, None);
-            let active = Active { row, line: job.job.get_line(), attempt: None };
+            let active = Active { row, line: job.job.get_line(), attempt: None, has_run: false };
             self.active.insert(job.number, active);
         }
     }
@@ -248,6 +266,7 @@ impl Ledger {
     fn take_attempt(&mut self, key: AttemptKey) -> Option<(u32, Option<u64>, Option<u32>)> {
         let active = self.active.get_mut(&key.job)?;
         let (_, slot) = active.attempt.take_if(|(attempt, _)| *attempt == key.attempt)?;
+        active.has_run = true;
         Some((active.row, active.line, slot))
     }
 }

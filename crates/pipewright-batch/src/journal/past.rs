@@ -1,15 +1,19 @@
-//! Jobs of earlier runs, as a resumed batch looks them up: 24 bytes a job.
+//! Jobs of earlier runs, as a resumed batch looks them up: 32 bytes a job.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::ledger::LoggedJob;
 use super::state::JobState;
 use crate::job::JobId;
 use crate::scheduler::Past as PastEnd;
 
-/// A job that the log has. Two words instead of a `u128`, whose alignment would make it 32 bytes.
+/// A job that the log has. Two words instead of a `u128`, whose alignment would make it larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     id: [u64; 2],
+    /// A hash of its number, its line and its name.
+    description: u64,
     row: u32,
     /// The index of the state in [`JobState::ALL`].
     state: u8,
@@ -22,7 +26,12 @@ impl Entry {
         let index = JobState::ALL.iter().position(|it| *it == state).unwrap_or(0);
         // There are fewer than 256 states.
         let state = u8::try_from(index).unwrap_or(0);
-        Entry { id: halves(id), row, state, is_removed: false }
+        Entry { id: halves(id), description: 0, row, state, is_removed: false }
+    }
+
+    /// Returns the entry of a job with that description in the log.
+    pub(crate) fn described(self, number: u64, line: Option<u64>, name: Option<&str>) -> Entry {
+        Entry { description: description(number, line, name), ..self }
     }
 
     /// Returns the entry of a job that the last input did not have.
@@ -38,6 +47,13 @@ impl Entry {
     fn state(&self) -> JobState {
         JobState::ALL.get(usize::from(self.state)).copied().unwrap_or(JobState::Started)
     }
+}
+
+/// Returns a hash of what the log says about a job beside its state. Two that differ have the same one once in 2^64 times.
+fn description(number: u64, line: Option<u64>, name: Option<&str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (number, line, name).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn halves(id: JobId) -> [u64; 2] {
@@ -67,6 +83,11 @@ impl Entries {
     pub(crate) fn row_of(&self, id: JobId) -> Option<u32> {
         self.find(id).and_then(|index| self.0.get(index)).map(|entry| entry.row)
     }
+
+    /// Returns the state of a job at the end of the earlier runs.
+    pub(crate) fn state_of(&self, id: JobId) -> Option<JobState> {
+        self.find(id).and_then(|index| self.0.get(index)).map(Entry::state)
+    }
 }
 
 /// The jobs of earlier runs.
@@ -88,9 +109,15 @@ pub(crate) struct PastJob {
     pub(crate) state: JobState,
     /// The last input did not have it.
     pub(crate) is_removed: bool,
+    description: u64,
 }
 
 impl PastJob {
+    /// Returns true if the log has the number, the line and the name of this job for it.
+    pub(crate) fn is_described_as(&self, job: &LoggedJob<'_>) -> bool {
+        self.description == description(job.number, job.job.get_line(), job.job.get_name())
+    }
+
     /// Returns its end, for the scheduler. `None`: it runs again.
     pub(crate) fn end(&self) -> Option<PastEnd> {
         self.state.past()
@@ -135,8 +162,8 @@ impl Past {
 }
 
 fn past_job(entry: &Entry) -> PastJob {
-    let Entry { row, is_removed, .. } = *entry;
-    PastJob { id: entry.id(), row, state: entry.state(), is_removed }
+    let Entry { row, is_removed, description, .. } = *entry;
+    PastJob { id: entry.id(), row, state: entry.state(), is_removed, description }
 }
 
 #[cfg(test)]
@@ -148,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_24_bytes() {
-        assert_eq!(size_of::<Entry>(), 24);
+    fn an_entry_takes_32_bytes() {
+        assert_eq!(size_of::<Entry>(), 32);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i64 = 0x5057_626c;
 
 /// The steps from version 0, an empty file, to the current version. A step never changes after a release.
-pub(crate) const STEPS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
+pub(crate) const STEPS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// The settings of jobs that version 1 has written, which are not known.
 pub(crate) const UNKNOWN_SETTINGS: &str = "?";
@@ -96,6 +96,14 @@ ALTER TABLE runs ADD COLUMN input TEXT;
 const VERSION_3: &str = "
 ALTER TABLE attempts ADD COLUMN node TEXT;
 ALTER TABLE runs ADD COLUMN remote INTEGER NOT NULL DEFAULT 0;
+";
+
+/// The end of a job is final: whatever the program does, only another attempt can change a failure, and nothing a success.
+const VERSION_4: &str = "
+CREATE TRIGGER jobs_end BEFORE UPDATE OF state ON jobs
+WHEN OLD.state <> NEW.state AND (OLD.state = 'succeeded' OR OLD.state IN ('failed', 'unknown')
+    AND NEW.state <> 'started' AND NEW.last_attempt IS OLD.last_attempt)
+BEGIN SELECT RAISE(ABORT, 'the end of a job is final'); END;
 ";
 
 /// Returns the version of the file. 0: it is empty.

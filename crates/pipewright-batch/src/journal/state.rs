@@ -19,7 +19,7 @@ pub(crate) enum JobState {
     Skipped,
     /// It was not started, because the batch ended early.
     NotRun,
-    /// Its runner ended while it ran. It runs again in a resumed batch.
+    /// Its runner ended while it ran, or its output could not be stored. It runs again in a resumed batch.
     Interrupted,
     /// It may have run to its end, and must not run twice.
     Unknown,
@@ -88,6 +88,11 @@ impl JobState {
         all.find(|it| it.name() == state && it.failure_name() == failure)
     }
 
+    /// Returns true if only another attempt can change the state.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, JobState::Succeeded | JobState::Failed(_) | JobState::Unknown)
+    }
+
     /// Returns the end for the scheduler of a resumed batch. `None`: the job runs again.
     pub(crate) fn past(self) -> Option<Past> {
         match self {
@@ -107,6 +112,7 @@ impl From<&Outcome> for JobState {
             Outcome::Stopped => JobState::Stopped,
             Outcome::Skipped { .. } => JobState::Skipped,
             Outcome::NotRun => JobState::NotRun,
+            Outcome::Unstored => JobState::Interrupted,
             Outcome::Unknown => JobState::Unknown,
             Outcome::Refused(_) => JobState::Refused,
         }

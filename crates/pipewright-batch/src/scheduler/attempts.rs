@@ -1,9 +1,17 @@
 //! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure.
 
 use super::Scheduler;
-use super::event::{Decision, Failure, JobNumber, Outcome, Pressure};
+use super::event::{Decision, Failure, JobNumber, Outcome, Pressure, Requeued};
 use super::job::{Attempt, State, StopReason};
 use super::limits::Needs;
+
+/// An attempt that follows another one.
+#[derive(Clone, Copy, Debug)]
+enum Another {
+    Retry,
+    /// It counts as no retry.
+    Queued(Requeued),
+}
 
 impl Scheduler {
     pub(super) fn ended(
@@ -13,81 +21,113 @@ impl Scheduler {
         result: Result<(), Failure>,
         decisions: &mut Vec<Decision>,
     ) {
-        let Some(job) = self.jobs.get_mut(&number) else { return };
-        let State::Running { slot, since, stop } = job.state else { return };
+        let Some(stop) = self.take_ended(number, attempt) else { return };
+        let once = self.jobs.get(&number).is_some_and(|job| job.once);
+        let outcome = match (result, stop) {
+            (Ok(()), _) => Outcome::Succeeded,
+            // It may have run to its end, so another attempt may be its second run.
+            (Err(Failure::Lost), _) if once => Outcome::Unknown,
+            // Nobody knows how far it got. One that could not be started has not begun.
+            (Err(failure), Some(_)) if once && failure != Failure::StartFailed => Outcome::Unknown,
+            (Err(_), Some(StopReason::Pressure)) if self.halted.is_none() => {
+                return self.queue_again(number, Attempt::Shed, Requeued::Pressure, decisions);
+            }
+            (Err(_), Some(_)) => Outcome::Stopped,
+            (Err(failure), None) => match self.another(number, failure) {
+                None => Outcome::Failed(failure),
+                Some(_) if self.halted.is_some() => failure.before_another_attempt(once),
+                Some(Another::Retry) => return self.retry(number, failure, decisions),
+                Some(Another::Queued(cause)) => {
+                    return self.queue_again(number, Attempt::Failed(failure), cause, decisions);
+                }
+            },
+        };
+        self.settle(number, outcome, decisions);
+    }
+
+    /// Settles a job whose attempt succeeded, and whose output is lost: it is not done, and runs again only in a resumed batch.
+    pub(super) fn unstored(
+        &mut self,
+        number: JobNumber,
+        attempt: u32,
+        decisions: &mut Vec<Decision>,
+    ) {
+        if self.take_ended(number, attempt).is_some() {
+            self.settle(number, Outcome::Unstored, decisions);
+        }
+    }
+
+    /// Frees what a running attempt holds. Returns why it was stopped, if it was. `None`: it does not run.
+    fn take_ended(&mut self, number: JobNumber, attempt: u32) -> Option<Option<StopReason>> {
+        let job = self.jobs.get_mut(&number)?;
+        let State::Running { slot, since, stop } = job.state else { return None };
         if job.attempts != attempt {
-            return;
+            return None;
         }
         job.state = State::Undecided;
         self.running -= 1;
         self.shedding -= usize::from(stop == Some(StopReason::Pressure));
         self.sheddable.remove(&(since, number));
         self.pool.release(self.ready.needs(job.shape), slot);
-
-        let is_over = self.halted.is_some();
-        let outcome = match (result, stop) {
-            (Ok(()), _) => Outcome::Succeeded,
-            // It may have run to its end, so another attempt may be its second run.
-            (Err(Failure::Lost), _) if job.once => Outcome::Unknown,
-            (Err(_), Some(StopReason::Pressure)) if !is_over => {
-                job.last = Some(Attempt::Shed);
-                job.state = State::Ready;
-                self.ready.push(number, job.shape);
-                decisions.push(Decision::Requeue { job: number });
-                return;
-            }
-            (Err(_), Some(_)) => Outcome::Stopped,
-            // Not the job's fault, unless it takes one executor after the other with it.
-            (Err(Failure::Lost), None) if !is_over && job.lost + 1 < self.config.max_lost => {
-                job.lost += 1;
-                job.last = Some(Attempt::Failed(Failure::Lost));
-                job.state = State::Ready;
-                self.ready.push(number, job.shape);
-                decisions.push(Decision::Requeue { job: number });
-                return;
-            }
-            (Err(failure @ Failure::OutOfMemory), None)
-                if !is_over && self.give_more_memory(number) =>
-            {
-                let Some(job) = self.jobs.get_mut(&number) else { return };
-                job.last = Some(Attempt::Failed(failure));
-                job.state = State::Ready;
-                self.ready.push(number, job.shape);
-                decisions.push(Decision::Requeue { job: number });
-                return;
-            }
-            (Err(failure), None) => {
-                let Some(job) = self.jobs.get_mut(&number) else { return };
-                let retry = &self.config.retry;
-                if !is_over && job.retries_left > 0 && retry.on.contains(failure) {
-                    job.retries_left -= 1;
-                    job.retries = job.retries.saturating_add(1);
-                    let delay = retry.delay(self.config.seed, number, job.retries);
-                    job.last = Some(Attempt::Failed(failure));
-                    job.state = State::Retrying;
-                    self.retrying += 1;
-                    decisions.push(Decision::Retry { job: number, delay });
-                    return;
-                }
-                Outcome::Failed(failure)
-            }
-        };
-        self.settle(number, outcome, decisions);
+        Some(stop)
     }
 
-    /// Doubles the memory of a job that ran out of it. Returns false if it has all that it may have.
-    fn give_more_memory(&mut self, number: JobNumber) -> bool {
-        let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.once) else { return false };
-        let needs = self.ready.needs(job.shape);
-        let Some((now, most)) = needs.memory_bytes.zip(job.most_memory_bytes) else { return false };
-        let most = self.config.limits.memory_bytes.map_or(most, |limit| limit.min(most));
-        if now >= most {
-            return false;
+    /// Returns the attempt that follows a failure. `None`: there is none.
+    fn another(&self, number: JobNumber, failure: Failure) -> Option<Another> {
+        let job = self.jobs.get(&number)?;
+        let retry = &self.config.retry;
+        match failure {
+            // Not the job's fault, unless it takes one executor after the other with it.
+            Failure::Lost if job.lost + 1 < self.config.max_lost => {
+                Some(Another::Queued(Requeued::Lost))
+            }
+            Failure::OutOfMemory if self.more_memory(number).is_some() => {
+                Some(Another::Queued(Requeued::MoreMemory))
+            }
+            _ if job.retries_left > 0 && retry.on.contains(failure) => Some(Another::Retry),
+            _ => None,
         }
+    }
+
+    fn queue_again(
+        &mut self,
+        number: JobNumber,
+        last: Attempt,
+        cause: Requeued,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let more = self.more_memory(number).filter(|_| cause == Requeued::MoreMemory);
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        if let Some(more) = more {
+            self.ready.forget(job.shape);
+            job.shape = self.ready.shape(more);
+        }
+        job.lost += u32::from(cause == Requeued::Lost);
+        job.last = Some(last);
+        job.state = State::Ready;
+        self.ready.push(number, job.shape);
+        decisions.push(Decision::Requeue { job: number, cause });
+    }
+
+    fn retry(&mut self, number: JobNumber, failure: Failure, decisions: &mut Vec<Decision>) {
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        job.retries_left -= 1;
+        job.retries = job.retries.saturating_add(1);
+        let delay = self.config.retry.delay(self.config.seed, number, job.retries);
+        job.last = Some(Attempt::Failed(failure));
+        job.state = State::Retrying;
+        self.retrying += 1;
+        decisions.push(Decision::Retry { job: number, delay });
+    }
+
+    /// Returns the needs of a job that ran out of memory, with twice as much. `None`: it has all that it may have.
+    fn more_memory(&self, number: JobNumber) -> Option<Needs> {
+        let job = self.jobs.get(&number).filter(|job| !job.once)?;
+        let needs = self.ready.needs(job.shape);
+        let (now, most) = needs.memory_bytes.zip(job.most_memory_bytes)?;
+        let most = self.config.limits.memory_bytes.map_or(most, |limit| limit.min(most));
         let more = Needs { memory_bytes: Some(now.saturating_mul(2).min(most)), ..needs.clone() };
-        self.ready.forget(job.shape);
-        job.shape = self.ready.shape(more);
-        true
+        (now < most).then_some(more)
     }
 
     pub(super) fn retry_due(&mut self, number: JobNumber) {

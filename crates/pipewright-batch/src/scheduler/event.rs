@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Intended { job: JobNumber, attempt: u32 },
     /// A started attempt has ended, with everything that belongs to it.
     Ended { job: JobNumber, attempt: u32, result: Result<(), Failure> },
+    /// A started attempt has ended with success, and its output could not be stored.
+    Unstored { job: JobNumber, attempt: u32 },
     /// The delay of a [`Decision::Retry`] is over.
     RetryDue { job: JobNumber },
     /// The log cannot be written.
@@ -83,6 +85,17 @@ impl Failure {
     ];
 }
 
+impl Failure {
+    /// Returns the outcome of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
+    /// `once` job does so only if it has not begun.
+    pub(super) fn before_another_attempt(self, once: bool) -> Outcome {
+        match once && self != Failure::StartFailed {
+            true => Outcome::Failed(self),
+            false => Outcome::Stopped,
+        }
+    }
+}
+
 /// An order to the driver. Decisions are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -102,9 +115,20 @@ pub(crate) enum Decision {
     Retry { job: JobNumber, delay: Duration },
     /// The attempt was stopped under pressure and did not succeed, was lost with its executor, or ran out of memory and gets more:
     /// the job waits for another attempt, which is no retry.
-    Requeue { job: JobNumber },
+    Requeue { job: JobNumber, cause: Requeued },
     /// The job is over. Nothing more is decided about it.
     Settle { job: JobNumber, outcome: Outcome },
+}
+
+/// The reason for another attempt that is no retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requeued {
+    /// It was stopped because memory is short.
+    Pressure,
+    /// It was lost with its executor.
+    Lost,
+    /// It ran out of memory, and gets more.
+    MoreMemory,
 }
 
 /// The final state of a job.
@@ -122,6 +146,8 @@ pub(crate) enum Outcome {
     NotRun,
     /// A `once` job that may have run: it is not run again.
     Unknown,
+    /// Its last attempt succeeded, and its output is lost.
+    Unstored,
     /// It was not started, because it can never start.
     Refused(Refusal),
 }

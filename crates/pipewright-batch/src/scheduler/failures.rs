@@ -13,14 +13,14 @@ pub(crate) struct FailurePolicy {
 
 /// Failures that end the batch.
 ///
-/// A failure is a job of this run that ends as `Failed`, `Refused` or `Unknown`. Skipped jobs are none: their cause was
+/// A failure is a job of this run that ends as `Failed`, `Refused`, `Unknown` or `Unstored`. Skipped jobs are none: their cause was
 /// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureLimit {
     Never,
     /// A number of failures. 1 is `--fail-fast`.
     Count(NonZeroU64),
-    /// A part of all jobs of this run. While their number is unknown, it is a part of the settled ones, and counts from
+    /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts from
     /// [`LEAST_FAILURES`] failures on.
     Percent(u8),
 }
@@ -43,7 +43,6 @@ pub(super) struct Tally {
     /// The number of all jobs, if it is known.
     pub(super) total: Option<u64>,
     pub(super) added: u64,
-    settled: u64,
     failures: u64,
 }
 
@@ -53,9 +52,8 @@ impl Tally {
     }
 
     pub(super) fn count(&mut self, outcome: &Outcome) {
-        self.settled += 1;
         self.failures += match outcome {
-            Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown => 1,
+            Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown | Outcome::Unstored => 1,
             Outcome::Succeeded | Outcome::Stopped | Outcome::Skipped { .. } | Outcome::NotRun => 0,
         };
     }
@@ -66,7 +64,7 @@ impl Tally {
             FailureLimit::Count(count) => self.failures >= count.get(),
             FailureLimit::Percent(percent) => {
                 let least = if self.total.is_some() { 1 } else { LEAST_FAILURES };
-                let all = u128::from(self.total.unwrap_or(self.settled));
+                let all = u128::from(self.total.unwrap_or(self.added));
                 self.failures >= least
                     && u128::from(self.failures) * 100 >= all * u128::from(percent)
             }

@@ -108,7 +108,7 @@ impl Job {
     pub(super) fn outcome_without_another_attempt(&self) -> Outcome {
         match self.last {
             None => Outcome::NotRun,
-            Some(Attempt::Failed(failure)) => Outcome::Failed(failure),
+            Some(Attempt::Failed(failure)) => failure.before_another_attempt(self.once),
             Some(Attempt::Shed) => Outcome::Stopped,
         }
     }

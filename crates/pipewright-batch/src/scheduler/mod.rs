@@ -63,7 +63,7 @@ pub(crate) use adding::AddError;
 pub use event::Failure;
 #[cfg(test)]
 pub(crate) use event::Refusal;
-pub(crate) use event::{Decision, Event, JobNumber, Outcome, Pressure};
+pub(crate) use event::{Decision, Event, JobNumber, Outcome, Pressure, Requeued};
 pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
 pub(crate) use job::{Past, Spec};
@@ -192,6 +192,7 @@ impl Scheduler {
             Event::InputEnded => self.end_input(decisions),
             Event::Intended { job, attempt } => self.intended(job, attempt, decisions),
             Event::Ended { job, attempt, result } => self.ended(job, attempt, result, decisions),
+            Event::Unstored { job, attempt } => self.unstored(job, attempt, decisions),
             Event::RetryDue { job } => self.retry_due(job),
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works(decisions),

@@ -122,7 +122,7 @@ impl From<&Outcome> for JobState {
     fn from(outcome: &Outcome) -> JobState {
         match outcome {
             Outcome::Succeeded => JobState::Succeeded,
-            Outcome::Failed(_) => JobState::Failed,
+            Outcome::Failed(_) | Outcome::Unstored => JobState::Failed,
             Outcome::Stopped => JobState::Stopped,
             Outcome::Skipped { .. } => JobState::Skipped,
             Outcome::NotRun => JobState::NotRun,

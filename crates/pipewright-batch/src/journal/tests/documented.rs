@@ -24,7 +24,8 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
 fn sample(path: &Path) -> Journal {
     let mut journal = create(path);
     for (number, attempt, code) in [(1, 1, 1), (1, 2, 0), (2, 1, 3)] {
-        let (job, output) = (job(number), LoggedOutput { path: None, stderr_tail: b"no space\n" });
+        let (job, output) =
+            (job(number), LoggedOutput { stderr_tail: b"no space\n", ..LoggedOutput::default() });
         journal.intend(&intent(logged(number, &job), attempt));
         journal.ended(&end(number, attempt, AttemptOutcome::Exited(code)), output);
         if number == 2 {

@@ -22,7 +22,8 @@ fn a_job_is_read_back_as_it_was_written() {
     end.stderr_bytes = 1 << 40;
     end.leftovers_killed = 2;
     let path = Path::new("out/7");
-    journal.ended(&end, LoggedOutput { path: Some(path), stderr_tail: b"one\ntwo\n" });
+    journal
+        .ended(&end, LoggedOutput { path: Some(path), stderr_tail: b"one\ntwo\n", is_lost: false });
     journal.settled(&logged, JobState::Failed(Failure::ExitCode), Some("exited with 3"));
     journal.close(Some(123), "finished").unwrap();
 

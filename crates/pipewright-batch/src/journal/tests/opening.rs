@@ -110,7 +110,7 @@ fn a_log_with_other_words_is_refused() {
         let folder = Folder::new();
         sample(&folder.log());
         let other = Connection::open(folder.log()).unwrap();
-        other.execute(&format!("UPDATE jobs SET {change}"), []).unwrap();
+        other.execute_batch(&format!("DROP TRIGGER jobs_end; UPDATE jobs SET {change}")).unwrap();
         drop(other);
         let before = fs::read(folder.log()).unwrap();
         let error = Journal::resume(&folder.log(), &facts(), no_waker()).unwrap_err();
@@ -214,4 +214,31 @@ fn a_log_in_a_folder_without_the_right_to_write_is_read() {
         None => skipped(TEST, "there is no setpriv here"),
         Some(said) => assert_eq!(said.as_deref(), Some("done")),
     }
+}
+
+#[test]
+fn the_database_itself_refuses_to_change_an_end() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    succeed(&mut journal, 1);
+    let job = job(2);
+    journal.intend(&intent(logged(2, &job), 1));
+    journal.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
+    let failed = JobState::Failed(crate::scheduler::Failure::ExitCode);
+    journal.settled(&logged(2, &job), failed, None);
+    journal.close(Some(123), "finished").unwrap();
+    let connection = rusqlite::Connection::open(folder.log()).unwrap();
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    let change = |state: &str, number: u32, attempt: &str| {
+        let update = format!(
+            "UPDATE jobs SET state = '{state}', last_attempt = {attempt} WHERE number = {number}"
+        );
+        connection.execute(&update, []).map_err(|error| error.to_string())
+    };
+    let refused = Err("the end of a job is final".to_owned());
+    assert_eq!(change("refused", 1, "last_attempt"), refused);
+    assert_eq!(change("started", 1, "9"), refused);
+    assert_eq!(change("not_run", 2, "last_attempt"), refused);
+    // Another attempt: it begins, or has begun and ended within one commit.
+    assert_eq!(change("succeeded", 2, "9"), Ok(1));
 }

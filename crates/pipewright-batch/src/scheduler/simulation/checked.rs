@@ -5,6 +5,14 @@ use std::time::Duration;
 use super::model::{Last, Model, Phase, Why};
 use crate::scheduler::*;
 
+/// Returns the outcome of a job whose next attempt is due when the batch ends. A `once` job does not begin again by itself.
+fn resumed_with_its_attempts(once: bool, failure: Failure) -> Outcome {
+    match once && failure != Failure::StartFailed {
+        true => Outcome::Failed(failure),
+        false => Outcome::Stopped,
+    }
+}
+
 impl Model<'_> {
     /// Checks a decision, and carries it out.
     pub(super) fn decide(&mut self, decision: &Decision) {
@@ -13,21 +21,33 @@ impl Model<'_> {
             Decision::Start { job, slot, attempt } => self.start(job, slot, attempt),
             Decision::Stop { job } => self.stop(job),
             Decision::Retry { job, delay } => self.retry(job, delay),
-            Decision::Requeue { job } => {
+            Decision::Requeue { job, cause } => {
                 assert!(!self.halted);
                 let (more, most_lost) =
                     (self.more_memory(&self.jobs[job]), self.batch.config.max_lost);
                 let job = self.job(job);
-                match (&job.phase, more) {
-                    (Phase::Ended { result: Err(_), stop: Some(Why::Pressure) }, _) => {
+                match (&job.phase, more, cause) {
+                    (
+                        Phase::Ended { result: Err(_), stop: Some(Why::Pressure) },
+                        _,
+                        Requeued::Pressure,
+                    ) => {
                         job.last = Some(Last::Shed);
                     }
-                    (Phase::Ended { result: Err(Failure::Lost), stop: None }, _) => {
+                    (
+                        Phase::Ended { result: Err(Failure::Lost), stop: None },
+                        _,
+                        Requeued::Lost,
+                    ) => {
                         job.lost += 1;
                         assert!(!job.spec.once && job.lost < most_lost, "lost too often");
                         job.last = Some(Last::Failed(Failure::Lost));
                     }
-                    (Phase::Ended { result: Err(Failure::OutOfMemory), stop: None }, Some(_)) => {
+                    (
+                        Phase::Ended { result: Err(Failure::OutOfMemory), stop: None },
+                        Some(_),
+                        Requeued::MoreMemory,
+                    ) => {
                         job.needs.memory_bytes = more;
                         job.last = Some(Last::Failed(Failure::OutOfMemory));
                     }
@@ -127,8 +147,13 @@ impl Model<'_> {
             (Phase::Waiting, Some(Past::Failed(failure))) => Outcome::Failed(failure),
             (Phase::Waiting, Some(Past::Unknown)) => Outcome::Unknown,
             (Phase::Ended { result, stop }, None) => match (*result, *stop) {
+                (Ok(()), _) if job.is_unstored => Outcome::Unstored,
                 (Ok(()), _) => Outcome::Succeeded,
                 (Err(Failure::Lost), _) if job.spec.once => Outcome::Unknown,
+                // It has begun, and nobody knows how far it got.
+                (Err(failure), Some(_)) if job.spec.once && failure != Failure::StartFailed => {
+                    Outcome::Unknown
+                }
                 (Err(_), Some(stop)) => {
                     assert!(stop == Why::End || self.halted, "a job was shed and not queued again");
                     Outcome::Stopped
@@ -143,7 +168,10 @@ impl Model<'_> {
                     let gets_more =
                         failure == Failure::OutOfMemory && self.more_memory(job).is_some();
                     assert!(self.halted || !gets_more, "it did not get more memory");
-                    Outcome::Failed(failure)
+                    match is_queued || has_retry || gets_more {
+                        true => resumed_with_its_attempts(job.spec.once, failure),
+                        false => Outcome::Failed(failure),
+                    }
                 }
             },
             (Phase::Waiting | Phase::Intended { .. } | Phase::Retrying, None) => {
@@ -184,7 +212,7 @@ impl Model<'_> {
                 let expected = match self.jobs[number].last {
                     None => Outcome::NotRun,
                     Some(Last::Shed) => Outcome::Stopped,
-                    Some(Last::Failed(failure)) => Outcome::Failed(failure),
+                    Some(Last::Failed(failure)) => resumed_with_its_attempts(spec.once, failure),
                 };
                 assert_eq!(*outcome, expected);
                 let is_caused = spec.after.iter().any(|name| self.is_a_cause(name));

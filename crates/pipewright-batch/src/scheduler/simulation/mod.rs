@@ -162,6 +162,9 @@ impl Game<'_> {
                 let failure = *random.pick(&Failure::ALL);
                 let is_failed = random.percent(self.batch.failing_percent);
                 let attempt = self.model.jobs[job].attempts;
+                if !is_failed && random.percent(10) {
+                    return Event::Unstored { job, attempt };
+                }
                 Event::Ended { job, attempt, result: if is_failed { Err(failure) } else { Ok(()) } }
             }
             Move::Retry => {
@@ -290,6 +293,6 @@ fn random_batches_are_of_all_kinds() {
             }
         }
     }
-    assert_eq!(seen.len(), 18, "{seen:?}");
+    assert_eq!(seen.len(), 19, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
 }

@@ -19,6 +19,8 @@ pub(super) struct Job<'a> {
     pub(super) retries: u32,
     pub(super) lost: u32,
     pub(super) last: Option<Last>,
+    /// Its output was lost.
+    pub(super) is_unstored: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +110,16 @@ impl<'a> Model<'a> {
         }
         let phase = Phase::Waiting;
         let needs = spec.needs.clone();
-        let job = Job { spec, needs, phase, attempts: 0, retries: 0, lost: 0, last: None };
+        let job = Job {
+            spec,
+            needs,
+            phase,
+            attempts: 0,
+            retries: 0,
+            lost: 0,
+            last: None,
+            is_unstored: false,
+        };
         self.jobs.push(number, job);
     }
 
@@ -128,6 +139,13 @@ impl<'a> Model<'a> {
                 let job = self.job(job);
                 if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {
                     job.phase = Phase::Ended { result, stop: *stop };
+                }
+            }
+            Event::Unstored { job, attempt } => {
+                let job = self.job(job);
+                if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {
+                    job.phase = Phase::Ended { result: Ok(()), stop: *stop };
+                    job.is_unstored = true;
                 }
             }
             Event::RetryDue { job } => {
@@ -199,9 +217,12 @@ impl<'a> Model<'a> {
             _ => None,
         };
         let is_failure = |it: &Outcome| {
-            matches!(it, Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown)
+            matches!(
+                it,
+                Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown | Outcome::Unstored
+            )
         };
-        let settled = jobs().filter_map(outcome).count();
+        let read = jobs().count();
         let failures = jobs().filter_map(outcome).filter(is_failure).count();
         let total = if self.input_ended {
             Some(jobs().count())
@@ -215,7 +236,7 @@ impl<'a> Model<'a> {
                 failures > 0 && failures * 100 >= total * usize::from(percent)
             }
             (FailureLimit::Percent(percent), None) => {
-                failures >= 3 && failures * 100 >= settled * usize::from(percent)
+                failures >= 3 && failures * 100 >= read * usize::from(percent)
             }
         }
     }

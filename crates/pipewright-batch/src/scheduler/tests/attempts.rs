@@ -103,7 +103,7 @@ fn the_youngest_job_is_shed_and_runs_again_without_a_retry() {
     assert_eq!(told.tell(shed.clone()), [stop(3)]);
     assert_eq!(told.tell(shed.clone()), [stop(2)]);
     assert_eq!(told.tell(shed.clone()), [], "the last one goes on");
-    let requeue = Decision::Requeue { job: JobNumber(3) };
+    let requeue = Decision::Requeue { job: JobNumber(3), cause: Requeued::Pressure };
     assert_eq!(told.end(3, Err(Failure::Signalled)), [requeue]);
     assert_eq!(
         told.end(2, Ok(())),
@@ -132,7 +132,7 @@ fn a_job_that_ran_out_of_memory_gets_twice_as_much_and_keeps_its_retries() {
     for (attempt, bytes) in [(1, 400), (2, 700)] {
         assert_eq!(told.0.memory_bytes(job), Some(if attempt == 1 { 200 } else { 400 }));
         let decisions = told.end_attempt(1, attempt, Err(Failure::OutOfMemory));
-        assert_eq!(decisions[0], Decision::Requeue { job });
+        assert_eq!(decisions[0], Decision::Requeue { job, cause: Requeued::MoreMemory });
         assert_eq!(started(&decisions), [1]);
         assert_eq!(told.0.memory_bytes(job), Some(bytes));
     }
@@ -147,7 +147,8 @@ fn more_memory_is_reserved_before_the_next_attempt() {
     told.add_started(1, memory(600));
     told.add_started(2, Spec { most_memory_bytes: Some(5000), ..memory(300) });
     let decisions = told.end(2, Err(Failure::OutOfMemory));
-    assert_eq!(decisions, [Decision::Requeue { job: JobNumber(2) }], "600 of 1000 are used");
+    let cause = Requeued::MoreMemory;
+    assert_eq!(decisions, [Decision::Requeue { job: JobNumber(2), cause }], "600 of 1000 are used");
     let decisions = told.end(1, Ok(()));
     assert_eq!(started(&decisions), [2]);
     assert_eq!(told.0.memory_bytes(JobNumber(2)), Some(600));
@@ -169,4 +170,56 @@ fn only_a_job_that_ran_out_of_memory_and_may_run_again_gets_more() {
     let decisions = told.tell(Event::Intended { job: JobNumber(3), attempt: 1 });
     assert_eq!(started(&decisions), [3]);
     assert_eq!(settled(&told.end(3, out_of_memory)), [(3, Outcome::Failed(Failure::OutOfMemory))]);
+}
+
+#[test]
+fn a_once_job_that_was_stopped_is_unknown_unless_it_could_not_be_started() {
+    let outcomes = [
+        (Err(Failure::Signalled), Outcome::Unknown),
+        (FAILED, Outcome::Unknown),
+        (Err(Failure::Lost), Outcome::Unknown),
+        (Err(Failure::StartFailed), Outcome::Stopped),
+        (Ok(()), Outcome::Succeeded),
+    ];
+    for (result, outcome) in outcomes {
+        let mut told = Told::new(1);
+        told.add(1, once());
+        told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+        assert_eq!(told.tell(Event::Stop), [stop(1)]);
+        assert_eq!(settled(&told.end(1, result)), [(1, outcome)]);
+    }
+}
+
+#[test]
+fn a_job_whose_next_attempt_is_due_at_the_end_is_stopped() {
+    for event in [Event::Stop, Event::Drain] {
+        // It waits for its retry.
+        let mut told = Told::new(2);
+        told.add_started(1, Spec { retries: 3, ..job() });
+        told.end(1, FAILED);
+        assert_eq!(settled(&told.tell(event.clone())), [(1, Outcome::Stopped)]);
+        // It has failed by itself, which a resumed run would not repeat.
+        let mut told = Told::new(2);
+        told.add(1, Spec { retries: 3, ..once() });
+        told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+        told.end(1, FAILED);
+        assert_eq!(settled(&told.tell(event)), [(1, Outcome::Failed(Failure::ExitCode))]);
+    }
+    // Its attempt ends while the batch is drained.
+    for failure in [Failure::ExitCode, Failure::Lost] {
+        let mut told = Told::with(2, |config| config.max_lost = 2);
+        told.add_started(1, Spec { retries: 3, ..job() });
+        told.tell(Event::Drain);
+        assert_eq!(settled(&told.end(1, Err(failure))), [(1, Outcome::Stopped)]);
+    }
+}
+
+#[test]
+fn a_job_whose_output_is_lost_is_not_done() {
+    let mut told = Told::new(1);
+    told.add_started(1, named("one"));
+    told.add(2, after(&["one"]));
+    let decisions = told.tell(Event::Unstored { job: JobNumber(1), attempt: 1 });
+    let skipped = Outcome::Skipped { cause: JobNumber(1) };
+    assert_eq!(settled(&decisions), [(1, Outcome::Unstored), (2, skipped)]);
 }

@@ -20,15 +20,16 @@ fn drain_lets_running_jobs_end_and_settles_the_rest() {
     told.add_waiting(5, job());
     let decisions = told.tell(Event::Drain);
     let not_run = |job| (job, Outcome::NotRun);
-    let failed = |job| (job, Outcome::Failed(Failure::ExitCode));
-    let expected = [failed(1), (0, skipped(1)), not_run(3), not_run(4), not_run(5)];
+    // A resumed batch goes on with its attempts.
+    let stopped = |job| (job, Outcome::Stopped);
+    let expected = [stopped(1), (0, skipped(1)), not_run(3), not_run(4), not_run(5)];
     assert_eq!(settled(&decisions), expected);
     assert_eq!(decisions.len(), expected.len(), "nothing is stopped");
     assert!(!told.0.wants_input() && !told.0.is_finished());
     // The once job has not started, and its late intent does not start it.
     assert_eq!(told.tell(Event::Intended { job: JobNumber(3), attempt: 1 }), []);
     assert_eq!(settled(&told.add(6, job())), [not_run(6)]);
-    assert_eq!(settled(&told.end(2, FAILED)), [failed(2)], "without a retry");
+    assert_eq!(settled(&told.end(2, FAILED)), [stopped(2)], "without a retry");
     assert!(told.0.is_finished());
 }
 
@@ -75,7 +76,8 @@ fn fail_fast_drains_or_stops() {
         told.add_waiting(4, job());
         let decisions = told.end(3, FAILED);
         let failed = |job| (job, Outcome::Failed(Failure::ExitCode));
-        assert_eq!(settled(&decisions), [failed(3), failed(2), (4, Outcome::NotRun)]);
+        let stopped = (2, Outcome::Stopped);
+        assert_eq!(settled(&decisions), [failed(3), stopped, (4, Outcome::NotRun)]);
         assert_eq!(decisions[3..], stops);
         assert_eq!(told.0.halted(), Some(HaltCause::Failures));
     }
