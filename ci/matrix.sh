@@ -77,6 +77,16 @@ no_memfd() { PIPEWRIGHT_FORCE=memfd tests --test ipc; }
 cell "the suite of workers without memfd" no_memfd
 async_workers() { PIPEWRIGHT_FORCE=async tests --test ipc; }
 cell "the suite of workers through the async verbs" async_workers
+cell "all suites without any newer facility" \
+    bash ci/with-cfg.sh pipewright_force_fallback test --locked -p pipewright-os -p pipewright-tests --lib --tests
+cell "the suite of files without io_uring" \
+    bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
+cell "the suite of workers without memfd" \
+    bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
+long_peers() { PIPEWRIGHT_NET=all cargo test --locked -p pipewright-tests --test peers; }
+cell "workers that do anything: the long run" long_peers
+cell "the suite of workers through the async verbs" \
+    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle

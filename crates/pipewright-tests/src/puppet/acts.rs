@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Signal};
 use pipewright_tests::pace;
 
+#[cfg(target_os = "linux")]
+use crate::peer;
 use crate::{started, system, worker};
 
 /// Performs one act.
@@ -67,6 +69,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "handles" => handles(),
         // Workers.
         "ipc" => worker::perform(value),
+        #[cfg(target_os = "linux")]
+        "peer" => peer::perform(value),
         "is-worker" => started::is_worker(value),
         "forgets" => started::forgets(value),
         other => system::perform(other, value),

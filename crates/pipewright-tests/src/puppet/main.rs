@@ -8,6 +8,8 @@
 //! semicolons, and does not wait for it.
 
 mod acts;
+#[cfg(target_os = "linux")]
+mod peer;
 mod probe;
 mod started;
 mod streams;

@@ -1,0 +1,376 @@
+//! The act of a worker that does anything: `peer=HOSTILE;LOG;RING;SCRIPT`.
+//!
+//! HOSTILE is a file: the process that creates it is hostile and performs the script; all others serve calls. With `-`, all are
+//! hostile. LOG gets a line for each call that was taken and each that was answered completely: `EVENT NUMBER NANOSECONDS`.
+//! RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`] lists them.
+
+mod wire;
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::process::exit;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::signal::Signal;
+use pipewright_tests::hostile;
+use wire::{GOODBYE, Link, Message, TAIL};
+
+const REPLY: u8 = 18;
+const FAILED: u8 = 19;
+const CANCEL: u8 = 20;
+const ITEM: u8 = 21;
+const CREDIT: u8 = 22;
+const ASK: u8 = 23;
+
+/// The longest life of a peer, whatever its script.
+const LIFE: Duration = Duration::from_secs(20);
+
+/// A call that was taken and not answered.
+#[derive(Clone, Copy)]
+struct Call {
+    id: u64,
+    /// The number in its request.
+    number: u64,
+}
+
+struct Peer {
+    link: Link,
+    /// The number of the socket's descriptor.
+    socket: RawFd,
+    calls: VecDeque<Call>,
+    /// The greatest id seen.
+    last_id: u64,
+    log: File,
+    /// The last TAIL of the host in the log.
+    told: u64,
+}
+
+pub(crate) fn perform(value: &str) -> io::Result<()> {
+    let mut parts = value.splitn(4, ';');
+    let mut next = || parts.next().ok_or_else(|| io::Error::other("peer=HOSTILE;LOG;RING;SCRIPT"));
+    let (role, log, ring, script) = (next()?, next()?, next()?, next()?);
+    thread::spawn(|| {
+        thread::sleep(LIFE);
+        exit(9);
+    });
+    let is_hostile =
+        role == "-" || OpenOptions::new().write(true).create_new(true).open(role).is_ok();
+    let log = OpenOptions::new().append(true).create(true).open(log)?;
+    let socket = socket();
+    let early: Option<fn()> = (is_hostile && script.starts_with("deaf")).then_some(deafen);
+    let link = Link::connect(ring.parse().map_err(io::Error::other)?, u64::from(u32::MAX), early)?;
+    let mut peer = Peer { link, socket, calls: VecDeque::new(), last_id: 0, log, told: 0 };
+    for step in if is_hostile { script } else { "serve" }.split_whitespace() {
+        // A host that has refused something is gone: the other steps would only fail.
+        if peer.perform(step).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of the socket's descriptor.
+fn socket() -> RawFd {
+    let number = std::env::var("PIPEWRIGHT_IPC").ok();
+    number.and_then(|number| number.parse().ok()).unwrap_or(-1)
+}
+
+/// Ends the incoming direction of the socket: what the host sends from now on fails.
+fn deafen() {
+    // SAFETY: takes numbers.
+    unsafe { libc::shutdown(socket(), libc::SHUT_RD) };
+}
+
+impl Peer {
+    fn perform(&mut self, step: &str) -> io::Result<()> {
+        let mut words = step.split(':');
+        let name = words.next().unwrap_or_default();
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        let number = |at: usize, default: u64| numbers.get(at).copied().unwrap_or(default);
+        let millis = |at: usize| Duration::from_millis(number(at, 0));
+        match name {
+            // Answers that many calls, or all, and ends with GOODBYE or the host.
+            "serve" => self.serve(number(0, u64::MAX))?,
+            // Takes one call, or goes on after half a second.
+            "take" => drop(self.take(Duration::from_millis(500))?),
+            // Takes all that comes in that time.
+            "listen" => self.listen(millis(0))?,
+            // Answers the oldest call with that many bytes, in parts.
+            "reply" => self.reply(number(0, 0) as usize, number(1, 65536) as usize)?,
+            "fail" => self.answer(FAILED, b"no")?,
+            // A reply to the next call, before it was taken.
+            "early" => {
+                let id = self.last_id + 1 + number(0, 0);
+                self.link.send(REPLY, id, b"........e", 65536)?;
+            }
+            // Items of the oldest call.
+            "items" => self.for_call(|peer, call| {
+                let body = vec![b'i'; number(1, 4) as usize];
+                (0..number(0, 1)).try_for_each(|_| peer.link.send(ITEM, call.id, &body, 65536))
+            })?,
+            "credit" => self.for_call(|peer, call| {
+                let more = (number(0, 16) as u32).to_le_bytes();
+                peer.link.send(CREDIT, call.id, &more, 65536)
+            })?,
+            // Questions about the oldest call, that many milliseconds apart.
+            "ask" => self.for_call(|peer, call| {
+                for _ in 0..number(0, 1) {
+                    peer.link.send(ASK, call.id, b"?", 65536)?;
+                    thread::sleep(millis(1));
+                }
+                Ok(())
+            })?,
+            // Messages of a call that does not exist, or of the oldest (fourth number 1): only headers are written.
+            "ghost" => {
+                let call = self.calls.front().map_or(999_999, |call| call.id);
+                let id = if number(3, 0) == 1 { call } else { 999_999 };
+                for _ in 0..number(0, 1) {
+                    self.ghost(id, number(1, 1 << 20), number(2, 1 << 20))?;
+                }
+            }
+            "half-header" => self.link.write(&hostile::frame(REPLY, 0, 0, 9, b"")[..7])?,
+            // The header and half of the body of a reply in the socket; a record follows in the ring.
+            "half" => self.half(REPLY, number(0, 1))?,
+            "half-message" => self.half(16, number(0, 1))?,
+            "junk" => self.link.write(&vec![number(0, 255) as u8; number(1, 64) as usize])?,
+            "kind" => self.link.send(number(0, 0) as u8, number(1, 0), b"body", 65536)?,
+            "wakes" => self.storm(number(0, 1), millis(1)),
+            "full-ring" => self.full_ring(millis(0), number(1, 16) as u8)?,
+            "pad" => drop(self.link.record(11, 0, 0, None, b"")?),
+            "head" => self.link.publish_head(number(0, 0)),
+            "tail" => {
+                if let Some(ours) = &self.link.ours {
+                    ours.publish(TAIL, number(0, 0));
+                }
+            }
+            "odd" => self.link.announce(),
+            "handles" => self.handles(number(0, 1) as usize, number(1, 0) as u16)?,
+            "linger" => self.linger(number(0, 1))?,
+            // Ends one direction of the socket. Without reading, records are still taken. As the first step, `deaf` begins
+            // with the last frame of the handshake.
+            "deaf" => {
+                self.link.ignores_socket = true;
+                deafen();
+            }
+            "mute" => {
+                // SAFETY: takes numbers.
+                unsafe { libc::shutdown(self.socket, libc::SHUT_WR) };
+            }
+            "goodbye" => self.link.send(GOODBYE, 0, b"", 1)?,
+            "pause" => thread::sleep(millis(0)),
+            // Closes the connection, and lives on.
+            "close" => {
+                // SAFETY: takes numbers.
+                unsafe { libc::shutdown(self.socket, libc::SHUT_RDWR) };
+                // SAFETY: closes the descriptor; nothing uses the end afterwards but calls that fail.
+                unsafe { libc::dup2(self.log.as_raw_fd(), self.socket) };
+            }
+            // Does not end by SIGTERM.
+            "stubborn" => {
+                // SAFETY: SIG_IGN runs no code of this program.
+                unsafe { libc::signal(Signal::TERM.number(), libc::SIG_IGN) };
+            }
+            "exit" => exit(number(0, 0) as i32),
+            "abort" => std::process::abort(),
+            other => return Err(io::Error::other(format!("unknown step: {other}"))),
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: &str, number: u64) {
+        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
+        // One write, so that lines of several processes do not mix. Ignored: the test misses the line.
+        let _ = self.log.write_all(format!("{event} {number} {now}\n").as_bytes());
+    }
+
+    fn serve(&mut self, most: u64) -> io::Result<()> {
+        let mut served = 0;
+        while served < most {
+            if let Some(call) = self.calls.front().copied() {
+                self.answer(REPLY, &call.number.to_le_bytes())?;
+                served += 1;
+            } else if self.take(LIFE)?.is_none() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one message. Returns `None` at the end, after GOODBYE and if none came in time.
+    fn take(&mut self, most: Duration) -> io::Result<Option<u8>> {
+        let Some(Message { kind, id, body }) = self.link.receive(most)? else { return Ok(None) };
+        match kind {
+            17 | 28 => {
+                let number = body.first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+                self.last_id = self.last_id.max(id);
+                self.calls.push_back(Call { id, number });
+                self.note("ran", number);
+            }
+            CANCEL => self.note("cancel", id),
+            GOODBYE => {
+                // Ignored: the host may be gone.
+                let _ = self.link.send(GOODBYE, 0, b"", 1);
+                return Ok(None);
+            }
+            _ => {}
+        }
+        Ok(Some(kind))
+    }
+
+    fn listen(&mut self, time: Duration) -> io::Result<()> {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.take(left)?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, bytes: usize, part: usize) -> io::Result<()> {
+        let Some(call) = self.calls.pop_front() else { return Ok(()) };
+        let mut body = call.number.to_le_bytes().to_vec();
+        body.resize(bytes.max(8), 0);
+        self.link.send(REPLY, call.id, &body, part)?;
+        self.note("replied", call.number);
+        Ok(())
+    }
+
+    fn answer(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
+        let Some(call) = self.calls.pop_front() else { return Ok(()) };
+        self.link.send(kind, call.id, body, 65536)?;
+        self.note("replied", call.number);
+        Ok(())
+    }
+
+    fn for_call(&mut self, act: impl FnOnce(&mut Peer, Call) -> io::Result<()>) -> io::Result<()> {
+        if self.calls.is_empty() {
+            self.take(Duration::from_millis(500))?;
+        }
+        self.calls.front().copied().map_or(Ok(()), |call| act(self, call))
+    }
+
+    fn ghost(&mut self, id: u64, total: u64, part: u64) -> io::Result<()> {
+        let mut left = total;
+        while left > 0 {
+            let length = left.min(part.max(1));
+            let (kind, long) = match left == total {
+                true => (REPLY, (length < total).then_some(total)),
+                false => (8, None),
+            };
+            if !self.link.record(kind, id, length as u32, long, b"")? {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            left -= length;
+            // How much of it the host has taken: it is killed before it could say that at the end.
+            if self.link.peer_tail() - self.told >= 4 << 20 {
+                self.told = self.link.peer_tail();
+                self.note("taken", self.told);
+            }
+        }
+        self.link.wake();
+        Ok(())
+    }
+
+    fn half(&mut self, kind: u8, records: u64) -> io::Result<()> {
+        let id = self.calls.front().map_or(0, |call| call.id);
+        let mut bytes = hostile::frame(kind, 0, 0, 64, &[0; 32]);
+        bytes[8..16].copy_from_slice(&id.to_le_bytes());
+        self.link.count_frame();
+        self.link.write(&bytes)?;
+        for _ in 0..records {
+            self.link.record(kind, id, 8, None, &[0; 8])?;
+        }
+        self.link.wake();
+        Ok(())
+    }
+
+    /// Sends WAKE from that many threads.
+    fn storm(&mut self, threads: u64, time: Duration) {
+        let bytes = hostile::frame(9, 0, 0, 0, b"").repeat(4096);
+        let (socket, until) = (self.socket, Instant::now() + time);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while Instant::now() < until {
+                        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+                        // SAFETY: bytes that live, and their length.
+                        unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+                    }
+                });
+            }
+        });
+    }
+
+    /// Fills the ring with records of no bytes, and then only moves HEAD.
+    fn full_ring(&mut self, time: Duration, kind: u8) -> io::Result<()> {
+        let (put, id) = (self.link.put(), self.calls.front().map_or(0, |call| call.id));
+        let Some(ours) = &mut self.link.ours else { return Ok(()) };
+        let size = ours.bytes() as u64;
+        for place in ours.data().chunks_exact_mut(64) {
+            place[..32].copy_from_slice(&wire::header(kind, id, 0, put, None));
+        }
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            let full = self.link.peer_tail() + size;
+            if full > self.link.head {
+                self.link.publish_head(full);
+            }
+            self.link.wake();
+        }
+        Ok(())
+    }
+
+    /// Passes descriptors with WAKE, or with a reply that announces so many.
+    fn handles(&mut self, count: usize, announced: u16) -> io::Result<()> {
+        let handles = (0..count).map(|_| File::open("/dev/null").map(Handle::from));
+        let handles = handles.collect::<io::Result<Vec<Handle>>>()?;
+        let mut bytes = hostile::frame(9, 0, 0, 0, b"");
+        if announced > 0 {
+            let id = self.calls.front().map_or(999_999, |call| call.id);
+            bytes = hostile::frame(REPLY, 0, announced, 8, &[0; 8]);
+            bytes[8..16].copy_from_slice(&id.to_le_bytes());
+            self.link.count_frame();
+        }
+        self.link.end.send_handles(&[IoSlice::new(&bytes)], &handles).map(drop)
+    }
+
+    /// Passes a connection whose close takes that many seconds, for the process that closes it last.
+    fn linger(&mut self, seconds: u64) -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        let (accepted, _) = listener.accept()?;
+        // Keeps the other side open, and reads nothing, when this process is killed.
+        let mut holder = std::process::Command::new(std::env::current_exe()?);
+        holder.arg(format!("wait={}", seconds + 1)).stdin(std::os::fd::OwnedFd::from(accepted));
+        holder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        drop(holder.spawn()?);
+        stream.set_nonblocking(true)?;
+        let junk = vec![0; 1 << 20];
+        while (&stream).write(&junk).is_ok() {}
+        stream.set_nonblocking(false)?;
+        let linger = libc::linger { l_onoff: 1, l_linger: seconds as i32 };
+        // SAFETY: a socket, and an option of that type and length.
+        unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size_of::<libc::linger>() as u32,
+            )
+        };
+        let bytes = hostile::frame(9, 0, 0, 0, b"");
+        self.link.end.send_handles(
+            &[IoSlice::new(&bytes)],
+            &[Handle::from(std::os::fd::OwnedFd::from(stream))],
+        )?;
+        thread::sleep(Duration::from_secs(seconds));
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! Runs a case: the host, its callers, and the measures taken meanwhile.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright::{CancelToken, Command};
+use pipewright_ipc::{
+    CallEvent, Channel, Error, ErrorKind, Options, Pool, PoolOptions, Request, Schedule,
+    SharedMemory,
+};
+use pipewright_tests::count;
+
+use crate::plan::{Host, Plan, Way};
+
+/// The longest time of a case, after which the whole run ends with the plan.
+const CASE: Duration = Duration::from_secs(90);
+
+/// The end of a call.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// The number in the reply, and its ninth byte.
+    Reply(u64, u8),
+    Failed,
+    Lost,
+    /// The deadline, or a cancellation.
+    Stopped,
+    Other(#[expect(dead_code, reason = "printed")] String),
+}
+
+/// A call and its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Called {
+    pub(crate) number: u64,
+    pub(crate) end: End,
+    pub(crate) took: Duration,
+    pub(crate) ended: u128,
+}
+
+/// The measures of a case.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) calls: Vec<Called>,
+    /// The time of the drop or the shutdown of the pool, or of the operations of a channel.
+    pub(crate) closing: Duration,
+    pub(crate) memory_bytes: usize,
+    pub(crate) descriptors: usize,
+    pub(crate) processes: usize,
+    /// Events of the workers: name, number, time.
+    pub(crate) log: Vec<(String, u64, u128)>,
+    pub(crate) left: usize,
+}
+
+impl Seen {
+    /// Returns the times of the calls that were answered.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.calls.iter().filter(|it| matches!(it.end, End::Reply(..))).map(|it| it.took)
+    }
+}
+
+pub(crate) fn run(plan: &Plan) -> Seen {
+    let (alive, watched) = mpsc::channel::<()>();
+    let text = format!("{plan:?}");
+    thread::spawn(move || {
+        if watched.recv_timeout(CASE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // Not by `eprintln!`, which the harness captures.
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                format!("FINDING a case hangs: {text}\n").as_bytes(),
+            );
+            std::process::abort();
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (log, lock) = (folder.path().join("log"), folder.path().join("hostile"));
+    let role = if plan.has_honest { lock.to_str().unwrap() } else { "-" };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.arg(format!("peer={role};{};{};{}", log.display(), plan.ring, plan.script));
+    let (descriptors, memory) = (count::handles(), count::rss_bytes());
+    reset_peak();
+    let peaks = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    let is_done = AtomicBool::new(false);
+    let (calls, closing) = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::SeqCst) {
+                peaks[0].fetch_max(count::handles(), Ordering::SeqCst);
+                peaks[1].fetch_max(count::children().len(), Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let seen = match plan.host {
+            Host::Pool => pool(plan, command),
+            Host::Channel => (Vec::new(), channel(plan, command)),
+        };
+        is_done.store(true, Ordering::SeqCst);
+        seen
+    });
+    let [handles, processes] = peaks.map(AtomicUsize::into_inner);
+    let memory_bytes = peak_bytes().saturating_sub(memory);
+    let start = Instant::now();
+    while !count::children().is_empty() && start.elapsed() < Duration::from_secs(25) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let left = count::children().len();
+    drop(alive);
+    Seen {
+        calls,
+        closing,
+        memory_bytes,
+        descriptors: handles.saturating_sub(descriptors),
+        processes,
+        log: read_log(&log),
+        left,
+    }
+}
+
+fn options(plan: &Plan) -> Options {
+    let shared_memory = if plan.ring == 0 { SharedMemory::Off } else { SharedMemory::Auto };
+    let ring_bytes = plan.ring.max(64 << 10);
+    Options { shared_memory, ring_bytes, max_message_bytes: plan.most, ..Options::default() }
+}
+
+fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
+    let grace = if plan.is_patient { Duration::MAX } else { Duration::from_millis(300) };
+    let options = PoolOptions {
+        channel: options(plan),
+        min_workers: plan.workers,
+        max_workers: plan.workers,
+        max_jobs: plan.max_jobs,
+        cancel_grace: grace,
+        backoff: Duration::from_millis(1),
+        max_backoff: Duration::from_millis(20),
+        shutdown: Schedule {
+            goodbye: Duration::from_millis(500),
+            terminate: Duration::from_millis(200),
+            drain: Duration::from_secs(20),
+        },
+        ..PoolOptions::default()
+    };
+    let pool = Pool::new(command, options).unwrap();
+    thread::sleep(plan.rest);
+    let calls = Mutex::new(Vec::new());
+    if plan.shuts_down {
+        let count = plan.calls * plan.callers;
+        let begun: Vec<_> = (0..count as u64)
+            .map(|number| {
+                (number, Instant::now(), pool.begin(request(plan, number, None)).unwrap())
+            })
+            .collect();
+        let start = Instant::now();
+        pool.shut_down();
+        let closing = start.elapsed();
+        for (number, began, call) in begun {
+            note(&calls, number, began, &call.wait().map(|reply| reply.into_bytes()));
+        }
+        return (calls.into_inner().unwrap(), closing);
+    }
+    thread::scope(|scope| {
+        for caller in 0..plan.callers {
+            let (pool, calls) = (&pool, &calls);
+            scope.spawn(move || {
+                for number in (0..plan.calls).map(|it| (caller * plan.calls + it) as u64) {
+                    let began = Instant::now();
+                    let end = call(plan, pool, number);
+                    note(calls, number, began, &end);
+                }
+            });
+        }
+    });
+    if plan.is_patient {
+        // The workers exit meanwhile: a cancelled call must not run again.
+        thread::sleep(Duration::from_millis(1200));
+    }
+    let start = Instant::now();
+    drop(pool);
+    (calls.into_inner().unwrap(), start.elapsed())
+}
+
+fn request(plan: &Plan, number: u64, token: Option<&CancelToken>) -> Request {
+    let mut body = number.to_le_bytes().to_vec();
+    body.resize(plan.bytes.max(8), 7);
+    let mut request = Request::new(body).timeout(plan.timeout);
+    if plan.is_idempotent {
+        request = request.idempotent();
+    }
+    if plan.way == Way::Pieces {
+        request = request.in_pieces(16);
+    }
+    if let Some(token) = token {
+        request = request.cancel(token);
+    }
+    request
+}
+
+fn call(plan: &Plan, pool: &Pool, number: u64) -> Result<Vec<u8>, Error> {
+    if plan.way == Way::Call {
+        return pool.call(request(plan, number, None)).map(|reply| reply.into_bytes());
+    }
+    if plan.way == Way::Items {
+        let (mut items, call) = pool.begin_with_items(request(plan, number, None))?;
+        return thread::scope(|scope| {
+            scope.spawn(move || while items.send(vec![5; plan.bytes]).is_ok() {});
+            call.wait().map(|reply| reply.into_bytes())
+        });
+    }
+    let mut call = pool.begin(request(plan, number, None))?;
+    loop {
+        match call.next()? {
+            CallEvent::Reply(reply) => return Ok(reply.into_bytes()),
+            CallEvent::Question(question) if plan.way == Way::Answers => {
+                question.answer(vec![1; 100_000]);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn note(calls: &Mutex<Vec<Called>>, number: u64, began: Instant, end: &Result<Vec<u8>, Error>) {
+    let end = match end {
+        Ok(bytes) => End::Reply(
+            bytes.first_chunk().map_or(u64::MAX, |it| u64::from_le_bytes(*it)),
+            bytes.get(8).copied().unwrap_or_default(),
+        ),
+        Err(error) => match error.kind() {
+            ErrorKind::Failed { .. } => End::Failed,
+            ErrorKind::Lost { .. } => End::Lost,
+            ErrorKind::TimedOut { .. } | ErrorKind::Cancelled => End::Stopped,
+            _ => End::Other(error.to_string()),
+        },
+    };
+    let ended = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
+    calls.lock().unwrap().push(Called { number, end, took: began.elapsed(), ended });
+}
+
+/// Receives until an error, then closes. Returns the longest time of an operation with a timeout.
+fn channel(plan: &Plan, mut command: Command) -> Duration {
+    let options = Options { timeout: Some(plan.timeout), ..options(plan) };
+    let mut channel: Channel = Channel::start(&mut command, &options).unwrap();
+    let _ = channel.send_bytes(&[0; 8]);
+    let mut longest = Duration::ZERO;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let received = channel.recv().and_then(|message| message.bytes());
+        longest = longest.max(start.elapsed());
+        if received.is_err() {
+            break;
+        }
+    }
+    let start = Instant::now();
+    let _ = channel.close();
+    longest.max(start.elapsed())
+}
+
+/// Makes the kernel measure the peak of this process's memory anew.
+fn reset_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+fn peak_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+}
+
+fn read_log(path: &Path) -> Vec<(String, u64, u128)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let event = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next()?.to_owned();
+        Some((name, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(event).collect()
+}
