@@ -72,6 +72,9 @@ impl Core {
         loop {
             let waited = match step(&mut self.connection) {
                 Ok(StepResult::Done) => return Ok(()),
+                Ok(StepResult::Blocked(want)) if self.connection.turn_is_over() => {
+                    self.next_turn(want, until)
+                }
                 Ok(StepResult::Blocked(want)) => self.wait_for(want, until),
                 Err(error) => Err(error),
             };
@@ -145,8 +148,9 @@ impl Core {
         begin: impl FnOnce(&mut Connection) -> Result<StepResult, Error>,
     ) -> Result<bool, Error> {
         let _ = self.connection.read_socket_next();
-        let flushed = self.connection.flush_and_settle();
-        let started = flushed.and_then(|_| begin(&mut self.connection));
+        self.connection.begin_turn();
+        let flushed = self.connection.flush_before_receiving();
+        let started = flushed.and_then(|()| begin(&mut self.connection));
         self.explain_at_once(started.map(|progress| progress == StepResult::Done))
     }
 
@@ -179,6 +183,18 @@ impl Core {
         if status.is_some() { Ok(status) } else { Err(self.timed_out(Want::Message)) }
     }
 
+    /// Begins the next turn of an operation that has more to do, unless its time is over.
+    pub(super) fn next_turn(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return Err(self.timed_out(want));
+        }
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return Err(Error::new(ErrorKind::Cancelled));
+        }
+        self.connection.begin_turn();
+        Ok(())
+    }
+
     fn wait_for(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
         if !self.before_wait(want, true)? {
             return Ok(());
@@ -207,7 +223,7 @@ impl Core {
             return Err(Error::new(ErrorKind::Died { status: None }));
         }
         // An earlier call that does not wait may have queued something.
-        let _ = self.connection.flush_and_settle()?;
+        self.connection.flush_before_receiving()?;
         if !self.connection.waits_for_socket() {
             if may_spin {
                 let connection = &self.connection;

@@ -193,6 +193,10 @@ impl Core {
         loop {
             let waited = match step(&mut self.connection) {
                 Ok(StepResult::Done) => return Ok(()),
+                Ok(StepResult::Blocked(want)) if self.connection.turn_is_over() => {
+                    let_others_run().await;
+                    self.next_turn(want, until)
+                }
                 Ok(StepResult::Blocked(want)) => self.wait_for_async(want, until).await,
                 Err(error) => Err(error),
             };
@@ -238,4 +242,17 @@ impl Core {
         self.watch = watch;
         self.note_wait(want, slots, done)
     }
+}
+
+/// Lets other tasks of the runtime run.
+async fn let_others_run() {
+    let mut has_run = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_run, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

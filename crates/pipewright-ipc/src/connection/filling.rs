@@ -51,6 +51,9 @@ impl Filling {
                     return Ok(StepResult::Done);
                 }
             }
+            if connection.outgoing.turn.is_over() {
+                return Ok(StepResult::Blocked(Want::Room));
+            }
             let length = (self.total - self.at).min(FRAME_BYTES);
             let is_first = self.frames == 0;
             let total = (is_first && length < self.total).then_some(self.total as u64);
@@ -59,6 +62,8 @@ impl Filling {
             connection.send_filled_frame(&header, length, &mut *fill)?;
             self.at += length;
             self.frames += 1;
+            connection.outgoing.turn.count_frame();
+            connection.outgoing.turn.count_bytes(length);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 
 use super::Connection;
+use super::turn::Turn;
 use crate::error::Error;
 use crate::ring::RecordPlace;
 use crate::wire::{Header, kind};
@@ -17,10 +18,13 @@ pub(super) struct FramesOut {
     through_socket: u64,
     /// A message was cut off: some of its frames were not sent.
     pub(super) cut_off: bool,
+    /// The other side receives nothing more.
+    pub(super) broken: bool,
     /// GOODBYE was sent.
     pub(super) closed: bool,
     /// The outgoing direction of the socket was ended, after GOODBYE.
     pub(super) ended: bool,
+    pub(super) turn: Turn,
 }
 
 impl Connection {
@@ -51,7 +55,7 @@ impl Connection {
     /// Returns the number of bytes that were sent and that the system has not taken.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
-        self.end.unsent()
+        if self.outgoing.broken { 0 } else { self.end.unsent() }
     }
 
     /// Writes a frame to the ring. Returns false if it has to go through the socket.
@@ -137,9 +141,9 @@ impl Connection {
             self.stats.sent.wakes += 1;
             let (bytes, count) = Header::new(kind::WAKE, 0).encode();
             match self.end.send(&[IoSlice::new(bytes.get(..count).unwrap_or_default())]) {
-                // The other side may take GOODBYE before it is woken, and go.
-                Err(error) if self.outgoing.closed && error.kind() == io::ErrorKind::BrokenPipe => {
-                }
+                // The records are published: the other side may have taken them, and gone. Its end of the stream says so,
+                // behind all that it has sent.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 woken => woken?,
             }
         }

@@ -14,17 +14,21 @@
 //! | `reassembly.rs` | whole messages, for a loop over many connections |
 //! | `sink.rs` | destinations of the bytes that arrive |
 //! | `spin.rs` | a bounded spin before a wait |
+//! | `turn.rs` | the work before the next look at the deadlines |
 //!
 //! Channels and pools drive the same operations: each step does what is possible now and returns a [`StepResult`].
-//! [`StepResult::Blocked`] says what to wait for before the next step.
+//! [`StepResult::Blocked`] says what to wait for before the next step, unless the [turn is over](Connection::turn_is_over).
 
 mod filling;
 mod frames_out;
+#[cfg(all(test, not(any(loom, miri))))]
+mod orders;
 mod reassembly;
 mod receiving;
 mod sending;
 mod sink;
 mod spin;
+mod turn;
 
 use std::io;
 use std::time::Duration;
@@ -40,6 +44,7 @@ use crate::wire::{Header, kind};
 pub(crate) use filling::Filling;
 use frames_out::FramesOut;
 pub(crate) use reassembly::{RawMessage, Reassembly};
+pub(crate) use receiving::Body;
 use receiving::Receiving;
 pub(crate) use sending::{FRAME_BYTES, Payload, Sending};
 pub(crate) use sink::{Discard, Fill, Fold};
@@ -180,6 +185,30 @@ impl Connection {
         let is_done = self.end.flush()? == 0;
         self.end_stream_after_goodbye();
         Ok(if is_done { StepResult::Done } else { StepResult::Blocked(Want::Room) })
+    }
+
+    /// Returns true if the last step ended because the side has done enough at once. Then nothing has to be waited for:
+    /// the caller looks at its deadline, [begins the next turn](Self::begin_turn) and goes on.
+    #[inline]
+    pub(crate) fn turn_is_over(&self) -> bool {
+        self.receiving.turn.is_over() || self.outgoing.turn.is_over()
+    }
+
+    /// Begins a turn.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        (self.receiving.turn, self.outgoing.turn) = Default::default();
+    }
+
+    /// [Flushes](Self::flush_and_settle) before something is received. It is no error that the other side receives nothing
+    /// more: what it has sent comes first, and then the end of the stream.
+    #[inline]
+    pub(crate) fn flush_before_receiving(&mut self) -> Result<(), Error> {
+        match self.flush_and_settle() {
+            Err(error) if error.is_disconnect() => self.outgoing.broken = true,
+            flushed => drop(flushed?),
+        }
+        Ok(())
     }
 
     /// Flushes the bytes that the system has not taken yet.

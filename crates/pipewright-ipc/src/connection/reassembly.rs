@@ -1,5 +1,6 @@
 //! Whole messages, for a loop over many connections that waits for none of them.
 
+use super::receiving::Body;
 use super::{Connection, StepResult};
 use crate::error::Error;
 
@@ -22,15 +23,18 @@ impl Reassembly {
         self.0.is_some()
     }
 
-    /// Returns the next message, if all of it has arrived.
+    /// Returns the next message, if all of it has arrived. Nothing of a message is kept before its header has passed the
+    /// check.
     pub(crate) fn next(
         &mut self,
         connection: &mut Connection,
+        check: impl FnOnce(&Body) -> Result<(), Error>,
     ) -> Result<Option<RawMessage>, Error> {
         if self.0.is_none() {
             if connection.begin()? != StepResult::Done {
                 return Ok(None);
             }
+            connection.body().map_or(Ok(()), check)?;
             let mut buffer = Vec::new();
             connection.prepare_buffer(&mut buffer)?;
             self.0 = Some(buffer);

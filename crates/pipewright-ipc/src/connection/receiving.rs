@@ -7,6 +7,7 @@ use pipewright::Handle;
 use pipewright_os::channel::handle_channel::{Arrived, ChannelEnd};
 
 use super::sink::{BodySink, Discard};
+use super::turn::Turn;
 use super::{Connection, StepResult, Want};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{Frame, Header, Invalid, kind};
@@ -28,6 +29,7 @@ pub(super) struct Receiving {
     read_after_wait: bool,
     /// The previous wait slept.
     slept: bool,
+    pub(super) turn: Turn,
 }
 
 /// A message whose header has arrived.
@@ -129,9 +131,13 @@ impl Connection {
     fn next_frame(&mut self) -> Result<Option<(Header, FrameLocation)>, Error> {
         let mut ended = false;
         loop {
+            if self.receiving.turn.is_over() {
+                return Ok(None);
+            }
             if let Some(ring) = &mut self.ring {
                 if let Some(record) = ring.consumer.peek(&ring.theirs)? {
                     if record.after == self.receiving.through_socket {
+                        self.receiving.turn.count_frame();
                         self.stats.received.shared_frames += 1;
                         self.stats.received.shared_bytes += u64::from(record.header.length);
                         return Ok(Some((
@@ -147,6 +153,7 @@ impl Connection {
             // These bytes arrived before the ring was checked.
             if let Frame::Header(header, count) = Header::decode(self.end.arrived())? {
                 self.end.consume(count);
+                self.receiving.turn.count_frame();
                 if header.kind == kind::WAKE {
                     continue;
                 }
@@ -191,7 +198,10 @@ impl Connection {
                 }
                 continue;
             }
-            let wanted = most.min(body.part.left);
+            let wanted = self.receiving.turn.limit(most.min(body.part.left));
+            if wanted == 0 {
+                return Ok(NEEDS_MORE);
+            }
             let taken = match (&mut body.part.lane, &self.ring) {
                 (FrameLocation::Ring(at, _), Some(ring)) => {
                     sink.take_shared(&ring.theirs, *at, wanted)?;
@@ -204,6 +214,7 @@ impl Connection {
                 return Ok(NEEDS_MORE);
             }
             most -= taken;
+            self.receiving.turn.count_bytes(taken);
             body.part.left -= taken;
             body.left -= taken as u64;
             self.release_record();
@@ -275,6 +286,11 @@ impl Connection {
         std::mem::take(&mut self.receiving.read_after_wait)
     }
 
+    /// Returns true if there may be one more spin for the rest of a message in this turn.
+    pub(crate) fn may_spin(&mut self) -> bool {
+        self.receiving.turn.may_spin()
+    }
+
     /// Returns true if the ring contains unread records.
     #[inline]
     pub(crate) fn has_records(&self) -> bool {
@@ -286,9 +302,15 @@ impl Connection {
         !self.waits_for_socket() && self.has_records()
     }
 
-    /// Returns true if the next frame can come only through the socket.
+    /// Returns true if the next bytes can come only through the socket: those of a frame whose header came from there, or
+    /// the next frame.
     pub(crate) fn waits_for_socket(&mut self) -> bool {
         let taken = self.receiving.through_socket;
+        // The records behind an unfinished frame of the socket are of no use before its end.
+        let part = self.receiving.body.as_ref().map(|body| &body.part);
+        if part.is_some_and(|part| part.left > 0 && matches!(part.lane, FrameLocation::Socket)) {
+            return true;
+        }
         let Some(ring) = &mut self.ring else { return true };
         matches!(ring.consumer.peek(&ring.theirs), Ok(Some(record)) if record.after > taken)
     }

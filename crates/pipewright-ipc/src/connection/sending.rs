@@ -41,6 +41,16 @@ impl Sending {
         Sending { kind, id, at: 0, frames: 0 }
     }
 
+    /// Returns the kind of the message.
+    pub(crate) fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// Returns the call that the message belongs to.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Returns true if this is the CALL message of the call.
     pub(crate) fn is_call(&self, id: u64) -> bool {
         matches!(self.kind, kind::CALL | kind::OPEN_CALL) && self.id == id
@@ -96,7 +106,7 @@ impl Sending {
                     return Ok(StepResult::Done);
                 }
             }
-            if !self.send_frame(connection, payload)? {
+            if connection.outgoing.turn.is_over() || !self.send_frame(connection, payload)? {
                 return Ok(StepResult::Blocked(Want::Room));
             }
         }
@@ -145,6 +155,8 @@ impl Sending {
         }
         self.at += frame.len();
         self.frames += 1;
+        connection.outgoing.turn.count_frame();
+        connection.outgoing.turn.count_bytes(frame.len());
         Ok(true)
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct QueuedCall {
     pub(super) window: u32,
     /// The number of workers that had the call.
     pub(super) attempts: u32,
+    /// The number of workers that ended before the call was sent to them.
+    pub(super) returns: u32,
     /// The caller has seen an item or a question, so the call cannot start again.
     pub(super) has_reported: bool,
     events: Arc<EventQueue>,
@@ -50,6 +52,7 @@ impl QueuedCall {
             token: cancel,
             window,
             attempts: 0,
+            returns: 0,
             has_reported: false,
             events,
             items,

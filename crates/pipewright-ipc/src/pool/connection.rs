@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connection::{Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
+use crate::connection::{Body, Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
 use crate::error::Error;
 
 /// The connection to a worker.
@@ -26,6 +26,16 @@ impl OutgoingMessage {
     pub(super) fn new(kind: u8, id: u64, body: Arc<Vec<u8>>) -> OutgoingMessage {
         OutgoingMessage { sending: Sending::new(kind, id), body }
     }
+
+    /// Returns the number that the message contains.
+    pub(super) fn number(&self) -> u32 {
+        self.body.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// Adds to the number that the message contains.
+    pub(super) fn add(&mut self, more: u32) {
+        self.body = Arc::new(self.number().saturating_add(more).to_le_bytes().to_vec());
+    }
 }
 
 impl WorkerConnection {
@@ -33,8 +43,13 @@ impl WorkerConnection {
         WorkerConnection { inner, incoming: Reassembly::default(), spin: Spin::new(max_spin) }
     }
 
-    /// Sends as many of the messages as there is room for, in order. Returns true if all are sent and flushed.
-    pub(super) fn send(&mut self, outgoing: &mut VecDeque<OutgoingMessage>) -> Result<bool, Error> {
+    /// Sends as many of the messages as there is room for, in order, and reports those that are sent completely. Returns
+    /// true if all are sent and flushed.
+    pub(super) fn send(
+        &mut self,
+        outgoing: &mut VecDeque<OutgoingMessage>,
+        mut report: impl FnMut(&OutgoingMessage),
+    ) -> Result<bool, Error> {
         while self.inner.flush_and_settle()? == StepResult::Done {
             let Some(first) = outgoing.front_mut() else { return Ok(true) };
             if first.sending.step(&mut self.inner, first.body.as_slice().into())?
@@ -42,18 +57,28 @@ impl WorkerConnection {
             {
                 return Ok(false);
             }
-            outgoing.pop_front();
+            if let Some(sent) = outgoing.pop_front() {
+                report(&sent);
+            }
         }
         Ok(false)
     }
 
-    /// Returns the next message, if all of it has arrived.
-    pub(super) fn next(&mut self) -> Result<Option<RawMessage>, Error> {
+    /// Returns the next message, if all of it has arrived in this turn. The check decides by its header if it is one that the
+    /// worker may send now.
+    pub(super) fn next(
+        &mut self,
+        check: impl Fn(&Body) -> Result<(), Error>,
+    ) -> Result<Option<RawMessage>, Error> {
         loop {
-            let message = self.incoming.next(&mut self.inner)?;
+            let message = self.incoming.next(&mut self.inner, &check)?;
             // The rest of a partial message is most likely being written. A sleep for each part would take longer than
             // the part.
-            if message.is_some() || !self.incoming.is_partial() || !self.spin() {
+            if message.is_some()
+                || !self.incoming.is_partial()
+                || !self.inner.may_spin()
+                || !self.spin()
+            {
                 return Ok(message);
             }
         }

@@ -65,28 +65,50 @@ fn exchange(
 ) -> Result<Option<RawMessage>, Error> {
     // A worker that has ended since, or has sent something unexpected, gets no call.
     let _ = borrowed.connection.inner.read_socket_next();
-    let mut message = borrowed.connection.next()?;
+    borrowed.connection.inner.begin_turn();
+    let mut message = borrowed.connection.next(|_| Err(unexpected()))?;
     while message.is_none() {
         let connection = &mut borrowed.connection;
-        let is_sent = connection.send(outgoing)?;
+        let is_sent = connection.send(outgoing, |_| {})?;
         // There is no reply before the call is sent.
         let has_arrived = is_sent && connection.spin();
-        if !has_arrived && !wait(borrowed, call, !is_sent) {
+        if connection.inner.turn_is_over() {
+            if !wait(borrowed, call, None) {
+                return Ok(None);
+            }
+            borrowed.connection.inner.begin_turn();
+        } else if !has_arrived && !wait(borrowed, call, Some(!is_sent)) {
             return Ok(None);
         }
-        message = borrowed.connection.next()?;
+        message = borrowed.connection.next(|body| match body.kind {
+            kind::REPLY | kind::FAILED | kind::ASK if body.id == call.id && is_sent => Ok(()),
+            _ => Err(unexpected()),
+        })?;
     }
     Ok(message)
 }
 
-/// Waits for a message, or for room. Returns false if the driver has to take over.
-fn wait(borrowed: &mut BorrowedConnection, call: &QueuedCall, wants_room: bool) -> bool {
+fn unexpected() -> Error {
+    Error::protocol("a reply to a call that the worker does not have")
+}
+
+/// Waits for a message, or for room. Returns false if the driver has to take over. `None`: only looks if it has to.
+fn wait(borrowed: &mut BorrowedConnection, call: &QueuedCall, room: Option<bool>) -> bool {
     let BorrowedConnection { connection, wake, .. } = borrowed;
     let token = match call.token.as_ref().map(CancelToken::wake) {
         Some(Ok(wake)) => Slot::Event(wake),
         // An error of the token is not an error of the worker.
         Some(Err(_)) => return false,
         None => Slot::Off,
+    };
+    let Some(wants_room) = room else {
+        let now = Instant::now();
+        let mut slots = [Slot::Event(&**wake), token];
+        let looked = wait::any(&mut slots, Some(now));
+        let [wake, token] = slots.map(Slot::detach).map(|slot| matches!(slot, Slot::EventDone));
+        let is_cancelled = token && call.token.as_ref().is_some_and(is_cancelled);
+        let is_late = call.until.is_some_and(|until| until <= now);
+        return looked.is_ok() && !wake && !is_cancelled && !is_late;
     };
     if !connection.inner.fall_asleep() {
         connection.wake_up(false, Duration::ZERO, false);

@@ -12,9 +12,14 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Default)]
 pub(super) struct ItemCredit(Mutex<State>);
 
+/// The most items of a call that are on their way to a worker, whatever it accepts.
+const MAX_UNSENT: u32 = 64;
+
 #[derive(Debug, Default)]
 struct State {
     credit: u32,
+    /// The number of items that were taken from the caller and are not sent yet.
+    unsent: u32,
     /// The caller has sent the last item.
     has_ended: bool,
     /// The call has ended.
@@ -32,6 +37,19 @@ impl ItemCredit {
     /// Accepts this many more items.
     pub(super) fn add(&self, more: u32) {
         self.change(|state| state.credit = state.credit.saturating_add(more));
+    }
+
+    /// Records that an item was sent.
+    pub(super) fn note_sent(&self) {
+        let waker = {
+            let mut state = self.state();
+            state.unsent = state.unsent.saturating_sub(1);
+            // Half of them at a time: each wake-up costs more than an item.
+            if state.unsent == MAX_UNSENT / 2 { state.waker.take() } else { None }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Accepts none any more: the call has ended.
@@ -65,8 +83,9 @@ impl ItemCredit {
         if state.is_closed {
             return Poll::Ready(false);
         }
-        if let Some(left) = state.credit.checked_sub(1) {
-            state.credit = left;
+        if state.credit > 0 && state.unsent < MAX_UNSENT {
+            state.credit -= 1;
+            state.unsent += 1;
             return Poll::Ready(true);
         }
         state.waker = Some(context.waker().clone());

@@ -29,25 +29,18 @@ impl PoolDriver {
             }
             call.attempts += 1;
             if call.window > 0 {
-                let credit = Arc::new(call.window.to_le_bytes().to_vec());
-                worker.send(kind::CREDIT, call.id, credit);
+                worker.send_credit(call.id, call.window);
             }
             let kind = if call.items.is_some() { kind::OPEN_CALL } else { kind::CALL };
             worker.send(kind, call.id, call.body());
             if call.items.as_ref().is_some_and(|items| items.has_ended()) {
                 worker.send(kind::ITEMS_END, call.id, Arc::default());
             }
-            let credit = call.window;
-            worker.calls.push(ActiveCall {
-                call,
-                cancel_deadline: None,
-                credit,
-                has_question: false,
-            });
+            worker.calls.push(ActiveCall::new(call));
         }
     }
 
-    /// Handles a message of a worker.
+    /// Handles a message of a worker, whose header was [checked](Worker::next_message).
     pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
         let RawMessage { kind, id, bytes } = message;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
@@ -68,7 +61,7 @@ impl PoolDriver {
                     worker.start_reset(timeout);
                 }
                 self.starts.note_success();
-                if active.cancel_deadline.is_some() {
+                if active.is_cancelled {
                     return Ok(());
                 }
                 let (worker, attempts) = (worker.number, active.call.attempts);
@@ -82,22 +75,19 @@ impl PoolDriver {
             }
             kind::ITEM => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
-                let left = active.credit.checked_sub(1);
-                active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
+                active.credit = active.credit.saturating_sub(1);
                 active.call.report_item(bytes);
             }
             kind::CREDIT => {
                 let Some(active) = worker.calls.get(index) else { return Ok(()) };
-                let items = active.call.items.as_ref();
-                let items = items.ok_or_else(|| Error::protocol("credit without items"))?;
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-                items.add(more);
+                if let Some(items) = &active.call.items {
+                    items.add(more);
+                }
             }
             kind::ASK => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
-                if std::mem::replace(&mut active.has_question, true) {
-                    return Err(Error::protocol("a second question before the first was answered"));
-                }
+                active.has_question = true;
                 active.call.report_question(bytes);
             }
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
@@ -117,12 +107,12 @@ impl PoolDriver {
         }
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get_mut(index) else { return };
-        if active.cancel_deadline.is_some() {
+        if active.is_cancelled {
             return;
         }
         self.counters.cancelled.add_one();
         active.call.end(Err(reason()));
-        active.cancel_deadline = until;
+        (active.is_cancelled, active.cancel_deadline) = (true, until);
         if worker.withdraw(id) {
             worker.calls.swap_remove(index);
         } else {
@@ -141,11 +131,12 @@ impl PoolDriver {
         }
         let mut late = Vec::new();
         for worker in &mut self.workers {
-            if worker.calls.iter().any(|active| has_passed(active.cancel_deadline)) {
+            let is_late = worker.calls.iter().any(|active| has_passed(active.cancel_deadline));
+            if is_late && worker.fault.is_none() {
                 let peer = worker.as_peer();
                 worker.fail(timed_out("the end of a cancelled call", peer));
             }
-            let open = worker.calls.iter().filter(|active| active.cancel_deadline.is_none());
+            let open = worker.calls.iter().filter(|active| !active.is_cancelled);
             let open = open.filter(|active| has_passed(active.call.until));
             late.extend(open.map(|active| (active.call.id, worker.as_peer())));
         }

@@ -25,8 +25,7 @@ use super::mailbox::{DriverCommand, Mailbox};
 use super::options::{PoolOptions, Schedule};
 use super::replacement::WatchedFiles;
 use super::request::Reply;
-use super::worker::Worker;
-use crate::connection::RawMessage;
+use super::worker::{ActiveCall, TURN, Worker};
 use crate::error::{Error, ErrorKind};
 use workers::StartHistory;
 
@@ -152,7 +151,6 @@ impl PoolDriver {
     /// Sends and receives without waiting. Returns true if a state has changed: a worker that was starting or busy may
     /// be free now, and no event reports that.
     fn exchange_messages(&mut self) -> bool {
-        let mut received: Vec<RawMessage> = Vec::new();
         let mut has_changed = false;
         for at in 0..self.workers.len() {
             let Some(worker) = self.workers.get_mut(at) else { return has_changed };
@@ -160,13 +158,20 @@ impl PoolDriver {
                 continue;
             }
             let before = (worker.phase, worker.fault.is_some());
-            worker.exchange(&mut received);
-            let after = (worker.phase, worker.fault.is_some());
-            has_changed |= !received.is_empty() || before != after;
-            for message in received.drain(..) {
+            worker.begin_turn();
+            let mut taken = 0;
+            while taken < TURN {
+                let Some(message) = self.workers.get_mut(at).and_then(Worker::next_message) else {
+                    break;
+                };
+                taken += 1;
+                // One by one: the next may be allowed only after this one.
                 let handled = self.handle_message(at, message);
                 self.fail_worker_on_error(at, handled);
             }
+            let Some(worker) = self.workers.get_mut(at) else { return has_changed };
+            worker.end_turn(taken == TURN);
+            has_changed |= taken > 0 || before != (worker.phase, worker.fault.is_some());
             // Before the callers get their results, so that one that calls again at once finds the worker idle.
             self.lend(at);
             for (call, result) in self.ended.drain(..) {
@@ -237,14 +242,22 @@ impl PoolDriver {
     /// Returns the calls that were not cancelled.
     fn open_calls(&self) -> impl Iterator<Item = &QueuedCall> {
         let active = self.workers.iter().flat_map(|it| &it.calls);
-        let active = active.filter(|it| it.cancel_deadline.is_none()).map(|it| &it.call);
+        let active = active.filter(|it| !it.is_cancelled).map(|it| &it.call);
         self.waiting.iter().chain(active)
     }
 
     /// Returns the next time at which the thread has something to do even without an event.
     fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let calls = self.workers.iter().flat_map(|it| &it.calls);
-        let calls = calls.filter_map(|active| active.cancel_deadline.or(active.call.until));
+        let until = |worker: &Worker, active: &ActiveCall| match active.is_cancelled {
+            // Its worker is ended already.
+            true if worker.fault.is_some() => None,
+            true => active.cancel_deadline,
+            false => active.call.until,
+        };
+        let calls = self
+            .workers
+            .iter()
+            .flat_map(|worker| worker.calls.iter().filter_map(move |active| until(worker, active)));
         let waiting = self.waiting.iter().filter_map(|call| call.until);
         let phases = self.workers.iter().filter_map(Worker::phase_deadline);
         let drain = self.shutdown.and_then(|(_, until)| until);

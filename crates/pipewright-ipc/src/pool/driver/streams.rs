@@ -11,7 +11,7 @@ impl PoolDriver {
     pub(super) fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get_mut(index) else { return };
-        if !std::mem::replace(&mut active.has_question, false) || active.cancel_deadline.is_some() {
+        if !std::mem::replace(&mut active.has_question, false) || active.is_cancelled {
             return;
         }
         let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
@@ -27,17 +27,16 @@ impl PoolDriver {
 
     /// Allows a worker to send this many more items.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
-        let Some((worker, index)) = find(&mut self.workers, id) else { return };
-        let Some(active) = worker.calls.get_mut(index) else { return };
-        active.credit = active.credit.saturating_add(more);
-        worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
+        if let Some((worker, _)) = find(&mut self.workers, id) {
+            worker.send_credit(id, more);
+        }
     }
 
     /// Sends an item after the request of a call. Its sender has the credit.
     pub(super) fn send_item(&mut self, id: u64, bytes: Vec<u8>) {
         let Some((worker, index)) = find(&mut self.workers, id) else { return };
         let Some(active) = worker.calls.get(index) else { return };
-        if active.cancel_deadline.is_some() {
+        if active.is_cancelled {
             return;
         }
         match worker.check_length(&bytes) {
@@ -61,7 +60,7 @@ impl PoolDriver {
             // If the call was not sent, and goes to another worker, that one needs it too.
             items.note_end();
         }
-        if active.cancel_deadline.is_none() {
+        if !active.is_cancelled {
             worker.send(kind::ITEMS_END, id, Arc::default());
         }
     }

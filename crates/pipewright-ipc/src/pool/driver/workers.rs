@@ -12,6 +12,9 @@ use crate::trace;
 /// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 
+/// The most workers that end before a call is sent to them. Then the call ends as lost: the next one would not take it either.
+const MAX_RETURNS: u32 = 16;
+
 /// The history of starts.
 #[derive(Debug, Default)]
 pub(super) struct StartHistory {
@@ -42,6 +45,8 @@ impl PoolDriver {
             if self.waiting.is_empty() {
                 return;
             }
+            // Calls that wait are served by fresh workers, also now.
+            self.retire_used_up(now);
         } else {
             self.files.check(now);
             self.retire_used_up(now);
@@ -60,8 +65,10 @@ impl PoolDriver {
             let is_wanted = alive < self.min_workers() || self.waiting.len() > free;
             let is_early = self.starts.not_before.is_some_and(|time| now < time);
             // The backoff of the next start begins when that worker has ended.
-            let has_failed = self.workers.iter().any(Worker::has_failed_to_start);
-            if alive >= most || !is_wanted || is_early || has_failed {
+            let has_failed = self.workers.iter().any(Worker::has_failed_early);
+            // Those that are leaving still have their memory and their descriptors.
+            let has_room = alive < most && self.workers.len() < most.saturating_mul(2);
+            if !has_room || !is_wanted || is_early || has_failed {
                 return;
             }
             self.start_one(now);
@@ -236,15 +243,16 @@ impl PoolDriver {
             }
         }
         for active in std::mem::take(&mut worker.calls) {
-            if active.cancel_deadline.is_some() {
+            if active.is_cancelled {
                 continue;
             }
             let mut call = active.call;
             let was_sent = !worker.withdraw(call.id);
             call.attempts -= u32::from(!was_sent);
+            call.returns += u32::from(!was_sent);
             let may_retry =
                 call.idempotent && !call.has_reported && call.attempts <= self.options.retries;
-            if !was_sent || may_retry {
+            if (!was_sent && call.returns <= MAX_RETURNS) || may_retry {
                 if was_sent {
                     self.counters.retries.add_one();
                 }

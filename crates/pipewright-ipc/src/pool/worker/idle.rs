@@ -65,7 +65,7 @@ impl Worker {
         call.attempts = 1;
         outgoing.append(&mut self.outgoing);
         self.outgoing = outgoing;
-        self.calls.push(ActiveCall { call, cancel_deadline: None, credit: 0, has_question: false });
+        self.calls.push(ActiveCall::new(call));
         self.is_due = true;
     }
 

@@ -16,7 +16,7 @@ use super::connection::{OutgoingMessage, WorkerConnection};
 use super::counters::{Counter, WorkerSnapshot};
 use super::options::{LogLine, OnLine, Schedule};
 use super::status::WorkerState;
-use crate::connection::RawMessage;
+use crate::connection::{Body, RawMessage};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Handshake;
 use crate::options::Options;
@@ -26,7 +26,11 @@ use crate::wire::kind;
 pub(super) use phase::WorkerPhase;
 
 /// The number of messages taken from one worker before those of the others.
-const TURN: usize = 64;
+pub(super) const TURN: usize = 64;
+
+/// The most turns that end early after the exit of a worker: enough for all that its ring and its socket can contain. Another
+/// process that holds its end could send forever.
+const MAX_TURNS_AFTER_EXIT: u32 = 64;
 
 /// One worker.
 #[derive(Debug)]
@@ -48,6 +52,10 @@ pub(super) struct Worker {
     /// There may be something to send or to receive.
     pub(super) is_due: bool,
     exited: bool,
+    /// The number of turns since its exit that ended before all was received.
+    turns_after_exit: u32,
+    /// The error of a send to a worker that is gone. What it sent before is received first.
+    unsendable: Option<Error>,
     /// The pool killed it while it was running.
     pub(super) was_killed: bool,
     /// The handshake was complete.
@@ -82,12 +90,26 @@ enum ConnectionState {
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     pub(super) call: QueuedCall,
-    /// The call was cancelled, and the worker has to end it by then.
+    /// The call was cancelled: its caller has its result, and it never runs again.
+    pub(super) is_cancelled: bool,
+    /// The time by which the worker has to end a cancelled call. `None`: whenever it likes.
     pub(super) cancel_deadline: Option<Instant>,
-    /// The number of items that the worker may still send.
+    /// The number of items that the worker may still send: of the credit that was sent to it, not of what is queued.
     pub(super) credit: u32,
     /// The worker waits for the answer to a question.
     pub(super) has_question: bool,
+}
+
+impl ActiveCall {
+    pub(super) fn new(call: QueuedCall) -> ActiveCall {
+        ActiveCall {
+            call,
+            is_cancelled: false,
+            cancel_deadline: None,
+            credit: 0,
+            has_question: false,
+        }
+    }
 }
 
 impl Worker {
@@ -117,6 +139,8 @@ impl Worker {
             fault: None,
             is_due: true,
             exited: false,
+            turns_after_exit: 0,
+            unsendable: None,
             was_killed: false,
             has_served: false,
             is_retired: false,
@@ -136,21 +160,58 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Sends and receives without waiting.
-    pub(super) fn exchange(&mut self, received: &mut Vec<RawMessage>) {
+    /// Begins a turn: sends without waiting, and prepares to [receive](Self::next_message).
+    pub(super) fn begin_turn(&mut self) {
         self.is_due = false;
         if self.fault.is_some() || self.is_lent() {
             return;
         }
-        if let Err(error) = self.try_exchange(received) {
+        if let Err(error) = self.try_begin_turn() {
             self.fail(error);
-        } else if self.exited && !self.is_due {
+        }
+    }
+
+    /// Returns the next message of this turn.
+    pub(super) fn next_message(&mut self) -> Option<RawMessage> {
+        let Worker {
+            connection: ConnectionState::Open(connection), calls, outgoing, phase, ..
+        } = self
+        else {
+            return None;
+        };
+        match connection.next(|body| expect(*phase, calls, outgoing, body)) {
+            Ok(message) => message,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    /// Ends a turn after the last of its messages, or after as many as a worker may send before others.
+    pub(super) fn end_turn(&mut self, has_more: bool) {
+        let is_over = match &self.connection {
+            ConnectionState::Open(connection) => has_more || connection.inner.turn_is_over(),
+            ConnectionState::Lent => return,
+            ConnectionState::Handshake(_) | ConnectionState::Closed => false,
+        };
+        if is_over {
+            self.is_due = true;
+            self.turns_after_exit += u32::from(self.exited);
+        }
+        if self.fault.is_some() {
+            return;
+        }
+        let failed = self.unsendable.take_if(|_| !self.is_due);
+        if let Some(error) = failed {
+            self.fail(error);
+        } else if self.exited && (!self.is_due || self.turns_after_exit > MAX_TURNS_AFTER_EXIT) {
             // Its last messages were received. Another process may still hold its end.
             self.fail(Error::new(ErrorKind::Died { status: None }));
         }
     }
 
-    fn try_exchange(&mut self, received: &mut Vec<RawMessage>) -> Result<(), Error> {
+    fn try_begin_turn(&mut self) -> Result<(), Error> {
         if let ConnectionState::Handshake(handshake) = &mut self.connection {
             if !handshake.step()? {
                 return Ok(());
@@ -180,26 +241,33 @@ impl Worker {
             }
         }
         let ConnectionState::Open(connection) = &mut self.connection else { return Ok(()) };
-        connection.send(&mut self.outgoing)?;
-        for _ in 0..TURN {
-            match connection.next()? {
-                Some(message) => received.push(message),
-                None => return Ok(()),
+        connection.inner.begin_turn();
+        if self.unsendable.is_none() {
+            let calls = &mut self.calls;
+            match connection.send(&mut self.outgoing, |message| note_sent(calls, message)) {
+                // It is gone, or about to go: what it sent before is received first.
+                Err(error) if error.is_disconnect() => self.unsendable = Some(error),
+                sent => drop(sent?),
             }
         }
-        self.is_due = true;
+        if self.unsendable.is_some() {
+            let _ = connection.inner.read_socket_next();
+        }
         Ok(())
     }
 
     /// Returns the slots of a wait: arrival, room, exit, stdout, stderr.
     pub(super) fn slots(&mut self) -> [Slot<'_>; 5] {
         let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
+        let can_send = self.unsendable.is_none();
         let wants_room = !self.outgoing.is_empty();
         let (end, room) = match &self.connection {
             ConnectionState::Handshake(handshake) => {
                 (Some(handshake.end()), handshake.wants_room())
             }
-            ConnectionState::Open(it) => (Some(&it.inner.end), wants_room || it.inner.unsent() > 0),
+            ConnectionState::Open(it) => {
+                (Some(&it.inner.end), can_send && (wants_room || it.inner.unsent() > 0))
+            }
             ConnectionState::Lent | ConnectionState::Closed => (None, false),
         };
         let arrival = match end {
@@ -258,6 +326,16 @@ impl Worker {
         self.is_due = true;
     }
 
+    /// Queues credit for items of a call: together with that which was not sent yet.
+    pub(super) fn send_credit(&mut self, id: u64, more: u32) {
+        let is_it =
+            |it: &&mut OutgoingMessage| it.sending.id() == id && it.sending.kind() == kind::CREDIT;
+        match self.outgoing.iter_mut().skip(1).find(is_it) {
+            Some(unsent) => unsent.add(more),
+            None => self.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec())),
+        }
+    }
+
     /// Sends RESET.
     pub(super) fn start_reset(&mut self, timeout: Duration) {
         self.phase = WorkerPhase::Resetting(Instant::now().checked_add(timeout));
@@ -284,9 +362,9 @@ impl Worker {
         self.is_in_service() && !self.is_lent()
     }
 
-    /// Returns true if it will never serve, and is about to end.
-    pub(super) fn has_failed_to_start(&self) -> bool {
-        !self.has_served && !self.is_retired && matches!(self.phase, WorkerPhase::Leaving(..))
+    /// Returns true if it is about to end, and has not answered a call: it has failed to start, or its connection has failed.
+    pub(super) fn has_failed_early(&self) -> bool {
+        self.jobs.get() == 0 && !self.is_retired && matches!(self.phase, WorkerPhase::Leaving(..))
     }
 
     /// Returns true if it has ended, and all its messages were received.
@@ -333,5 +411,58 @@ impl Worker {
             shared_memory: self.shared_memory,
             fallback: self.fallback.clone(),
         }
+    }
+}
+
+/// Checks the header of a message: an error if the worker may not send it now. So a worker can make the host keep only what its
+/// calls allow.
+fn expect(
+    phase: WorkerPhase,
+    calls: &[ActiveCall],
+    outgoing: &VecDeque<OutgoingMessage>,
+    body: &Body,
+) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error::protocol(what));
+    if let (WorkerPhase::Resetting(_), 0) = (phase, body.id) {
+        return match body.kind {
+            kind::RESET_DONE => Ok(()),
+            _ => refuse("the worker cannot be reset"),
+        };
+    }
+    let Some(active) = calls.iter().find(|active| active.call.id == body.id) else {
+        return refuse("a reply to a call that the worker does not have");
+    };
+    let is_queued = |is_it: fn(u8) -> bool| {
+        outgoing.iter().any(|it| it.sending.id() == body.id && is_it(it.sending.kind()))
+    };
+    if is_queued(|kind| matches!(kind, kind::CALL | kind::OPEN_CALL)) {
+        return refuse("a reply to a call that was not sent yet");
+    }
+    match body.kind {
+        kind::REPLY | kind::FAILED => Ok(()),
+        kind::ITEM if active.credit == 0 => refuse("an item without credit"),
+        kind::CREDIT if active.call.items.is_none() => refuse("credit without items"),
+        kind::CREDIT if body.total != 4 => refuse("credit that is not a number of 32 bits"),
+        kind::ASK
+            if active.has_question
+                || is_queued(|kind| matches!(kind, kind::ANSWER | kind::DECLINED)) =>
+        {
+            refuse("a second question before the first was answered")
+        }
+        kind::ITEM | kind::CREDIT | kind::ASK => Ok(()),
+        kind => refuse(&format!("a frame of kind {kind} from a worker")),
+    }
+}
+
+/// Records that a message was sent completely.
+fn note_sent(calls: &mut [ActiveCall], message: &OutgoingMessage) {
+    let (kind, id) = (message.sending.kind(), message.sending.id());
+    if !matches!(kind, kind::CREDIT | kind::ITEM) {
+        return;
+    }
+    let Some(active) = calls.iter_mut().rev().find(|active| active.call.id == id) else { return };
+    match &active.call.items {
+        Some(items) if kind == kind::ITEM => items.note_sent(),
+        _ => active.credit = active.credit.saturating_add(message.number()),
     }
 }
