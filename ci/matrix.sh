@@ -77,25 +77,18 @@ no_memfd() { PIPEWRIGHT_FORCE=memfd tests --test ipc; }
 cell "the suite of workers without memfd" no_memfd
 async_workers() { PIPEWRIGHT_FORCE=async tests --test ipc; }
 cell "the suite of workers through the async verbs" async_workers
-cell "all suites without any newer facility" \
-    bash ci/with-cfg.sh pipewright_force_fallback test --locked -p pipewright-os -p pipewright-tests --lib --tests
-cell "the suite of files without io_uring" \
-    bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
-cell "the suite of workers without memfd" \
-    bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
-long_peers() { PIPEWRIGHT_NET=all cargo test --locked -p pipewright-tests --test peers; }
-cell "workers that do anything: the long run" long_peers
-cell "the suite of workers through the async verbs" \
-    bash ci/with-cfg.sh pipewright_force_async test --locked -p pipewright-tests --test ipc
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
+# The long runs of the nets, whose short ones are in the gate.
+net() { PIPEWRIGHT_NET=all tests "$@"; }
+cell "workers that do anything: the long run" net --test peers
+cell "the log tells the truth: ten minutes of random batches" net --lib -- driver::tests::truth --nocapture
 cell "each feature of the libraries alone" bash ci/features.sh
-cell "the log tells the truth: ten minutes of random batches" \
-    env PIPEWRIGHT_NET=all cargo test --locked -p pipewright-batch --lib -- driver::tests::truth --nocapture
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
+cell "the worker in C in front of a hostile host: two minutes" bash ci/clients.sh 120
 cell "the packages, built" bash ci/package.sh
 for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 systemd-6.1 \
     systemd-newest arm64-6.1 riscv64; do

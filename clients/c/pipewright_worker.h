@@ -2149,8 +2149,11 @@ static int pw_sort(pipewright_call *call, uint8_t kind, uint64_t id, pw_buffer *
         memset(body, 0, sizeof *body);
         return PIPEWRIGHT_OK;
     case PW_CANCEL:
-        /* One that comes after the reply would be kept forever. */
-        if (pw_is_open(call, id) && !pw_was_cancelled(call, id)) call->cancelled[call->cancelled_count++] = id;
+        /* One that comes after the reply would be kept forever. Plain messages, resets and a worker without a call have the id
+           0: more than the open calls would then be cancelled. */
+        if (id == 0 || !pw_is_open(call, id) || pw_was_cancelled(call, id)) return PIPEWRIGHT_OK;
+        if (call->cancelled_count == PW_MAX_CALLS + 1) return pw_fail(PIPEWRIGHT_PROTOCOL, "too many cancellations");
+        call->cancelled[call->cancelled_count++] = id;
         return PIPEWRIGHT_OK;
     case PW_CREDIT: return pw_add_credit(call, id, body);
     case PW_ITEM: return pw_add_item(call, id, body);

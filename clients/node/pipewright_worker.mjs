@@ -663,7 +663,8 @@ class Calls {
         this.#startNext();
         break;
       case CANCEL:
-        // One that comes after the reply would be kept forever.
+        // One that comes after the reply would be kept forever. Plain messages and resets have the id 0.
+        if (id === 0n) break;
         if (call) call._cancel();
         else if (this.#isWaiting(id)) this.#cancelled.add(id);
         break;

@@ -400,7 +400,8 @@ class _Ring:
 
     def fall_asleep(self) -> bool:
         """Announces a wait for the socket. Returns False if a record has arrived meanwhile."""
-        self.sleeps += 1
+        # The next odd number: an exception of a signal handler may have ended the last wait anywhere.
+        self.sleeps = (self.sleeps + 1) | 1
         self.words[_SLEEP] = self.sleeps
         self.fence()
         if self.has_records():
@@ -409,7 +410,7 @@ class _Ring:
         return True
 
     def wake_up(self) -> None:
-        self.sleeps += 1
+        self.sleeps += self.sleeps & 1
         self.words[_SLEEP] = self.sleeps
 
     def sleep_to_end(self) -> int:
@@ -449,6 +450,7 @@ class Channel:
         self._said_goodbye = False
         self._open = True
         self._broken: Optional[Error] = None  # after which nothing more is received
+        self._in_message = False
         self._spins = _SPINS if (os.cpu_count() or 1) > 1 else 0
         #: The longest message that both sides accept.
         self.max_message_bytes = max_message_bytes
@@ -602,16 +604,23 @@ class Channel:
         """Returns the kind, the call, the body and the handles of the next message."""
         if self._broken is not None:
             raise self._broken
+        self._in_message = False
         try:
             return self._try_receive(wait)
         except Error as error:
             self._broken = error
+            raise
+        except BaseException:
+            # Of a signal handler. Nothing is lost before the header of a message.
+            if self._in_message:
+                self._broken = ProtocolError("an exception has interrupted a message")
             raise
 
     def _try_receive(self, wait: bool) -> Optional[Tuple[int, int, bytes, List[int]]]:
         header = self._next_frame(wait)
         if header is None:
             return None
+        self._in_message = True
         kind, length, number = header.kind, header.length, header.id
         is_long = header.flags & _LONG
         if kind == _GOODBYE:
@@ -818,8 +827,8 @@ class _Calls:
                 raise ProtocolError("too many calls at a time")
             self.waiting.append((kind, number, body))
         elif kind == _CANCEL:
-            # One that comes after the reply would be kept forever.
-            if number == current or self.is_waiting(number):
+            # One that comes after the reply would be kept forever. Plain messages and resets have the number 0.
+            if number != 0 and (number == current or self.is_waiting(number)):
                 self.cancelled.add(number)
         elif kind == _CREDIT:
             if number not in self.answered:

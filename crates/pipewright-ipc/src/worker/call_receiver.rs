@@ -75,8 +75,8 @@ impl CallReceiver {
         match kind {
             kind::MESSAGE | kind::CALL | kind::OPEN_CALL | kind::RESET => return Ok(false),
             kind::CANCEL => {
-                // A CANCEL that comes after the answer would be kept forever.
-                if id == call || self.is_waiting(id) {
+                // A CANCEL that comes after the answer would be kept forever. Plain messages and resets have the id 0.
+                if id != 0 && (id == call || self.is_waiting(id)) {
                     self.cancelled.insert(id);
                 }
             }

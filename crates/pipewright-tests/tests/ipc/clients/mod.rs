@@ -10,6 +10,7 @@
 //! | `examples.rs` | the workers of `docs/workers.md` |
 //! | `hostile.rs` | a host that breaks the protocol |
 //! | `hostile_items.rs` | a host that breaks the rules of items |
+//! | `signals.rs` | signal handlers that raise while a worker waits |
 
 mod calls;
 mod ends;
@@ -19,6 +20,8 @@ mod hostile_items;
 mod items;
 mod language;
 mod messages;
+#[cfg(target_os = "linux")]
+mod signals;
 
 use language::Language;
 
@@ -50,6 +53,7 @@ macro_rules! suites {
 
 suite! {
     rust, super::Language::Rust,
+    hostile: cancellations_of_no_call_are_ignored;
     hostile_items: items_have_the_documented_bytes, items_without_credit_end_the_worker, late_frames_of_items_are_ignored,
         a_host_that_ends_between_items_ends_the_worker, any_items_end_without_a_crash;
 }
@@ -77,5 +81,5 @@ suites! {
     examples: the_worker_of_the_tutorial_reverses_requests, the_worker_of_the_tutorial_adds_up_items;
     hostile: wrong_frames_end_the_worker_with_a_reason, wrong_handshakes_end_the_worker_with_a_reason,
         unsafe_memory_is_refused, a_corrupt_ring_ends_the_worker_with_a_reason,
-        unexpected_handles_end_the_worker, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
+        unexpected_handles_end_the_worker, cancellations_of_no_call_are_ignored, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
 }
