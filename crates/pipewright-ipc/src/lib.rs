@@ -140,6 +140,8 @@
 mod async_equivalence;
 
 mod channel;
+#[cfg(feature = "serde")]
+mod codec;
 mod connection;
 mod error;
 mod exit;

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Channel, Message};
+use crate::codec;
 use crate::error::Error;
 use crate::wire::kind;
 
@@ -40,7 +41,7 @@ impl<S: Serialize, R> Channel<S, R> {
     fn encode(&mut self, value: &S) -> Result<Vec<u8>, Error> {
         let mut buffer = std::mem::take(&mut self.core.scratch);
         buffer.clear();
-        postcard::to_extend(value, buffer).map_err(Error::codec)
+        codec::encode_into(value, buffer)
     }
 }
 
@@ -54,7 +55,7 @@ impl<R: DeserializeOwned> Message<'_, R> {
         let (core, until) = self.core();
         let mut buffer = std::mem::take(&mut core.scratch);
         let read = Message::<R>::new(core, until).read_into(&mut buffer);
-        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(Error::codec));
+        let value = read.and_then(|()| codec::decode(&buffer));
         core.scratch = buffer;
         value
     }
@@ -71,7 +72,7 @@ impl<R: DeserializeOwned> Message<'_, R> {
         let (core, until) = self.core();
         let mut buffer = std::mem::take(&mut core.scratch);
         let read = Message::<R>::new(core, until).read_into_async(&mut buffer).await;
-        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(Error::codec));
+        let value = read.and_then(|()| codec::decode(&buffer));
         core.scratch = buffer;
         value
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Reply, Request};
+use crate::codec;
 use crate::error::Error;
 
 impl Request {
@@ -18,7 +19,7 @@ impl Request {
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn of(value: &impl Serialize) -> Result<Request, Error> {
-        postcard::to_stdvec(value).map(Request::new).map_err(Error::codec)
+        codec::encode(value).map(Request::new)
     }
 }
 
@@ -28,6 +29,6 @@ impl Reply {
     /// # Errors
     /// [`Codec`](crate::ErrorKind::Codec): the bytes are not a value of this type.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        postcard::from_bytes(self).map_err(Error::codec)
+        codec::decode(self)
     }
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::method::{Method, decode, request};
+use crate::codec;
 use crate::error::{Error, ErrorKind};
 use crate::pool::{CallEvent, ItemSender, PendingCall, Pool, PoolOptions, Request};
 
@@ -173,7 +174,7 @@ impl<T: Serialize> Sender<T> {
     /// # Errors
     /// [`CallEnded`](ErrorKind::CallEnded): the result of the call says why. [`Codec`](ErrorKind::Codec).
     pub fn send(&mut self, item: &T) -> Result<(), Error> {
-        self.items.send(postcard::to_stdvec(item).map_err(Error::codec)?)
+        self.items.send(codec::encode(item)?)
     }
 
     /// Like [`send`](Self::send), for a task of any runtime.
@@ -184,7 +185,7 @@ impl<T: Serialize> Sender<T> {
     /// # Errors
     /// Those of [`send`](Self::send).
     pub async fn send_async(&mut self, item: &T) -> Result<(), Error> {
-        self.items.send_async(postcard::to_stdvec(item).map_err(Error::codec)?).await
+        self.items.send_async(codec::encode(item)?).await
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::codec;
 use crate::error::Error;
 use crate::options::Options;
 use crate::worker::{self, Answer, Serve};
@@ -18,12 +19,12 @@ pub struct Method {
 
 /// Returns the request for a call.
 pub(super) fn request(method: Method, arguments: &impl Serialize) -> Result<Vec<u8>, Error> {
-    postcard::to_stdvec(&(method.number, arguments)).map_err(Error::codec)
+    codec::encode(&(method.number, arguments))
 }
 
 /// Returns a value from all of the bytes.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    match postcard::take_from_bytes(bytes).map_err(Error::codec)? {
+    match codec::decode_first(bytes)? {
         (value, []) => Ok(value),
         _ => Err(Error::codec(postcard::Error::DeserializeBadEncoding)),
     }
@@ -34,7 +35,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 /// # Errors
 /// The request is not that of a service.
 pub fn method(request: &[u8]) -> Result<(u32, &[u8]), Error> {
-    postcard::take_from_bytes(request).map_err(Error::codec)
+    codec::decode_first(request)
 }
 
 /// Returns the arguments.
@@ -58,7 +59,7 @@ pub fn no_arguments(bytes: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// It cannot be serialized.
 pub fn answer(value: &impl Serialize) -> Answer {
-    Ok(postcard::to_stdvec(value).map_err(Error::codec)?)
+    Ok(codec::encode(value)?)
 }
 
 /// Returns the answer to a call of a method that the service does not have.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::method::decode;
+use crate::codec;
 use crate::error::Error;
 use crate::worker::Call;
 
@@ -110,7 +111,7 @@ impl<In: DeserializeOwned, Out: Serialize> Duplex<'_, In, Out> {
 }
 
 fn send(call: &mut Call<'_>, item: &impl Serialize) -> Result<(), Error> {
-    call.send_item(&postcard::to_stdvec(item).map_err(Error::codec)?)
+    call.send_item(&codec::encode(item)?)
 }
 
 fn next<T: DeserializeOwned>(call: &mut Call<'_>) -> Result<Option<T>, Error> {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Answer, Call};
+use crate::codec;
 use crate::error::Error;
 
 impl Call<'_> {
@@ -12,7 +13,7 @@ impl Call<'_> {
     /// # Errors
     /// [`Codec`](crate::ErrorKind::Codec): the bytes are not a value of this type.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        postcard::from_bytes(self.request()).map_err(Error::codec)
+        codec::decode(self.request())
     }
 
     /// Serializes a value as the answer: a handler returns `Call::answer(&value)`.
@@ -20,6 +21,6 @@ impl Call<'_> {
     /// # Errors
     /// [`Codec`](crate::ErrorKind::Codec): the value cannot be serialized.
     pub fn answer(value: &impl Serialize) -> Answer {
-        Ok(postcard::to_stdvec(value).map_err(Error::codec)?)
+        Ok(codec::encode(value)?)
     }
 }
