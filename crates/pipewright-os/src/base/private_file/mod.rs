@@ -1,0 +1,343 @@
+//! Files and folders that nobody else may change: their creation, the facts that tell them, and a lock on one.
+//!
+//! Whoever may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and its number of
+//! names, never for its name. All code that opens a file beside a name of the user asks here.
+
+mod lock;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+pub use lock::PrivateLock;
+
+/// Creates a file that only its owner can read and write, and opens it for writing.
+///
+/// # Platform
+/// Unix: `open` with `O_EXCL` and mode 0600. Windows: the rights are those that the folder gives.
+///
+/// # Errors
+/// The file exists, or cannot be created.
+///
+/// ```
+/// # use pipewright_os::base::private_file::create_new;
+/// let path = std::env::temp_dir().join(format!("private-{}", std::process::id()));
+/// create_new(&path)?;
+/// assert!(create_new(&path).is_err());
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    imp::set_private(options.read(true).write(true).create_new(true));
+    options.open(path)
+}
+
+/// Creates a folder that only its owner can use. Succeeds if it exists, is one of this user, and nobody else may write in it.
+///
+/// # Platform
+/// Unix: mode 0700. Windows: the rights are those that the folder above gives.
+///
+/// # Errors
+/// The folder cannot be created, or what has the name cannot be trusted: then the error has a [`Distrust`].
+///
+/// ```
+/// # use pipewright_os::base::private_file::create_folder;
+/// let path = std::env::temp_dir().join(format!("private-folder-{}", std::process::id()));
+/// create_folder(&path)?;
+/// create_folder(&path)?;
+/// # std::fs::remove_dir(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    match imp::create_folder(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            // A link to a folder is followed: its target is looked at.
+            Facts::of(&fs::metadata(path)?).check_folder().map_err(io::Error::from)
+        }
+        made => made,
+    }
+}
+
+/// The facts of a file or folder that say who may change it.
+///
+/// # Platform
+/// Windows: only the kind and the length. Who may change a file there is decided by the rights of its folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    is_file: bool,
+    is_folder: bool,
+    bytes: u64,
+    links: u64,
+    /// The user and the group, where files have them.
+    owner: Option<(u32, u32)>,
+    others_may_write: bool,
+}
+
+/// The reason why a file or folder is not trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distrust {
+    /// It is a link, a pipe, a device or a folder.
+    NotAFile,
+    /// It is no folder.
+    NotAFolder,
+    /// Another user owns it.
+    OtherOwner(u32),
+    /// Other users may write to it.
+    OthersMayWrite,
+    /// It has that many names. Another one may be in a folder of somebody else.
+    Names(u64),
+}
+
+impl Facts {
+    /// Looks at what has that name. A link is not followed. `None`: nothing has it.
+    ///
+    /// # Errors
+    /// The file exists, or may exist, and cannot be looked at.
+    ///
+    /// ```
+    /// # use pipewright_os::base::private_file::{Facts, create_new};
+    /// let path = std::env::temp_dir().join(format!("private-facts-{}", std::process::id()));
+    /// assert_eq!(Facts::look(&path)?, None);
+    /// create_new(&path)?;
+    /// let facts = Facts::look(&path)?.unwrap();
+    /// assert!(facts.check_own().is_ok() && facts.check_beside(&facts).is_ok());
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn look(path: &Path) -> io::Result<Option<Facts>> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some(Facts::of(&found))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at an open file.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn of_file(file: &File) -> io::Result<Facts> {
+        file.metadata().map(|found| Facts::of(&found))
+    }
+
+    fn of(found: &fs::Metadata) -> Facts {
+        Facts {
+            is_file: found.is_file(),
+            is_folder: found.is_dir(),
+            bytes: found.len(),
+            links: imp::links(found),
+            owner: imp::owner(found),
+            others_may_write: imp::others_may_write(found),
+        }
+    }
+
+    /// Returns true for a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// Returns the length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the number of names.
+    #[must_use]
+    pub fn names(&self) -> u64 {
+        self.links
+    }
+
+    /// Returns true if files that this process makes are not those of its owner. (Root gives them to him.)
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.owner.is_some_and(|(user, _)| !imp::is_this_user(user) && !imp::is_this_user(0))
+    }
+
+    /// Checks that it is a regular file of this user, to which nobody else may write.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub fn check_own(&self) -> Result<(), Distrust> {
+        if !self.is_file {
+            return Err(Distrust::NotAFile);
+        }
+        self.check_user()
+    }
+
+    /// Checks that it is a folder of this user, in which nobody else may write.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub fn check_folder(&self) -> Result<(), Distrust> {
+        if !self.is_folder {
+            return Err(Distrust::NotAFolder);
+        }
+        self.check_user()
+    }
+
+    fn check_user(&self) -> Result<(), Distrust> {
+        match self.owner {
+            Some((user, _)) if !imp::is_this_user(user) => Err(Distrust::OtherOwner(user)),
+            _ if self.others_may_write => Err(Distrust::OthersMayWrite),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a file that belongs to `main`: a regular file with one name, of the owner of `main` or of this user. Others may
+    /// write to it only if they may write to `main`.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub fn check_beside(&self, main: &Facts) -> Result<(), Distrust> {
+        let user = self.owner.map(|(user, _)| user);
+        match user {
+            _ if !self.is_file => Err(Distrust::NotAFile),
+            Some(user)
+                if !imp::is_this_user(user) && main.owner.is_none_or(|(main, _)| main != user) =>
+            {
+                Err(Distrust::OtherOwner(user))
+            }
+            _ if self.others_may_write && !main.others_may_write => Err(Distrust::OthersMayWrite),
+            _ if self.links > 1 => Err(Distrust::Names(self.links)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a file that belongs to `main`, or creates it with mode 0600. Returns true with one that it has created. The bytes
+/// of the file are not touched.
+///
+/// A link is not followed, and an open of a pipe does not wait. The file of root beside that of another user gets the owner of
+/// `main`, so that he can use it later.
+///
+/// # Errors
+/// It cannot be opened, or not be trusted: then the error has a [`Distrust`].
+///
+/// ```
+/// # use pipewright_os::base::private_file::{Facts, create_new, open_beside};
+/// let path = std::env::temp_dir().join(format!("private-beside-{}", std::process::id()));
+/// let main = Facts::of_file(&create_new(&path)?)?;
+/// let beside = path.with_extension("lock");
+/// assert!(open_beside(&beside, &main)?.1);
+/// assert!(!open_beside(&beside, &main)?.1);
+/// # std::fs::remove_file(path)?;
+/// # std::fs::remove_file(beside)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn open_beside(path: &Path, main: &Facts) -> io::Result<(File, bool)> {
+    match create_new(path) {
+        Ok(file) => {
+            imp::give_to(&file, main.owner)?;
+            Ok((file, true))
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            // Before it is opened, because that has an effect on some devices.
+            if let Some(found) = Facts::look(path)? {
+                found.check_beside(main)?;
+            }
+            let mut options = OpenOptions::new();
+            imp::set_careful(options.read(true).write(true));
+            let file = options.open(path)?;
+            Facts::of_file(&file)?.check_beside(main)?;
+            Ok((file, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns true if another user than this one and root may make names in that folder, or false if the system cannot tell.
+///
+/// # Errors
+/// The folder cannot be looked at.
+pub fn others_may_write_in(folder: &Path) -> io::Result<bool> {
+    let facts = Facts::of(&fs::metadata(folder)?);
+    Ok(facts.others_may_write
+        || facts.owner.is_some_and(|(user, _)| user != 0 && !imp::is_this_user(user)))
+}
+
+/// Returns the path with every link in it followed, also those to a name that does not exist yet at its end.
+///
+/// # Platform
+/// Windows: the path from the root; links stay.
+///
+/// # Errors
+/// A folder in the path does not exist, or cannot be searched.
+///
+/// ```
+/// # use pipewright_os::base::private_file::real_path;
+/// # use std::path::Path;
+/// assert!(real_path(Path::new("new"))?.is_absolute());
+/// assert!(real_path(Path::new("no folder/new")).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn real_path(path: &Path) -> io::Result<PathBuf> {
+    imp::real_path(path)
+}
+
+/// Checks that this user may read a file, without an open: to close a file releases all locks of POSIX that this process holds on
+/// it.
+///
+/// # Platform
+/// Unix: `faccessat` with the effective ids. Windows: opens the file.
+///
+/// # Errors
+/// The reason why it cannot be read.
+pub fn check_access(path: &Path) -> io::Result<()> {
+    imp::check_access(path)
+}
+
+/// Makes the names in a folder durable.
+///
+/// # Platform
+/// Unix: `fsync` of the folder, where its filesystem has one and this user may read it. Windows: does nothing, because NTFS
+/// writes names in order.
+///
+/// # Errors
+/// The folder cannot be opened or flushed.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    imp::sync_folder(folder)
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distrust::NotAFile => f.write_str("is not a regular file"),
+            Distrust::NotAFolder => f.write_str("is not a folder"),
+            Distrust::OtherOwner(user) => write!(f, "belongs to user {user}"),
+            Distrust::OthersMayWrite => f.write_str("can be written by other users"),
+            Distrust::Names(count) => write!(f, "has {count} names"),
+        }
+    }
+}
+
+impl std::error::Error for Distrust {}
+
+impl From<Distrust> for io::Error {
+    fn from(reason: Distrust) -> io::Error {
+        io::Error::new(ErrorKind::PermissionDenied, reason)
+    }
+}
+
+/// Returns the [`Distrust`] in an error of this module.
+///
+/// ```
+/// # use pipewright_os::base::private_file::{Distrust, distrust};
+/// let error = std::io::Error::from(Distrust::OthersMayWrite);
+/// assert_eq!(distrust(&error), Some(Distrust::OthersMayWrite));
+/// ```
+#[must_use]
+pub fn distrust(error: &io::Error) -> Option<Distrust> {
+    error.get_ref()?.downcast_ref().copied()
+}
