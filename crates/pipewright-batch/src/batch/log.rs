@@ -42,6 +42,13 @@ impl Batch {
         self
     }
 
+    /// Chooses whether to resume the log of another user, or one that other users may write. Its commands run as this user, so
+    /// such a log is refused otherwise ([`LogErrorKind::Untrusted`](crate::LogErrorKind::Untrusted)).
+    pub fn trust_log(mut self, trust: bool) -> Batch {
+        self.log_settings().facts.trust_log = trust;
+        self
+    }
+
     /// Chooses whether a resumed batch runs failed jobs again.
     pub fn retry_failed(mut self, retry: bool) -> Batch {
         self.log_settings().retry_failed = retry;
@@ -123,6 +130,7 @@ impl Batch {
                 input: None,
                 from_log: false,
                 keep_values: false,
+                trust_log: false,
             },
         })
     }

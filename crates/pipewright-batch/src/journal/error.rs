@@ -57,6 +57,22 @@ pub enum LogErrorKind {
         /// The directory.
         dir: String,
     },
+    /// Another user may have written the log, or a file beside it that is read as part of it.
+    #[non_exhaustive]
+    Untrusted {
+        /// The log, or the file beside it.
+        file: PathBuf,
+        /// The fact that speaks against it.
+        reason: String,
+    },
+    /// The log cannot be created, because a file of an earlier log of that name is there.
+    #[non_exhaustive]
+    Leftover {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file has other names, and its last run has not ended under this one: a part of the log is beside another name.
+    OtherName,
     /// A runner that has not ended writes to the log.
     InUse {
         /// The process of that runner, if the log says it.
@@ -142,7 +158,8 @@ impl LogError {
 
     fn io_kind(&self) -> io::ErrorKind {
         match self.0.kind {
-            LogErrorKind::Exists => io::ErrorKind::AlreadyExists,
+            LogErrorKind::Exists | LogErrorKind::Leftover { .. } => io::ErrorKind::AlreadyExists,
+            LogErrorKind::Untrusted { .. } => io::ErrorKind::PermissionDenied,
             LogErrorKind::Missing | LogErrorKind::NoDirectory => io::ErrorKind::NotFound,
             LogErrorKind::NotAFile => io::ErrorKind::InvalidInput,
             LogErrorKind::NotALog
@@ -151,7 +168,9 @@ impl LogError {
             | LogErrorKind::LacksSettings { .. } => io::ErrorKind::InvalidData,
             LogErrorKind::OtherDirectory { .. } => io::ErrorKind::NotFound,
             LogErrorKind::Newer { .. } => io::ErrorKind::Unsupported,
-            LogErrorKind::InUse { .. } | LogErrorKind::Locked => io::ErrorKind::ResourceBusy,
+            LogErrorKind::InUse { .. } | LogErrorKind::Locked | LogErrorKind::OtherName => {
+                io::ErrorKind::ResourceBusy
+            }
             LogErrorKind::ReadOnly => io::ErrorKind::PermissionDenied,
             LogErrorKind::Full => io::ErrorKind::StorageFull,
             LogErrorKind::Open
@@ -195,6 +214,32 @@ impl fmt::Display for LogError {
             }
             LogErrorKind::OtherDirectory { dir } => {
                 write!(f, "the jobs of log {path} run in {}: change to it", Quoted(dir.as_ref()))
+            }
+            LogErrorKind::Untrusted { file, reason } if *file == self.0.path => {
+                write!(
+                    f,
+                    "log {path} {reason}, and its commands would run as this one: --trust-log allows it"
+                )
+            }
+            LogErrorKind::Untrusted { file, reason } => {
+                let file = Quoted(file.as_os_str());
+                write!(
+                    f,
+                    "log {path} is not opened, because {file} {reason}: it is not the log's own"
+                )
+            }
+            LogErrorKind::Leftover { file } => {
+                let file = Quoted(file.as_os_str());
+                write!(
+                    f,
+                    "log {path} cannot be created beside {file} of an earlier log: remove that"
+                )
+            }
+            LogErrorKind::OtherName => {
+                write!(
+                    f,
+                    "log {path} has another name, under which a run has not ended: resume it by that name, or remove that"
+                )
             }
             LogErrorKind::InUse { pid: None, .. } => {
                 write!(f, "another runner writes to log {path}")

@@ -20,7 +20,8 @@
 //! | `ledger.rs`, `changes.rs`, `state.rs` | from calls to changes of rows; states of jobs |
 //! | `queue.rs`, `writer.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
-//! | `open.rs`, `lock.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
+//! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
+//! | `files.rs`, `wal.rs` | files beside the log that cannot be trusted; damage |
 //! | `completeness.rs` | a log that is resumed without its input |
 //! | `read/` | the log as others read it |
 //! | `error.rs` | errors |
@@ -28,9 +29,10 @@
 mod changes;
 mod committer;
 mod completeness;
+mod create;
 mod error;
+mod files;
 mod ledger;
-mod lock;
 mod open;
 mod past;
 mod queue;
@@ -42,6 +44,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod wal;
 mod writer;
 
 #[cfg(test)]
@@ -58,7 +61,7 @@ pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;
 
 use ledger::Ledger;
-use lock::Lock;
+use pipewright_os::base::private_file::PrivateLock;
 #[cfg(test)]
 use queue::Flushed;
 use queue::Queue;
@@ -86,6 +89,8 @@ pub(crate) struct RunFacts {
     pub(crate) keep_values: bool,
     /// The jobs run on other machines.
     pub(crate) remote: bool,
+    /// The log of another user is resumed, and one that others may write.
+    pub(crate) trust_log: bool,
 }
 
 /// A report of the writer.
@@ -127,7 +132,7 @@ pub(crate) struct Journal {
     /// The last runner was killed while nodes ran its jobs.
     left_nodes: bool,
     /// Released after the writer has ended.
-    _lock: Lock,
+    _lock: PrivateLock,
 }
 
 impl Journal {

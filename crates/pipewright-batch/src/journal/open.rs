@@ -1,28 +1,28 @@
 //! Creating a log, and resuming one.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use pipewright_os::base::private_file;
+use pipewright_os::base::private_file::{self, Facts, PrivateLock, real_path};
 use pipewright_os::host::network_filesystem::is_network_filesystem;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::changes::{Changes, EndedAttempt, JobChange};
 use super::completeness;
+use super::create::{self, NewLog};
 use super::error::{LogError, LogErrorKind};
+use super::files::{self, Claim};
 use super::ledger::{Ledger, Numbers, unix_seconds};
-use super::lock::{Lock, lock_path};
 use super::past::{Entries, Entry, Past};
 use super::queue::Queue;
 use super::runner::Runner;
 use super::schema::{self, APPLICATION_ID, STEPS};
 use super::sqlite::{self, SqliteStore, prepare};
 use super::state::JobState;
-use super::{Journal, JournalMode, RunFacts, Waker, writer};
+use super::{Journal, JournalMode, RunFacts, Waker, wal, writer};
 use crate::job::JobId;
 
 /// The outcome of an attempt whose runner ended before it.
@@ -34,19 +34,17 @@ impl Journal {
     /// # Errors
     /// The file exists ([`LogErrorKind::Exists`]), or cannot be created. Then nothing is left behind but the file of the lock.
     pub(crate) fn create(path: &Path, facts: &RunFacts, waker: Waker) -> Result<Journal, LogError> {
-        let path = &absolute(path)?;
-        if path.try_exists().map_err(|error| LogError::io(path, error))? {
+        let path = &real_path(path).map_err(|error| LogError::creation(path, error))?;
+        if Facts::look(path).map_err(|error| LogError::creation(path, error))?.is_some() {
             return Err(LogError::new(path, LogErrorKind::Exists));
         }
-        let lock = take_lock(path)?;
-        // Fails if another runner has created it meanwhile, or has ended in between.
-        private_file::create_new(path).map_err(|error| LogError::creation(path, error))?;
-        let begun = begin(path, facts, lock, waker);
-        if begun.is_err() {
-            // Ignored: the first error is the one to report.
-            let _ = fs::remove_file(path);
-        }
-        begun.map(|(journal, _)| journal)
+        files::check_free(path)?;
+        let new = NewLog::make(path, facts)?;
+        let lock = take_lock(path, &new.facts)?;
+        let opened = Opened { facts: new.facts, lock, new: Some(new.batch_id.clone()) };
+        new.publish(path)?;
+        let begun = begin(path, facts, opened, waker);
+        begun.map(|(journal, _)| journal).inspect_err(|_| create::remove(path))
     }
 
     /// Opens the log of an earlier run, to continue its batch.
@@ -55,32 +53,57 @@ impl Journal {
     /// [`JobState::Unknown`] if they must not run twice.
     ///
     /// # Errors
-    /// The file is missing, is no log, is damaged or newer, or another runner uses it. Then the file is unchanged.
+    /// The file is missing, is no log, is damaged or newer, cannot be trusted, or another runner uses it. Then the file is
+    /// unchanged.
     pub(crate) fn resume(
         path: &Path,
         facts: &RunFacts,
         waker: Waker,
     ) -> Result<(Journal, Past), LogError> {
-        let path = &absolute(path)?;
+        let path = &files::real(path)?;
+        let found = files::check_to_run(path, facts.trust_log)?;
         check_file(path)?;
-        let lock = take_lock(path)?;
-        begin(path, facts, lock, waker)
+        let lock = take_lock(path, &found)?;
+        check_names(path, &found)?;
+        let wal = files::open(path, "-wal", &found)?;
+        if wal.map_or(Ok(false), wal::is_damaged).map_err(|error| LogError::io(path, error))? {
+            return Err(LogError::new(path, LogErrorKind::Corrupt));
+        }
+        begin(path, facts, Opened { facts: found, lock, new: None }, waker)
     }
 }
 
-/// Returns the path from the root, because SQLite gives relative ones such as `:memory:` a meaning.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, LogError> {
-    std::path::absolute(path).map_err(|error| LogError::io(path, error))
+/// A log that this runner has locked.
+struct Opened {
+    facts: Facts,
+    lock: PrivateLock,
+    /// The identity of the batch, if its log is new.
+    new: Option<String>,
 }
 
 /// Checks that the file is a log that this version understands, without a change of it or of its locks.
 pub(super) fn check_file(path: &Path) -> Result<(), LogError> {
-    let found = fs::metadata(path).map_err(|error| LogError::io(path, error))?;
-    if !found.is_file() {
-        return Err(LogError::new(path, LogErrorKind::NotAFile));
+    let connection = open_immutable(path).map_err(|error| open_error(path, error))?;
+    let sqlite = |error| LogError::sqlite(path, error);
+    // A move of the write-ahead log into the file that was cut short leaves a first page that counts more pages than there are.
+    // SQLite then takes the count from the write-ahead log. It allows the difference where the schema may be edited.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).map_err(sqlite)?;
+    connection.pragma_update(None, "writable_schema", true).map_err(sqlite)?;
+    check_header(&connection, path)
+}
+
+/// Refuses a name of a log whose write-ahead log is beside another of its names.
+fn check_names(path: &Path, found: &Facts) -> Result<(), LogError> {
+    let wal = files::find(path, "-wal", found)?.map_or(0, |wal| wal.bytes());
+    if found.names() <= 1 || wal > 0 {
+        return Ok(());
     }
     let connection = open_immutable(path).map_err(|error| open_error(path, error))?;
-    check_header(&connection, path)
+    match Runner::last(&connection) {
+        Ok(runner) if runner.as_ref().is_none_or(|runner| runner.has_ended) => Ok(()),
+        // While the log moves into the file, that is not whole.
+        _ => Err(LogError::new(path, LogErrorKind::OtherName)),
+    }
 }
 
 /// Opens a file as if it were on a read-only medium: without locks, and without the files beside it.
@@ -114,7 +137,7 @@ fn immutable_uri(path: &Path) -> String {
     uri
 }
 
-/// Checks whose file it is. The first page has it, and is never only in the write-ahead log: see [`begin`].
+/// Checks whose file it is. The first page has it, and is never only in the write-ahead log: see [`create`].
 pub(super) fn check_header(connection: &Connection, path: &Path) -> Result<(), LogError> {
     let sqlite = |error| LogError::sqlite(path, error);
     let pages: i64 =
@@ -122,10 +145,15 @@ pub(super) fn check_header(connection: &Connection, path: &Path) -> Result<(), L
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sqlite)?;
     let version = schema::version(connection).map_err(sqlite)?;
-    // An empty file is a log whose creation was interrupted.
-    let is_empty = pages == 0;
-    if !is_empty && application != APPLICATION_ID {
+    // A new log gets its name when it is whole.
+    if pages == 0 {
+        return Err(LogError::new(path, LogErrorKind::Corrupt));
+    }
+    if application != APPLICATION_ID {
         return Err(LogError::new(path, LogErrorKind::NotALog));
+    }
+    if version < 1 {
+        return Err(LogError::new(path, LogErrorKind::Corrupt));
     }
     if version > STEPS.len() as i64 {
         return Err(LogError::new(path, LogErrorKind::Newer { version }));
@@ -139,26 +167,21 @@ pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> LogError {
     if *error.kind() != LogErrorKind::Open {
         return error;
     }
-    match File::open(path) {
+    // It is not opened for that: to close it would release the locks of SQLite in this process.
+    match private_file::check_access(path) {
         Err(reason) => LogError::io(path, reason),
-        Ok(_) => error,
+        Ok(()) => error,
     }
 }
 
 /// Takes the lock of a runner, which also finds out if the folder can be written.
-fn take_lock(path: &Path) -> Result<Lock, LogError> {
-    match Lock::take(path) {
+fn take_lock(path: &Path, log: &Facts) -> Result<PrivateLock, LogError> {
+    let lock = files::beside(path, files::LOCK);
+    match PrivateLock::take(&lock, log) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(in_use(path)),
-        Err(error) if *error.kind() == LogErrorKind::Open => Err(lock_error(path).unwrap_or(error)),
-        Err(error) => Err(error),
+        Err(error) => Err(files::opening(path, &lock, error)),
     }
-}
-
-/// Returns the system's reason why the file of the lock cannot be opened, which SQLite does not tell.
-fn lock_error(path: &Path) -> Option<LogError> {
-    let error = OpenOptions::new().append(true).create(true).open(lock_path(path)).err()?;
-    Some(LogError::creation(path, error))
 }
 
 /// Returns the error that names the runner of the log.
@@ -176,16 +199,20 @@ fn in_use(path: &Path) -> LogError {
 fn begin(
     path: &Path,
     facts: &RunFacts,
-    lock: Lock,
+    opened: Opened,
     waker: Waker,
 ) -> Result<(Journal, Past), LogError> {
     let sqlite = |error| LogError::sqlite(path, error);
+    let claim = Claim::new(path, &opened.facts)?;
     let mut connection = sqlite::open_to_write(path).map_err(|error| open_error(path, error))?;
     // Until the log is found whole, closing it must not move anything into it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     check_header(&connection, path)?;
-    let is_new = schema::version(&connection).map_err(sqlite)? == 0;
-    let earlier = if is_new { Earlier::default() } else { Earlier::read(&connection, path)? };
+    files::check_opened(path, &opened.facts, None)?;
+    let earlier = match opened.new {
+        Some(_) => Earlier::default(),
+        None => Earlier::read(&connection, path)?,
+    };
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
@@ -201,9 +228,24 @@ fn begin(
     };
     let is_remote = is_network_filesystem(path).unwrap_or(false);
     let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
-    let runner = Runner::this(earlier.runner.as_ref().map_or(1, |runner| runner.run + 1));
-    let batch_id =
-        write_beginning(&mut connection, &runner, facts, jobs, &earlier).map_err(sqlite)?;
+    let run = earlier.runner.as_ref().map_or(1, |runner| runner.run + 1);
+    let batch_id = match opened.new {
+        Some(id) => id,
+        None => {
+            let runner = Runner::this(run);
+            let id = write_beginning(&mut connection, &runner, facts, jobs, &earlier);
+            // Ignored: it is tried again later. The file says then that this run has begun, also under another name.
+            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            id.map_err(sqlite)?
+        }
+    };
+    // The first read in this mode opens the files beside the log.
+    schema::version(&connection).map_err(sqlite)?;
+    files::check_opened(path, &opened.facts, Some(mode))?;
+    match mode {
+        JournalMode::WriteAhead => drop(claim),
+        _ => claim.keep(),
+    }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(32);
 
@@ -219,7 +261,7 @@ fn begin(
     let writer =
         writer::start(store, Arc::clone(&queue)).map_err(|error| LogError::io(path, error))?;
     let Earlier { entries, numbers, .. } = earlier;
-    let numbers = Numbers { run: runner.run, ..numbers };
+    let numbers = Numbers { run, ..numbers };
     let mut ledger = Ledger::new(numbers, entries.clone());
     ledger.keep_values = facts.keep_values;
     let journal = Journal {
@@ -228,16 +270,16 @@ fn begin(
         writer: Some(writer),
         path: path.to_owned(),
         batch_id,
-        run: runner.run,
+        run,
         mode,
         left_nodes,
-        _lock: lock,
+        _lock: opened.lock,
     };
     Ok((journal, Past::new(entries)))
 }
 
 /// Writes that this run has begun, and how the attempts of a killed runner ended.
-fn write_beginning(
+pub(super) fn write_beginning(
     connection: &mut Connection,
     runner: &Runner,
     facts: &RunFacts,

@@ -31,7 +31,9 @@ pub(crate) struct SqliteStore {
 ///
 /// The connection has no lock of its own: one thread uses it at a time.
 pub(crate) fn open_to_write(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     prepare(&connection)?;
     Ok(connection)

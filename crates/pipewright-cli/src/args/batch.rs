@@ -210,6 +210,10 @@ pub(crate) struct BatchOptions {
     #[arg(long, requires = "resume", help_heading = headings::LOG)]
     pub(crate) rerun_unknown: bool,
 
+    /// Resume the log of another user, or one that other users may write: its commands run as you
+    #[arg(long, requires = "resume", help_heading = headings::LOG)]
+    pub(crate) trust_log: bool,
+
     /// Print the output of jobs in the order of the input
     #[arg(short, long, help_heading = headings::OUTPUT)]
     pub(crate) keep_order: bool,

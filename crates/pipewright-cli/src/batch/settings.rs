@@ -40,12 +40,16 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
             .log(log)
             .resume(options.resume)
             .retry_failed(options.retry_failed)
-            .rerun_unknown(options.rerun_unknown);
+            .rerun_unknown(options.rerun_unknown)
+            .trust_log(options.trust_log);
         if let Some(note) = from_log::note(options) {
             batch = batch.note_input(note);
         }
     } else if options.resume {
-        batch = batch.retry_failed(options.retry_failed).rerun_unknown(options.rerun_unknown);
+        batch = batch
+            .retry_failed(options.retry_failed)
+            .rerun_unknown(options.rerun_unknown)
+            .trust_log(options.trust_log);
     }
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());

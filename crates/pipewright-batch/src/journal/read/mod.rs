@@ -12,9 +12,9 @@ mod queries;
 mod rows;
 mod stored;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::private_file::Facts;
 use rusqlite::{Connection, OpenFlags};
 
 pub(crate) use queries::{AttemptFilter, JobQuery};
@@ -23,9 +23,9 @@ pub(crate) use rows::{AttemptRow, Counts, JobRow, RunningRow};
 pub(crate) use rows::{BatchRow, RunRow};
 pub(crate) use stored::Numbered;
 
-use super::error::{LogError, LogErrorKind};
-use super::open::{absolute, check_file, open_error, open_immutable};
-use super::{schema, sqlite};
+use super::error::LogError;
+use super::open::{check_file, check_header, open_error, open_immutable};
+use super::{files, schema, sqlite};
 
 /// A log, open for reading. Each call sees the log as after some commit.
 #[derive(Debug)]
@@ -40,15 +40,12 @@ impl Log {
     /// # Errors
     /// The file is missing, is no log, is damaged or newer, or cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Log, LogError> {
-        let path = &absolute(path)?;
+        let path = &files::real(path)?;
+        files::check_to_read(path)?;
         check_file(path)?;
         let connection = open_to_read(path).map_err(|error| open_error(path, error))?;
-        // A log that its creator has not finished has no table yet.
-        match schema::version(&connection) {
-            Ok(0) => Err(LogError::new(path, LogErrorKind::NotALog)),
-            Ok(_) => Ok(Log { connection, path: path.to_owned() }),
-            Err(error) => Err(LogError::sqlite(path, error)),
-        }
+        check_header(&connection, path)?;
+        Ok(Log { connection, path: path.to_owned() })
     }
 
     /// Returns the path.
@@ -59,21 +56,28 @@ impl Log {
 
 /// Opens a file for reading.
 pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // A closed log is complete without the files beside it. One of another user gets none of this user, which he would not trust.
+    if Facts::look(path).is_ok_and(|log| log.is_some_and(|log| log.is_foreign()))
+        && !has_file(path, "-wal")
+        && !has_file(path, "-journal")
+    {
+        return open_immutable(path);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     sqlite::prepare(&connection)?;
     // The first read finds out if the files of the write-ahead log can be used.
     match schema::version(&connection) {
         Ok(_) => Ok(connection),
-        // In a folder that cannot be written, a closed log is complete without them.
-        Err(_) if !has_write_ahead_log(path) => open_immutable(path),
+        // The folder cannot be written.
+        Err(_) if !has_file(path, "-wal") => open_immutable(path),
         Err(error) => Err(error),
     }
 }
 
-fn has_write_ahead_log(path: &Path) -> bool {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
+fn has_file(log: &Path, suffix: &str) -> bool {
     // Without an answer it is taken to exist: its changes must not be missed.
-    fs::metadata(&name).map_or_else(|error| error.kind() != std::io::ErrorKind::NotFound, |_| true)
+    Facts::look(&files::beside(log, suffix)).map_or(true, |facts| facts.is_some())
 }

@@ -2,6 +2,8 @@
 
 mod act;
 mod crash;
+#[cfg(target_os = "linux")]
+mod crash_states;
 mod documented;
 mod failing;
 mod full_disk;
@@ -14,6 +16,8 @@ mod reading;
 mod resume;
 mod rollback;
 mod simulation;
+#[cfg(unix)]
+mod trust;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,6 +53,7 @@ fn facts() -> RunFacts {
         input: None,
         from_log: false,
         keep_values: false,
+        trust_log: false,
     }
 }
 

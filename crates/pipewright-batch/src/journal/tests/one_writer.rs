@@ -5,7 +5,7 @@ use std::fs;
 
 use super::*;
 #[cfg(unix)]
-use crate::journal::lock::lock_path;
+use crate::journal::files::{LOCK, beside};
 
 fn error(path: &Path) -> LogError {
     Journal::resume(path, &facts(), no_waker()).unwrap_err()
@@ -47,7 +47,7 @@ fn a_runner_is_found_though_its_lock_was_removed() {
     let folder = Folder::new();
     let mut runner = act::start(&[], "keep", &folder.log());
     assert_eq!(runner.line().as_deref(), Some("ready"));
-    fs::remove_file(lock_path(&folder.log())).unwrap();
+    fs::remove_file(beside(&folder.log(), LOCK)).unwrap();
     assert_eq!(*error(&folder.log()).kind(), in_use_by(runner.child.id()));
     runner.kill();
     resume(&folder.log());
@@ -60,7 +60,7 @@ fn another_process_with_the_runners_number_does_not_block() {
         let folder = Folder::new();
         let mut runner = act::start(&[], "keep", &folder.log());
         assert_eq!(runner.line().as_deref(), Some("ready"));
-        fs::remove_file(lock_path(&folder.log())).unwrap();
+        fs::remove_file(beside(&folder.log(), LOCK)).unwrap();
         let connection = rusqlite::Connection::open(folder.log()).unwrap();
         assert_eq!(connection.execute(&format!("UPDATE runs SET {change}"), []), Ok(1));
         drop(connection);

@@ -5,7 +5,7 @@ use std::fs;
 use rusqlite::Connection;
 
 use super::*;
-use crate::journal::schema::{APPLICATION_ID, STEPS};
+use crate::journal::schema::STEPS;
 
 /// Checks that the file is refused to a runner and to a reader, and not changed.
 fn refused(path: &Path, kind: LogErrorKind) {
@@ -120,28 +120,23 @@ fn a_log_with_other_words_is_refused() {
 }
 
 #[test]
-fn a_log_whose_creation_was_interrupted_is_resumed() {
-    let folder = Folder::new();
-    fs::write(folder.log(), "").unwrap();
-    assert_eq!(*Log::open(&folder.log()).unwrap_err().kind(), LogErrorKind::NotALog);
-    let (mut journal, past) = resume(&folder.log());
-    assert_eq!((past.len(), journal.run()), (0, 1));
-    succeed(&mut journal, 1);
-    journal.close(Some(0), "finished").unwrap();
-    assert_eq!(Log::open(&folder.log()).unwrap().counts().unwrap().succeeded, 1);
+fn an_empty_log_is_damaged_and_does_not_begin_anew() {
+    for bytes in [0, 1] {
+        let folder = Folder::new();
+        sample(&folder.log());
+        fs::OpenOptions::new().write(true).open(folder.log()).unwrap().set_len(bytes).unwrap();
+        refused(&folder.log(), LogErrorKind::Corrupt);
+    }
 }
 
 #[test]
-fn a_log_of_version_0_is_brought_to_this_version() {
+fn a_log_without_its_version_is_damaged() {
     let folder = Folder::new();
+    sample(&folder.log());
     let old = Connection::open(folder.log()).unwrap();
-    old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    old.pragma_update(None, "user_version", 0).unwrap();
     drop(old);
-    resume(&folder.log()).0.close(Some(0), "finished").unwrap();
-    let new = Connection::open(folder.log()).unwrap();
-    let number = |name| new.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(number("user_version"), STEPS.len() as i64);
-    assert_eq!(number("application_id"), APPLICATION_ID);
+    refused(&folder.log(), LogErrorKind::Corrupt);
 }
 
 #[test]
