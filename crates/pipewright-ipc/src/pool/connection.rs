@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pipewright_os::base::service_thread;
+
 use crate::connection::{Body, Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
 use crate::error::Error;
 
@@ -39,7 +41,9 @@ impl OutgoingMessage {
 }
 
 impl WorkerConnection {
-    pub(super) fn new(inner: Connection, max_spin: Duration) -> WorkerConnection {
+    pub(super) fn new(mut inner: Connection, max_spin: Duration) -> WorkerConnection {
+        // Calls have none, and to close them would take as long as the worker likes.
+        inner.end.refuse_handles();
         WorkerConnection { inner, incoming: Reassembly::default(), spin: Spin::new(max_spin) }
     }
 
@@ -89,6 +93,14 @@ impl WorkerConnection {
         self.spin.until(|| self.inner.has_records());
         // A record may come after a frame that only a wait brings.
         self.inner.next_is_in_ring()
+    }
+
+    /// Drops the connection: on another thread if that may block.
+    pub(super) fn discard(mut self: Box<Self>) {
+        if self.inner.end.end_both() {
+            // If there can be no thread, this one drops it.
+            let _ = service_thread::start(c"pw-close", move || drop(self));
+        }
     }
 
     /// Returns true if nothing is known to be on its way in either direction.

@@ -172,8 +172,11 @@ impl IdleConnections {
             state.closed = true;
             std::mem::take(&mut state.entries)
         };
-        for entry in entries {
+        for mut entry in entries {
             entry.wake.raise();
+            if let Some(connection) = entry.connection.take() {
+                connection.discard();
+            }
         }
     }
 

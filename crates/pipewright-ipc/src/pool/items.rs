@@ -124,6 +124,7 @@ impl ItemSender {
     /// [`TooLong`](ErrorKind::TooLong).
     pub fn send(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
         let item = item.into();
+        self.mailbox.check_process()?;
         run_async_for_test!(self.send_async(item));
         let may_send = block_on(|context| self.credit.poll_take(context));
         self.send_if(may_send, item)
@@ -137,6 +138,7 @@ impl ItemSender {
     /// # Errors
     /// Those of [`send`](Self::send).
     pub async fn send_async(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.mailbox.check_process()?;
         let may_send = std::future::poll_fn(|context| self.credit.poll_take(context)).await;
         self.send_if(may_send, item.into())
     }

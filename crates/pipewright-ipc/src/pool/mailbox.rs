@@ -1,10 +1,13 @@
 //! The mailbox of a pool's driver: commands from callers, and the state that callers may read.
 
+use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::wake::Wake;
 
 use super::call::{QueuedCall, UnfinishedCall};
@@ -23,6 +26,10 @@ pub(super) struct Mailbox {
     /// The connections that callers may borrow.
     pub(super) idle: IdleConnections,
     pub(super) counters: Arc<Counters>,
+    /// The process that has the driver. A fork of it has none, and locks that nobody may ever release.
+    created_in: Generation,
+    /// The driver's thread.
+    driver: OnceLock<ThreadId>,
 }
 
 #[derive(Debug, Default)]
@@ -36,8 +43,6 @@ struct State {
     asleep: bool,
     /// The driver has ended.
     ended: bool,
-    /// The error that ended the driver, unless it was asked to end.
-    error: Option<Error>,
     /// The tasks that wait for the end of the driver.
     wakers: Vec<Waker>,
     /// The workers as of the driver's last wait.
@@ -77,7 +82,34 @@ impl Mailbox {
             next_id: AtomicU64::new(1),
             idle: IdleConnections::default(),
             counters: Arc::default(),
+            created_in: Generation::current(),
+            driver: OnceLock::new(),
         })
+    }
+
+    /// Returns an error in a fork of the process that has the pool.
+    pub(super) fn check_process(&self) -> Result<(), Error> {
+        if self.created_in.is_current() {
+            return Ok(());
+        }
+        let words = "the pool stays with the process that created it, and this is a fork of that";
+        Err(io::Error::new(io::ErrorKind::Unsupported, words).into())
+    }
+
+    /// Returns true in a fork of the process that has the pool.
+    pub(super) fn is_forked_copy(&self) -> bool {
+        !self.created_in.is_current()
+    }
+
+    /// Records that the calling thread is the driver's.
+    pub(super) fn note_driver(&self) {
+        let _ = self.driver.set(thread::current().id());
+    }
+
+    /// Returns true if the calling thread is the driver's, which must not wait for itself: it wakes callers, and their wakers
+    /// may run any code.
+    pub(super) fn is_driver(&self) -> bool {
+        self.driver.get() == Some(&thread::current().id())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,9 +124,10 @@ impl Mailbox {
 
     /// Queues a call, unless this many or more are waiting.
     pub(super) fn call(&self, call: QueuedCall, most: usize) -> Result<(), Error> {
+        self.check_process()?;
         let mut state = self.state();
         if state.closed {
-            return Err(state.error());
+            return Err(Error::new(ErrorKind::ShutDown));
         }
         if state.waiting >= most {
             return Err(Error::new(ErrorKind::Full { most }));
@@ -117,8 +150,11 @@ impl Mailbox {
         }
     }
 
-    /// Queues any other command. One that comes too late has no effect.
+    /// Queues any other command. One that comes too late has no effect, and so has one in a fork.
     pub(super) fn send(&self, command: DriverCommand) {
+        if self.is_forked_copy() {
+            return;
+        }
         self.push(self.state(), command);
     }
 
@@ -127,7 +163,7 @@ impl Mailbox {
             state.closed = true;
         }
         if state.ended {
-            let error = state.error();
+            let error = Error::new(ErrorKind::ShutDown);
             // Ending the call in it may run any code of the caller: not under the lock.
             drop(state);
             return command.end(&error);
@@ -171,6 +207,9 @@ impl Mailbox {
     /// Returns the workers as of the driver's last wait, and the current counters.
     pub(super) fn stats(&self) -> PoolStats {
         let mut stats = self.counters.stats();
+        if self.is_forked_copy() {
+            return stats;
+        }
         {
             let state = self.state();
             stats.workers.extend(state.workers.iter().map(WorkerSnapshot::status));
@@ -180,18 +219,12 @@ impl Mailbox {
         stats
     }
 
-    /// Refuses all further calls with this error: the driver has to end.
-    pub(super) fn fail(&self, error: Error) {
-        let mut state = self.state();
-        (state.closed, state.error) = (true, Some(error));
-    }
-
     /// Ends the remaining calls, and wakes all tasks that wait for the end of the driver.
     pub(super) fn end(&self) {
         let mut state = self.state();
         (state.closed, state.ended) = (true, true);
         let (left, wakers) = (mem::take(&mut state.commands), mem::take(&mut state.wakers));
-        let error = state.error();
+        let error = Error::new(ErrorKind::ShutDown);
         // Ending a call may run any code of the caller: not under the lock.
         drop(state);
         for command in left {
@@ -211,13 +244,6 @@ impl Mailbox {
         }
         state.wakers.push(context.waker().clone());
         Poll::Pending
-    }
-}
-
-impl State {
-    /// Returns the reason why no call is accepted.
-    fn error(&self) -> Error {
-        self.error.as_ref().map_or_else(|| Error::new(ErrorKind::ShutDown), Error::share)
     }
 }
 

@@ -32,7 +32,6 @@ mod worker;
 use std::sync::Arc;
 
 use pipewright::Command;
-use pipewright_os::base::generation::Generation;
 use pipewright_os::base::park::block_on;
 use pipewright_os::base::service_thread;
 
@@ -62,11 +61,12 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 ///
 /// # Platform
 /// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the parent. In
-/// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and a call may wait forever.
+/// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and calls are an error (`Unsupported`).
 ///
 /// # Drop
 /// Kills the workers, and waits at most 100 ms for the end of each. Calls without a reply end with
-/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish.
+/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish. On the pool's own thread, which
+/// wakes callers, neither waits.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -94,8 +94,8 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
-    /// The process that runs the pool's thread.
-    created_in: Generation,
+    /// The pool was told to shut down, by code that runs on its own thread.
+    is_ending: bool,
 }
 
 impl Pool {
@@ -114,7 +114,7 @@ impl Pool {
         let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
-        Ok(Pool { mailbox, options, created_in: Generation::current() })
+        Ok(Pool { mailbox, options, is_ending: false })
     }
 
     /// Calls a worker, and waits for its reply.
@@ -130,6 +130,7 @@ impl Pool {
         let request = request.into();
         run_async_for_test!(self.call_async(request));
         request.check_token()?;
+        self.mailbox.check_process()?;
         // The caller may talk to an idle worker itself if the reply comes as a whole.
         let is_plain = request.window == 0 && !request.is_cancelled();
         let borrowed = if is_plain { self.mailbox.idle.borrow() } else { None };
@@ -212,12 +213,6 @@ impl Pool {
         (call, move || PendingCall::new(id, window, events, Arc::clone(&self.mailbox)))
     }
 
-    /// Returns true in a child that other code created with `fork`: it has no pool thread to end, and a lock may be held
-    /// forever.
-    fn is_forked_copy(&self) -> bool {
-        !self.created_in.is_current()
-    }
-
     /// Returns the state of the pool and its counters.
     ///
     /// The counters are current: a reply is counted before its call returns. The list of workers and their states may be
@@ -230,12 +225,20 @@ impl Pool {
     /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress, then
     /// ends the workers. The [schedule](PoolOptions::shutdown) bounds each step.
     pub fn shut_down(self) {
-        if self.is_forked_copy() {
-            return;
-        }
         run_async_for_test!(self.shut_down_async());
+        let Some(this) = self.begin_shutdown() else { return };
+        let mailbox = &this.mailbox;
+        block_on(|context| mailbox.poll_ended(context));
+    }
+
+    /// Tells the driver to shut down. Returns `None` if nobody may wait for that: in a fork, and on the driver's own thread.
+    fn begin_shutdown(mut self) -> Option<Pool> {
+        if self.mailbox.is_forked_copy() {
+            return None;
+        }
         self.mailbox.send(DriverCommand::ShutDown(self.options.shutdown));
-        block_on(|context| self.mailbox.poll_ended(context));
+        self.is_ending = self.mailbox.is_driver();
+        if self.is_ending { None } else { Some(self) }
     }
 
     /// Like [`shut_down`](Self::shut_down), for a task of any runtime.
@@ -243,20 +246,21 @@ impl Pool {
     /// # Cancellation
     /// Dropping the future drops the pool, which kills the workers.
     pub async fn shut_down_async(self) {
-        if self.is_forked_copy() {
-            return;
-        }
-        self.mailbox.send(DriverCommand::ShutDown(self.options.shutdown));
-        std::future::poll_fn(|context| self.mailbox.poll_ended(context)).await;
+        let Some(this) = self.begin_shutdown() else { return };
+        std::future::poll_fn(|context| this.mailbox.poll_ended(context)).await;
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.is_forked_copy() {
+        if self.is_ending || self.mailbox.is_forked_copy() {
             return;
         }
         self.mailbox.send(DriverCommand::Stop);
+        if self.mailbox.is_driver() {
+            // A waker dropped it. The driver ends when it has finished what it does now.
+            return;
+        }
         block_on(|context| self.mailbox.poll_ended(context));
     }
 }

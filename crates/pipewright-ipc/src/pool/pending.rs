@@ -148,6 +148,7 @@ impl PendingCall {
     }
 
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<CallEvent, Error>> {
+        self.mailbox.check_process()?;
         let Some(event) = self.events.poll(context) else { return Poll::Pending };
         Poll::Ready(match event {
             QueuedEvent::Item(bytes) => {
@@ -185,7 +186,7 @@ impl Future for PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        if self.events.close() {
+        if !self.mailbox.is_forked_copy() && self.events.close() {
             self.mailbox.send(DriverCommand::Cancel(self.id));
         }
     }

@@ -17,6 +17,7 @@ mod no_handshake;
 mod nothing_left;
 mod packets;
 mod pool;
+mod pool_bounds;
 mod pool_failures;
 mod pool_limits;
 mod refused_memory;

@@ -30,8 +30,8 @@ fn a_pool_that_cannot_wait_fails_its_calls() {
     let errors = [
         waiting.unwrap_or_else(|error| error),
         open.wait().unwrap_err(),
-        // Later calls fail too, begun or blocking.
-        pool.begin("pid").unwrap_err(),
+        // Later calls fail too, begun or blocking, as long as it cannot.
+        pool.begin("pid").and_then(|call| call.wait()).unwrap_err(),
         pool.call("pid").unwrap_err(),
     ];
     for error in errors {

@@ -99,7 +99,7 @@ impl Plan {
             callers: 2,
             calls: 3,
             bytes: [8, 100, 5_000, 100_000][dice.below(4) as usize],
-            timeout: Duration::from_millis(300),
+            timeout: Duration::from_millis(200),
             shuts_down: false,
             rest: Duration::from_millis([0, 100][dice.below(2) as usize]),
         };

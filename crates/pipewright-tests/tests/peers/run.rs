@@ -85,8 +85,12 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     let is_done = AtomicBool::new(false);
     let (calls, closing) = thread::scope(|scope| {
         scope.spawn(|| {
+            // Refused descriptors exist for a moment: two looks in a row count.
+            let mut last = 0;
             while !is_done.load(Ordering::SeqCst) {
-                peaks[0].fetch_max(count::handles(), Ordering::SeqCst);
+                let handles = count::handles();
+                peaks[0].fetch_max(last.min(handles), Ordering::SeqCst);
+                last = handles;
                 peaks[1].fetch_max(count::children().len(), Ordering::SeqCst);
                 thread::sleep(Duration::from_millis(5));
             }

@@ -14,7 +14,7 @@ mod workers;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
@@ -28,6 +28,9 @@ use super::request::Reply;
 use super::worker::{ActiveCall, TURN, Worker};
 use crate::error::{Error, ErrorKind};
 use workers::StartHistory;
+
+/// The pause before the next try after a wait has failed.
+const RETRY_WAIT: Duration = Duration::from_millis(10);
 
 /// The state of the thread.
 #[derive(Debug)]
@@ -77,7 +80,10 @@ impl PoolDriver {
 
     /// Runs until the pool is dropped or shut down.
     pub(super) fn run(mut self) {
+        self.mailbox.0.note_driver();
         let mut commands = Vec::new();
+        // A wait has failed: no call can get a reply before one succeeds.
+        let mut cannot_wait = false;
         loop {
             self.mailbox.0.take(&mut commands);
             self.take_back();
@@ -86,6 +92,17 @@ impl PoolDriver {
                     return self.stop();
                 }
                 self.execute(command);
+            }
+            if cannot_wait {
+                if let Err(error) = self.wait(true, Instant::now()) {
+                    self.end_all(&Error::cannot("wait for workers")(error));
+                    if self.shutdown.is_some() {
+                        return;
+                    }
+                    std::thread::park_timeout(RETRY_WAIT);
+                    continue;
+                }
+                cannot_wait = false;
             }
             self.assign_calls();
             self.exchange_messages();
@@ -97,31 +114,38 @@ impl PoolDriver {
             self.adjust_workers(now);
             self.assign_calls();
             let has_changed = self.exchange_messages();
-            if self.shutdown.is_some() && self.workers.is_empty() && self.waiting.is_empty() {
-                return;
+            // One that does not end although it was killed is nothing to wait for.
+            let has_workers = !self.workers.iter().all(Worker::is_abandoned);
+            if self.shutdown.is_some() && !has_workers && self.waiting.is_empty() {
+                return self.stop();
             }
             // Without memory, or another resource that a wait needs, no call could get a reply.
             if let Err(error) = self.wait(has_changed, now) {
-                return self.fail(&Error::cannot("wait for workers")(error));
+                self.end_all(&Error::cannot("wait for workers")(error));
+                cannot_wait = true;
             }
         }
     }
 
     /// Kills all workers.
     fn stop(mut self) {
+        self.stop_workers();
+    }
+
+    fn stop_workers(&mut self) {
         for worker in &mut self.workers {
-            worker.kill();
+            worker.stop();
         }
     }
 
-    /// Ends all calls with this error, also future ones, and kills all workers.
-    fn fail(mut self, error: &Error) {
-        self.mailbox.0.fail(error.share());
+    /// Ends all calls with this error, and all workers.
+    fn end_all(&mut self, error: &Error) {
         let active = self.workers.iter_mut().flat_map(|it| it.calls.drain(..)).map(|it| it.call);
         for call in active.chain(self.waiting.drain(..)) {
             call.end(Err(error.share()));
         }
-        self.stop();
+        self.stop_workers();
+        self.workers.clear();
     }
 
     fn execute(&mut self, command: DriverCommand) {

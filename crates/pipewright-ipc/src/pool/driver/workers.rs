@@ -6,6 +6,7 @@ use pipewright::ExitStatus;
 
 use super::PoolDriver;
 use crate::error::{Error, ErrorKind, Peer};
+use crate::pool::call::QueuedCall;
 use crate::pool::worker::{Worker, WorkerPhase};
 use crate::trace;
 
@@ -207,10 +208,24 @@ impl PoolDriver {
             if worker.has_ended() {
                 let worker = self.workers.swap_remove(at);
                 self.handle_end(worker, now);
-            } else {
-                at += 1;
+                continue;
             }
+            if worker.is_abandoned() && !worker.calls.is_empty() {
+                self.end_calls_of_abandoned(at);
+            }
+            at += 1;
         }
+    }
+
+    /// Ends the calls of a worker that was killed and does not end.
+    fn end_calls_of_abandoned(&mut self, at: usize) {
+        let Some(worker) = self.workers.get_mut(at) else { return };
+        let (_, stderr_tail) = worker.finish(self.options.on_line.as_ref());
+        let fault = worker.fault.as_ref().map(Error::share);
+        let (pid, has_served) = (worker.child.id(), worker.has_served);
+        let end = WorkerEnd { pid, has_served, status: None, stderr_tail, fault };
+        let calls = take_calls(worker);
+        self.end_calls(calls, &end);
     }
 
     fn handle_end(&mut self, mut worker: Worker, now: Instant) {
@@ -242,12 +257,13 @@ impl PoolDriver {
                 self.note_failed_start(now, &end.error(1));
             }
         }
-        for active in std::mem::take(&mut worker.calls) {
-            if active.is_cancelled {
-                continue;
-            }
-            let mut call = active.call;
-            let was_sent = !worker.withdraw(call.id);
+        let calls = take_calls(&mut worker);
+        self.end_calls(calls, &end);
+    }
+
+    /// Ends the calls of a worker, or gives them to other workers: true for each that it may have executed.
+    fn end_calls(&mut self, calls: Vec<(QueuedCall, bool)>, end: &WorkerEnd) {
+        for (mut call, was_sent) in calls {
             call.attempts -= u32::from(!was_sent);
             call.returns += u32::from(!was_sent);
             let may_retry =
@@ -264,6 +280,15 @@ impl PoolDriver {
             }
         }
     }
+}
+
+/// Takes the calls of a worker that has ended, but for those that were cancelled, and says of each if it was sent.
+fn take_calls(worker: &mut Worker) -> Vec<(QueuedCall, bool)> {
+    let calls = std::mem::take(&mut worker.calls);
+    let open = calls.into_iter().filter(|active| !active.is_cancelled);
+    open.map(|active| (worker.withdraw(active.call.id), active.call))
+        .map(|(was_unsent, call)| (call, !was_unsent))
+        .collect()
 }
 
 /// The end of a worker.

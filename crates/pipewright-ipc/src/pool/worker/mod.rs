@@ -364,7 +364,8 @@ impl Worker {
 
     /// Returns true if it is about to end, and has not answered a call: it has failed to start, or its connection has failed.
     pub(super) fn has_failed_early(&self) -> bool {
-        self.jobs.get() == 0 && !self.is_retired && matches!(self.phase, WorkerPhase::Leaving(..))
+        let is_leaving = matches!(self.phase, WorkerPhase::Leaving(..)) && !self.is_abandoned();
+        self.jobs.get() == 0 && !self.is_retired && is_leaving
     }
 
     /// Returns true if it has ended, and all its messages were received.

@@ -26,15 +26,17 @@ pub(in crate::pool) enum WorkerPhase {
 pub(in crate::pool) enum StopStep {
     Terminate,
     Kill,
-    /// None: it was killed.
+    /// None: it was killed, and ends at once.
     Wait,
+    /// None: it was killed, and did not end.
+    Nothing,
 }
 
 impl Worker {
     /// Closes its connection because of this error. It ends soon, or is killed.
     pub(in crate::pool) fn fail(&mut self, error: Error) {
         let is_gone = error.is_disconnect();
-        self.connection = ConnectionState::Closed;
+        self.close();
         if self.fault.is_none() {
             self.fault = Some(error);
         }
@@ -46,6 +48,25 @@ impl Worker {
             }
             _ => self.kill(),
         }
+    }
+
+    fn close(&mut self) {
+        if let ConnectionState::Open(connection) =
+            std::mem::replace(&mut self.connection, ConnectionState::Closed)
+        {
+            connection.discard();
+        }
+    }
+
+    /// Kills it, and closes its connection: the pool is dropped.
+    pub(in crate::pool) fn stop(&mut self) {
+        self.kill();
+        self.close();
+    }
+
+    /// Returns true if it was killed and did not end: it may not be signalled, or hangs in the kernel. Nobody waits for it.
+    pub(in crate::pool) fn is_abandoned(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Leaving(StopStep::Nothing, _))
     }
 
     /// Sends GOODBYE. It ends soon, or by this schedule.
@@ -69,7 +90,8 @@ impl Worker {
     }
 
     pub(in crate::pool) fn kill(&mut self) {
-        self.phase = WorkerPhase::Leaving(StopStep::Wait, None);
+        let until = Instant::now().checked_add(EXIT_DEADLINE);
+        self.phase = WorkerPhase::Leaving(StopStep::Wait, until);
         // Ignored: a worker that has changed its user cannot be killed, and finds its connection closed.
         self.was_killed |= self.child.kill().is_ok() && !self.exited;
     }
@@ -96,6 +118,10 @@ impl Worker {
                 }
             }
             WorkerPhase::Leaving(StopStep::Kill, until) if due(until) => self.kill(),
+            WorkerPhase::Leaving(StopStep::Wait, until) if due(until) => {
+                self.phase = WorkerPhase::Leaving(StopStep::Nothing, None);
+                self.close();
+            }
             _ => {}
         }
     }

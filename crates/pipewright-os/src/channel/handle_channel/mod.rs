@@ -29,6 +29,7 @@ use std::io;
 
 use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
+use crate::base::service_thread;
 use crate::process::child::ChildHandle;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
 use receive_buffer::ReceiveBuffer;
@@ -51,6 +52,8 @@ pub struct ChannelEnd {
     receive_buffer: ReceiveBuffer,
     send_buffer: SendBuffer,
     handles: VecDeque<Handle>,
+    /// The other side may pass no handles any more.
+    refuses_handles: bool,
     /// True if the other side has closed its end or is gone.
     ended: bool,
     calls: CallCounts,
@@ -162,6 +165,7 @@ impl ChannelEnd {
             receive_buffer: ReceiveBuffer::default(),
             send_buffer: SendBuffer::default(),
             handles: VecDeque::new(),
+            refuses_handles: false,
             ended: false,
             calls: CallCounts::default(),
         }
@@ -264,6 +268,29 @@ impl ChannelEnd {
     #[must_use]
     pub fn waiting_handles(&self) -> usize {
         self.handles.len()
+    }
+
+    /// Accepts no handles from now on: what comes with some is an error (`InvalidData`), and they are closed on another thread.
+    /// To close a handle that somebody else made may block for as long as they like (`SO_LINGER`).
+    pub fn refuse_handles(&mut self) {
+        self.refuses_handles = true;
+    }
+
+    /// Ends both directions. Returns true if the drop of the end may block: something that was not received may have handles,
+    /// which the drop closes.
+    ///
+    /// # Platform
+    /// Unix: `shutdown(SHUT_RDWR)`, then `ioctl(FIONREAD)`. Windows: always false, because handles stay with the other
+    /// process until they are taken.
+    pub fn end_both(&mut self) -> bool {
+        imp::end_both(&self.socket) || !self.handles.is_empty()
+    }
+
+    /// Returns the error for handles that are [refused](Self::refuse_handles).
+    fn refusal(handles: Vec<Handle>) -> io::Error {
+        // If there can be no thread, this one closes them.
+        let _ = service_thread::start(c"pw-close", move || drop(handles));
+        io::Error::new(io::ErrorKind::InvalidData, "handles came, and none are accepted")
     }
 
     /// Sends the parts, in order and after everything sent before. The end keeps what the system does not

@@ -118,6 +118,14 @@ pub(super) fn end_sending(socket: &Socket) {
     let _ = shutdown(&socket.0, Shutdown::Write);
 }
 
+/// Returns true if there is something that was not received, and nothing more can come.
+pub(super) fn end_both(socket: &Socket) -> bool {
+    // Ignored: the other side is gone, and then nothing more can come either.
+    let _ = shutdown(&socket.0, Shutdown::Both);
+    // An error is no proof that there is nothing.
+    rustix::io::ioctl_fionread(&socket.0).map_or(true, |bytes| bytes > 0)
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -178,7 +186,7 @@ pub(super) fn receive(
     mut caller: Option<(&mut Vec<u8>, usize)>,
     wait: Blocking,
 ) -> io::Result<Arrived> {
-    let ChannelEnd { socket, receive_buffer, handles, ended, calls, .. } = end;
+    let ChannelEnd { socket, receive_buffer, handles, refuses_handles, ended, calls, .. } = end;
     let ahead = receive_buffer.room()?;
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
     let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
@@ -220,6 +228,9 @@ pub(super) fn receive(
     };
     // Owned before anything can fail.
     let received = handles_of(&message);
+    if *refuses_handles && !received.is_empty() {
+        return Err(ChannelEnd::refusal(received));
+    }
     if count == 0 {
         *ended = true;
         return Ok(Arrived::End);

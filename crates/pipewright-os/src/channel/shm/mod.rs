@@ -123,7 +123,7 @@ impl Written {
     /// because of the list no copy of it can get more rights.
     ///
     /// # Errors
-    /// `InvalidInput`: the size is invalid. Otherwise the name of the failed call and its error: there is not
+    /// `Unsupported`: a processor of 32 bits. `InvalidInput`: the size is invalid. Otherwise the name of the failed call and its error: there is not
     /// enough memory, the limit on handles was reached, the system has no such objects, or a filter denies
     /// them.
     pub fn create(options: ShmOptions) -> io::Result<Written> {
@@ -376,6 +376,11 @@ impl Mapping {
 }
 
 fn size_of_object(bytes: usize) -> io::Result<usize> {
+    if cfg!(not(target_pointer_width = "64")) {
+        // A load of 64 bits may be a compare-and-swap there, which faults in memory that is mapped for reading.
+        let words = "shared memory needs a processor of 64 bits";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+    }
     let pages = bytes != 0 && bytes % CONTROL_BYTES == 0;
     if !pages || bytes > MOST_BYTES {
         let words = "the size of shared memory must be a multiple of 4096 bytes, at most 1 GiB";

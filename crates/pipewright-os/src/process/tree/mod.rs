@@ -79,17 +79,17 @@ impl Descendants {
     /// between.
     pub fn stop_and_collect(&mut self, root: &ChildHandle, rounds: usize) {
         // Ignored here and below: gone, or another user's; the caller checks afterwards which are left.
-        let _ = root.signal(Signal::STOP);
-        wait_briefly(|| imp::is_stopped_or_ended(root));
+        if root.signal(Signal::STOP).is_ok() {
+            wait_briefly(|| imp::is_stopped_or_ended(root));
+        }
         for _ in 0..rounds {
             let from = self.members.len();
             if self.collect(root) == 0 {
                 return;
             }
-            for member in &self.members[from..] {
-                let _ = member.signal(Signal::STOP);
-            }
-            for member in &self.members[from..] {
+            // One that may not be signalled does not stop, however long the wait.
+            let stopped = self.members[from..].iter().filter(|it| it.signal(Signal::STOP).is_ok());
+            for member in stopped.collect::<Vec<_>>() {
                 wait_briefly(|| member.is_stopped_or_ended());
             }
         }

@@ -128,6 +128,11 @@ pub(super) fn carries_handles(socket: &Socket) -> bool {
 /// Does nothing: a pipe ends in both directions at once.
 pub(super) fn end_sending(_: &Socket) {}
 
+/// Does nothing: the other process keeps its handles until they are taken.
+pub(super) fn end_both(_: &Socket) -> bool {
+    false
+}
+
 pub(super) fn set_worker(socket: &mut Socket, child: &ChildHandle) -> io::Result<()> {
     socket.peer = PeerProcess::child(child)?;
     Ok(())
@@ -182,8 +187,13 @@ fn deliver(
     end: &mut ChannelEnd,
     caller: &mut Option<(&mut Vec<u8>, usize)>,
 ) -> io::Result<Arrived> {
-    let ChannelEnd { socket: Socket { reads, decoder, peer, .. }, receive_buffer, handles, .. } =
-        end;
+    let ChannelEnd {
+        socket: Socket { reads, decoder, peer, .. },
+        receive_buffer,
+        handles,
+        refuses_handles,
+        ..
+    } = end;
     let (mut to_caller, mut ahead) = (0, 0);
     while let Some(next) = decoder.next(reads.bytes()) {
         let front = |count: usize| reads.bytes().get(..count).unwrap_or_default();
@@ -209,6 +219,9 @@ fn deliver(
                 Announced::Process(id) => peer.confirm(id),
                 Announced::Handles(numbers) => {
                     let received = peer.take(&numbers)?;
+                    if *refuses_handles && !received.is_empty() {
+                        return Err(ChannelEnd::refusal(received));
+                    }
                     if handles.len() + received.len() > MOST_HANDLES {
                         let message = "more than 64 handles in one message";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
