@@ -17,6 +17,13 @@ impl Batch {
         self
     }
 
+    /// Chooses whether to let no other user read the reports: files of mode 0600 on Unix. They hold what the commands hold.
+    /// [`OutputOptions::private`](crate::OutputOptions::private) does the same for the files of jobs.
+    pub fn private_reports(mut self, private: bool) -> Batch {
+        self.watch.private = private;
+        self
+    }
+
     /// Writes trace events to this file, for Perfetto and the browser's `about:tracing`. The file is replaced.
     pub fn trace_to(mut self, path: impl Into<PathBuf>) -> Batch {
         self.watch.trace = Some(path.into());

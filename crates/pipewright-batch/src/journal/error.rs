@@ -140,7 +140,10 @@ impl LogError {
             Some(ErrorCode::ReadOnly) => LogErrorKind::ReadOnly,
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => LogErrorKind::Open,
             Some(ErrorCode::NotADatabase) => LogErrorKind::NotALog,
-            Some(ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
+            // No log has such long values, and no query of one takes so many steps.
+            Some(
+                ErrorCode::DatabaseCorrupt | ErrorCode::TooBig | ErrorCode::OperationInterrupted,
+            ) => LogErrorKind::Corrupt,
             _ => LogErrorKind::Other,
         };
         LogError::caused_by(path, kind, source)

@@ -228,7 +228,8 @@ fn begin(
     };
     let is_remote = is_network_filesystem(path).unwrap_or(false);
     let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
-    let run = earlier.runner.as_ref().map_or(1, |runner| runner.run + 1);
+    let last = earlier.runner.as_ref().map_or(0, |runner| runner.run);
+    let run = last.checked_add(1).ok_or_else(|| LogError::new(path, LogErrorKind::Corrupt))?;
     let batch_id = match opened.new {
         Some(id) => id,
         None => {

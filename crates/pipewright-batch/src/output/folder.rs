@@ -1,10 +1,11 @@
 //! The folder of a job in the output directory: its stdout, its stderr and the facts about its last attempt.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use pipewright::Source;
+use pipewright_os::base::private_file::{FolderId, OpenFolder};
 
 use super::error::{OutputError, OutputErrorKind};
 use super::facts::Facts;
@@ -18,6 +19,9 @@ pub(super) const NEW_FACTS: &str = "job.json.new";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    /// Another user may own the output directory, and put a link in the place of this folder.
+    id: FolderId,
+    is_private: bool,
     files: [OutputFile; 2],
 }
 
@@ -46,21 +50,43 @@ pub(super) fn file_name(stream: Source) -> &'static str {
 
 impl Folder {
     /// Makes the folder for an attempt, or empties that of an earlier one.
-    pub(super) fn begin(path: PathBuf) -> Result<Folder, OutputError> {
-        let begun = match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
-                // The facts go first: they never stand beside the output of another attempt.
-                [FACTS, NEW_FACTS, "stdout", "stderr"]
-                    .into_iter()
-                    .try_for_each(|name| remove_file(&path.join(name)))
-            }
-            // The directory was removed meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&path),
-            made => made,
+    pub(super) fn begin(path: PathBuf, is_private: bool) -> Result<Folder, OutputError> {
+        let begin = || {
+            let made = match OpenFolder::create(&path, is_private) {
+                // The directory was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                    OpenFolder::create(&path, is_private)
+                }
+                made => made,
+            };
+            let folder = match made {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let folder = OpenFolder::open(&path)?;
+                    // The facts go first: they never stand beside the output of another attempt.
+                    for name in [FACTS, NEW_FACTS, "stdout", "stderr"] {
+                        folder.remove(name)?;
+                    }
+                    folder
+                }
+                made => made.and_then(|()| OpenFolder::open(&path))?,
+            };
+            folder.id()
         };
-        match begun {
-            Ok(()) => Ok(Folder { path, files: [OutputFile::New, OutputFile::New] }),
+        match begin() {
+            Ok(id) => {
+                Ok(Folder { path, id, is_private, files: [OutputFile::New, OutputFile::New] })
+            }
             Err(error) => Err(failed(path, error)),
+        }
+    }
+
+    /// Opens the folder that [`begin`](Self::begin) has left.
+    fn open(&self) -> io::Result<OpenFolder> {
+        let folder = OpenFolder::open(&self.path)?;
+        match folder.id()? == self.id {
+            true => Ok(folder),
+            false => Err(io::Error::other("another folder was put in its place")),
         }
     }
 
@@ -82,22 +108,40 @@ impl Folder {
 
     /// Returns the file of the stream, or `None` after an error.
     fn file(&mut self, stream: Source) -> Result<Option<&File>, OutputError> {
-        let file = &mut self.files[stream as usize];
-        if let OutputFile::New = file {
-            let path = self.path.join(file_name(stream));
-            // `begin` has removed that of an earlier attempt: what is there was written by the node.
-            *file = match OpenOptions::new().append(true).create(true).open(&path) {
+        if let OutputFile::New = self.files[stream as usize] {
+            self.files[stream as usize] = match self.create(file_name(stream)) {
                 Ok(file) => OutputFile::Open(file),
                 Err(error) => {
-                    *file = OutputFile::Failed;
-                    return Err(failed(path, error));
+                    self.files[stream as usize] = OutputFile::Failed;
+                    return Err(failed(self.path.join(file_name(stream)), error));
                 }
             };
         }
-        match file {
+        match &self.files[stream as usize] {
             OutputFile::Open(file) => Ok(Some(file)),
             OutputFile::New | OutputFile::Failed => Ok(None),
         }
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let folder = self.open()?;
+        match folder.create_new(name, self.is_private) {
+            // `begin` has removed that of an earlier attempt: what is there was written by the node.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                folder.open_to_append(name)
+            }
+            created => created,
+        }
+    }
+
+    fn write_facts(&self, facts: &Facts<'_>) -> io::Result<()> {
+        let mut text = serde_json::to_vec(facts)?;
+        text.push(b'\n');
+        let folder = self.open()?;
+        // The check of a node's files leaves one.
+        folder.remove(NEW_FACTS)?;
+        folder.create_new(NEW_FACTS, self.is_private)?.write_all(&text)?;
+        folder.rename(NEW_FACTS, FACTS)
     }
 
     /// Makes the files of streams without bytes, and writes the facts. They appear whole or not at all.
@@ -105,7 +149,7 @@ impl Folder {
         let mut finish = || {
             self.file(Source::Stdout)?;
             self.file(Source::Stderr)?;
-            write_facts(&self.path, facts).map_err(|error| failed(self.path.join(FACTS), error))
+            self.write_facts(facts).map_err(|error| failed(self.path.join(FACTS), error))
         };
         match finish() {
             Ok(()) => Ok(self.path),
@@ -116,21 +160,6 @@ impl Folder {
     /// Leaves the folder without facts, to be emptied by the next attempt.
     pub(super) fn into_path(self) -> PathBuf {
         self.path
-    }
-}
-
-fn write_facts(folder: &Path, facts: &Facts<'_>) -> io::Result<()> {
-    let mut text = serde_json::to_vec(facts)?;
-    text.push(b'\n');
-    let new = folder.join(NEW_FACTS);
-    fs::write(&new, text)?;
-    fs::rename(new, folder.join(FACTS))
-}
-
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

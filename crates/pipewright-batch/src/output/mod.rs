@@ -46,12 +46,13 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pipewright::Source;
+use pipewright_os::base::private_file::OpenFolder;
 
 use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
 use crate::job::JobId;
@@ -115,6 +116,17 @@ pub(crate) struct Output {
     turns: Turns,
 }
 
+/// Makes the output directory. One that is there keeps its rights.
+fn make_dir(dir: &Path, is_private: bool) -> io::Result<()> {
+    if let Some(above) = dir.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match OpenFolder::create(dir, is_private) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
 impl Output {
     /// Starts the thread that prints, and makes the output directory. `waker` is called on that thread when
     /// [`is_reader_gone`](Self::is_reader_gone) or [`failure`](Self::failure) has changed.
@@ -128,7 +140,7 @@ impl Output {
         waker: Waker,
     ) -> Result<Output, OutputError> {
         if let Some(dir) = &options.dir {
-            fs::create_dir_all(dir)
+            make_dir(dir, options.private)
                 .map_err(|error| OutputError::new(OutputErrorKind::Folder(dir.clone()), error))?;
         }
         let memory = Memory::new(options.memory_bytes);
@@ -152,7 +164,7 @@ impl Output {
         self.waiting.remove(key.job);
         let folder = self.options.dir.as_ref().map(|dir| {
             let new = || dir.join(folder::name(key.job, job.id));
-            Folder::begin(job.folder.clone().unwrap_or_else(new))
+            Folder::begin(job.folder.clone().unwrap_or_else(new), self.options.private)
         });
         let attempt = AttemptOutput::new(&self.shared, &self.options, &job.tag, folder);
         if !self.options.keep_order || key.job == self.turns.next() {

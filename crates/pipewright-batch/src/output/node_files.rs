@@ -1,13 +1,14 @@
 //! Files of output that another machine writes: the writer there, and the check here.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipewright::Source;
 use pipewright_os::base::error::OneLine;
+use pipewright_os::base::private_file::OpenFolder;
 
 use super::error::{OutputError, OutputErrorKind};
 use super::folder::{NEW_FACTS, file_name};
@@ -39,8 +40,9 @@ impl NodeWriter {
     pub(crate) fn create(files: NodeFiles) -> Result<NodeWriter, OutputError> {
         let mut created = [None, None];
         for (stream, file) in STREAMS.into_iter().zip(&mut created) {
-            let path = files.folder.join(file_name(stream));
-            *file = Some(create_new(&path).map_err(|error| failed(path, error))?);
+            let name = file_name(stream);
+            let created = create_new(&files.folder, name);
+            *file = Some(created.map_err(|error| failed(files.folder.join(name), error))?);
         }
         Ok(NodeWriter(Arc::new(Mutex::new(State {
             folder: files.folder,
@@ -71,14 +73,11 @@ impl NodeWriter {
 }
 
 /// Creates a file that nobody else has open.
-fn create_new(path: &Path) -> io::Result<File> {
-    match File::create_new(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            File::create_new(path)
-        }
-        created => created,
-    }
+fn create_new(folder: &Path, name: &str) -> io::Result<File> {
+    let folder = OpenFolder::open(folder)?;
+    folder.remove(name)?;
+    // The folder of a private job keeps others out.
+    folder.create_new(name, false)
 }
 
 impl State {
@@ -132,20 +131,22 @@ pub(super) fn check(folder: &Path, output: &NodeOutput, max_bytes: u64) -> Resul
     }
     let check = || {
         STREAMS.into_iter().zip([output.stdout_bytes, output.stderr_bytes]).try_for_each(
-            |(stream, bytes)| check_length(folder.join(file_name(stream)), bytes.min(max_bytes)),
+            |(stream, bytes)| check_length(folder, file_name(stream), bytes.min(max_bytes)),
         )
     };
     check().or_else(|_| {
         // A client of NFS may remember for seconds that there was no such file. It asks again after a change of the folder.
-        let _ = fs::write(folder.join(NEW_FACTS), b"");
+        let _ = create_new(folder, NEW_FACTS);
         check()
     })
 }
 
 /// Compares the length of a file. One that is missing has no bytes.
-fn check_length(path: PathBuf, expected: u64) -> Result<(), OutputError> {
+fn check_length(folder: &Path, name: &str, expected: u64) -> Result<(), OutputError> {
+    let path = folder.join(name);
     // A client of NFS asks for the length when a file is opened.
-    let bytes = match File::open(&path).and_then(|file| file.metadata()) {
+    let opened = OpenFolder::open(folder).and_then(|folder| folder.open_to_read(name));
+    let bytes = match opened.and_then(|file| file.metadata()) {
         Ok(facts) => facts.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(error) => return Err(failed(path, error)),

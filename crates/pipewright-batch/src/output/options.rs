@@ -49,6 +49,8 @@ pub struct OutputOptions {
     pub on_nodes: bool,
     /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
     pub max_bytes: Option<u64>,
+    /// True to let no other user read the folders and the files of `dir` (modes 0700 and 0600).
+    pub private: bool,
     /// The limit of the memory that holds output.
     pub(super) memory_bytes: usize,
     /// Opens the temporary file.
@@ -68,6 +70,7 @@ impl Default for OutputOptions {
             dir: None,
             on_nodes: false,
             max_bytes: None,
+            private: false,
             memory_bytes: MEMORY_BYTES,
             open_spool: Arc::new(open_temporary_file),
         }
@@ -83,6 +86,7 @@ impl fmt::Debug for OutputOptions {
             .field("dir", &self.dir)
             .field("on_nodes", &self.on_nodes)
             .field("max_bytes", &self.max_bytes)
+            .field("private", &self.private)
             .finish_non_exhaustive()
     }
 }

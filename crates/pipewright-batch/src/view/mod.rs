@@ -205,13 +205,18 @@ impl LogView {
         mut each: impl FnMut(&[JobRow]) -> io::Result<()>,
     ) -> io::Result<()> {
         const PART: usize = 256;
+        // A row of a log that somebody else has made may be long.
+        const PART_BYTES: usize = 1 << 20;
         let mut part = Vec::with_capacity(PART);
+        let mut bytes = 0;
         let mut written = Ok(());
         let mut add = |row: JobRow| {
+            bytes += row.command.len() + row.reason.as_ref().map_or(0, String::len);
             part.push(row);
-            if part.len() == PART {
+            if part.len() == PART || bytes > PART_BYTES {
                 written = each(&part);
                 part.clear();
+                bytes = 0;
             }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };

@@ -1,11 +1,11 @@
 //! The output of a job.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::error::{OneLine, Quoted};
+use pipewright_os::base::private_file::OpenFolder;
 
 use super::LogView;
 use crate::journal::LogError;
@@ -51,8 +51,8 @@ impl LogView {
         };
         if let Some(folder) = &last.output_path {
             let folder = Path::new(folder);
-            copy(&folder.join("stdout"), stdout)?;
-            return copy(&folder.join("stderr"), stderr);
+            copy(folder, "stdout", stdout)?;
+            return copy(folder, "stderr", stderr);
         }
         match &last.stderr_tail {
             Some(tail) if !tail.is_empty() => {
@@ -81,9 +81,11 @@ impl LogView {
     }
 }
 
-fn copy(path: &Path, writer: &mut impl Write) -> Result<(), OutputQueryError> {
-    let failed = |source| OutputQueryError::Io { path: Some(path.to_owned()), source };
-    let mut file = File::open(path).map_err(failed)?;
+fn copy(folder: &Path, name: &str, writer: &mut impl Write) -> Result<(), OutputQueryError> {
+    let failed = |source| OutputQueryError::Io { path: Some(folder.join(name)), source };
+    // A job can have put a pipe in the place of the file.
+    let opened = OpenFolder::open(folder).and_then(|folder| folder.open_to_read(name));
+    let mut file = opened.map_err(failed)?;
     io::copy(&mut file, writer).map_err(failed)?;
     writer.flush().map_err(|source| OutputQueryError::Io { path: None, source })
 }

@@ -26,7 +26,8 @@ impl LogView {
         let mut page = PageModel::new(facts);
         self.log.for_each_attempt(&AttemptFilter::default(), |attempt| {
             let end = end_of(&attempt);
-            let (key, now) = (end.key, end.started + end.elapsed);
+            let now = end.started.checked_add(end.elapsed).unwrap_or(end.started);
+            let key = end.key;
             page.update(&Update::Started { key, slot: attempt.slot.unwrap_or(0), text: "" }, now);
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
             page.update(&Update::Ended { end: &end, text: &attempt.job.command, last_lines }, now);
@@ -44,7 +45,8 @@ impl LogView {
     }
 }
 
-fn time(unix_seconds: f64) -> SystemTime {
+/// Returns a time of the log. One that no clock shows is 1970.
+pub(super) fn time(unix_seconds: f64) -> SystemTime {
     let since = Duration::try_from_secs_f64(unix_seconds).unwrap_or_default();
     UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
 }

@@ -1,8 +1,9 @@
 //! Attempts and jobs of the log as rows of a table.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use super::page::time;
 use crate::journal::read::{self, AttemptFilter, AttemptRow, Log, RunningRow};
 use crate::journal::{JobState, LogError};
 use crate::watch::{JobRow, signal_name};
@@ -34,8 +35,7 @@ fn of_running(running: &RunningRow) -> JobRow {
     let mut row = of_job(&running.job);
     row.state = "running".to_owned();
     row.attempts = running.attempt;
-    let since = UNIX_EPOCH + Duration::try_from_secs_f64(running.since).unwrap_or_default();
-    row.elapsed = SystemTime::now().duration_since(since).ok();
+    row.elapsed = SystemTime::now().duration_since(time(running.since)).ok();
     row
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use pipewright_os::base::stdio;
+use pipewright_os::base::{private_file, stdio};
 
 use super::{
     BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, Screen, Totals,
@@ -22,6 +22,8 @@ pub(crate) struct WatchSettings {
     pub(crate) events: Option<PathBuf>,
     pub(crate) trace: Option<PathBuf>,
     pub(crate) page: Option<PathBuf>,
+    /// No other user can read the files.
+    pub(crate) private: bool,
 }
 
 /// The reports.
@@ -46,7 +48,7 @@ impl Watchers {
         facts: BatchFacts,
     ) -> Result<Watchers, ReportFailed> {
         let create = |path: &PathBuf| {
-            File::create(path)
+            private_file::create(path, settings.private)
                 .map(|file| (file, path.clone()))
                 .map_err(|error| (path.clone(), error))
         };

@@ -261,6 +261,10 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) trace: Option<PathBuf>,
 
+    /// Let no other user read the files of --output-dir, --events, --html and --trace
+    #[arg(long, help_heading = headings::REPORTING)]
+    pub(crate) private: bool,
+
     /// Name the addresses at which nodes connect, and connections that are refused
     #[arg(long, conflicts_with = "quiet", help_heading = headings::REPORTING)]
     pub(crate) verbose: bool,

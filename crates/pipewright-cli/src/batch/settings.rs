@@ -22,6 +22,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         let kind = options.progress.map(BatchProgressKind::to_kind);
         batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
     }
+    batch = batch.private_reports(options.private);
     if let Some(path) = &options.events {
         batch = batch.events_to(path);
     }
@@ -104,6 +105,7 @@ fn output(options: &BatchOptions) -> OutputOptions {
     output.tag = options.tag;
     output.dir = options.output_dir.clone();
     output.on_nodes = options.output_on_nodes;
+    output.private = options.private;
     if let Some(dir) = output.dir.as_mut().filter(|_| options.output_on_nodes) {
         // Nodes have another working directory. An empty path is an error later.
         *dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.clone());

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `rows.rs` | jobs, attempts, runs and counts as plain values |
 //! | `queries.rs` | what can be asked |
+//! | `guard.rs` | a log that somebody has made to harm its reader |
 //! | `peaks.rs` | the memory that jobs have used |
 //! | `stored.rs` | jobs to run again |
 
+mod guard;
 mod peaks;
 mod queries;
 mod rows;
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 use pipewright_os::base::private_file::Facts;
 use rusqlite::{Connection, OpenFlags};
 
+use guard::Guard;
 pub(crate) use queries::{AttemptFilter, JobQuery};
 pub(crate) use rows::{AttemptRow, Counts, JobRow, RunningRow};
 #[cfg(test)]
@@ -31,6 +34,7 @@ use super::{files, schema, sqlite};
 #[derive(Debug)]
 pub(crate) struct Log {
     connection: Connection,
+    guard: Guard,
     path: PathBuf,
 }
 
@@ -45,7 +49,8 @@ impl Log {
         check_file(path)?;
         let connection = open_to_read(path).map_err(|error| open_error(path, error))?;
         check_header(&connection, path)?;
-        Ok(Log { connection, path: path.to_owned() })
+        let guard = Guard::set(&connection, path)?;
+        Ok(Log { connection, guard, path: path.to_owned() })
     }
 
     /// Returns the path.

@@ -200,6 +200,7 @@ impl Log {
         mut each: impl FnMut(T) -> ControlFlow<()>,
     ) -> Result<(), LogError> {
         let read = || -> rusqlite::Result<()> {
+            self.guard.begin(&self.connection)?;
             let mut statement = self.connection.prepare_cached(query)?;
             let mut rows = statement.query(values)?;
             while let Some(row) = rows.next()? {

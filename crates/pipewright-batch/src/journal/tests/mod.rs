@@ -7,6 +7,7 @@ mod crash_states;
 mod documented;
 mod failing;
 mod full_disk;
+mod hostile;
 mod intervals;
 mod jobs;
 mod measure;

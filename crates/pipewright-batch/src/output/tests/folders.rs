@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::OutputErrorKind;
+use super::super::{OutputErrorKind, folder};
 use super::*;
 
 fn batch(dir: &Path, mode: OutputMode) -> Batch {
@@ -194,4 +194,84 @@ fn a_file_that_cannot_be_written_is_reported_and_its_rest_is_lost() {
     assert_eq!(facts(&folder)["truncated"], true);
     assert_eq!(fs::read(folder.join("stderr")).unwrap(), b"err\n");
     assert_eq!(batch.close().0, b"printed all the same\n");
+}
+
+/// Each of these would be written through, or waited for, by a plain open of the name.
+#[cfg(unix)]
+#[test]
+fn links_and_pipes_in_the_place_of_a_jobs_files_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let plants: [fn(&Path, &Path); 2] = [
+        |path, victim| symlink(victim, path).unwrap(),
+        |path, _| {
+            let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        },
+    ];
+    for plant in plants {
+        for name in ["stdout", "stderr", "job.json.new", "job.json"] {
+            let dir = tempfile::tempdir().unwrap();
+            let victim = dir.path().join("victim");
+            fs::write(&victim, "old").unwrap();
+            let mut batch = batch(dir.path(), OutputMode::Discard);
+            let folder = dir.path().join("out").join(folder::name(1, info(1).id));
+            batch.begin(1);
+            plant(&folder.join(name), &victim);
+            batch.out(1, "new");
+            let summary = batch.end(1);
+            assert_eq!(fs::read(&victim).unwrap(), b"old", "{name}");
+            // What the job itself has replaced is lost, and told.
+            let is_lost = matches!(name, "stdout" | "stderr");
+            assert_eq!(summary.error.is_some(), is_lost, "{name}: {:?}", summary.error);
+            batch.close();
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_was_put_in_the_place_of_a_jobs_is_not_written() {
+    use std::os::unix::fs::symlink;
+    for is_link in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let mut batch = batch(dir.path(), OutputMode::Discard);
+        batch.begin(1);
+        let folder = dir.path().join("out").join(folder::name(1, info(1).id));
+        fs::remove_dir(&folder).unwrap();
+        match is_link {
+            true => symlink(&other, &folder).unwrap(),
+            false => fs::rename(&other, &folder).unwrap(),
+        }
+        batch.out(1, "new");
+        assert!(batch.end(1).error.is_some());
+        let target = if is_link { &other } else { &folder };
+        assert_eq!(names(target), [""; 0]);
+        // Nor is a link that was there before.
+        if is_link {
+            assert!(batch.run(1, "new").error.is_some());
+            assert_eq!(names(&other), [""; 0]);
+        }
+        batch.close();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn private_output_is_for_its_owner_alone() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let private = OutputOptions {
+        dir: Some(dir.path().join("out")),
+        private: true,
+        ..options(OutputMode::Discard)
+    };
+    let mut batch = Batch::new(private);
+    let folder = batch.run(1, "text").path.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(folder.parent().unwrap()), mode(&folder)), (0o700, 0o700));
+    for name in ["stdout", "stderr", "job.json"] {
+        assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Whoever may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and its number of
 //! names, never for its name. All code that opens a file beside a name of the user asks here.
 
+mod folder;
 mod lock;
 #[cfg(unix)]
 mod unix;
@@ -18,6 +19,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use folder::{FolderId, OpenFolder};
 pub use lock::PrivateLock;
 
 /// Creates a file that only its owner can read and write, and opens it for writing.
@@ -40,6 +42,30 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     imp::set_private(options.read(true).write(true).create_new(true));
     options.open(path)
+}
+
+/// Creates a file that a user has named, or empties it. `is_private`: only its owner can read and write it from now on, and not the
+/// rest of the world, as far as the process's mask allows it.
+///
+/// # Platform
+/// Unix: mode 0600 or 0666. Windows: the rights are those that the folder gives.
+///
+/// # Errors
+/// It cannot be created, or keeps other rights.
+///
+/// ```
+/// # use pipewright_os::base::private_file::create;
+/// let path = std::env::temp_dir().join(format!("private-named-{}", std::process::id()));
+/// create(&path, false)?;
+/// create(&path, true)?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
+    match is_private {
+        true => imp::create_private(path),
+        false => File::create(path),
+    }
 }
 
 /// Creates a folder that only its owner can use. Succeeds if it exists, is one of this user, and nobody else may write in it.

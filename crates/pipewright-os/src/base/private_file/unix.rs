@@ -1,8 +1,10 @@
 //! Owners, rights and names of files.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, fchown};
@@ -15,6 +17,17 @@ pub(super) fn set_private(options: &mut OpenOptions) {
 /// Makes the open follow no link, and not wait for the other side of a pipe.
 pub(super) fn set_careful(options: &mut OpenOptions) {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+}
+
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        // Before anything is written to one that was there.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 pub(super) fn create_folder(path: &Path) -> io::Result<()> {

@@ -8,6 +8,10 @@ pub(super) fn set_private(_: &mut OpenOptions) {}
 
 pub(super) fn set_careful(_: &mut OpenOptions) {}
 
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
+    File::create(path)
+}
+
 pub(super) fn create_folder(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }

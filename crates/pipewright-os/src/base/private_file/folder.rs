@@ -1,0 +1,221 @@
+//! A folder that is known by what it is, not by its name: whoever may write in the folder above can put another one, or a link, in
+//! its place.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::{Distrust, Facts};
+
+/// The identity of a folder, while it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderId(imp::Id);
+
+/// An open folder. Links in it are not followed, and no pipe in it is waited for.
+///
+/// # Platform
+/// Unix: a descriptor, and `openat`, `unlinkat` and `renameat`. Windows: the path.
+///
+/// ```
+/// # use pipewright_os::base::private_file::OpenFolder;
+/// # use std::io::Write as _;
+/// let path = std::env::temp_dir().join(format!("open-folder-{}", std::process::id()));
+/// OpenFolder::create(&path, true)?;
+/// let folder = OpenFolder::open(&path)?;
+/// folder.create_new("new", true)?.write_all(b"text")?;
+/// folder.rename("new", "old")?;
+/// assert!(folder.create_new("old", true).is_err());
+/// assert_eq!(folder.open_to_append("old")?.metadata()?.len(), 4);
+/// assert_eq!(OpenFolder::open(&path)?.id()?, folder.id()?);
+/// folder.remove("old")?;
+/// folder.remove("old")?;
+/// # std::fs::remove_dir(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenFolder(imp::Folder);
+
+impl OpenFolder {
+    /// Creates a folder, for all users as the process's mask says, or for this user alone.
+    ///
+    /// # Errors
+    /// Something has the name, or the folder above cannot be written.
+    pub fn create(path: &Path, is_private: bool) -> io::Result<()> {
+        imp::create(path, is_private)
+    }
+
+    /// Opens a folder. A link to one is refused.
+    ///
+    /// # Errors
+    /// It is missing, no folder, or cannot be opened.
+    pub fn open(path: &Path) -> io::Result<OpenFolder> {
+        imp::Folder::open(path).map(OpenFolder)
+    }
+
+    /// Returns its identity.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn id(&self) -> io::Result<FolderId> {
+        self.0.id().map(FolderId)
+    }
+
+    /// Creates a file, and opens it to append.
+    ///
+    /// # Errors
+    /// Something has the name, or the file cannot be created.
+    pub fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
+        self.0.create_new(name, is_private)
+    }
+
+    /// Opens a regular file to append.
+    ///
+    /// # Errors
+    /// It is missing, something else ([`Distrust`]), or cannot be opened.
+    pub fn open_to_append(&self, name: &str) -> io::Result<File> {
+        regular(self.0.open_to_append(name)?)
+    }
+
+    /// Opens a regular file to read.
+    ///
+    /// # Errors
+    /// It is missing, something else ([`Distrust`]), or cannot be opened.
+    pub fn open_to_read(&self, name: &str) -> io::Result<File> {
+        regular(self.0.open_to_read(name)?)
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        match self.0.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a file another name, in the place of what has it.
+    ///
+    /// # Errors
+    /// It is missing, or the folder cannot be written.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+}
+
+/// Returns the file if it is a regular one.
+fn regular(file: File) -> io::Result<File> {
+    match Facts::of_file(&file)?.is_file() {
+        true => Ok(file),
+        false => Err(Distrust::NotAFile.into()),
+    }
+}
+
+#[cfg(unix)]
+mod imp {
+    use std::fs::{DirBuilder, File};
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    use std::path::Path;
+
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
+
+    pub(super) type Id = (u64, u64);
+
+    #[derive(Debug)]
+    pub(super) struct Folder(File);
+
+    /// Follows no link, waits for no other side of a pipe, and takes no terminal.
+    const CAREFUL: OFlags =
+        OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+    pub(super) fn create(path: &Path, is_private: bool) -> io::Result<()> {
+        DirBuilder::new().mode(if is_private { 0o700 } else { 0o777 }).create(path)
+    }
+
+    impl Folder {
+        pub(super) fn open(path: &Path) -> io::Result<Folder> {
+            let flags = CAREFUL | OFlags::DIRECTORY | OFlags::RDONLY;
+            Ok(Folder(openat(CWD, path, flags, Mode::empty())?.into()))
+        }
+
+        #[expect(clippy::unnecessary_cast, reason = "the widths differ between systems")]
+        pub(super) fn id(&self) -> io::Result<Id> {
+            self.0.metadata().map(|found| (found.dev() as u64, found.ino() as u64))
+        }
+
+        pub(super) fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
+            let flags = CAREFUL | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
+            let mode = Mode::from_raw_mode(if is_private { 0o600 } else { 0o666 });
+            Ok(openat(&self.0, name, flags, mode)?.into())
+        }
+
+        pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
+            let flags = CAREFUL | OFlags::WRONLY | OFlags::APPEND;
+            Ok(openat(&self.0, name, flags, Mode::empty())?.into())
+        }
+
+        pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
+            Ok(openat(&self.0, name, CAREFUL | OFlags::RDONLY, Mode::empty())?.into())
+        }
+
+        pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+            Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+        }
+
+        pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            Ok(renameat(&self.0, from, &self.0, to)?)
+        }
+    }
+}
+
+#[cfg(windows)]
+mod imp {
+    use std::fs::{self, File, OpenOptions};
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    pub(super) type Id = ();
+
+    #[derive(Debug)]
+    pub(super) struct Folder(PathBuf);
+
+    pub(super) fn create(path: &Path, _: bool) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    impl Folder {
+        pub(super) fn open(path: &Path) -> io::Result<Folder> {
+            match fs::symlink_metadata(path)?.is_dir() {
+                true => Ok(Folder(path.to_owned())),
+                false => Err(io::ErrorKind::NotADirectory.into()),
+            }
+        }
+
+        #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as elsewhere")]
+        pub(super) fn id(&self) -> io::Result<Id> {
+            Ok(())
+        }
+
+        pub(super) fn create_new(&self, name: &str, _: bool) -> io::Result<File> {
+            OpenOptions::new().append(true).create_new(true).open(self.0.join(name))
+        }
+
+        pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
+            OpenOptions::new().append(true).open(self.0.join(name))
+        }
+
+        pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
+            File::open(self.0.join(name))
+        }
+
+        pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+            fs::remove_file(self.0.join(name))
+        }
+
+        pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            fs::rename(self.0.join(from), self.0.join(to))
+        }
+    }
+}
