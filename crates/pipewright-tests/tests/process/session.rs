@@ -81,6 +81,85 @@ fn the_end_of_the_time_can_be_a_match() {
     assert_eq!(session.expect("kept").unwrap().before_text(), "");
 }
 
+/// A program whose output never pauses. It does not end by itself.
+const ENDLESS: &str = "exec yes";
+
+#[watched_test]
+fn a_wait_ends_in_time_though_output_never_pauses() {
+    let mut session = script(ENDLESS);
+    session.set_timeout(short());
+    let timed_out = |error: pipewright::Error| {
+        let ErrorKind::NotSeen { reason, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*reason, NotSeen::TimedOut(short()));
+    };
+    timed_out(session.expect("never").unwrap_err());
+    timed_out(session.expect(Pattern::regex("never").unwrap()).unwrap_err());
+    timed_out(session.expect_end().unwrap_err());
+    timed_out(session.expect_no_echo().unwrap_err());
+    timed_out(session.wait().unwrap_err());
+    let found = session.expect_any([Pattern::from("never"), Pattern::Timeout]).unwrap();
+    assert_eq!(found.index, 1);
+    // Nobody reads what is typed, and the echo is off, so that the terminal is full.
+    session.child().pty().unwrap().set_echo(false).unwrap();
+    let error = session.send("x\n".repeat(1_000_000)).unwrap_err();
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[watched_test]
+fn a_task_waits_in_time_though_output_never_pauses() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut session = script(ENDLESS);
+    session.set_timeout(short());
+    for pattern in [Pattern::from("never"), Pattern::regex("never").unwrap()] {
+        let error = runtime.block_on(session.expect_async(pattern)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotSeen { .. }), "{error}");
+    }
+}
+
+#[watched_test]
+fn a_wait_for_the_child_does_not_read_what_others_write_without_end() {
+    // The shell ends; the other process holds the terminal, in a session of its own, which no hang-up reaches.
+    let mut session = script("setsid yes & echo pid=$!; exit 7");
+    let pid = session.expect(Pattern::regex(r"pid=(\d+)\r\n").unwrap()).unwrap();
+    assert_eq!(session.wait().unwrap().code(), Some(7));
+    drop(session);
+    // It ends by the terminal that is gone.
+    let pid: u32 = String::from_utf8_lossy(pid.group(1).unwrap()).parse().unwrap();
+    while alive::is_running(pid) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[watched_test]
+fn an_end_with_more_than_is_kept_says_so() {
+    let mut session = actor(["out-xs=8500000"]);
+    let error = session.expect_end().unwrap_err();
+    assert!(error.to_string().contains("of 8500000 bytes only the last "), "{error}");
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::FileTooLarge);
+}
+
+#[watched_test]
+fn typing_after_the_end_is_an_error() {
+    let mut session = script("exit 3");
+    session.expect_end().unwrap();
+    let kind = |error: pipewright::Error| std::io::Error::from(error).kind();
+    for sent in [session.send("x"), session.send_line("x"), session.send_eof()] {
+        assert_eq!(sent.map_err(kind), Err(std::io::ErrorKind::BrokenPipe));
+    }
+    assert_eq!(session.wait().unwrap().code(), Some(3));
+}
+
+#[watched_test]
+fn the_timeout_of_the_command_holds_while_a_session_waits() {
+    let mut command = puppet(["wait=600"]);
+    let mut session = Session::spawn(command.timeout(short())).unwrap();
+    // The session's own time is longer.
+    let error = session.expect("never").unwrap_err();
+    let ErrorKind::NotSeen { reason, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(*reason, NotSeen::Ended);
+    assert!(!session.wait().unwrap().success());
+}
+
 #[watched_test]
 fn all_output_arrives_before_the_end() {
     let mut session = actor(["out-bytes=300000"]);

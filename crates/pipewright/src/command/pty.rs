@@ -87,6 +87,14 @@ impl Command {
         }
     }
 
+    /// Enforces the rules in the background, if anything but the child itself can end it.
+    #[cfg(feature = "session")]
+    pub(crate) fn enforce_in_background_if_needed(&mut self) {
+        if self.options.rules.can_stop() {
+            self.enforce_in_background();
+        }
+    }
+
     /// Refuses settings that contradict a terminal.
     pub(super) fn check_pty(&self) -> Result<(), Error> {
         if self.pty.is_none() {

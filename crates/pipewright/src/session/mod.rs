@@ -47,7 +47,7 @@ use crate::child::Child;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, FailedOperation, NotSeen};
 use pump::{Progress, Pump};
-use search::Found;
+use search::{Found, Search};
 
 /// The time that a wait of a new session takes at most, as in pexpect.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,6 +88,31 @@ pub struct Session {
     timeout: Duration,
 }
 
+/// A wait for patterns, between its steps.
+struct Wait<'a> {
+    search: Search<'a>,
+    until: Option<Instant>,
+    is_over: bool,
+    /// The last step has read output, and more may be there.
+    may_follow: bool,
+}
+
+impl<'a> Wait<'a> {
+    fn new(patterns: &'a [Pattern], until: Option<Instant>) -> Wait<'a> {
+        Wait { search: Search::new(patterns), until, is_over: false, may_follow: false }
+    }
+
+    /// Returns the time at which the next step ends: at once, if a search waits for a pause of the output.
+    fn next(&self) -> Option<Instant> {
+        if self.search.is_postponed() { Some(Instant::now()) } else { self.until }
+    }
+}
+
+/// Returns true if that time has come. Each step of each wait asks, because a step that reads output says nothing about it.
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
 impl Session {
     /// Starts the command on a terminal: that of [`Command::pty`], or by default one of 24 rows and 80 columns.
     ///
@@ -95,6 +120,8 @@ impl Session {
     /// Those of [`Command::spawn`]. [`InvalidInput`](ErrorKind::InvalidInput): neither stdout nor stderr is the terminal.
     pub fn spawn(command: &mut Command) -> Result<Session, Error> {
         command.pty_by_default(PtySize::default());
+        // Each call of a session waits in its own way; the command's timeouts hold in all of them, and between them.
+        command.enforce_in_background_if_needed();
         let mut child = command.spawn()?;
         let cannot = |error| Error::cannot(command.get_program(), "use the terminal of", error);
         let no_terminal = || command.misuse("a session needs a terminal");
@@ -148,26 +175,60 @@ impl Session {
         I: IntoIterator<Item: Into<Pattern>>,
     {
         let patterns: Vec<Pattern> = patterns.into_iter().map(Into::into).collect();
-        let until = self.deadline();
+        let mut wait = Wait::new(&patterns, self.deadline());
         loop {
-            if let Some(found) = self.pump.find(&patterns) {
+            if let Some(found) = self.advance(&mut wait)? {
                 return Ok(found);
             }
-            match self.pump.step(until) {
-                Ok(Progress::Done) => {}
-                Ok(Progress::TimeIsUp) => return self.not_in_time(&patterns),
-                Ok(Progress::Ended) => return Err(self.not_seen(&patterns, NotSeen::Ended)),
-                Err(error) => return Err(self.cannot("read the terminal of", error)),
+            let stepped = self.pump.step(wait.next());
+            self.stepped(&mut wait, stepped)?;
+        }
+    }
+
+    /// Returns the match if there is one, or an error if the time is over.
+    fn advance(&mut self, wait: &mut Wait<'_>) -> Result<Option<Match>, Error> {
+        match self.pump.find(&mut wait.search, wait.may_follow) {
+            None if wait.is_over => self.not_in_time(wait.search.patterns()).map(Some),
+            found => Ok(found),
+        }
+    }
+
+    /// Handles the result of a step of the wait.
+    fn stepped(&self, wait: &mut Wait<'_>, stepped: io::Result<Progress>) -> Result<(), Error> {
+        match stepped {
+            Ok(Progress::Ended) => Err(self.not_seen(wait.search.patterns(), NotSeen::Ended)),
+            Ok(progress) => {
+                // Output that never pauses does not put off the end.
+                wait.is_over = is_over(wait.until);
+                wait.may_follow = progress == Progress::Done && !wait.is_over;
+                Ok(())
             }
+            Err(error) => Err(self.cannot("read the terminal of", error)),
         }
     }
 
     /// Waits for the end of the output, and takes all of it.
     ///
     /// # Errors
-    /// Those of [`expect`](Self::expect).
+    /// Those of [`expect`](Self::expect). More came than is kept (`FileTooLarge`): wait for parts of it, or read all with
+    /// [`Command::capture`].
     pub fn expect_end(&mut self) -> Result<Vec<u8>, Error> {
-        self.expect(Pattern::End).map(|found| found.before)
+        let found = self.expect(Pattern::End)?;
+        self.whole(found)
+    }
+
+    /// Returns the output of a match at the end, unless a part was dropped.
+    fn whole(&self, found: Match) -> Result<Vec<u8>, Error> {
+        if found.dropped > 0 {
+            let words = format!(
+                "of {} bytes only the last {} were kept",
+                found.dropped.saturating_add(found.before.len() as u64),
+                found.before.len()
+            );
+            let error = io::Error::new(io::ErrorKind::FileTooLarge, words);
+            return Err(self.cannot("read all output of", error));
+        }
+        Ok(found.before)
     }
 
     /// Waits until the terminal no longer echoes what is typed: the program reads a password.
@@ -184,7 +245,7 @@ impl Session {
             if !echoes.map_err(|error| self.cannot("ask the terminal of", error))? {
                 return Ok(());
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if is_over(until) {
                 let wanted = "a prompt without echo".to_owned();
                 return Err(self.not_seen_words(wanted, NotSeen::TimedOut(self.timeout)));
             }
@@ -252,14 +313,14 @@ impl Session {
     fn send_special(&mut self, send: fn(&Pty) -> io::Result<()>) -> Result<(), Error> {
         let until = self.deadline();
         loop {
-            let failed = match send(self.pty()?) {
+            let pty = self.pty()?;
+            let failed = match self.pump.check_open().and_then(|()| send(pty)) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             let is_full = failed.kind() == io::ErrorKind::WouldBlock;
-            let is_over = until.is_some_and(|until| Instant::now() >= until);
             let failed = match is_full {
-                true if is_over => io::ErrorKind::TimedOut.into(),
+                true if is_over(until) => io::ErrorKind::TimedOut.into(),
                 true => match self.pump.step(Instant::now().checked_add(PAUSE)) {
                     Ok(Progress::Done | Progress::TimeIsUp) => continue,
                     Ok(Progress::Ended) => io::ErrorKind::BrokenPipe.into(),
@@ -300,18 +361,18 @@ impl Session {
     /// [`NotSeen`](ErrorKind::NotSeen) if the child still runs then. It could not be waited for.
     pub fn wait(&mut self) -> Result<ExitStatus, Error> {
         let until = self.deadline();
+        let mut is_over_now = false;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                // What it wrote before, and nothing that others write later.
-                while let Ok(Progress::Done) = self.pump.step(Some(Instant::now())) {}
+                self.pump.drain();
                 return Ok(status);
             }
+            if is_over_now {
+                let wanted = "the end of the child".to_owned();
+                return Err(self.not_seen_words(wanted, NotSeen::TimedOut(self.timeout)));
+            }
             match self.pump.step_or_end(self.child.child_handle(), until) {
-                Ok(Progress::Done | Progress::Ended) => {}
-                Ok(Progress::TimeIsUp) => {
-                    let wanted = "the end of the child".to_owned();
-                    return Err(self.not_seen_words(wanted, NotSeen::TimedOut(self.timeout)));
-                }
+                Ok(_) => is_over_now = is_over(until),
                 Err(error) => return Err(self.cannot("read the terminal of", error)),
             }
         }
@@ -333,7 +394,10 @@ impl Session {
     fn not_in_time(&self, patterns: &[Pattern]) -> Result<Match, Error> {
         let is_timeout = |pattern: &Pattern| matches!(pattern, Pattern::Timeout);
         match patterns.iter().position(is_timeout) {
-            Some(index) => Ok(Found::nothing(index).into_match(self.pump.unread().to_vec())),
+            Some(index) => {
+                Ok(Found::nothing(index)
+                    .into_match(self.pump.unread().to_vec(), self.pump.dropped()))
+            }
             None => Err(self.not_seen(patterns, NotSeen::TimedOut(self.timeout))),
         }
     }

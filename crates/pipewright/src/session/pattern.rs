@@ -134,6 +134,8 @@ pub struct Match {
     pub before: Vec<u8>,
     /// The output that matched. Empty for the end, the timeout and a screen.
     pub matched: Vec<u8>,
+    /// The number of bytes before `before` that were dropped, because more than 4 MiB were unread.
+    pub dropped: u64,
     /// The groups of a regular expression in it.
     pub(super) groups: Vec<Option<Range<usize>>>,
 }

@@ -10,13 +10,17 @@ use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::pty::PtySize;
 
-use super::pattern::{Match, Pattern};
+use super::is_over;
+use super::pattern::Match;
 #[cfg(feature = "screen")]
 use super::screen::ScreenState;
-use super::search::Output;
+use super::search::{Output, Search};
 
 /// The room for one read, which returns 4 KiB at most on Linux.
 const READ_BYTES: usize = 8 << 10;
+
+/// More than a terminal holds on any system: Linux holds 12 KiB.
+const MOST_HELD_BYTES: usize = 256 << 10;
 
 /// The number of slots of a wait.
 pub(super) const SLOTS: usize = 3;
@@ -66,6 +70,11 @@ impl Pump {
         self.output.unread()
     }
 
+    /// Returns the number of bytes before the unread output that were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.output.dropped()
+    }
+
     /// Takes all unread output.
     pub(super) fn take_unread(&mut self) -> Vec<u8> {
         self.output.take_unread()
@@ -99,13 +108,14 @@ impl Pump {
         &self.screen
     }
 
-    /// Returns the match of the first pattern that has come, and takes its output.
-    pub(super) fn find(&mut self, patterns: &[Pattern]) -> Option<Match> {
-        if let Some(found) = self.output.find(patterns, self.at_end) {
+    /// Returns the match of the first pattern that has come, and takes its output. `may_follow`: more output may be there
+    /// already.
+    pub(super) fn find(&mut self, search: &mut Search<'_>, may_follow: bool) -> Option<Match> {
+        if let Some(found) = search.find(&self.output, self.at_end, may_follow) {
             return Some(self.output.take(found));
         }
         #[cfg(feature = "screen")]
-        if let Some(index) = self.screen.find(patterns) {
+        if let Some(index) = self.screen.find(search.patterns()) {
             return Some(self.output.take_all(index));
         }
         None
@@ -131,25 +141,52 @@ impl Pump {
         self.complete(slots, waited)
     }
 
-    /// Types the bytes, and reads output meanwhile.
-    pub(super) fn send(&mut self, bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
-        self.begin_typing(bytes);
-        while self.is_typing() {
-            match self.step(until) {
-                Ok(Progress::Done) => {}
-                Ok(Progress::TimeIsUp) => {
-                    self.typing = None;
-                    let words = "nobody reads what is typed, and the terminal holds no more";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, words));
-                }
-                Ok(Progress::Ended) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Err(error) => {
-                    self.typing = None;
-                    return Err(error);
-                }
+    /// Returns an error if the output has ended: the system takes what is typed then, and nobody ever reads it.
+    pub(super) fn check_open(&self) -> io::Result<()> {
+        if self.at_end { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    /// Reads what the terminal holds, and not what others write meanwhile.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..MOST_HELD_BYTES / READ_BYTES {
+            if !matches!(self.step(Some(Instant::now())), Ok(Progress::Done)) {
+                return;
             }
         }
+    }
+
+    /// Types the bytes, and reads output meanwhile.
+    pub(super) fn send(&mut self, bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
+        self.check_open()?;
+        self.begin_typing(bytes);
+        while self.is_typing() {
+            let stepped = self.step(until);
+            self.typed(stepped, until)?;
+        }
         Ok(())
+    }
+
+    /// Handles the result of a step that types. After an error nothing is left to be typed.
+    pub(super) fn typed(
+        &mut self,
+        stepped: io::Result<Progress>,
+        until: Option<Instant>,
+    ) -> io::Result<()> {
+        let failed = match stepped {
+            // Output that never pauses does not put off the end.
+            Ok(Progress::Done | Progress::TimeIsUp) if self.is_typing() && is_over(until) => {
+                let words = "nobody reads what is typed, and the terminal holds no more";
+                io::Error::new(io::ErrorKind::TimedOut, words)
+            }
+            Ok(Progress::Done | Progress::TimeIsUp) => match self.check_open() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
+            Ok(Progress::Ended) => io::ErrorKind::BrokenPipe.into(),
+            Err(error) => error,
+        };
+        self.typing = None;
+        Err(failed)
     }
 
     pub(super) fn begin_typing(&mut self, bytes: &[u8]) {

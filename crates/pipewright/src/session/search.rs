@@ -1,4 +1,4 @@
-//! The unread output, and the search in it.
+//! The unread output, and the search in it, which looks at each byte once.
 
 use std::ops::Range;
 
@@ -14,10 +14,16 @@ const SEEN_BYTES: usize = 2 << 10;
 /// The end of the output that is kept for it. Much of it may be colours.
 const TAIL_BYTES: usize = 16 << 10;
 
+/// The unread output that a regular expression is searched in at each chunk.
+#[cfg(feature = "regex")]
+const CHEAP_BYTES: usize = 64 << 10;
+
 /// The output that no wait has taken, and the last part of all output.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     unread: Vec<u8>,
+    /// The number of bytes that were dropped since the last match, before `unread`.
+    dropped: u64,
     tail: Vec<u8>,
 }
 
@@ -38,7 +44,9 @@ impl Output {
         self.unread.extend_from_slice(bytes);
         // Twice the limit, so that not every chunk moves all of it.
         if self.unread.len() > 2 * MOST_UNREAD_BYTES {
-            self.unread.drain(..self.unread.len() - MOST_UNREAD_BYTES);
+            let excess = self.unread.len() - MOST_UNREAD_BYTES;
+            self.unread.drain(..excess);
+            self.dropped += excess as u64;
         }
         self.tail.extend_from_slice(
             bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or(bytes),
@@ -54,7 +62,13 @@ impl Output {
 
     /// Takes all unread output.
     pub(super) fn take_unread(&mut self) -> Vec<u8> {
+        self.dropped = 0;
         std::mem::take(&mut self.unread)
+    }
+
+    /// Returns the number of bytes before the unread output that were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Returns the end of all output, as a person has seen it.
@@ -62,28 +76,11 @@ impl Output {
         seen(&self.tail, SEEN_BYTES)
     }
 
-    /// Returns the pattern that begins first; of those that begin together, the first of the list.
-    pub(super) fn find(&self, patterns: &[Pattern], at_end: bool) -> Option<Found> {
-        let found = patterns.iter().enumerate().filter_map(|(index, pattern)| {
-            let (range, groups) = match pattern {
-                Pattern::Bytes(bytes) => (find_bytes(&self.unread, bytes)?, Vec::new()),
-                Pattern::End if at_end => (self.unread.len()..self.unread.len(), Vec::new()),
-                Pattern::End | Pattern::Timeout => return None,
-                #[cfg(feature = "regex")]
-                Pattern::Regex(expression) => find_regex(&self.unread, expression)?,
-                #[cfg(feature = "screen")]
-                Pattern::Screen(_) => return None,
-            };
-            Some(Found { index, range, groups })
-        });
-        found.min_by_key(|found| (found.range.start, found.index))
-    }
-
     /// Takes the output up to the end of the match.
     pub(super) fn take(&mut self, found: Found) -> Match {
         let rest = self.unread.split_off(found.range.end);
         let taken = std::mem::replace(&mut self.unread, rest);
-        found.into_match(taken)
+        found.into_match(taken, std::mem::take(&mut self.dropped))
     }
 
     /// Returns the match of a pattern that takes all output.
@@ -94,6 +91,119 @@ impl Output {
     }
 }
 
+/// The search of one wait: it goes on where it was, however the output comes.
+pub(super) struct Search<'a> {
+    patterns: &'a [Pattern],
+    /// The state of each literal; empty for other patterns.
+    literals: Vec<Literal>,
+    /// The number of bytes, with those that were dropped, that all literals have been compared with.
+    searched: u64,
+    /// The size that the unread output has to have for the next search for a regular expression. It searches all output, so
+    /// while output comes without a pause, it waits until there is half as much more.
+    #[cfg(feature = "regex")]
+    regex_from: u64,
+    is_postponed: bool,
+    /// The number of bytes that were looked at, for tests.
+    #[cfg(test)]
+    looked_at: u64,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(patterns: &'a [Pattern]) -> Search<'a> {
+        let literal = |pattern: &Pattern| match pattern {
+            Pattern::Bytes(bytes) => Literal::new(bytes),
+            _ => Literal::default(),
+        };
+        Search {
+            patterns,
+            literals: patterns.iter().map(literal).collect(),
+            searched: 0,
+            #[cfg(feature = "regex")]
+            regex_from: 0,
+            is_postponed: false,
+            #[cfg(test)]
+            looked_at: 0,
+        }
+    }
+
+    pub(super) fn patterns(&self) -> &'a [Pattern] {
+        self.patterns
+    }
+
+    /// Returns true if a search that is expensive waits for a pause of the output.
+    pub(super) fn is_postponed(&self) -> bool {
+        self.is_postponed
+    }
+
+    /// Returns the pattern that begins first; of those that begin together, the first of the list. `may_follow`: more output
+    /// may be there already, so a search that is expensive can wait.
+    pub(super) fn find(
+        &mut self,
+        output: &Output,
+        at_end: bool,
+        may_follow: bool,
+    ) -> Option<Found> {
+        let unread = output.unread.as_slice();
+        let all = output.dropped + unread.len() as u64;
+        let from = self.searched.saturating_sub(output.dropped);
+        let new =
+            usize::try_from(from).ok().and_then(|from| unread.get(from..)).unwrap_or_default();
+        self.searched = all;
+        #[cfg(feature = "regex")]
+        let searches_regex = self.is_regex_due(unread.len(), all, at_end || !may_follow);
+        #[cfg(not(feature = "regex"))]
+        let _ = may_follow;
+        self.is_postponed = false;
+        let mut first: Option<Found> = None;
+        for (index, (pattern, literal)) in self.patterns.iter().zip(&mut self.literals).enumerate()
+        {
+            let (range, groups) = match pattern {
+                Pattern::Bytes(bytes) => {
+                    #[cfg(test)]
+                    {
+                        self.looked_at += new.len() as u64;
+                    }
+                    let Some(rest) = literal.find(bytes, new) else { continue };
+                    let end = unread.len() - rest;
+                    let Some(start) = end.checked_sub(bytes.len()) else { continue };
+                    (start..end, Vec::new())
+                }
+                Pattern::End if at_end => (unread.len()..unread.len(), Vec::new()),
+                Pattern::End | Pattern::Timeout => continue,
+                #[cfg(feature = "regex")]
+                Pattern::Regex(expression) => {
+                    if !searches_regex {
+                        self.is_postponed = true;
+                        continue;
+                    }
+                    #[cfg(test)]
+                    {
+                        self.looked_at += unread.len() as u64;
+                    }
+                    let Some(found) = find_regex(unread, expression) else { continue };
+                    found
+                }
+                #[cfg(feature = "screen")]
+                Pattern::Screen(_) => continue,
+            };
+            if first.as_ref().is_none_or(|first| range.start < first.range.start) {
+                first = Some(Found { index, range, groups });
+            }
+        }
+        first
+    }
+
+    /// Returns true if regular expressions are searched now, and sets the size for the next time.
+    #[cfg(feature = "regex")]
+    fn is_regex_due(&mut self, unread_bytes: usize, all: u64, is_pause: bool) -> bool {
+        let is_due = is_pause || unread_bytes < CHEAP_BYTES || all >= self.regex_from;
+        if is_due {
+            self.regex_from = all + all / 2;
+        }
+        is_due
+    }
+}
+
 impl Found {
     /// Returns a match without output.
     pub(super) fn nothing(index: usize) -> Found {
@@ -101,26 +211,57 @@ impl Found {
     }
 
     /// Divides the output up to the end of the match.
-    pub(super) fn into_match(self, mut taken: Vec<u8>) -> Match {
+    pub(super) fn into_match(self, mut taken: Vec<u8>, dropped: u64) -> Match {
         let Found { index, range, groups } = self;
         let matched = taken.split_off(range.start.min(taken.len()));
         let relative = |group: Range<usize>| group.start - range.start..group.end - range.start;
         let groups = groups.into_iter().map(|group| group.map(relative)).collect();
-        Match { index, before: taken, matched, groups }
+        Match { index, before: taken, matched, groups, dropped }
     }
 }
 
-fn find_bytes(output: &[u8], bytes: &[u8]) -> Option<Range<usize>> {
-    let Some((first, others)) = bytes.split_first() else { return Some(0..0) };
-    let last_start = output.len().checked_sub(bytes.len())?;
-    let mut from = 0;
-    loop {
-        let starts = output.get(from..=last_start)?;
-        let at = from + starts.iter().position(|byte| byte == first)?;
-        if output.get(at + 1..at + bytes.len()) == Some(others) {
-            return Some(at..at + bytes.len());
+/// The search for a literal by Knuth, Morris and Pratt: a comparison or two a byte, whatever the bytes are.
+#[derive(Debug, Default)]
+struct Literal {
+    /// For each number of first bytes that are there: the longest beginning of the literal that also ends them, but not all of
+    /// them.
+    borders: Vec<usize>,
+    /// The number of first bytes of the literal that the output ends with.
+    there: usize,
+}
+
+impl Literal {
+    fn new(bytes: &[u8]) -> Literal {
+        let mut borders = vec![0; bytes.len() + 1];
+        let mut border = 0;
+        for (at, byte) in bytes.iter().enumerate().skip(1) {
+            while border > 0 && bytes.get(border) != Some(byte) {
+                border = borders.get(border).copied().unwrap_or(0);
+            }
+            border += usize::from(bytes.get(border) == Some(byte));
+            if let Some(place) = borders.get_mut(at + 1) {
+                *place = border;
+            }
         }
-        from = at + 1;
+        Literal { borders, there: 0 }
+    }
+
+    /// Goes on with new output. Returns the number of bytes after the first match.
+    fn find(&mut self, bytes: &[u8], new: &[u8]) -> Option<usize> {
+        if bytes.is_empty() {
+            // The start of the output, however much there is.
+            return Some(new.len());
+        }
+        for (at, byte) in new.iter().enumerate() {
+            while self.there > 0 && bytes.get(self.there) != Some(byte) {
+                self.there = self.borders.get(self.there).copied().unwrap_or(0);
+            }
+            self.there += usize::from(bytes.get(self.there) == Some(byte));
+            if self.there == bytes.len() {
+                return Some(new.len() - at - 1);
+            }
+        }
+        None
     }
 }
 
@@ -146,7 +287,7 @@ mod tests {
         patterns: &[Pattern],
         at_end: bool,
     ) -> Option<(usize, String, String)> {
-        let found = output.find(patterns, at_end)?;
+        let found = Search::new(patterns).find(output, at_end, false)?;
         let found = output.take(found);
         Some((found.index, found.before_text(), found.text()))
     }
@@ -175,6 +316,70 @@ mod tests {
         it.add(b"b");
         let wanted = (0, "aa".to_owned(), "aab".to_owned());
         assert_eq!(found(&mut it, &["aab".into()], false), Some(wanted));
+    }
+
+    /// Searches a stream of chunks. Returns the place of the match, and the number of bytes that were looked at.
+    fn search(pattern: Pattern, chunks: &[&[u8]], may_follow: bool) -> (Option<u64>, u64) {
+        let patterns = [pattern];
+        let mut search = Search::new(&patterns);
+        let mut output = Output::default();
+        for chunk in chunks {
+            output.add(chunk);
+            if let Some(found) = search.find(&output, false, may_follow) {
+                let start = output.dropped + found.range.start as u64;
+                return (Some(start), search.looked_at);
+            }
+        }
+        (None, search.looked_at)
+    }
+
+    #[test]
+    fn each_byte_is_compared_once_with_a_literal() {
+        let chunk = [b'x'; 4096];
+        let chunks = vec![chunk.as_slice(); 1024];
+        let all = 1024 * 4096;
+        assert_eq!(search("nope".into(), &chunks, true), (None, all));
+        // Its first bytes fill the output.
+        assert_eq!(search(format!("{}END", "x".repeat(5000)).into(), &chunks, true), (None, all));
+    }
+
+    #[test]
+    fn a_literal_is_found_wherever_chunks_divide_it() {
+        let text = b"aabaabaaabaabaac";
+        for literal in ["aabaabaac", "aabaaabaab", "aab", "aac", "c", "baaabaabaac"] {
+            let wanted = text.windows(literal.len()).position(|it| it == literal.as_bytes());
+            for size in 1..=text.len() {
+                let chunks: Vec<&[u8]> = text.chunks(size).collect();
+                let (found, _) = search(literal.into(), &chunks, true);
+                assert_eq!(found, wanted.map(|at| at as u64), "{literal} in chunks of {size}");
+            }
+        }
+    }
+
+    #[cfg(feature = "regex")]
+    #[test]
+    fn a_regular_expression_is_not_searched_at_each_chunk_that_comes_without_a_pause() {
+        let chunk = [b'x'; 4096];
+        let chunks = vec![chunk.as_slice(); 1024];
+        let all = 1024 * 4096;
+        let (found, looked_at) = search(Pattern::regex("END").unwrap(), &chunks, true);
+        assert!(found.is_none() && looked_at <= 4 * all, "{looked_at} of {all}");
+        // At each pause it is.
+        let (found, _) = search(Pattern::regex("x{5000}").unwrap(), &chunks[..2], false);
+        assert_eq!(found, Some(0));
+    }
+
+    #[test]
+    fn a_match_says_how_much_was_dropped_before_it() {
+        let mut it = Output::default();
+        let chunk = vec![b'x'; 1 << 20];
+        (0..20).for_each(|_| it.add(&chunk));
+        let found = Search::new(&[Pattern::End]).find(&it, true, false).unwrap();
+        let found = it.take(found);
+        assert_eq!(found.dropped + found.before.len() as u64, 20 << 20);
+        it.add(b"y");
+        let found = Search::new(&["y".into()]).find(&it, false, false).unwrap();
+        assert_eq!(it.take(found).dropped, 0);
     }
 
     #[test]
@@ -210,7 +415,7 @@ mod tests {
     fn groups_are_relative_to_the_match() {
         let mut it = output("at 10:32 now");
         let pattern = Pattern::regex(r"(\d+):(\d+)( pm)?").unwrap();
-        let found = it.find(&[pattern], false).unwrap();
+        let found = Search::new(&[pattern]).find(&it, false, false).unwrap();
         let found = it.take(found);
         assert_eq!(found.before_text(), "at ");
         let groups =

@@ -10,7 +10,7 @@ use pipewright_os::base::wait::{Slot, Watch};
 use super::interact::InteractEnd;
 use super::pattern::{Match, Pattern};
 use super::pump::{Progress, Pump};
-use super::{NotSeen, Session};
+use super::{Session, Wait};
 use crate::error::Error;
 use crate::runtime::check_runtime_to_wait;
 
@@ -40,18 +40,14 @@ impl Session {
     {
         check_runtime_to_wait(self.child.program())?;
         let patterns: Vec<Pattern> = patterns.into_iter().map(Into::into).collect();
-        let until = self.deadline();
+        let mut wait = Wait::new(&patterns, self.deadline());
         let mut watch = Watch::default();
         loop {
-            if let Some(found) = self.pump.find(&patterns) {
+            if let Some(found) = self.advance(&mut wait)? {
                 return Ok(found);
             }
-            match step(&mut self.pump, &mut watch, until).await {
-                Ok(Progress::Done) => {}
-                Ok(Progress::TimeIsUp) => return self.not_in_time(&patterns),
-                Ok(Progress::Ended) => return Err(self.not_seen(&patterns, NotSeen::Ended)),
-                Err(error) => return Err(self.cannot("read the terminal of", error)),
-            }
+            let stepped = step(&mut self.pump, &mut watch, wait.next()).await;
+            self.stepped(&mut wait, stepped)?;
         }
     }
 
@@ -65,18 +61,14 @@ impl Session {
     pub async fn send_async(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
         check_runtime_to_wait(self.child.program())?;
         let until = self.deadline();
+        let cannot = |error| Error::cannot(self.child.program(), "type at the terminal of", error);
+        self.pump.check_open().map_err(cannot)?;
         // Also drops what a future that was dropped has left.
         self.pump.begin_typing(bytes.as_ref());
         let mut watch = Watch::default();
         while self.pump.is_typing() {
-            let failed = match step(&mut self.pump, &mut watch, until).await {
-                Ok(Progress::Done) => continue,
-                Ok(Progress::TimeIsUp) => io::ErrorKind::TimedOut.into(),
-                Ok(Progress::Ended) => io::ErrorKind::BrokenPipe.into(),
-                Err(error) => error,
-            };
-            self.pump.stop_typing();
-            return Err(self.cannot("type at the terminal of", failed));
+            let stepped = step(&mut self.pump, &mut watch, until).await;
+            self.pump.typed(stepped, until).map_err(cannot)?;
         }
         Ok(())
     }
