@@ -32,4 +32,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for report in terminalreporter.stats.get("skipped", ()):
         name = report.nodeid.rsplit("::", 1)[-1]
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr
-        terminalreporter.write_line(f"SKIPPED python::{name}: {str(reason).removeprefix('Skipped: ')}")
+        text = str(reason).removeprefix("Skipped: ")
+        # A skip of pytest's own has no such word.
+        need, _, detail = text.partition(" ") if text.startswith("need=") else ("need=none", "", text)
+        terminalreporter.write_line(f"SKIPPED {need} python::{name}: {detail}")

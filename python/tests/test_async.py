@@ -204,7 +204,7 @@ def test_other_event_loops(name: str) -> None:
     try:
         module = importlib.import_module(name)
     except ImportError:
-        skip(f"{name} is not installed")
+        skip(f"python-module:{name}", "is not installed")
     if name == "uvloop":
         loop = module.new_event_loop()
         try:

@@ -23,7 +23,7 @@ def test_no_process_is_left_when_run_returns(grandchild: Any) -> None:
     done = pipewright.run(script, shell=True)
     pid = written_pid(path)
     if done.containment not in ("cgroup", "supervisor"):
-        skip(f"trees are not contained here: {done.containment}")
+        skip("supervisor", f"trees are contained by {done.containment}")
     assert not is_alive(pid) and done.leftovers_killed == 1
 
 
@@ -138,7 +138,7 @@ def test_the_tree_ends_with_a_killed_interpreter(grandchild: Any, tmp_path: Path
         assert child.stderr is not None
         error = child.stderr.read().decode()
         assert "UnsupportedError" in error, error
-        skip("trees cannot end with this process here")
+        skip("supervisor", "trees cannot end with this process here")
     child.kill()
     child.wait()
     has_ended(pid)

@@ -53,9 +53,9 @@ def test_the_suite_of_cpython_passes_but_for_what_is_by_design(tmp_path: Path) -
     try:
         import test.test_subprocess  # noqa: F401
     except ImportError:
-        skip("this Python has no package test")
+        skip("python-module:test.test_subprocess", "this Python has no package test")
     if sys.version_info[:2] > (3, 13):
-        skip("the list of tests is that of Python 3.9 to 3.13")
+        skip("python-until:3.13", "the list of tests is that of Python 3.9 to 3.13")
     script = tmp_path / "runner.py"
     script.write_text(RUNNER)
     done = subprocess.run(

@@ -143,7 +143,7 @@ def test_a_busy_program_is_tried_again(tmp_path: Path) -> None:
 
 def test_groups_are_dropped_with_the_user() -> None:
     if os.getuid() != 0:
-        skip("only root may change its user")
+        skip("root", "only root may change its user")
     script = ["grep", "Groups", "/proc/self/status"]
     assert pipewright.check_output(script, user=65534, cwd="/").split() == [b"Groups:"]
     kept = pipewright.check_output(script, user=65534, cwd="/", extra_groups=[7])
@@ -152,7 +152,7 @@ def test_groups_are_dropped_with_the_user() -> None:
 
 def test_the_directory_is_entered_as_the_user(tmp_path: Path) -> None:
     if os.getuid() != 0:
-        skip("only root may change its user")
+        skip("root", "only root may change its user")
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     assert subprocess.run(["/bin/true"], cwd=private, user=65534).returncode == 0

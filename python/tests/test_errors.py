@@ -135,7 +135,7 @@ def test_a_subinterpreter_is_refused() -> None:
         try:
             import _interpreters as interpreters  # type: ignore[import-not-found]
         except ImportError:
-            skip("this Python has no module for subinterpreters")
+            skip("python-module:_interpreters", "this Python has no subinterpreters")
     script = (
         "try:\n"
         "    import pipewright\n"

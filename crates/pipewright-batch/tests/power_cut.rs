@@ -69,7 +69,7 @@ fn executor<F: FnMut(u64) + Send>(started: F) -> Instantly<F> {
 fn no_started_job_is_forgotten_after_a_power_cut() {
     let [disk, log_disk] = match spare_disks() {
         Ok(disks) => disks,
-        Err(reason) => return skip::skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let folder = tempfile::tempdir().unwrap();
     mounts::private().unwrap();

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
+use crate::skip::{Lack, Need};
+
 /// `struct fscrypt_add_key_arg`, with the key behind it.
 #[repr(C)]
 struct AddKey {
@@ -40,10 +42,10 @@ const AES_256_XTS: u8 = 1;
 const AES_256_CTS: u8 = 4;
 const PADDED_TO_32: u8 = 3;
 
-/// Creates a folder on a filesystem with the feature `encrypt`. New files in it are encrypted. `Err` is the reason for a
-/// failure.
-pub fn encrypted_folder(path: &Path) -> Result<(), String> {
-    let message = |error: io::Error| format!("fscrypt: {error}");
+/// Creates a folder on a filesystem with the feature `encrypt`. New files in it are encrypted. `Err` is what the machine
+/// lacks.
+pub fn encrypted_folder(path: &Path) -> Result<(), Lack> {
+    let message = |error: io::Error| Lack::new(Need::Filesystem("fscrypt"), error);
     std::fs::create_dir(path).map_err(message)?;
     let folder = File::open(path).map_err(message)?;
     let mut key = AddKey {

@@ -10,6 +10,7 @@ use std::thread;
 use rustix::mount::{MountFlags, mount};
 
 use crate::mounts::Mounted;
+use crate::skip::{Lack, Need};
 
 /// The length of its one file.
 pub const FILE_BYTES: usize = 256 << 10;
@@ -22,17 +23,17 @@ const DATA: u64 = 2;
 /// Mounts the filesystem with a file `data` of zeros. Its first sync fails and every later one succeeds, as the kernel's
 /// do.
 ///
-/// Call [`private`](crate::mounts::private) first. `Err` is the reason for a failure.
-pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
+/// Call [`private`](crate::mounts::private) first. `Err` is what the machine lacks.
+pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), Lack> {
     mount_failing_with(folder, libc::EIO)
 }
 
 /// Mounts the filesystem. Its first sync fails with that error.
-pub fn mount_failing_with(folder: &Path, sync_errno: i32) -> Result<(Mounted, PathBuf), String> {
+pub fn mount_failing_with(folder: &Path, sync_errno: i32) -> Result<(Mounted, PathBuf), Lack> {
     let place = folder.join("failing");
-    std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+    std::fs::create_dir_all(&place).expect("the folder is ours");
     let device = File::options().read(true).write(true).open("/dev/fuse");
-    let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
+    let device = device.map_err(|error| Lack::new(Need::File("/dev/fuse"), error))?;
     // No request is longer than the good part, so that none fails halfway.
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,max_read={GOOD_BYTES}\0",
@@ -40,14 +41,15 @@ pub fn mount_failing_with(folder: &Path, sync_errno: i32) -> Result<(Mounted, Pa
     );
     let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).expect("one end");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("failing", &place, "fuse", flags, options).map_err(|error| format!("fuse: {error}"))?;
+    mount("failing", &place, "fuse", flags, options)
+        .map_err(|error| Lack::new(Need::Filesystem("fuse"), error))?;
     // The thread ends with the mount, which makes its read fail.
     thread::Builder::new()
         .name("failing".to_owned())
         .spawn(move || {
             Server { device, data: vec![0; FILE_BYTES], sync_errno, has_failed: false }.serve();
         })
-        .map_err(|error| error.to_string())?;
+        .expect("a thread can be started");
     let data = place.join("data");
     Ok((Mounted::at(place), data))
 }

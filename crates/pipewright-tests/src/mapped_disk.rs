@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{output, run};
+use crate::skip::{Lack, Need};
 
 /// The variable that names the spare disks, separated by colons. The tests destroy their contents.
 pub const VARIABLE: &str = "PIPEWRIGHT_TEST_DISKS";
@@ -19,10 +20,10 @@ const SECTOR_BYTES: u64 = 512;
 const LOG_MAGIC: u64 = 0x006a_7366_7773_6872;
 
 /// Returns that many spare disks, for the rest of this process. Waits while another one has them: tests run at the same time.
-/// `Err` is the reason for having none.
-pub fn spare_disks<const N: usize>() -> Result<[PathBuf; N], String> {
-    let names =
-        std::env::var(VARIABLE).map_err(|_| format!("no spare disks: {VARIABLE} names none"))?;
+/// `Err` is that there are none.
+pub fn spare_disks<const N: usize>() -> Result<[PathBuf; N], Lack> {
+    let lack = |detail: String| Lack::new(Need::SpareDisks, detail);
+    let names = std::env::var(VARIABLE).map_err(|_| lack(format!("{VARIABLE} names none")))?;
     let disks: Vec<_> = names.split(':').take(N).map(PathBuf::from).collect();
     if let Some(first) = disks.first() {
         let lock = || -> io::Result<()> {
@@ -32,9 +33,9 @@ pub fn spare_disks<const N: usize>() -> Result<[PathBuf; N], String> {
             std::mem::forget(disk);
             Ok(())
         };
-        lock().map_err(|error| format!("cannot lock {}: {error}", first.display()))?;
+        lock().map_err(|error| lack(format!("cannot lock {}: {error}", first.display())))?;
     }
-    disks.try_into().map_err(|_| format!("{N} spare disks are needed, {VARIABLE} has {names}"))
+    disks.try_into().map_err(|_| lack(format!("{N} are needed, {VARIABLE} has {names}")))
 }
 
 /// Returns the size of a disk in bytes.

@@ -9,18 +9,20 @@ use std::process::Command;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use crate::skip::{Lack, Need};
+
 /// Makes later mounts of this thread, and of threads that it starts, visible to these threads only.
 ///
-/// `Err` is the reason for a failure, in every function here.
-pub fn private() -> Result<(), String> {
+/// `Err` is what the machine lacks, in every function here that mounts.
+pub fn private() -> Result<(), Lack> {
     if !crate::skip::is_root() {
-        return Err("filesystems can be mounted by root only".to_owned());
+        return Err(Lack::new(Need::Root, "filesystems can be mounted by root only"));
     }
     // SAFETY: a mount namespace has nothing to do with memory or descriptors of other threads.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
-        .map_err(|error| format!("no mount namespace of our own: {error}"))?;
+        .map_err(|error| Lack::new(Need::Mount, error))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(|error| format!("mounts cannot be made private: {error}"))
+        .map_err(|error| Lack::new(Need::Mount, error))
 }
 
 /// A mounted filesystem, until it is dropped.
@@ -47,43 +49,49 @@ impl Drop for Mounted {
 }
 
 /// Mounts a filesystem in a new folder of that name; the words are the arguments of `mount`.
-pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<Mounted, String> {
+pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<Mounted, Lack> {
     let place = folder.join(name);
-    fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+    fs::create_dir_all(&place).expect("the folder is ours");
     let words = words.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
-    run("mount", &words.collect::<Vec<_>>())?;
+    run("mount", &words.collect::<Vec<_>>()).map_err(|error| Lack::new(Need::Mount, error))?;
     Ok(Mounted(place))
 }
 
 /// Creates a filesystem of that kind in a file of that size below the folder, and mounts it.
-pub fn loop_mount(folder: &Path, kind: &str, bytes: u64, options: &str) -> Result<Mounted, String> {
-    let image = new_image(folder, kind, bytes)?;
+pub fn loop_mount(
+    folder: &Path,
+    kind: &'static str,
+    bytes: u64,
+    options: &str,
+) -> Result<Mounted, Lack> {
+    let image = new_image(folder, kind, bytes);
     make_filesystem(&image, kind, &[])?;
     mount_image(folder, &image, kind, options)
 }
 
 /// Does the same as [`loop_mount`], with an ext4 that can encrypt folders.
-pub fn loop_mount_encrypting(folder: &Path, bytes: u64) -> Result<Mounted, String> {
-    let image = new_image(folder, "encrypting", bytes)?;
+pub fn loop_mount_encrypting(folder: &Path, bytes: u64) -> Result<Mounted, Lack> {
+    let image = new_image(folder, "encrypting", bytes);
     make_filesystem(&image, "ext4", &["-O", "encrypt"])?;
-    mount_image(folder, &image, "ext4", "rw")
+    mount_image(folder, &image, "ext4", "rw").map_err(|lack| lack.of(Need::Filesystem("fscrypt")))
 }
 
-fn new_image(folder: &Path, name: &str, bytes: u64) -> Result<PathBuf, String> {
+fn new_image(folder: &Path, name: &str, bytes: u64) -> PathBuf {
     let image = folder.join(format!("{name}.img"));
-    let file = fs::File::create(&image).map_err(|error| error.to_string())?;
-    file.set_len(bytes).map_err(|error| error.to_string())?;
-    Ok(image)
+    let file = fs::File::create(&image).expect("the folder is ours");
+    file.set_len(bytes).expect("no byte is written");
+    image
 }
 
-fn make_filesystem(image: &Path, kind: &str, words: &[&str]) -> Result<(), String> {
+fn make_filesystem(image: &Path, kind: &'static str, words: &[&str]) -> Result<(), Lack> {
     let quiet = if kind == "xfs" || kind == "btrfs" { "-fq" } else { "-Fq" };
     let words = words.iter().map(OsStr::new).chain([quiet.as_ref(), image.as_os_str()]);
     run(&format!("mkfs.{kind}"), &words.collect::<Vec<_>>())
+        .map_err(|error| Lack::new(Need::Filesystem(kind), error))
 }
 
 /// Creates a filesystem on a disk, and mounts it.
-pub fn mount_disk(folder: &Path, disk: &Path, kind: &str) -> Result<Mounted, String> {
+pub fn mount_disk(folder: &Path, disk: &Path, kind: &'static str) -> Result<Mounted, Lack> {
     make_filesystem(disk, kind, &[])?;
     mount(folder, "disk-mounted", &["-t".as_ref(), kind.as_ref(), disk.as_os_str()])
 }
@@ -92,23 +100,25 @@ pub fn mount_disk(folder: &Path, disk: &Path, kind: &str) -> Result<Mounted, Str
 pub fn mount_image(
     folder: &Path,
     image: &Path,
-    kind: &str,
+    kind: &'static str,
     options: &str,
-) -> Result<Mounted, String> {
+) -> Result<Mounted, Lack> {
     let options = format!("loop,{options}");
     let words = ["-t".as_ref(), kind.as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str()];
     let stem = image.file_stem().unwrap_or_default().to_string_lossy();
     mount::<&OsStr>(folder, &format!("{stem}-mounted"), &words)
+        .map_err(|lack| lack.of(Need::Filesystem(kind)))
 }
 
 /// Mounts an overlay over a folder.
-pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
+pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, Lack> {
     for part in ["lower", "upper", "work"] {
-        fs::create_dir_all(below.join(part)).map_err(|error| error.to_string())?;
+        fs::create_dir_all(below.join(part)).expect("the folder is ours");
     }
     let below = below.display();
     let options = format!("lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work");
     mount(folder, "overlay", &["-t", "overlay", "-o", &options, "none"])
+        .map_err(|lack| lack.of(Need::Filesystem("overlay")))
 }
 
 /// Runs a program of the system. `Err` is its error message, or that it is missing.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{Mounted, mount};
+use crate::skip::{Lack, Need};
 
 /// A private trace instance, until it is dropped.
 #[derive(Debug)]
@@ -15,12 +16,14 @@ pub struct Oracle {
 const EVENT: &str = "events/io_uring/io_uring_queue_async_work/enable";
 
 impl Oracle {
-    /// Starts the trace. Call [`private`](crate::mounts::private) first. `Err` is the reason for a failure.
-    pub fn new(folder: &Path) -> Result<Oracle, String> {
-        let tracefs = mount(folder, "trace", &["-t", "tracefs", "none"])?;
+    /// Starts the trace. Call [`private`](crate::mounts::private) first. `Err` is what the machine lacks.
+    pub fn new(folder: &Path) -> Result<Oracle, Lack> {
+        const NEED: Need<'static> = Need::Filesystem("tracefs");
+        let tracefs = mount(folder, "trace", &["-t", "tracefs", "none"]);
+        let tracefs = tracefs.map_err(|lack| lack.of(NEED))?;
         let name = format!("pipewright-test-{}", std::process::id());
         let instance = tracefs.path().join("instances").join(name);
-        let message = |error: std::io::Error| format!("the tracepoint cannot be used: {error}");
+        let message = |error: std::io::Error| Lack::new(NEED, error);
         fs::create_dir(&instance).map_err(message)?;
         let oracle = Oracle { instance, _tracefs: tracefs };
         oracle.write("buffer_size_kb", "2048").map_err(message)?;

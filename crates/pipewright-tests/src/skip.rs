@@ -1,15 +1,44 @@
 //! Reports of tests, written directly to the terminal: skipped parts, and figures.
 
-use pipewright_os::base::test_hooks::{Forced, is_forced};
+use std::fmt::Display;
 
-/// Prints that the calling test, or part of it, was skipped, and the reason.
-pub fn skipped(reason: &str) {
-    say("SKIPPED", reason);
+pub use pipewright_os::base::skipped::{Need, skipped};
+use pipewright_os::base::test_hooks::{Forced, NAMES, is_forced};
+
+/// A thing that the machine lacks, as the error of a function.
+#[derive(Debug)]
+pub struct Lack {
+    need: Need<'static>,
+    detail: String,
+}
+
+impl Lack {
+    /// Creates one.
+    pub fn new(need: Need<'static>, detail: impl Display) -> Lack {
+        Lack { need, detail: detail.to_string() }
+    }
+
+    /// Replaces what is needed.
+    #[must_use]
+    pub fn of(self, need: Need<'static>) -> Lack {
+        Lack { need, ..self }
+    }
+
+    /// Prints that the calling test was skipped.
+    pub fn skip(&self) {
+        skipped(self.need, &self.detail);
+    }
+
+    /// Prints that part of the calling test was skipped.
+    pub fn skip_part(&self, part: &str) {
+        skipped(self.need, format_args!("{part}: {}", self.detail));
+    }
 }
 
 /// Prints a figure that the calling test has measured and does not assert.
 pub fn counted(what: &str) {
-    say("COUNTED", what);
+    let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
+    print(&format!("COUNTED {name}: {what}\n"));
 }
 
 /// Prints the reports of a test that ran in another process.
@@ -20,11 +49,6 @@ pub(crate) fn pass_on(output: &str) {
     }
 }
 
-fn say(kind: &str, text: &str) {
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    print(&format!("{kind} {name}: {text}\n"));
-}
-
 /// Writes to the terminal: the harness captures the output of tests that pass.
 fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
@@ -32,19 +56,8 @@ fn print(line: &str) {
 
 /// Returns true if the tests do without that facility (`PIPEWRIGHT_FORCE` in a build with test hooks).
 pub fn is_forced_off(facility: &str) -> bool {
-    is_forced(match facility {
-        "pidfd" => Forced::NoPidfd,
-        "close_range" => Forced::NoCloseRange,
-        "clone3" => Forced::NoClone3,
-        "cgroup" => Forced::NoCgroup,
-        "supervisor" => Forced::NoSupervisor,
-        "io_uring" => Forced::NoIoUring,
-        "memfd" => Forced::NoMemfd,
-        "rwf_nowait" => Forced::NoRwfNowait,
-        "vmsplice" => Forced::NoVmsplice,
-        "vfork" => Forced::NoSharedMemory,
-        other => panic!("no facility is called {other}"),
-    })
+    let known = NAMES.iter().find(|(name, _)| *name == facility);
+    is_forced(known.unwrap_or_else(|| panic!("no facility is called {facility}")).1)
 }
 
 /// Returns true if verbs run as tasks (`PIPEWRIGHT_FORCE=async` in a build with test hooks), on a runtime that has its own

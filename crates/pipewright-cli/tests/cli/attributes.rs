@@ -54,7 +54,7 @@ fn umask_and_niceness_are_set() {
 #[test]
 fn the_user_is_found_by_name_and_number() {
     if !rustix::process::geteuid().is_root() {
-        pace::skipped("only root may change the user");
+        pace::skipped(pace::Need::Root, "only root may change the user");
         return;
     }
     for (user, ids) in [("nobody", "65534"), ("54321:54322", "54321"), ("nobody:54322", "65534")] {

@@ -39,7 +39,7 @@ fn cells(report: &Value) -> Vec<&Value> {
 fn is_left_out(cell: &Value) -> bool {
     let reason = cell["skipped"].as_str();
     if let Some(reason) = reason {
-        pace::skipped(&format!("{}: {reason}", cell["label"]));
+        pace::skipped(pace::Need::Linux, format_args!("{}: {reason}", cell["label"]));
     }
     reason.is_some()
 }
@@ -252,7 +252,7 @@ fn messages_go_through_memory_and_through_a_socket() {
     let output = bench(&["ipc", "--blocks", "100,64k", "--series", "2", "--json"]);
     if !cfg!(target_os = "linux") && output.status.code() == Some(125) {
         assert!(err(&output).contains("nothing was measured"), "{}", err(&output));
-        pace::skipped(err(&output).trim());
+        pace::skipped(pace::Need::Linux, err(&output));
         return;
     }
     let report = json(&output);

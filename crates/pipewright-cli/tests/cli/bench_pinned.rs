@@ -30,7 +30,7 @@ fn below(program: &str, words: &[&str], args: &[&str]) -> Option<Output> {
     match command.output() {
         Ok(output) if output.status.code() != Some(77) => Some(output),
         other => {
-            pace::skipped(&format!("no {program} that could do it: {other:?}"));
+            pace::skipped(pace::Need::Program(program), format_args!("{other:?}"));
             None
         }
     }
@@ -103,7 +103,7 @@ fn a_refused_call_is_reported_and_bench_continues() {
     let report = report(&output);
     assert_eq!(pins(&report), [("none", true); 2]);
     if report["machine"]["processors"] == 1 {
-        pace::skipped("with one processor no other one can be requested");
+        pace::skipped(pace::Need::Processors, "with one processor no other one can be requested");
         return;
     }
     let words = warning(&report, "not_pinned");

@@ -17,7 +17,7 @@ fn bench_disk_reports_a_disk_without_room_for_its_file() {
     command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
     let output = command.output().unwrap();
     if output.status.code() == Some(77) || err(&output).starts_with("unshare:") {
-        pace::skipped(&format!("no mount of our own: {}", err(&output)));
+        pace::skipped(pace::Need::Mount, err(&output));
         return;
     }
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));

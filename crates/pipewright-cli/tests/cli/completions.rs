@@ -28,7 +28,7 @@ fn folder() -> tempfile::TempDir {
 fn has(shell: &str) -> bool {
     let is_there = Command::new(shell).args(["-c", ":"]).output().is_ok();
     if !is_there {
-        pace::skipped(&format!("there is no {shell} here"));
+        pace::skipped(pace::Need::Program(shell), "is not here");
     }
     is_there
 }
@@ -139,7 +139,7 @@ fn bash_tells_options_from_the_command() {
 fn bash_completes_arguments_as_the_command_itself_does() {
     let library = "/usr/share/bash-completion/bash_completion";
     if !Path::new(library).exists() {
-        pace::skipped("there is no bash-completion here");
+        pace::skipped(pace::Need::File(library), "there is no bash-completion here");
         return;
     }
     let folder = folder();

@@ -22,7 +22,7 @@ fn cannot_limit() -> bool {
     let reason = err(&tried);
     assert_eq!(tried.status.code(), Some(125), "{reason}");
     assert!(reason.contains("memory_max cannot be held: "), "{reason}");
-    pace::skipped(reason.trim());
+    pace::skipped(pace::Need::TreeLimits, reason);
     true
 }
 

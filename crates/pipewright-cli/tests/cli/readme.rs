@@ -7,12 +7,12 @@ use super::{out, pace};
 #[test]
 fn the_picture_shows_what_the_tool_prints() {
     if Command::new("jq").arg("--version").output().is_err() {
-        pace::skipped("there is no jq here, which the picture has");
+        pace::skipped(pace::Need::Program("jq"), "there is no jq here, which the picture has");
         return;
     }
     let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.svg");
     let Ok(picture) = std::fs::read_to_string(picture) else {
-        pace::skipped("the package has no picture");
+        pace::skipped(pace::Need::File("docs/run.svg"), "the package has no picture");
         return;
     };
     let lines: Vec<String> = picture

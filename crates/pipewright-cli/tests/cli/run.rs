@@ -73,9 +73,7 @@ fn an_unusable_program_is_126_and_an_unusable_directory_is_125() {
                 assert_eq!(output.status.code(), Some(125), "{}", output.stderr);
                 assert!(output.stderr.contains("permission denied"), "{}", output.stderr);
             }
-            Err(error) => {
-                pace::skipped(&format!("the tool cannot be run by another user: {error}"))
-            }
+            Err(error) => pace::skipped(pace::Need::PublicTarget, error),
         }
     }
 }

@@ -35,7 +35,7 @@ fn is_ignored(name: &str, number: u32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = (u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1)) & 1 == 1;
     if ignored {
-        pace::skipped(&format!("SIG{name} is ignored here, and stays so"));
+        pace::skipped(pace::Need::DefaultSignals, format_args!("SIG{name} is ignored"));
     }
     ignored
 }
@@ -54,7 +54,7 @@ fn a_failed_start_of_the_signal_thread_is_reported() {
         let output = match command.capture() {
             Ok(output) => output,
             Err(error) => {
-                pace::skipped(&format!("the tool cannot be run by another user: {error}"));
+                pace::skipped(pace::Need::PublicTarget, error);
                 return;
             }
         };

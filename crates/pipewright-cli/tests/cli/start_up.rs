@@ -11,6 +11,9 @@ fn no_library_is_loaded_for_backtraces_or_for_logarithms() {
     if cfg!(unwinder_inside) {
         assert!(!maps.contains("/libgcc_s"), "{maps}");
     } else {
-        pace::skipped("the compiler that links has no archive of the unwinder");
+        pace::skipped(
+            pace::Need::UnwinderArchive,
+            "the compiler that links has no archive of the unwinder",
+        );
     }
 }

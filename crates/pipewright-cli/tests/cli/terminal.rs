@@ -44,7 +44,7 @@ impl Shell {
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", terminal);
         let Ok(shell) = command.spawn() else {
-            pace::skipped("there is no setsid here");
+            pace::skipped(pace::Need::Program("setsid"), "there is no setsid here");
             return None;
         };
         drop(command);

@@ -26,7 +26,7 @@ fn sh(place: &Place, script: &str) -> Output {
 fn every_row_of_the_table_holds() {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/timeout.md");
     let Ok(text) = std::fs::read_to_string(table) else {
-        pace::skipped("the package has no documents");
+        pace::skipped(pace::Need::File("docs/timeout.md"), "the package has no documents");
         return;
     };
     let place = Place::new();
@@ -121,7 +121,7 @@ fn children_and_ignored_signals_of_the_parent_do_not_confuse_it() {
     {
         assert_eq!(sh(&place, blocks).status.code(), Some(124));
     } else {
-        pace::skipped("there is no perl here to block a signal");
+        pace::skipped(pace::Need::Program("perl"), "there is no perl here to block a signal");
     }
 }
 

@@ -104,7 +104,10 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
         ours.extend(supervisors(child.id()));
         of_us = ours.len();
         if of_us == 1 {
-            pace::skipped("no supervisor is to be had here, the command alone ends with us");
+            pace::skipped(
+                pace::Need::Supervisor,
+                "no supervisor is to be had here, the command alone ends with us",
+            );
             kill(child.id());
             child.wait().unwrap();
             marked("kill-one").into_iter().for_each(kill);

@@ -6,6 +6,7 @@
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::skipped::{Need, skipped};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::{self, ChannelEnd};
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
@@ -251,12 +252,7 @@ fn a_side_waits_if_and_only_if_it_has_nothing_to_do() {
             (9, Duration::ZERO),
         ] {
             if !check(&acts, every, slept) {
-                // Not by `eprintln`, which the harness captures.
-                let _ = std::io::Write::write_all(
-                    &mut std::io::stderr(),
-                    b"SKIPPED: no shared memory here\n",
-                );
-                return;
+                return skipped(Need::SharedMemory, "there is none here");
             }
         }
     }

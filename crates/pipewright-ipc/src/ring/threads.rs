@@ -5,6 +5,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use pipewright_os::base::skipped::{Need, skipped};
 use pipewright_os::channel::shm::{BLOCK_BYTES, Seen, ShmOptions, Written};
 
 use super::{OwnMemory as _, Ring};
@@ -20,9 +21,7 @@ type RingSide = Ring<Written, Seen>;
 /// Returns both sides, unless this build or machine has no shared memory.
 fn both() -> Option<(RingSide, RingSide)> {
     let (Ok(first), Ok(second)) = (Written::create(OPTIONS), Written::create(OPTIONS)) else {
-        // Not by `eprintln`, which the harness captures.
-        let _ =
-            std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no shared memory here\n");
+        skipped(Need::SharedMemory, "there is none here");
         return None;
     };
     let seen = Seen::open(first.handle(), OPTIONS).unwrap();

@@ -25,8 +25,7 @@ pub(crate) mod raw_pipe;
 pub(crate) mod security;
 pub mod service_thread;
 pub mod signal;
-#[cfg(test)]
-pub(crate) mod skipped;
+pub mod skipped;
 pub mod stdio;
 pub mod test_hooks;
 pub mod token_pipe;

@@ -31,6 +31,21 @@ pub enum Forced {
     Async,
 }
 
+/// Each switch by its name.
+pub const NAMES: [(&str, Forced); 11] = [
+    ("pidfd", Forced::NoPidfd),
+    ("close_range", Forced::NoCloseRange),
+    ("clone3", Forced::NoClone3),
+    ("cgroup", Forced::NoCgroup),
+    ("supervisor", Forced::NoSupervisor),
+    ("io_uring", Forced::NoIoUring),
+    ("memfd", Forced::NoMemfd),
+    ("rwf_nowait", Forced::NoRwfNowait),
+    ("vmsplice", Forced::NoVmsplice),
+    ("vfork", Forced::NoSharedMemory),
+    ("async", Forced::Async),
+];
+
 /// Returns true if a test asks for it. In a process between clone and exec too: the parent has asked before.
 #[cfg(not(pipewright_test_hooks))]
 #[must_use]
@@ -46,30 +61,17 @@ pub const fn slowness() -> u32 {
     1
 }
 
-#[cfg(pipewright_test_hooks)]
-pub use hooks::{is_forced, slowness};
 #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
 pub use hooks::runtime;
+#[cfg(pipewright_test_hooks)]
+pub use hooks::{is_forced, slowness};
 
 #[cfg(pipewright_test_hooks)]
 mod hooks {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::Forced;
+    use super::{Forced, NAMES};
 
-    const NAMES: [(&str, Forced); 11] = [
-        ("pidfd", Forced::NoPidfd),
-        ("close_range", Forced::NoCloseRange),
-        ("clone3", Forced::NoClone3),
-        ("cgroup", Forced::NoCgroup),
-        ("supervisor", Forced::NoSupervisor),
-        ("io_uring", Forced::NoIoUring),
-        ("memfd", Forced::NoMemfd),
-        ("rwf_nowait", Forced::NoRwfNowait),
-        ("vmsplice", Forced::NoVmsplice),
-        ("vfork", Forced::NoSharedMemory),
-        ("async", Forced::Async),
-    ];
     /// The first eight: what a kernel may lack.
     const FALLBACK: u32 = 0xff;
     /// Set once the variable has been read.

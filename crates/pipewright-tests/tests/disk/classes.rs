@@ -10,7 +10,7 @@ use pipewright_tests::mounts::{
     Mounted, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
 };
 use pipewright_tests::oracle::Oracle;
-use pipewright_tests::skip::{kernel, skipped};
+use pipewright_tests::skip::{Lack, Need, kernel, skipped};
 
 use super::{folder, pattern};
 
@@ -105,9 +105,11 @@ fn sleeps_of_this_thread() -> usize {
 
 /// Checks that the caller slept at least once for each operation that blocked it, and that exactly those operations have class `Worker` that the kernel handed to a thread.
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
+    // The program behind it preallocates nothing.
+    let need = if name == "fuse" { Need::Storage } else { Need::Filesystem(name) };
     let file = match prepare(folder, case) {
         Ok(file) => file,
-        Err(reason) => return skipped(&format!("{name}: {case:?}: {reason}")),
+        Err(reason) => return skipped(need, format_args!("{name}: {case:?}: {reason}")),
     };
     let options = EngineOptions {
         backend: BackendKind::Uring,
@@ -130,7 +132,7 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
         let completion = match done.result {
             Ok(completion) => completion,
             Err(error) if case == CacheState::Preallocate => {
-                return skipped(&format!("{name}: {case:?}: {error}"));
+                return skipped(need, format_args!("{name}: {case:?}: {error}"));
             }
             Err(error) => panic!("{name}: {case:?}: {error}"),
         };
@@ -162,12 +164,12 @@ fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[CacheState]) {
 }
 
 /// A folder seen through a program.
-fn fuse(folder: &Path, below: &Path) -> Result<Mounted, String> {
+fn fuse(folder: &Path, below: &Path) -> Result<Mounted, Lack> {
     let (there, place) = (below.join("behind"), folder.join("fuse"));
     for made in [&there, &place] {
-        std::fs::create_dir_all(made).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(made).unwrap();
     }
-    run("bindfs", &[&there, &place])?;
+    run("bindfs", &[&there, &place]).map_err(|error| Lack::new(Need::Program("bindfs"), error))?;
     Ok(Mounted::at(place))
 }
 
@@ -198,7 +200,10 @@ fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
                 let workers = pipewright_os::disk::thread_usage::kernel_workers();
                 assert_eq!(workers > Some(0), classes);
             } else {
-                skipped("workers of io_uring are threads of their process since Linux 5.12");
+                skipped(
+                    Need::Kernel("5.12"),
+                    "workers of io_uring are threads of their process since Linux 5.12",
+                );
             }
             let read = engine.read_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
             assert_eq!((read.bytes, read.order), (BLOCK, 2));
@@ -214,30 +219,30 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     if let Err(error) =
         Engine::new(EngineOptions { backend: BackendKind::Uring, ..Default::default() })
     {
-        return skipped(&error.to_string());
+        return skipped(Need::IoUring, error);
     }
-    if let Err(reason) = private() {
-        return skipped(&reason);
+    if let Err(lack) = private() {
+        return lack.skip();
     }
     if super::has_one_processor() {
         return;
     }
     let oracle = match Oracle::new(folder.path()) {
         Ok(oracle) => oracle,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
-    let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
+    let disk = |kind: &'static str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
     match disk("ext4", 128 * MIB) {
-        Err(reason) => skipped(&format!("ext4, overlay, fuse: {reason}")),
+        Err(lack) => lack.skip_part("ext4, overlay, fuse"),
         Ok(ext4) => {
             on(&oracle, "ext4", ext4.path(), &CASES);
             match overlay(folder.path(), ext4.path()) {
                 Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
-                Err(reason) => skipped(&format!("overlay: {reason}")),
+                Err(lack) => lack.skip_part("overlay"),
             }
             match fuse(folder.path(), ext4.path()) {
                 Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
-                Err(reason) => skipped(&format!("fuse: {reason}")),
+                Err(lack) => lack.skip_part("fuse"),
             }
         }
     }
@@ -248,16 +253,16 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
     let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
         Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
-        Err(reason) => skipped(&format!("fscrypt: {reason}")),
+        Err(lack) => lack.skip_part("fscrypt"),
     }
     for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
         match disk(kind, bytes) {
             Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
-            Err(reason) => skipped(&format!("{kind}: {reason}")),
+            Err(lack) => lack.skip(),
         }
     }
     match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
         Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
-        Err(reason) => skipped(&format!("tmpfs: {reason}")),
+        Err(lack) => lack.skip_part("tmpfs"),
     }
 }

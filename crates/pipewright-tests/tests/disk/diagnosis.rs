@@ -9,7 +9,7 @@ use pipewright_disk::{BackendKind, Class, ErrorKind};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 use super::{folder, pattern};
 
@@ -45,7 +45,9 @@ fn a_file_is_read_and_never_written_to() {
                     assert_eq!(measured.bytes, 60 * (16 << 10), "{test}");
                 }
             }
-            TestOutcome::NotPossible(reason) => skipped(&format!("{}: {reason}", test.test)),
+            TestOutcome::NotPossible(reason) => {
+                skipped(Need::Storage, format_args!("{}: {reason}", test.test));
+            }
             TestOutcome::Failed(reason) => panic!("{}: {reason}", test.test),
         }
     }
@@ -138,7 +140,7 @@ fn a_read_of_a_hole_is_distinct_from_a_cached_read() {
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let measured = report.measured(read).expect("it was made");
     if measured.verdict != Verdict::Cached {
-        return skipped(&format!("a hole is read by {}", measured.verdict));
+        return skipped(Need::Storage, format_args!("a hole is read by {}", measured.verdict));
     }
     assert_eq!(measured.findings[0].reason, Reason::NothingThere, "{:?}", measured.findings);
 }
@@ -159,7 +161,7 @@ fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
         && evidence.facts.compressed != Some(true);
     if !is_judged || measured.verdict != Verdict::Workers {
         // Another process may have synced it in between.
-        return skipped(&format!("no thread waited: {evidence:?}"));
+        return skipped(Need::Luck, format_args!("no thread waited: {evidence:?}"));
     }
     assert!(evidence.unwritten_before.is_none_or(|bytes| bytes > 0), "{evidence:?}");
     if evidence.unwritten_before.is_some() {
@@ -178,7 +180,7 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
         .and_then(|()| pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw"));
     let mounted = match mounted {
         Ok(mounted) => mounted,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -206,7 +208,7 @@ fn requests_of_an_odd_length_are_misaligned() {
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let measured = report.measured(read).expect("it was made");
     if measured.evidence.misaligned.is_none() {
-        return skipped("nothing has to be aligned here");
+        return skipped(Need::Storage, "nothing has to be aligned here");
     }
     // Later calls of io_uring are refused, where it exists.
     let finding = measured.findings.iter().find(|finding| finding.reason == Reason::Misaligned);
@@ -232,7 +234,7 @@ fn wine_is_not_taken_for_windows() {
     let folder = folder();
     let report = diagnose(folder.path(), &FEW).unwrap();
     if report.unjudged != Some(Unjudged::Imitation) {
-        return skipped("this is no Wine");
+        return skipped(Need::Wine, "this is no Wine");
     }
     assert_eq!(report.backend, Some(BackendKind::Overlapped));
     for test in report.tests.iter().filter(|test| test.test.asynchronous) {
@@ -263,11 +265,11 @@ fn verdicts_match_filesystems_of_known_behaviour() {
     use pipewright_tests::{encrypt, mounts};
 
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     if pipewright_tests::skip::is_forced_off("io_uring") {
-        return skipped("there is no io_uring in this build");
+        return skipped(Need::IoUring, "there is no io_uring in this build");
     }
     if super::has_one_processor() {
         return;
@@ -304,7 +306,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         assert_eq!(tmpfs, [read, nowait]);
     }
     match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
-        Err(reason) => skipped(&reason),
+        Err(lack) => lack.skip(),
         Ok(ext4) => {
             let read = of(ext4.path(), true, Work::Read);
             assert_eq!(read, (Verdict::Asynchronous, None));
@@ -317,7 +319,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
             let sync = (Verdict::Workers, Some(Reason::OperationKind));
             assert_eq!(of(ext4.path(), false, Work::Sync), sync);
             match mounts::overlay(folder.path(), ext4.path()) {
-                Err(reason) => skipped(&reason),
+                Err(lack) => lack.skip(),
                 Ok(overlay) if since_6_5 => {
                     tried(overlay.path(), Work::Read, Remedy::Aio);
                     tried(overlay.path(), Work::Overwrite, Remedy::Aio);
@@ -335,7 +337,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         encrypt::encrypted_folder(&secret).map(|()| secret)
     };
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
-        Err(reason) => skipped(&reason),
+        Err(lack) => lack.skip(),
         Ok((secret, _ext4)) => {
             let encrypted = Some(Reason::Encryption);
             // It takes direct reads, and serves them from its cache where it need not wait.
@@ -346,7 +348,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         }
     }
     match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
-        Err(reason) => skipped(&reason),
+        Err(lack) => lack.skip(),
         Ok(btrfs) => {
             let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
             assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
@@ -355,7 +357,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
             let packed = btrfs.path().join("packed");
             std::fs::create_dir(&packed).unwrap();
             match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
-                Err(reason) => skipped(&reason),
+                Err(error) => skipped(Need::Program("chattr"), error),
                 Ok(()) => {
                     let path = packed.join("data");
                     std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();

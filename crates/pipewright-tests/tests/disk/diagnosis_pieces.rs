@@ -11,7 +11,7 @@ use pipewright_disk::{BackendKind, Engine, EngineOptions, NowaitReads};
 use pipewright_os::disk::file::write_in_place;
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mounts;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::folder;
@@ -54,7 +54,7 @@ fn finding_of(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
         None => {
             let aio = EngineOptions { backend: BackendKind::Aio, ..EngineOptions::default() };
             let refused = Engine::new(aio).expect_err("what can be had is tried");
-            skipped(&format!("there is no Linux AIO here: {refused}"));
+            skipped(Need::Aio, refused);
         }
     }
     finding
@@ -63,13 +63,13 @@ fn finding_of(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
 #[isolated_test]
 fn requests_sent_to_threads_for_size_or_fragments_are_reported() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     for (kind, bytes) in [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 160 << 20)] {
         match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
             Ok(disk) => on(disk.path(), kind),
-            Err(reason) => skipped(&reason),
+            Err(lack) => lack.skip(),
         }
     }
 }
@@ -81,7 +81,7 @@ fn writes_without_room_for_metadata_are_reported() {
         .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));
     let disk = match disk {
         Ok(disk) => disk,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     write_in_place(&File::open(disk.path()).unwrap()).unwrap();
     let options = DiagnoseOptions {
@@ -92,17 +92,20 @@ fn writes_without_room_for_metadata_are_reported() {
     };
     let report = diagnose(disk.path(), &options).unwrap();
     if report.backend != Some(BackendKind::Uring) {
-        return skipped("there is no io_uring here");
+        return skipped(Need::IoUring, "there is no io_uring here");
     }
     for work in [Work::Overwrite, Work::Preallocated] {
         let test = Test { asynchronous: true, direct: true, work };
         let found = report.measured(test).expect("it was made");
         if !matches!(found.verdict, Verdict::Workers | Verdict::Partly) {
-            skipped(&format!("there was room for all: {:?}", found.evidence));
+            skipped(Need::Luck, format_args!("there was room for all: {:?}", found.evidence));
             continue;
         }
         let Some(room) = found.evidence.write_room else {
-            return skipped("Btrfs does not tell what it has room for (no sysfs)");
+            return skipped(
+                Need::File("/sys/fs/btrfs"),
+                "Btrfs does not tell what it has room for (no sysfs)",
+            );
         };
         assert!((1..600).contains(&room), "{room}");
         let finding = found.findings.iter().find(|it| it.reason == Reason::WriteRoom);
@@ -121,7 +124,7 @@ fn on(disk: &Path, kind: &str) {
     };
     let report = diagnose(in_pieces(disk), &options).unwrap();
     if report.backend != Some(BackendKind::Uring) {
-        return skipped("there is no io_uring here");
+        return skipped(Need::IoUring, "there is no io_uring here");
     }
     let of = |work| {
         report.measured(Test { asynchronous: true, direct: true, work }).expect("it was made")
@@ -133,13 +136,13 @@ fn on(disk: &Path, kind: &str) {
             let words = "60 of 60 by kernel threads; 60 of the writes span more than one extent";
             assert_eq!(finding.evidence, words);
         }
-        split => skipped(&format!("no file in small pieces is to be had on {kind}: {split:?}")),
+        split => skipped(Need::Storage, format_args!("no small pieces on {kind}: {split:?}")),
     }
     // In one piece, on a disk with nothing else.
     let whole = of(Work::Preallocated);
     let is_told = whole.evidence.write_room.is_some();
     if kind == "btrfs" && !is_told {
-        skipped("Btrfs does not tell what it has room for (no sysfs)");
+        skipped(Need::File("/sys/fs/btrfs"), "Btrfs does not tell what it has room for (no sysfs)");
     }
     assert!(kind == "btrfs" || !is_told, "{whole:?}");
     assert!(!whole.findings.iter().any(|it| it.reason == Reason::Split), "{whole:?}");
@@ -148,7 +151,7 @@ fn on(disk: &Path, kind: &str) {
         ("btrfs", Some(NowaitReads::OfOnePage)) => {
             finding_of(read, Reason::ManyPages, Remedy::AioOrOnePage);
         }
-        ("btrfs", other) => skipped(&format!("Btrfs has them done otherwise: {other:?}")),
+        ("btrfs", other) => skipped(Need::Storage, format_args!("done otherwise: {other:?}")),
         _ => assert!(!read.findings.iter().any(|it| it.reason == Reason::ManyPages), "{read:?}"),
     }
 }

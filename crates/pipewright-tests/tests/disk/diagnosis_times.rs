@@ -8,7 +8,7 @@ use pipewright_disk::diagnosis::{
 use pipewright_disk::{Filesystem, NowaitWrites};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mounts;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Lack, Need, skipped};
 
 use super::folder;
 
@@ -21,14 +21,15 @@ fn writes(report: &Report, direct: bool, works: &[Work]) -> Vec<Measured> {
 }
 
 /// Checks XFS: it refuses a write that must not wait and changes the times (from Linux 6.0 on).
-fn check_xfs(report: &Report) -> Result<(), String> {
+fn check_xfs(report: &Report) -> Result<(), Lack> {
     let in_place = &WORKS[..2];
     for (direct, works, remedy) in
         [(true, in_place, Remedy::AioOrLazytime), (false, &WORKS[..], Remedy::Lazytime)]
     {
         for found in writes(report, direct, works) {
             let Some(NowaitWrites::WaitForTimes { tick }) = found.evidence.nowait_writes else {
-                return Err(format!("XFS does not put them off: {:?}", found.evidence));
+                let detail = format!("XFS does not put them off: {:?}", found.evidence);
+                return Err(Lack::new(Need::Kernel("6.0"), detail));
             };
             let (millisecond, slowest) = (Duration::from_millis(1), Duration::from_millis(10));
             assert!((millisecond..=slowest).contains(&tick), "{tick:?}");
@@ -64,17 +65,17 @@ fn check_ext4(report: &Report) {
 #[isolated_test]
 fn writes_that_change_the_times_are_judged_alike_in_every_run() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     if pipewright_tests::skip::is_forced_off("io_uring") {
-        return skipped("there is no io_uring in this build");
+        return skipped(Need::IoUring, "there is no io_uring in this build");
     }
     for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
         let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
             Ok(disk) => disk,
-            Err(reason) => {
-                skipped(&reason);
+            Err(lack) => {
+                lack.skip();
                 continue;
             }
         };
@@ -85,8 +86,8 @@ fn writes_that_change_the_times_are_judged_alike_in_every_run() {
             let report = diagnose(disk.path(), &options).unwrap();
             if report.filesystem != Some(Filesystem::Xfs.name()) {
                 check_ext4(&report);
-            } else if let Err(reason) = check_xfs(&report) {
-                return skipped(&reason);
+            } else if let Err(lack) = check_xfs(&report) {
+                return lack.skip();
             }
         }
     }

@@ -102,7 +102,10 @@ fn a_misaligned_operation_names_the_required_and_the_given_alignment() {
         let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
         let alignment = file.alignment();
         if alignment.offset == 1 {
-            return pipewright_tests::skip::skipped("nothing has to be aligned here");
+            return pipewright_tests::skip::skipped(
+                pipewright_tests::skip::Need::Storage,
+                "nothing has to be aligned here",
+            );
         }
         let (needed, reported) = (alignment.offset, alignment.reported);
         let mut misaligned = |bytes: usize, offset: u64| {

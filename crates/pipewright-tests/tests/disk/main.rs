@@ -26,7 +26,7 @@ use pipewright_disk::{
     BackendKind, DiskFile, Done, Engine, EngineOptions, ErrorKind, Operation, SharedEngine,
     UnavailableReason,
 };
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 /// Returns a folder on a disk for one test: some filesystems in memory have no direct I/O.
 fn folder() -> tempfile::TempDir {
@@ -65,7 +65,12 @@ fn engine(options: EngineOptions) -> Option<Engine> {
             // A backend of another system could not have been tested.
             let not_this_system = ErrorKind::NoBackend { reason: UnavailableReason::NotThisSystem };
             if *error.kind() != not_this_system {
-                skipped(&format!("{}: {error}", options.backend));
+                let need = match options.backend {
+                    BackendKind::Uring => Need::IoUring,
+                    BackendKind::Aio => Need::Aio,
+                    _ => Need::Windows,
+                };
+                skipped(need, error);
             }
             None
         }
@@ -94,12 +99,18 @@ fn tested_engines() -> Vec<(String, TestedEngine)> {
 fn has_one_processor() -> bool {
     let has = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
     if has {
-        skipped("with one processor workers of the kernel are not told from the call that submits");
+        skipped(
+            Need::Processors,
+            "with one processor workers of the kernel are not told from the call that submits",
+        );
     }
     // Emulated processors stop for as long as the machine runs something else.
     let is_emulated = pipewright_tests::pace::scale() >= 10;
     if is_emulated {
-        skipped("with emulated processors workers of the kernel are not told from the call");
+        skipped(
+            Need::Processors,
+            "with emulated processors workers of the kernel are not told from the call",
+        );
     }
     has || is_emulated
 }

@@ -3,7 +3,6 @@
 use pipewright_disk::{DiskFile, Done, ErrorKind, Operation};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::failing::{self, GOOD_BYTES};
-use pipewright_tests::skip::skipped;
 use pipewright_tests::{mounts, watchdog};
 
 use super::{folder, pattern, tested_engines};
@@ -13,12 +12,12 @@ const MIB: usize = 1 << 20;
 #[isolated_test]
 fn a_full_disk_reports_the_bytes_that_fitted() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     let small = match mounts::loop_mount(folder.path(), "ext4", 8 * MIB as u64, "rw") {
         Ok(small) => small,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let free_blocks = || rustix::fs::statvfs(small.path()).unwrap().f_bfree;
     let at_first = free_blocks();
@@ -57,8 +56,8 @@ fn a_full_disk_reports_the_bytes_that_fitted() {
 #[isolated_test]
 fn a_failed_sync_is_never_retried_to_success() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     // A failing disk is slow: each backend once, and plain calls on the caller.
     let is_wanted = |name: &str| name.ends_with("false") || name == "threads, cached first: true";
@@ -70,7 +69,7 @@ fn a_failed_sync_is_never_retried_to_success() {
         let memory = memory.unwrap();
         let disk = match mounts::loop_mount(memory.path(), "ext2", 64 * MIB as u64, "rw") {
             Ok(disk) => disk,
-            Err(reason) => return skipped(&reason),
+            Err(lack) => return lack.skip(),
         };
         let path = disk.path().join("lost");
         let options = DiskFile::options().read(true).write(true).create(true);
@@ -100,8 +99,8 @@ fn a_failed_sync_is_never_retried_to_success() {
 #[isolated_test]
 fn a_sync_that_failed_once_with_any_error_is_neither_repeated_nor_forgotten() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     for errno in [libc::EAGAIN, libc::EINTR, libc::EINVAL, libc::EOPNOTSUPP, libc::ECANCELED] {
         for (name, mut tested) in tested_engines() {
@@ -112,7 +111,7 @@ fn a_sync_that_failed_once_with_any_error_is_neither_repeated_nor_forgotten() {
             // The filesystem accepts every sync after the first: a repeated one would succeed.
             let (mounted, path) = match failing::mount_failing_with(folder.path(), errno) {
                 Ok(mounted) => mounted,
-                Err(reason) => return skipped(&reason),
+                Err(lack) => return lack.skip(),
             };
             let file = DiskFile::options().read(true).write(true).open(&path).unwrap();
             let name = format!("{name}, {}", std::io::Error::from_raw_os_error(errno));
@@ -129,14 +128,14 @@ fn a_sync_that_failed_once_with_any_error_is_neither_repeated_nor_forgotten() {
 #[isolated_test]
 fn a_failing_disk_reports_the_bytes_already_written() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     for (name, mut tested) in tested_engines() {
         // One for each: its first sync fails.
         let (mounted, path) = match failing::mount_failing(folder.path()) {
             Ok(mounted) => mounted,
-            Err(reason) => return skipped(&reason),
+            Err(lack) => return lack.skip(),
         };
         for direct in [false, true] {
             let options = DiskFile::options().read(true).write(true).direct(direct);
@@ -193,8 +192,8 @@ fn print_sync_error_of_another_handle(path: &std::path::Path) {
 #[isolated_test]
 fn a_read_only_filesystem_is_its_own_error() {
     let folder = folder();
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     let words = ["-t", "tmpfs", "-o", "ro", "none"];
     let fixed = mounts::mount(folder.path(), "fixed", &words).unwrap();

@@ -4,7 +4,7 @@
 use pipewright_disk::{BackendKind, Class};
 use pipewright_disk::{DiskFile, EngineOptions, ErrorKind, Operation, SharedEngine};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::{is_wine, skipped};
+use pipewright_tests::skip::{Need, is_wine, skipped};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
 
@@ -89,7 +89,7 @@ fn overlapped_calls_are_classified_by_their_return() {
         }
     }
     if is_wine() {
-        skipped("the other classes: Wine has no others");
+        skipped(Need::Windows, "the other classes: Wine has no others");
     }
 }
 
@@ -104,10 +104,10 @@ fn exposing_old_disk_contents_works_or_is_permission_denied() {
         Err(error) => {
             let is_windows = cfg!(windows);
             assert!(is_windows && *error.kind() == ErrorKind::PermissionDenied, "{error}");
-            skipped("this user may not have room taken for written");
+            skipped(Need::Windows, "this user may not have room taken for written");
         }
     }
     if is_wine() {
-        skipped("what the room holds: SetFileValidData of Wine does nothing");
+        skipped(Need::Windows, "what the room holds: SetFileValidData of Wine does nothing");
     }
 }

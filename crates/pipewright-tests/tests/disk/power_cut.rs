@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use pipewright_disk::{DiskFile, ErrorKind, Operation};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
-use pipewright_tests::{mounts, pace, skip::skipped};
+use pipewright_tests::{mounts, pace};
 
 use super::{folder, pattern, tested_engines};
 
@@ -28,7 +28,7 @@ fn record(engine: usize, number: usize) -> Vec<u8> {
 fn synced_records_survive_a_power_cut_at_any_moment() {
     let [disk, log] = match spare_disks() {
         Ok(disks) => disks,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let folder = folder();
     mounts::private().unwrap();
@@ -101,7 +101,7 @@ fn bad_sectors_fail_alone_and_by_name() {
     const BAD: std::ops::Range<u64> = 1 << 20..(1 << 20) + BLOCK as u64;
     let [disk] = match spare_disks() {
         Ok(disks) => disks,
-        Err(reason) => return skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let mapped = MappedDisk::with_bad_bytes("pipewright-bad", &disk, BAD).unwrap();
     let content = pattern(2 << 20);

@@ -6,7 +6,7 @@ use pipewright_disk::{
 };
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::refuse::refuse;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 
 use super::{file_with, folder, pattern};
 
@@ -163,7 +163,7 @@ fn a_ring_that_stops_working_returns_an_error() {
         ..EngineOptions::default()
     };
     let Ok(mut engine) = Engine::new(options) else {
-        return skipped("there is no io_uring here");
+        return skipped(Need::IoUring, "there is no io_uring here");
     };
     let shared = SharedEngine::new(options).unwrap();
     let folder = folder();
@@ -194,7 +194,7 @@ fn requests_that_the_kernel_has_no_thread_for_are_performed_all_the_same() {
         ..EngineOptions::default()
     };
     let Ok(engine) = Engine::new(options(false)) else {
-        return skipped("there is no io_uring here");
+        return skipped(Need::IoUring, "there is no io_uring here");
     };
     let shared = SharedEngine::new(options(false)).unwrap();
     let mut engines = [engine, Engine::new(options(true)).unwrap()];

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use pipewright_disk::{AsyncFile, BackendKind, DiskFile, EngineOptions, SharedEngine};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncSeek as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -197,7 +197,7 @@ fn direct_writes_must_be_aligned() {
     let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
     let block = file.alignment().offset;
     if block == 1 {
-        return skipped("nothing has to be aligned here");
+        return skipped(Need::Storage, "nothing has to be aligned here");
     }
     for (_, engine) in engines() {
         let mut stream = AsyncFile::new(&engine, &file);

@@ -382,6 +382,6 @@ fn starting_a_worker_does_not_change_its_command() {
             let containment = channel.worker().unwrap().containment();
             assert_ne!(containment, Containment::None);
         }
-        Err(error) => skip::skipped(&format!("a tree that ends with us: {error}")),
+        Err(error) => skip::skipped(skip::Need::Supervisor, error),
     }
 }

@@ -30,7 +30,12 @@ fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
         let pid = number(&pool, "pid") as u32;
         let _held = match end_of(pid) {
             Ok(end) => end,
-            Err(error) => return skip::skipped(&format!("pidfd_getfd: {error}")),
+            Err(error) => {
+                return skip::skipped(
+                    skip::Need::Kernel("5.6"),
+                    format_args!("pidfd_getfd: {error}"),
+                );
+            }
         };
         let is = |state| pool.stats().workers.iter().any(|it| it.state == state);
         // The statistics are of a moment ago, and may be of the call before.

@@ -125,7 +125,7 @@ fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
 fn with_memory(act: impl FnOnce(&mut ChannelEnd, &mut Written) + Send + 'static) -> Option<Error> {
     let shm = ShmOptions { bytes: 64 << 10, prefault: true };
     let Ok(mut ours) = Written::create(shm) else {
-        skip::skipped("no shared memory here");
+        skip::skipped(skip::Need::SharedMemory, "no shared memory here");
         return None;
     };
     let greeting = move |end: &mut ChannelEnd| {

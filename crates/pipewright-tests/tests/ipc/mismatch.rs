@@ -54,7 +54,7 @@ fn another_application_build_or_salt_is_named_on_both_sides() {
 #[watched_test]
 fn another_user_is_named() {
     if !skip::is_root() {
-        return skip::skipped("only root can start a worker of another user");
+        return skip::skipped(skip::Need::Root, "only root can start a worker of another user");
     }
     let mut command = worker("echo,app=app,build=1,salt=s");
     // The puppet must be readable for that user, which is not the case in every folder.
@@ -62,7 +62,7 @@ fn another_user_is_named() {
     let started: Result<Channel, _> = Channel::start(&mut command, &options());
     let error = started.unwrap_err();
     if *error.kind() == ErrorKind::Start {
-        return skip::skipped(&format!("another user cannot start the puppet: {error}"));
+        return skip::skipped(skip::Need::PublicTarget, error);
     }
     assert_eq!(refused(&error), (Side::Worker, "user", "0", "65534"));
 }

@@ -90,7 +90,7 @@ fn no_control_group_of_a_killed_hosts_workers_is_left() {
     alone.arg("exit=0").kill_on_parent_exit(pipewright::Scope::Tree);
     if let Err(error) = alone.status() {
         // Nothing could remove it.
-        return skip::skipped(&error.to_string());
+        return skip::skipped(skip::Need::Supervisor, error);
     }
     let mut command = worker("calls,ring=65536");
     command.stderr(pipewright::Stdio::piped());
@@ -105,7 +105,7 @@ fn no_control_group_of_a_killed_hosts_workers_is_left() {
     watchdog::until("its worker ends", || !alive::is_running(pid));
     watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
     if groups.is_empty() {
-        skip::skipped("this machine has no cgroup");
+        skip::skipped(skip::Need::Cgroup, "this machine has no cgroup");
     }
 }
 

@@ -115,7 +115,7 @@ fn a_pool_reports_the_shared_memory_of_its_workers() {
     let (used, reason) = memory("calls,ring=65536");
     if skip::is_forced_off("memfd") {
         assert!(!used && reason.is_some());
-        return skip::skipped("this build has no memfd");
+        return skip::skipped(skip::Need::SharedMemory, "this build has no memfd");
     }
     assert_eq!((used, reason), (true, None));
 }

@@ -55,7 +55,7 @@ fn shared_memory_is_used_if_available() {
     let (used, reason) = works(&mut start("echo", &Options::default()));
     if skip::is_forced_off("memfd") {
         assert!(!used && reason.is_some());
-        return skip::skipped("this build has no memfd");
+        return skip::skipped(skip::Need::SharedMemory, "this build has no memfd");
     }
     assert_eq!((used, reason), (true, None));
 }
@@ -115,10 +115,10 @@ fn leave_room_for(free: usize) -> Vec<std::fs::File> {
 #[isolated_test]
 fn without_free_handles_the_channel_uses_the_socket() {
     if skip::is_forced_off("memfd") {
-        return skip::skipped("this build has no memfd");
+        return skip::skipped(skip::Need::SharedMemory, "this build has no memfd");
     }
     if skip::is_forced_async() {
-        return skip::skipped("a runtime takes handles of its own");
+        return skip::skipped(skip::Need::BlockingVerbs, "a runtime takes handles of its own");
     }
     let files = rustix::process::Resource::Nofile;
     let most = rustix::process::getrlimit(files);
@@ -168,10 +168,10 @@ fn without_free_handles_the_channel_uses_the_socket() {
 fn a_small_dev_shm_is_no_limit() {
     let small = mounts::private().and_then(|()| {
         let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
-        mounts::run("mount", &words)
+        mounts::run("mount", &words).map_err(|error| skip::Lack::new(skip::Need::Mount, error))
     });
-    if let Err(reason) = small {
-        return skip::skipped(&reason);
+    if let Err(lack) = small {
+        return lack.skip();
     }
     let _small = mounts::Mounted::at("/dev/shm".into());
     let (used, reason) = works(&mut start("echo", &Options::default()));

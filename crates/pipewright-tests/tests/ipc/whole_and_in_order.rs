@@ -159,7 +159,7 @@ fn slow_readers_and_slow_writers_lose_nothing() {
             assert!(stats.received.shared_frames > 0, "{stats:?}");
             assert!(stats.received.inline_frames > 0, "a full ring spills: {stats:?}");
         } else if options.shared_memory == SharedMemory::Auto {
-            skip::skipped(&format!("the ring: {:?}", stats.fallback));
+            skip::skipped(skip::Need::SharedMemory, format_args!("{:?}", stats.fallback));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pipewright::{AsyncPipeReader, AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
 use pipewright_test_macros::{isolated_test, watched_test};
 #[cfg(unix)]
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{count, pace, watchdog};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -291,7 +291,7 @@ fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
             assert!(blocks(&into) && blocks(&from));
 
             if !cfg!(target_os = "linux") || is_forced_off("vmsplice") {
-                skipped("a read follows a poll here, and can block");
+                skipped(Need::TryRead, "a read follows a poll here, and can block");
                 continue;
             }
             // A thread blocks in a read of the same pipe: bytes that it takes must not block the task.

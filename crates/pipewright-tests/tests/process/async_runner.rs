@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{AsyncRunner, CancelToken, Command, ErrorKind, Outcome, Runner};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::async_verbs::one_thread;
@@ -113,7 +113,7 @@ fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
 #[isolated_test]
 fn a_dropped_async_runner_leaves_no_process() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let runtime = one_thread();
     runtime.block_on(async {

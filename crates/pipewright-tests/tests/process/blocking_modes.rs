@@ -22,7 +22,7 @@ use pipewright::Stdio;
 use pipewright::{ChildStdout, Mode, PipeOptions, PipeReader};
 use pipewright_test_macros::watched_test;
 #[cfg(unix)]
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 
 use super::{flood, puppet};
 
@@ -173,7 +173,7 @@ fn race_for_bytes(ours: PipeReader, mut theirs: File, mut writer: File) {
 #[watched_test]
 fn a_try_read_does_not_block_if_another_reader_takes_the_bytes() {
     if !cfg!(target_os = "linux") || is_forced_off("vmsplice") {
-        return skipped("a read follows a poll here, and can block");
+        return skipped(Need::TryRead, "a read follows a poll here, and can block");
     }
     let options = PipeOptions { read: Mode::Async, write: Mode::Sync, capacity: None };
     let (ours, writer) = pipewright::pipe(options).unwrap();
@@ -186,7 +186,7 @@ fn a_try_read_does_not_block_if_another_reader_takes_the_bytes() {
 #[watched_test]
 fn a_try_read_of_a_fifo_does_not_block_if_another_reader_takes_the_bytes() {
     if is_forced_off("vmsplice") {
-        return skipped("a read follows a poll here, and can block");
+        return skipped(Need::TryRead, "a read follows a poll here, and can block");
     }
     let (_folder, path) = fifo();
     let both = File::options().read(true).write(true).open(&path).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pipewright::{AsyncRunner, CancelToken, Command, Event, Pipeline, Stdio, run_all};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::{is_forced_off, is_wine, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, is_wine, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::async_verbs::one_thread;
@@ -48,7 +48,7 @@ async fn at_every_point<F: Future>(mut call: impl FnMut() -> F) {
 /// Checks that no process and no handle of these calls is left.
 fn leaves_nothing(calls: impl AsyncFn(&str)) {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let runtime = one_thread();
     let before = runtime.block_on(async {
@@ -106,7 +106,10 @@ fn a_pipeline_that_is_dropped_kills_every_stage() {
 #[isolated_test(limit = Duration::from_secs(300))]
 fn dropping_many_commands_kills_all() {
     if is_wine() {
-        return skipped("Wine 8's own server crashes in most runs of it, see ci/under-wine.sh");
+        return skipped(
+            Need::Windows,
+            "Wine 8's own server crashes in most runs of it, see ci/under-wine.sh",
+        );
     }
     leaves_nothing(async |mark| {
         let token = CancelToken::new();

@@ -11,7 +11,7 @@ use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, ProcessHandl
 use pipewright::{Resource, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::count;
-use pipewright_tests::skip::{is_forced_off, is_root, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
 
 use super::puppet;
 
@@ -75,7 +75,7 @@ fn permission_denied() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::PermissionDenied);
 
     if !is_root() {
-        return skipped("a user whose directories cannot be entered needs root");
+        return skipped(Need::Root, "a user whose directories cannot be entered needs root");
     }
     let locked = tempfile::tempdir().unwrap();
     fs::set_permissions(locked.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -137,7 +137,10 @@ fn a_missing_loader_is_named() {
     let mut bytes = fs::read("/bin/true").unwrap();
     let loader = b"/lib64/ld-linux-x86-64.so.2";
     let Some(at) = bytes.windows(loader.len()).position(|window| window == loader) else {
-        return skipped("/bin/true has another loader here");
+        return skipped(
+            Need::File("/lib64/ld-linux-x86-64.so.2"),
+            "/bin/true has another loader here",
+        );
     };
     bytes[at + 5] = b'X';
     let error = error_of(program(dir.path(), "foreign", bytes));
@@ -361,7 +364,7 @@ fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
 #[watched_test]
 fn a_process_that_does_not_exist_is_not_found() {
     if is_forced_off("pidfd") {
-        return skipped("processes are only opened as pidfds");
+        return skipped(Need::Pidfd, "processes are only opened as pidfds");
     }
     // The largest number that a process can have is 2^22 (proc_sys_kernel(5), pid_max).
     let error = ProcessHandle::open(i32::MAX as u32).unwrap_err();

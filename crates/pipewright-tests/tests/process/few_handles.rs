@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipewright::{Command, Contain, ErrorKind, Limits, Scope, Signal, Stdio, TreeSlot};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{alive, isolate, watchdog};
 
 use super::puppet;
@@ -160,7 +160,7 @@ fn one_failed_call_of_a_first_supervised_start_is_not_taken_for_a_refusal() {
         return;
     }
     if Command::new("strace").arg("-V").output().is_err() {
-        return skipped("there is no strace here");
+        return skipped(Need::Program("strace"), "is not here");
     }
     if super::cannot_supervise() {
         return;
@@ -203,7 +203,7 @@ fn a_reached_limit_on_processes_is_not_taken_for_a_sandbox() {
         // The limit does not hold for root. SAFETY: takes numbers.
         unsafe { libc::setresuid(65534, 65534, 65534) };
         if let Err(error) = puppet(["exit=0"]).status() {
-            return skipped(&format!("another user cannot run the helper program: {error}"));
+            return skipped(Need::PublicTarget, error);
         }
         let limit = |soft: u64| {
             let limit = libc::rlimit { rlim_cur: soft, rlim_max: 1000 };

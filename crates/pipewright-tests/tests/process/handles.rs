@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use pipewright::{Command, HandleKind, Mode, PipeOptions, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 use super::puppet;
 
@@ -51,11 +51,11 @@ fn every_kind_of_handle_is_named() {
     let us = rustix::process::getpid();
     match rustix::process::pidfd_open(us, rustix::process::PidfdFlags::empty()) {
         Ok(pidfd) => assert_eq!(kind(pidfd), HandleKind::Unknown),
-        Err(error) => skipped(&format!("no pidfd: {error}")),
+        Err(error) => skipped(Need::Pidfd, error),
     }
     match block_device() {
         Some(device) => assert_eq!(kind(device), HandleKind::BlockDevice),
-        None => skipped("there is no block device here"),
+        None => skipped(Need::BlockDevice, "there is no block device here"),
     }
     let names: Vec<String> = [
         HandleKind::File,
@@ -98,7 +98,7 @@ fn a_pipe_has_at_least_the_requested_capacity() {
             Ok(pipe) => pipe,
             // pipe(7): a user above the soft limit for all pipes gets no pipe of that size.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                skipped("this user may not have larger pipes");
+                skipped(Need::Root, "this user may not have larger pipes");
                 continue;
             }
             Err(error) => panic!("{error}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::skip::{is_forced_off, is_root, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
 use pipewright_tests::{pace, watchdog};
 
 use super::{later, puppet, short};
@@ -30,12 +30,18 @@ pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     None
 }
 
+/// Reports that [`child_with_pid`] has started none.
+pub(crate) fn pid_is_taken() {
+    let need = if is_root() { Need::Luck } else { Need::Root };
+    skipped(need, "the next pid can only be chosen by root, on a quiet machine");
+}
+
 #[isolated_test]
 fn the_children_of_an_unrelated_process_with_a_reused_pid_are_left_alone() {
     let ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let Some(mut unrelated) = child_with_pid(ended.id(), &["spawn=wait=600", "wait=600"]) else {
-        return skipped("the next pid can only be chosen by root, on a quiet machine");
+        return pid_is_taken();
     };
     let mut text = Vec::with_capacity(64);
     unrelated.stderr.take().unwrap().read_spare(&mut text).unwrap();
@@ -53,7 +59,7 @@ fn the_children_of_an_unrelated_process_with_a_reused_pid_are_left_alone() {
 fn a_child_that_leaves_its_group_is_still_stopped() {
     let script = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(600)";
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return skipped("python3 is not here");
+        return skipped(Need::Program("python3"), "python3 is not here");
     }
     let mut command = Command::new("python3");
     command.args(["-c", script]).own_group().timeout(later()).kill_grace(short());
@@ -92,7 +98,7 @@ fn an_infinite_grace_lets_the_child_exit_by_itself() {
 #[isolated_test]
 fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     // Isolated: a stop holds each descendant by a handle. Each loop starts sleepers as fast as it can.
     let (loops, sleepers) = (pace::rounds(40, 10), pace::rounds(60, 20));
@@ -121,7 +127,7 @@ fn a_bounded_fork_bomb_is_killed() {
 fn a_stop_reaches_more_descendants_than_this_process_may_have_handles() {
     const SLEEPERS: usize = 150;
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let new = rustix::process::Rlimit { current: Some(100), maximum: old.maximum };
@@ -143,7 +149,7 @@ fn a_child_of_another_user_is_given_up_with_an_error() {
     use std::time::Instant;
 
     if !is_root() {
-        return skipped("a set-user-id program needs root");
+        return skipped(Need::Root, "a set-user-id program needs root");
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -185,7 +191,7 @@ while not os.path.exists(sys.argv[2]):
 os.killpg(target, signal.SIGCONT)
 ";
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return skipped("python3 is not here");
+        return skipped(Need::Program("python3"), "python3 is not here");
     }
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::setpgid(0, 0) }, 0);
@@ -204,7 +210,7 @@ os.killpg(target, signal.SIGCONT)
 #[watched_test]
 fn a_relative_directory_is_inside_the_new_root() {
     if !is_root() {
-        return skipped("changing the root directory needs root");
+        return skipped(Need::Root, "changing the root directory needs root");
     }
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("work")).unwrap();
@@ -244,7 +250,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
 #[isolated_test]
 fn a_change_of_user_does_not_make_us_undumpable() {
     if !is_root() {
-        return skipped("changing the user needs root");
+        return skipped(Need::Root, "changing the user needs root");
     }
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);

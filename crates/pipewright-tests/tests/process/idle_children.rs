@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{CancelToken, Outcome};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::{counted, is_forced_off, skipped};
+use pipewright_tests::skip::{Need, counted, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::async_verbs::{one_thread, until};
@@ -15,7 +15,7 @@ const MARK: &str = "PIPEWRIGHT_CROWD_TEST";
 #[isolated_test(limit = Duration::from_secs(300))]
 fn idle_children_take_no_thread() {
     if is_forced_off("pidfd") {
-        return skipped("without pidfds a child takes a thread");
+        return skipped(Need::Pidfd, "without pidfds a child takes a thread");
     }
     let crowd = pace::rounds(256, 48);
     let token = CancelToken::new();

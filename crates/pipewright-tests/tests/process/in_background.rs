@@ -8,7 +8,7 @@ use pipewright::{
     Runner, Signal, Stdio, pipe, run_all,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
@@ -292,7 +292,7 @@ fn a_dropped_child_loses_its_timeout_or_is_killed() {
 #[isolated_test]
 fn a_forked_process_enforces_only_its_own_timeouts() {
     if is_forced_off("pidfd") {
-        return skipped("the fork is waited for by a pidfd");
+        return skipped(Need::Pidfd, "the fork is waited for by a pidfd");
     }
     let mut ours = prints_and_waits().timeout(LONG).spawn().unwrap();
     // SAFETY: the child only uses data of this thread, and ends by `_exit`.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pipewright::{Command, ErrorKind, Handle, HandleKind, PipeOptions, Stdio, open_handles};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::pace;
-use pipewright_tests::skip::{is_forced_async, skipped};
+use pipewright_tests::skip::{Need, is_forced_async, skipped};
 
 use super::puppet;
 
@@ -145,7 +145,10 @@ fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
 #[isolated_test]
 fn a_listed_handle_that_was_closed_is_named_in_the_error() {
     if is_forced_async() {
-        return skipped("a runtime takes the numbers that are free, which would be those");
+        return skipped(
+            Need::BlockingVerbs,
+            "a runtime takes the numbers that are free, which would be those",
+        );
     }
     let null = || File::open("/dev/null").unwrap();
     let closed = Handle::from(null());

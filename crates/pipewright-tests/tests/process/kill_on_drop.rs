@@ -3,7 +3,7 @@
 use pipewright::{Command, ProcessHandle, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{count, watchdog};
 
 use super::{printed_pid, puppet};
@@ -31,7 +31,7 @@ fn a_dropped_child_is_killed_and_reaped() {
 #[watched_test]
 fn the_kill_reaches_below_the_child() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let mut command = puppet(["spawn=wait=600", "wait=600"]);
     let mut child = command.stderr(Stdio::piped()).kill_on_drop().spawn().unwrap();

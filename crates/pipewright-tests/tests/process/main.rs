@@ -170,7 +170,7 @@ fn cannot_supervise() -> bool {
         Ok(_) => false,
         Err(error) => {
             assert!(matches!(error.kind(), pipewright::ErrorKind::Unsupported), "{error}");
-            pipewright_tests::skip::skipped(&error.to_string());
+            pipewright_tests::skip::skipped(pipewright_tests::skip::Need::Supervisor, error);
             true
         }
     }

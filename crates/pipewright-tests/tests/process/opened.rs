@@ -8,11 +8,11 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
-use pipewright_tests::skip::{is_forced_off, kernel, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, kernel, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 #[cfg(unix)]
-use super::hostile::child_with_pid;
+use super::hostile::{child_with_pid, pid_is_taken};
 use super::{ended_by, printed_pid, puppet};
 
 fn short() -> Duration {
@@ -23,7 +23,7 @@ fn short() -> Duration {
 fn can_open() -> bool {
     let can = !is_forced_off("pidfd");
     if !can {
-        skipped("processes are only opened as pidfds");
+        skipped(Need::Pidfd, "processes are only opened as pidfds");
     }
     can
 }
@@ -70,7 +70,7 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
         let end = process.wait().unwrap();
         assert_eq!((status().unwrap().code(), end.outcome), (Some(5), Some(Outcome::Exited)));
     } else {
-        skipped("this kernel does not keep the status of a reaped process");
+        skipped(Need::PidfdInfo, "this kernel does not keep the status of a reaped process");
     }
     drop(parent);
 }
@@ -126,7 +126,10 @@ fn a_later_reap_can_be_waited_for() {
         return;
     }
     if !status_is_kept() {
-        return skipped("PIDFD_GET_INFO has the status of a reaped process since Linux 6.15");
+        return skipped(
+            Need::PidfdInfo,
+            "PIDFD_GET_INFO has the status of a reaped process since Linux 6.15",
+        );
     }
     let mut command = puppet(["spawn-and-reap=exit=5"]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -192,7 +195,7 @@ fn an_opened_pid_that_is_reused_is_never_signalled() {
     started.wait().unwrap();
     for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
         let Some(unrelated) = child_with_pid(pid, &["wait=600"]) else {
-            return skipped("the next pid can only be chosen by root, on a quiet machine");
+            return pid_is_taken();
         };
         assert!(!handle.kill().unwrap(), "it is gone, and the call reports that");
         assert!(!handle.signal(Signal::TERM).unwrap());
@@ -223,7 +226,7 @@ fn pids_of_no_process_are_refused() {
     ended.wait().unwrap();
     match ProcessHandle::open(ended.id()) {
         Err(error) => assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}"),
-        Ok(_) => skipped("its number is another's already"),
+        Ok(_) => skipped(Need::Luck, "its number is another's already"),
     }
 }
 
@@ -249,7 +252,7 @@ fn a_process_of_another_user_can_be_waited_for_but_not_signalled() {
         return;
     }
     if !is_root() {
-        return skipped("a process of another user needs root");
+        return skipped(Need::Root, "a process of another user needs root");
     }
     let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
     let _end = KillOnDrop(child.id());

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use pipewright::{Command, Handle, Resource, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::count;
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 
 use super::{ended_by, puppet};
 
@@ -99,7 +99,7 @@ fn an_existing_group_can_be_joined() {
 #[watched_test]
 fn user_and_groups_are_applied() {
     if !is_root() {
-        return skipped("changing the user needs root");
+        return skipped(Need::Root, "changing the user needs root");
     }
     let id = |change: fn(&mut Command) -> &mut Command| {
         let mut command = Command::new("sh");
@@ -115,7 +115,7 @@ fn user_and_groups_are_applied() {
 #[watched_test]
 fn the_root_directory_is_applied() {
     if !is_root() {
-        return skipped("changing the root directory needs root");
+        return skipped(Need::Root, "changing the root directory needs root");
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("bin")).unwrap();
@@ -186,7 +186,7 @@ fn of_each_thread(names: &[&str]) -> Vec<String> {
 #[cfg(target_os = "linux")]
 fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
     if !is_root() {
-        return skipped("another user can be chosen by root only");
+        return skipped(Need::Root, "another user can be chosen by root only");
     }
     let mut command = Command::new("/no/such/program");
     command.uid(65534).gid(65533).groups(&[65532]);
@@ -205,7 +205,7 @@ fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
 #[cfg(target_os = "linux")]
 fn a_program_is_searched_for_with_the_effective_user() {
     if !is_root() {
-        return skipped("another real user can be chosen by root only");
+        return skipped(Need::Root, "another real user can be chosen by root only");
     }
     // Root's alone, with a program in it.
     let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use pipewright_test_macros::watched_test;
 #[cfg(target_os = "linux")]
 use pipewright_tests::cgroups;
 #[cfg(unix)]
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, watchdog};
 
 use super::{cannot_supervise, puppet};
@@ -94,7 +94,7 @@ fn a_killed_host_leaves_no_control_group_of_an_ended_tree_with_limits() {
     watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
     host.wait().unwrap();
     if groups.is_empty() {
-        skipped("this machine has no cgroup");
+        skipped(Need::Cgroup, "this machine has no cgroup");
     }
 }
 
@@ -144,7 +144,7 @@ fn no_control_group_of_a_killed_host_is_left() {
         host.wait().unwrap();
     }
     if seen == 0 {
-        skipped("this machine has no cgroup");
+        skipped(Need::Cgroup, "this machine has no cgroup");
     }
 }
 
@@ -168,7 +168,7 @@ fn a_group_of_a_killed_host_that_is_empty_only_later_is_removed_then() {
         std::fs::write(group.join("cgroup.procs"), other.id().to_string()).is_ok()
     };
     if groups.iter().filter(keeps).filter(|group| joins(group)).count() == 0 {
-        skipped("no control group of version 1 can be joined");
+        skipped(Need::CgroupV1, "no control group of version 1 can be joined");
     }
     host.signal(Signal::KILL).unwrap();
     no_process_is_left("late");
@@ -220,7 +220,7 @@ fn a_stopped_supervisor_is_continued_or_replaced() {
 #[watched_test]
 fn an_unprivileged_user_can_supervise_a_tree() {
     if !is_root() {
-        return skipped("only root can become another user");
+        return skipped(Need::Root, "only root can become another user");
     }
     let Some((host, _)) = host("nobody", |command| {
         command.uid(65_534).gid(65_534);

@@ -6,7 +6,7 @@
 use super::cannot_supervise;
 use pipewright::{Command, Resource};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::{is_forced_off, is_root, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -34,11 +34,11 @@ fn available_bytes() -> usize {
 #[isolated_test]
 fn a_start_from_a_large_parent_copies_nothing() {
     if is_forced_off("vfork") {
-        return skipped("this build forks");
+        return skipped(Need::Vfork, "this build forks");
     }
     let mut bytes = 4 << 30;
     if available_bytes() < bytes + (2 << 30) {
-        skipped("too little memory for a parent of 4 GiB: tried with 256 MiB");
+        skipped(Need::Memory, "too little memory for a parent of 4 GiB: tried with 256 MiB");
         bytes = 256 << 20;
     }
     let mut memory = vec![1_u8; bytes];
@@ -66,7 +66,7 @@ fn a_start_from_a_large_parent_copies_nothing() {
         options.push(("uid, gid, groups", |command| command.uid(65534).gid(65534).groups(&[])));
         options.push(("chroot", |command| command.chroot("/")));
     } else {
-        skipped("uid and chroot need root");
+        skipped(Need::Root, "uid and chroot need root");
     }
     for (name, change) in options {
         let mut command = Command::new("true");

@@ -5,7 +5,7 @@ use std::fs;
 use pipewright::{Command, Pipeline, Stdio};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::pace;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -91,7 +91,10 @@ fn attributed(statuses: &[i32], pipefail: bool) -> i32 {
 #[watched_test(limit = std::time::Duration::from_secs(300))]
 fn random_pipelines_match_a_shell() {
     if Command::new("bash").args(["-c", "true"]).status().is_err() {
-        return skipped("bash is not here, and sh does not tell the status of each stage");
+        return skipped(
+            Need::Program("bash"),
+            "bash is not here, and sh does not tell the status of each stage",
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("input");

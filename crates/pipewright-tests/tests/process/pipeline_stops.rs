@@ -7,7 +7,7 @@ use pipewright::{
     CancelToken, Command, ErrorKind, Limit, Linger, Outcome, Pipeline, Signal, Stdio,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{ended_by, later, puppet, short};
@@ -119,7 +119,7 @@ fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
 #[watched_test]
 fn a_stop_reaches_the_descendants_of_every_stage() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let stage = || puppet(["spawn=wait=600", "wait=600"]);
     let mut pipeline = stage() | stage() | stage();

@@ -7,7 +7,7 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 use super::{cannot_supervise, puppet, short};
@@ -278,7 +278,7 @@ fn can_open(handles: u64) -> bool {
 fn a_thousand_terminals_at_once_take_no_thread() {
     let many = pace::rounds(1000, 50);
     if !can_open(4 * many as u64 + 100) {
-        return skipped("this process may not open enough handles");
+        return skipped(Need::Handles, "this process may not open enough handles");
     }
     let threads = alive_threads();
     let start = |_| shell("read line; test -t 0 && echo here").spawn().unwrap();

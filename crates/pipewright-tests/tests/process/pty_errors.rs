@@ -17,8 +17,8 @@ fn on_a_terminal(script: &str) -> Command {
 fn cannot_mount() -> bool {
     match mounts::private() {
         Ok(()) => false,
-        Err(reason) => {
-            skip::skipped(&reason);
+        Err(lack) => {
+            lack.skip();
             true
         }
     }
@@ -62,7 +62,7 @@ fn when_all_terminals_are_in_use_the_error_is_a_limit() {
         return;
     }
     if let Err(error) = mount_own_devpts(2) {
-        return skip::skipped(&format!("no devpts can be mounted: {error}"));
+        return skip::skipped(skip::Need::Mount, format_args!("no devpts: {error}"));
     }
     let used = [0, 1].map(|_| on_a_terminal("read line").spawn().unwrap());
     let before = count::handles();
@@ -80,7 +80,7 @@ fn a_devpts_of_its_own_works_until_it_is_hidden() {
         return;
     }
     if let Err(error) = mount_own_devpts(10) {
-        return skip::skipped(&format!("no devpts can be mounted: {error}"));
+        return skip::skipped(skip::Need::Mount, format_args!("no devpts: {error}"));
     }
     let capture = on_a_terminal("test -t 0 && test -t 1 && echo seen > /dev/tty").capture();
     assert_eq!(capture.unwrap().stdout, "seen\r\n");
@@ -92,7 +92,7 @@ fn a_devpts_of_its_own_works_until_it_is_hidden() {
 #[isolated_test]
 fn a_child_of_another_user_has_the_terminal() {
     if !skip::is_root() {
-        return skip::skipped("only root can change the user");
+        return skip::skipped(skip::Need::Root, "only root can change the user");
     }
     let size = PtySize { rows: 5, cols: 9 };
     let mut command = Command::new("sh");
@@ -103,7 +103,7 @@ fn a_child_of_another_user_has_the_terminal() {
 #[isolated_test]
 fn an_ordinary_user_can_open_terminals() {
     if !skip::is_root() {
-        return skip::skipped("the other tests do this already");
+        return skip::skipped(skip::Need::Root, "the other tests do this already");
     }
     rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
     let capture = on_a_terminal("id -u; stty size; echo tty > /dev/tty").capture().unwrap();

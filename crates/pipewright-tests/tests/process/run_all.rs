@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_async, is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_async, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{alternating, ended_by, flood, puppet};
@@ -171,7 +171,7 @@ fn a_signal_is_passed_on_to_all() {
 #[isolated_test]
 fn a_dropped_iterator_leaves_no_process() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let before = count::handles();
     let others = (0..5)
@@ -187,7 +187,7 @@ fn a_dropped_iterator_leaves_no_process() {
 #[isolated_test(limit = Duration::from_secs(300))]
 fn many_idle_children_take_one_thread() {
     if is_forced_off("pidfd") {
-        return skipped("without pidfds a child takes a thread");
+        return skipped(Need::Pidfd, "without pidfds a child takes a thread");
     }
     let crowd_size = pace::rounds(256, 48);
     let (token, taken) = (CancelToken::new(), AtomicUsize::new(0));
@@ -224,7 +224,10 @@ fn many_idle_children_take_one_thread() {
 #[isolated_test]
 fn concurrency_is_bounded_by_the_handle_limit() {
     if is_forced_async() {
-        return skipped("tasks wait by another call, and with a handle more for each");
+        return skipped(
+            Need::BlockingVerbs,
+            "tasks wait by another call, and with a handle more for each",
+        );
     }
     // Each has three handles, for its exit and its two streams, but up to twice as many things to wait for: also its input,
     // the shared token, and more.

@@ -8,7 +8,7 @@ use pipewright::{
     CancelToken, Capture, Command, Error, ErrorKind, Next, Outcome, Runner, Signal, run_all,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{ended_by, flood, puppet, short};
@@ -330,7 +330,7 @@ fn run_all_takes_pipelines_too() {
 #[isolated_test]
 fn a_dropped_runner_leaves_no_process() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let before = count::handles();
     let token = CancelToken::new();

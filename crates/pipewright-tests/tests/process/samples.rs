@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Outcome};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{count, watchdog};
 
 use super::puppet;
@@ -61,7 +61,7 @@ fn every_sample_runs_to_its_end_and_leaves_nothing_behind() {
     let before = count::handles();
     for (name, sample) in SAMPLES {
         if ["lifetime", "process_handle"].contains(&name) && is_forced_off("pidfd") {
-            skipped(&format!("{name}: processes are only opened as pidfds"));
+            skipped(Need::Pidfd, format_args!("{name}: processes are only opened as pidfds"));
             continue;
         }
         if let Err(error) = sample() {

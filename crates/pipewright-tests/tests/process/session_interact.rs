@@ -4,7 +4,7 @@ use pipewright::{Command, Key, PtySize, Session};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::alive::KillOnDrop;
 use pipewright_tests::pace;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 const SIZE: PtySize = PtySize { rows: 30, cols: 100 };
 const PUPPET: &str = env!("CARGO_BIN_EXE_puppet");
@@ -92,7 +92,7 @@ fn the_modes_of_the_terminal_are_restored() {
 #[watched_test]
 fn the_modes_are_restored_after_a_kill() {
     if Command::new("stty").arg("--version").output().is_err() {
-        return skipped("there is no stty here");
+        return skipped(Need::Program("stty"), "there is no stty here");
     }
     for act in ACTS {
         // The puppet is the parent of the inner shell.

@@ -2,7 +2,7 @@
 
 use pipewright::{Command, Key, Pattern, PtySize, Session, Stdio};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{alive, pace, watchdog};
 
 const SIZE: PtySize = PtySize { rows: 24, cols: 80 };
@@ -13,7 +13,7 @@ fn is_missing(program: &str) -> bool {
     command.args(["-c", "command -v \"$0\"", program]).stdout(Stdio::null());
     let missing = !command.status().unwrap().success();
     if missing {
-        skipped(&format!("there is no {program} here"));
+        skipped(Need::Program(program), "is not here");
     }
     missing
 }
@@ -258,7 +258,7 @@ fn the_screen_is_that_of_tmux() {
     ];
     for (command, until) in pictures {
         let Some(wanted) = rows_in_tmux(command, until) else {
-            return skipped("tmux does not start here");
+            return skipped(Need::Program("tmux"), "tmux does not start here");
         };
         let script = format!("stty -echo; {command}; read line");
         let mut session = start(&["sh", "-c", &script]);

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use pipewright::{Child, Command, ErrorKind, Outcome, ProcessHandle, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
@@ -150,7 +150,7 @@ fn input_that_is_never_read_leaves_nothing() {
 #[watched_test]
 fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     if is_forced_off("pidfd") {
-        return skipped("without pidfds nobody but its owner can kill a child");
+        return skipped(Need::Pidfd, "without pidfds nobody but its owner can kill a child");
     }
     struct FailingReader(bool);
     impl Read for FailingReader {
@@ -246,7 +246,7 @@ fn the_default_sigpipe_action_does_not_kill_us() {
 #[isolated_test]
 fn a_forked_process_feeds_only_its_own_children() {
     if is_forced_off("pidfd") {
-        return skipped("the fork is waited for by a pidfd");
+        return skipped(Need::Pidfd, "the fork is waited for by a pidfd");
     }
     let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
     // SAFETY: the child only uses data of this thread, and ends by `_exit`.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, PipelineChild, Signal, Stdio};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
 use super::async_pipes::poll_once;
@@ -50,7 +50,7 @@ fn stop_sends_the_signal_and_waits() {
 #[watched_test]
 fn a_stop_reaches_descendants() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let mut command = puppet(["spawn=wait=600", "wait=600"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

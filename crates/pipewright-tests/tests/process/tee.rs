@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pipewright::{CancelToken, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_async, skipped};
+use pipewright_tests::skip::{Need, is_forced_async, skipped};
 use pipewright_tests::{count, pace, watchdog};
 use rustix::fs::OFlags;
 
@@ -221,7 +221,10 @@ fn a_tee_to_a_gone_reader_stops() {
 #[isolated_test]
 fn a_tee_to_a_closed_stdout_is_no_failure() {
     if is_forced_async() {
-        return skipped("a runtime takes the number that is free, which would be that");
+        return skipped(
+            Need::BlockingVerbs,
+            "a runtime takes the number that is free, which would be that",
+        );
     }
     let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
     let before = count::handles();

@@ -5,7 +5,7 @@ use std::thread;
 use pipewright::{Command, Scope};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::hold::hold;
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 
 use super::puppet;
 
@@ -66,7 +66,7 @@ fn hanging(change: fn(&mut Command) -> &mut Command) -> Command {
 #[track_caller]
 fn check_a_hanging_start_delays_no_other(change: fn(&mut Command) -> &mut Command) {
     let Some(held) = hold(libc::SYS_chdir) else {
-        return skipped("no call can be held here");
+        return skipped(Need::SeccompNotify, "no call can be held here");
     };
     thread::scope(|scope| {
         let hangs = scope.spawn(|| hanging(change).status().unwrap().success());
@@ -91,7 +91,7 @@ fn a_hanging_start_delays_no_child_that_ends_with_us() {
 #[isolated_test]
 fn a_hanging_start_delays_no_child_of_another_user() {
     if !is_root() {
-        return skipped("changing the user needs root");
+        return skipped(Need::Root, "changing the user needs root");
     }
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);

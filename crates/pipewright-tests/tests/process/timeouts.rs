@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Capture, Outcome, Signal};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, pace, watchdog};
 
 use super::{ended_by, later, puppet, short};
@@ -39,7 +39,7 @@ fn a_timeout_keeps_partial_output_and_is_not_an_error() {
 #[watched_test]
 fn a_timeout_kills_the_children_of_the_child() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
     let capture = puppet(acts).timeout(later()).capture().unwrap();
@@ -56,7 +56,7 @@ fn a_timeout_finds_a_descendant_with_a_strange_name() {
     use std::os::unix::fs::symlink;
 
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     // Neither UTF-8 nor, read as the rest of the line, the state of a running process.
     let name = OsStr::from_bytes(b"\xff) Z 1 1 (");
@@ -113,7 +113,7 @@ fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
 #[watched_test]
 fn a_descendant_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     if is_forced_off("pidfd") {
-        return skipped("descendants are only held by pidfds");
+        return skipped(Need::Pidfd, "descendants are only held by pidfds");
     }
     let acts = ["spawn=ignore=TERM;wait=600", "wait=600"];
     let mut command = puppet(acts);

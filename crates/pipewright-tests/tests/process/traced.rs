@@ -3,7 +3,7 @@
 use pipewright::{Command, Contain, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::pace;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::traced::TraceLines;
 
 use super::{puppet, short};
@@ -79,7 +79,7 @@ fn leftovers_of_a_tree_are_counted() {
         let mut command = puppet(["spawn=wait=20", "exit=0"]);
         let done = command.contain(Contain::Tree).stdout(Stdio::null()).capture().unwrap();
         if done.leftovers_killed == 0 {
-            skipped("trees are not contained here");
+            skipped(Need::Supervisor, "trees are not contained here");
             return;
         }
         let words = ["WARN message=leftovers killed", "count=1 ", &span(done.pid)];

@@ -6,7 +6,7 @@ use pipewright::{
     Command, Contain, Containment, ErrorKind, LimitKind, Limits, MemoryLimit, Outcome, Scope, Stdio,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{counted, skipped};
+use pipewright_tests::skip::{Need, counted, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 use super::puppet;
@@ -31,7 +31,9 @@ pub(super) fn cannot_limit(limits: Limits) -> bool {
             let is_about_limits = matches!(error.kind(), ErrorKind::LimitUnavailable { .. })
                 || matches!(error.kind(), ErrorKind::Unsupported);
             assert!(is_about_limits, "{error}");
-            skipped(&error.to_string());
+            let is_of_v2 = matches!(error.kind(),
+                ErrorKind::LimitUnavailable { limit } if limit.limit == LimitKind::OomGroup);
+            skipped(if is_of_v2 { Need::CgroupV2 } else { Need::TreeLimits }, error);
             true
         }
     }

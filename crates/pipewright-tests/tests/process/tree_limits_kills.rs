@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipewright::{Command, Limits, MemoryLimit, Outcome, Signal, Stdio};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::{counted, skipped};
+use pipewright_tests::skip::{Need, counted, skipped};
 use pipewright_tests::{pace, watchdog};
 
 use super::puppet;
@@ -53,7 +53,10 @@ fn every_kill_is_attributed() {
 #[watched_test]
 fn a_lack_of_memory_of_the_machine_is_told_from_a_limit() {
     if std::env::var_os("PIPEWRIGHT_TEST_FILL_MEMORY").is_none() {
-        return skipped("the memory of this machine is not for tests: PIPEWRIGHT_TEST_FILL_MEMORY");
+        return skipped(
+            Need::SpareMemory,
+            "the memory of this machine is not for tests: PIPEWRIGHT_TEST_FILL_MEMORY",
+        );
     }
     if cannot_limit(memory(SMALL)) {
         return;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pipewright::{Command, ErrorKind, LimitMechanism, Limits, MemoryLimit, Outcome, ProcessHandle};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 use super::puppet;
 use super::tree_limits::{SMALL, memory};
@@ -34,7 +34,10 @@ impl Group {
         match made.filter(|dir| fs::create_dir(dir).is_ok()) {
             Some(dir) => Some(Group(dir)),
             None => {
-                skipped("no cgroup v2 with the controller memory is delegated to this process");
+                skipped(
+                    Need::CgroupV2,
+                    "no cgroup v2 with the controller memory is delegated to this process",
+                );
                 None
             }
         }

@@ -5,7 +5,7 @@ use pipewright::{
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::mounts;
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 use rustix::mount::{MountFlags, mount_remount};
 
 use super::puppet;
@@ -27,17 +27,20 @@ fn become_nobody() -> bool {
 #[isolated_test]
 fn an_ordinary_user_is_told_why_and_what_would_help() {
     if !become_nobody() {
-        return skipped("this process cannot give up its rights");
+        return skipped(Need::Root, "this process cannot give up its rights");
     }
     let error = match Command::new("true").limits(memory(32 << 20)).capture() {
-        Ok(_) => return skipped("an ordinary user has a cgroup here"),
+        Ok(_) => return skipped(Need::UserWithoutCgroup, "an ordinary user has a cgroup here"),
         Err(error) => error,
     };
     let ErrorKind::LimitUnavailable { limit } = error.kind() else { panic!("{error}") };
     assert_eq!(limit.limit, LimitKind::Memory);
     assert!(!limit.reason.is_empty());
     if error.to_string().contains("no memory controller is mounted") {
-        return skipped("no memory controller is mounted, and nothing would help");
+        return skipped(
+            Need::TreeLimits,
+            "no memory controller is mounted, and nothing would help",
+        );
     }
     assert!(limit.remedy.is_some(), "{error}");
     assert_eq!(error.to_string().lines().count(), 1);
@@ -65,21 +68,24 @@ fn an_ordinary_user_is_told_why_and_what_would_help() {
 /// A container has its cgroups, and cannot write to them.
 #[isolated_test]
 fn a_read_only_cgroup_is_an_error_that_says_so() {
-    if let Err(reason) = mounts::private() {
-        return skipped(&reason);
+    if let Err(lack) = mounts::private() {
+        return lack.skip();
     }
     let mounted = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let places = mounted.lines().filter(|line| line.contains(" - cgroup"));
     for place in places.filter_map(|line| line.split(' ').nth(4)) {
         let flags = MountFlags::BIND | MountFlags::RDONLY;
         if let Err(error) = mount_remount(place, flags, c"") {
-            return skipped(&format!("no filesystem can be mounted here: {error}"));
+            return skipped(Need::Mount, error);
         }
     }
     let error = Command::new("true").limits(memory(32 << 20)).capture().unwrap_err();
     let ErrorKind::LimitUnavailable { limit } = error.kind() else { panic!("{error}") };
     if error.to_string().contains("no memory controller is mounted") {
-        return skipped("no memory controller is mounted, and nothing would help");
+        return skipped(
+            Need::TreeLimits,
+            "no memory controller is mounted, and nothing would help",
+        );
     }
     assert_eq!(limit.limit, LimitKind::Memory);
     assert!(limit.reason.ends_with(" is mounted read-only"), "{error}");
@@ -98,11 +104,11 @@ fn a_read_only_cgroup_is_an_error_that_says_so() {
 fn memory_is_looked_after_without_the_kernel_if_that_is_allowed() {
     const BYTES: u64 = 32 << 20;
     if !become_nobody() {
-        return skipped("this process cannot give up its rights");
+        return skipped(Need::Root, "this process cannot give up its rights");
     }
     let limits = Limits::new().memory_max(BYTES);
     match Command::new("true").limits(limits).contain(Contain::Tree).capture() {
-        Ok(_) => return skipped("an ordinary user has a cgroup here"),
+        Ok(_) => return skipped(Need::UserWithoutCgroup, "an ordinary user has a cgroup here"),
         Err(error) => {
             assert!(matches!(error.kind(), ErrorKind::LimitUnavailable { .. }), "{error}")
         }
@@ -117,7 +123,7 @@ fn memory_is_looked_after_without_the_kernel_if_that_is_allowed() {
     };
     let capture = match run(hungry) {
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
-            return skipped(&error.to_string());
+            return skipped(Need::Supervisor, error);
         }
         capture => capture.unwrap(),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipewright::{Capture, Command, ErrorKind, Limits, MemoryLimit, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{cgroups, count, watchdog};
 
 use super::tree_limits::{SMALL, cannot_limit, memory};
@@ -117,7 +117,7 @@ fn a_limit_that_a_command_has_changed_holds_for_the_next_one() {
         { echo -1 > $v1/memory.memsw.limit_in_bytes; echo -1 > $v1/memory.limit_in_bytes && \
         echo 1 > $v1/memory.oom_control && echo changed; }";
     if script_in(&slot, memory(SMALL), script).capture().unwrap().stdout != "changed\n" {
-        return skipped("a command cannot change its limit here");
+        return skipped(Need::Root, "a command cannot change its limit here");
     }
     let capture = run_in(&slot, memory(SMALL), &["allocate=100"]);
     assert!(matches!(capture.outcome, Outcome::OutOfMemory(_)), "{capture:?}");
@@ -130,7 +130,7 @@ fn a_command_that_freezes_its_cgroup_stops_no_other_one() {
         let mut freezes = script_in(&slot, limits, "echo 1 > $v2/cgroup.freeze || exit 7");
         let capture = freezes.timeout(Duration::from_secs(2)).capture().unwrap();
         if capture.status.code() == Some(7) {
-            return skipped("a command cannot freeze its cgroup here");
+            return skipped(Need::CgroupV2, "a command cannot freeze its cgroup here");
         }
         assert_eq!(capture.outcome, Outcome::TimedOut, "{capture:?}");
         assert_eq!(run_in(&slot, limits, &["exit=3"]).status.code(), Some(3));

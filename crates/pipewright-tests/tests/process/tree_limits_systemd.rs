@@ -11,7 +11,7 @@ use pipewright::machine::{State, facilities};
 use pipewright::{Command, Containment, ErrorKind, LimitMechanism, MemoryLimit, Outcome, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::isolate::current_test;
-use pipewright_tests::skip::{counted, skipped};
+use pipewright_tests::skip::{Need, counted, skipped};
 use pipewright_tests::watchdog::until;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,7 +24,10 @@ struct Manager(Pid);
 /// Returns the manager; `None`, and a report, if there is none for tests.
 fn manager() -> Option<Manager> {
     let Ok(pid) = std::env::var("PIPEWRIGHT_TEST_USER_MANAGER") else {
-        skipped("no user manager of systemd is for tests: a cell of ci/kernels.sh has one");
+        skipped(
+            Need::SystemdUser,
+            "no user manager of systemd is for tests: a cell of ci/kernels.sh has one",
+        );
         return None;
     };
     Some(Manager(Pid::from_raw(pid.parse().unwrap()).unwrap()))

@@ -2,7 +2,7 @@
 
 use pipewright::{Containment, ErrorKind, LimitKind, LimitMechanism, Limits, Outcome, TreeSlot};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 use super::puppet;
 
@@ -25,7 +25,7 @@ fn a_limit_of_a_job_holds_or_is_an_error() {
             Err(error) => {
                 let ErrorKind::LimitUnavailable { limit } = error.kind() else { panic!("{error}") };
                 assert_eq!(limit.limit, kind);
-                skipped(&error.to_string());
+                skipped(Need::Windows, error);
             }
         }
     }

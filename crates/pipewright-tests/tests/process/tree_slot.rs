@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{Command, Containment, Outcome, Runner, Signal, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
 #[cfg(unix)]
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
@@ -229,7 +229,7 @@ fn trees_in_slots_end_when_their_host_is_killed() {
 #[watched_test]
 fn an_ordinary_user_can_use_slots() {
     if !is_root() {
-        return skipped("only root can become another user");
+        return skipped(Need::Root, "only root can become another user");
     }
     if has_no_slots() {
         return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
@@ -34,7 +34,7 @@ fn only_a_group() -> bool {
     let only = puppet(["exit=0"]).contain(Contain::Tree).capture().unwrap().containment
         == Containment::Group;
     if only {
-        skipped("this machine has neither a cgroup nor a supervisor");
+        skipped(Need::Supervisor, "this machine has neither a cgroup nor a supervisor");
     }
     only
 }
@@ -103,7 +103,10 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
         return;
     }
     if is_forced_off("pidfd") {
-        return skipped("the processes of a cgroup can only be checked through pidfds");
+        return skipped(
+            Need::Pidfd,
+            "the processes of a cgroup can only be checked through pidfds",
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let (ready, asked) = (dir.path().join("ready"), dir.path().join("asked"));
@@ -173,7 +176,7 @@ fn a_traced_grandchild_does_not_escape() {
         return;
     }
     if Command::new("strace").arg("-V").output().is_err() {
-        return skipped("there is no strace here");
+        return skipped(Need::Program("strace"), "there is no strace here");
     }
     let dir = tempfile::tempdir().unwrap();
     let ready = dir.path().join("ready").display().to_string();

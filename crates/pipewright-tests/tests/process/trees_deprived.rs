@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::{cannot_supervise, puppet};
@@ -24,7 +24,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
         return;
     }
     if !is_root() {
-        return skipped("only root can mount a /proc that hides others (hidepid)");
+        return skipped(Need::Root, "only root can mount a /proc that hides others (hidepid)");
     }
     // The host is an ordinary user there, and sees no process but its own.
     let script = "mount -t proc -o hidepid=2 proc /proc || exit 77; \
@@ -35,7 +35,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
     command.env(MARK, alive::mark("hidepid")).stdin(Stdio::null()).stderr(Stdio::null());
     let host = match command.spawn() {
         Ok(host) => host,
-        Err(error) => return skipped(&format!("no unshare(1) here: {error}")),
+        Err(error) => return skipped(Need::Program("unshare"), error),
     };
     let mut ended = None;
     watchdog::until("the tree is complete", || {
@@ -44,7 +44,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
     });
     if let Some(ended) = ended {
         assert!(matches!(ended.code(), Some(1 | 77 | 127)), "{ended}");
-        return skipped("this machine allows no mount namespace, or no private /proc");
+        return skipped(Need::Mount, "this machine allows no mount namespace, or no private /proc");
     }
     host.signal(Signal::KILL).unwrap();
     no_process_is_left("hidepid");
@@ -109,7 +109,7 @@ fn a_removed_cgroup_does_not_kill_the_command() {
         child.kill().unwrap();
         child.wait().unwrap();
         alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     }
     let cgroup = cgroup_of(child.id()).unwrap();
     let parent = cgroup.parent().unwrap();
@@ -131,7 +131,7 @@ fn cgroups_left_by_a_killed_tree_are_removed_by_the_next() {
     let name = format!("pipewright-{}-{}", u32::MAX, std::process::id());
     let left = cgroup_of(std::process::id()).map(|own| own.join(name));
     let Some(left) = left.filter(|left| fs::create_dir(left).is_ok()) else {
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     };
     fs::create_dir_all(left.join("pipewright-1-0/own")).unwrap();
     let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
@@ -143,7 +143,7 @@ fn cgroups_left_by_a_killed_tree_are_removed_by_the_next() {
         let _ = fs::remove_dir(left.join(dir));
     }
     if done.containment != Containment::Cgroup {
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     }
     assert!(!is_left, "{left:?}");
 }
@@ -156,11 +156,11 @@ fn trees_of_a_moved_process_are_made_in_its_current_cgroup() {
         (child.containment(), cgroup_of(child.id()))
     };
     let Some(before) = cgroup_of(std::process::id()) else {
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     };
     let (containment, cgroup) = held();
     if containment != Containment::Cgroup {
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     }
     assert_eq!(cgroup.unwrap().parent(), Some(before.as_path()));
     let other = before.join(format!("moved-{}", std::process::id()));

@@ -2,7 +2,7 @@
 
 use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_root, kernel, skipped};
+use pipewright_tests::skip::{Need, is_root, kernel, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::{cannot_supervise, puppet};
@@ -35,6 +35,7 @@ fn a_host_that_ignores_sigchld_still_gets_exit_statuses() {
         assert_eq!(supervised_one, puppet(["status=SigIgn"]).read().unwrap());
     } else {
         skipped(
+            Need::PidfdInfo,
             "the kernel reaps plain children, and has their status since Linux 6.15 (PIDFD_GET_INFO)",
         );
     }
@@ -123,7 +124,7 @@ fn a_process_limit_is_an_error_and_leaves_nothing() {
         return;
     }
     if !is_root() {
-        return skipped("only root can become a user without other processes");
+        return skipped(Need::Root, "only root can become a user without other processes");
     }
     // Only this thread; no other process has that user.
     let user = 3_000_000 + std::process::id();
@@ -209,7 +210,7 @@ fn nested_cgroups_are_part_of_the_tree() {
     if capture.containment != Containment::Cgroup {
         // It may have left a group.
         alive::marked(MARK, "below").into_iter().for_each(alive::kill);
-        return skipped("this machine has no cgroup");
+        return skipped(Need::Cgroup, "this machine has no cgroup");
     }
     assert_eq!((capture.status.code(), capture.leftovers_killed), (Some(5), 1));
     watchdog::until("no process is left", || alive::marked(MARK, "below").is_empty());
@@ -221,7 +222,7 @@ fn too_many_handles_in_flight_is_an_error() {
         return;
     }
     if !is_root() {
-        return skipped("only root can become a user without other handles");
+        return skipped(Need::Root, "only root can become a user without other handles");
     }
     let user = 3_000_000 + std::process::id();
     // SAFETY: numbers; only this thread becomes that user.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, isolate, pace, watchdog};
 
 use super::puppet;
@@ -103,7 +103,7 @@ fn the_supervisor_contains_a_tree(mark: &str) {
     refuse(&[libc::SYS_mkdirat], libc::EPERM);
     // Without vfork it cannot be started.
     if ["supervisor", "pidfd", "vfork"].into_iter().any(is_forced_off) {
-        return skipped("the supervisor is left out of this build");
+        return skipped(Need::Supervisor, "the supervisor is left out of this build");
     }
     // Not close-on-exec, as a library opens it that does not know of that flag.
     let (reader, writer) = rustix::pipe::pipe().unwrap();

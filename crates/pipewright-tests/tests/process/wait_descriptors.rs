@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Event, Limit, Next, Outcome, RunningOutput, Stdio};
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{Need, skipped};
 
 use super::{ended_by, flood, puppet};
 
 /// Returns true, and reports it, if the build drives each wait of these tests by a task: then the streams belong to its runtime.
 fn is_driven_by_tasks() -> bool {
     if pipewright_tests::skip::is_forced_async() {
-        skipped("tasks wait by another call, and not for this descriptor");
+        skipped(Need::BlockingVerbs, "tasks wait by another call, and not for this descriptor");
     }
     pipewright_tests::skip::is_forced_async()
 }

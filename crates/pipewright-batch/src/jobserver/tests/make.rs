@@ -27,7 +27,9 @@ fn two_makes_below_us_share_the_slots() {
     let mut styles = vec![Style::Pipe];
     match Style::for_make(&version) {
         Style::Fifo => styles.push(Style::Fifo),
-        Style::Pipe => skipped(&format!("{version} knows no FIFO: only pipes are tested")),
+        Style::Pipe => {
+            skipped(Need::Version("make", "4.4"), format_args!("{version} knows no FIFO"))
+        }
     }
     const SLOTS: u32 = 4;
     for style in styles {
@@ -137,7 +139,7 @@ fn ninja_below_us_shares_the_slots() {
     let Some(version) = version_of("ninja") else { return };
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     if (parts.next(), parts.next()) < (Some(1), Some(13)) {
-        return skipped(&format!("ninja {version} is no client of a jobserver; 1.13 is"));
+        return skipped(Need::Version("ninja", "1.13"), version);
     }
     const SLOTS: u32 = 2;
     let folder = tempfile::tempdir().unwrap();

@@ -10,11 +10,11 @@ mod makeflags;
 #[cfg(unix)]
 mod pool;
 
-use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use pipewright::{Command, ErrorKind};
+use pipewright_os::base::skipped::{Need, skipped};
 
 use super::{Client, JobserverErrorKind, Server, Style};
 
@@ -62,17 +62,11 @@ fn below(server: &Server, mut command: Command) -> Command {
 fn version_of(program: &str) -> Option<String> {
     match Command::new(program).arg("--version").read() {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
-            skipped(&format!("there is no {program} here"));
+            skipped(Need::Program(program), "is not here");
             None
         }
         text => text.unwrap().lines().next().map(str::to_owned),
     }
-}
-
-fn skipped(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    // The harness captures what `eprintln!` prints.
-    let _ = std::io::stderr().write_all(format!("SKIPPED {name}: {reason}\n").as_bytes());
 }
 
 /// Writes a file into a folder, and returns its path.

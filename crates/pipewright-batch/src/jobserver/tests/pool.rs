@@ -204,7 +204,7 @@ fn a_wait_for_a_token_leaves_the_shared_pipe_in_blocking_mode() {
     assert!(server.pipe().try_take().unwrap().is_none());
     // Linux lists the flags of an open file: 04000 is O_NONBLOCK.
     let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")) else {
-        return skipped("no /proc/self/fdinfo");
+        return skipped(Need::File("/proc/self/fdinfo"), "no /proc/self/fdinfo");
     };
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
     assert_eq!(u32::from_str_radix(flags.trim(), 8).unwrap() & 0o4000, 0, "{info}");

@@ -216,14 +216,14 @@ impl Disk {
 }
 
 /// Records the calls of two runs. `None`: the machine has no strace.
-fn record(test: &str) -> Option<Vec<Op>> {
+fn record() -> Option<Vec<Op>> {
     let folder = Folder::new();
     let trace = tempfile::NamedTempFile::new().unwrap();
     let calls = "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,unlink,unlinkat,rename,renameat,\
                  renameat2,link,linkat";
     let output = trace.path().to_str().unwrap();
     let words = ["strace", "-f", "-qq", "-y", "-xx", "-s", "1000000", "-e", calls, "-o", output];
-    if installed(test, Command::new("strace").arg("-V")).is_none() {
+    if installed(Command::new("strace").arg("-V")).is_none() {
         return None;
     }
     let mut actor = act::start(&words, "runs", &folder.log());
@@ -232,7 +232,7 @@ fn record(test: &str) -> Option<Vec<Op>> {
         last = Some(line);
     }
     if last.is_none() {
-        skipped(test, "strace cannot trace here");
+        skipped(Need::Program("strace"), "strace cannot trace here");
         return None;
     }
     assert_eq!(last, Some(format!("durable {}", 2 * FLUSHES * JOBS_A_FLUSH)));
@@ -261,8 +261,7 @@ fn check(folder: &Folder, durable: u64, what: &str) {
 
 #[test]
 fn every_state_that_a_crash_can_leave_is_resumed() {
-    const TEST: &str = "every_state_that_a_crash_can_leave_is_resumed";
-    let Some(ops) = record(TEST) else { return };
+    let Some(ops) = record() else { return };
     let grows = |op: &&Op| matches!(op, Op::Write { name, .. } if name == "run.db");
     let moved = ops.iter().filter(grows).count();
     assert!(moved > 20, "{moved} pages were moved");
@@ -331,8 +330,7 @@ fn unfinished(ops: &[Op]) -> (Folder, Vec<usize>) {
 
 #[test]
 fn a_damaged_write_ahead_log_is_refused_and_does_not_begin_anew() {
-    const TEST: &str = "a_damaged_write_ahead_log_is_refused_and_does_not_begin_anew";
-    let Some(ops) = record(TEST) else { return };
+    let Some(ops) = record() else { return };
     let (folder, commits) = unfinished(&ops);
     assert!(commits.len() >= FLUSHES as usize, "{commits:?}");
     let path = folder.0.path().join("run.db-wal");

@@ -6,8 +6,6 @@ use std::process::Command;
 use super::*;
 use crate::scheduler::Failure;
 
-const TEST: &str = "the_documented_questions_have_answers";
-
 fn document() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/batch-log.md");
     std::fs::read_to_string(path).unwrap()
@@ -93,7 +91,7 @@ fn the_documented_questions_have_answers() {
         let mut sqlite3 = Command::new("sqlite3");
         sqlite3.args(["-readonly", "-cmd", &words.join(" ")]).arg(folder.log());
         sqlite3.stdin(std::process::Stdio::null());
-        let Some(output) = installed(TEST, &mut sqlite3) else { return };
+        let Some(output) = installed(&mut sqlite3) else { return };
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !output.stdout.is_empty(), "{question}: {text}");
     }
@@ -108,7 +106,7 @@ fn the_documented_python_runs() {
     let [program] = &programs[..] else { panic!("{programs:?}") };
     let mut python = Command::new("python3");
     python.arg("-c").arg(program).current_dir(folder.0.path());
-    let Some(output) = installed("the_documented_python_runs", &mut python) else { return };
+    let Some(output) = installed(&mut python) else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "1: job 1 took 0.001 s\n1: job 1 took 0.001 s\n2: job 2 took 0.002 s\n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));

@@ -53,7 +53,6 @@ pub(super) fn fill(log: &Path) {
 #[test]
 fn nothing_is_lost_on_a_full_disk() {
     use crate::journal::tests::act;
-    const TEST: &str = "nothing_is_lost_on_a_full_disk";
     let folder = Folder::new();
     // A small disk of its own, which goes with the process.
     let script = format!(
@@ -61,7 +60,7 @@ fn nothing_is_lost_on_a_full_disk() {
         folder.0.path().display()
     );
     if std::process::Command::new("unshare").arg("--version").output().is_err() {
-        return skipped(TEST, "there is no unshare here");
+        return skipped(Need::Program("unshare"), "there is no unshare here");
     }
     // Root needs no namespace of users, which some machines refuse.
     for options in [&["--user", "--map-root-user", "--mount"][..], &["--mount"]] {
@@ -73,5 +72,5 @@ fn nothing_is_lost_on_a_full_disk() {
         assert!(kept.starts_with("kept "), "{kept}");
         return;
     }
-    skipped(TEST, "no filesystem can be mounted here");
+    skipped(Need::Mount, "no filesystem can be mounted here");
 }

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
+use pipewright_os::base::skipped::{Need, skipped};
 use tempfile::TempDir;
 
 use super::read::{AttemptFilter, AttemptRow, JobRow, Log};
@@ -125,18 +126,12 @@ fn check_whole(path: &Path) {
 }
 
 /// Runs a program that the machine may not have. `None`, with a message, if it has not.
-fn installed(test: &str, command: &mut Command) -> Option<Output> {
+fn installed(command: &mut Command) -> Option<Output> {
     match command.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            skipped(test, &format!("there is no {} here", command.get_program().to_string_lossy()));
+            skipped(Need::Program(&command.get_program().to_string_lossy()), "is not here");
             None
         }
         output => Some(output.unwrap()),
     }
-}
-
-fn skipped(test: &str, reason: &str) {
-    use std::io::Write as _;
-    // The harness captures what `println!` prints. One write, so that no other test's line comes between.
-    let _ = std::io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes());
 }

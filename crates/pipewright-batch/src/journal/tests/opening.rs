@@ -189,7 +189,6 @@ pub(super) fn use_read_only_folder(log: &Path) {
 #[test]
 fn a_log_in_a_folder_without_the_right_to_write_is_read() {
     use std::os::unix::fs::PermissionsExt;
-    const TEST: &str = "a_log_in_a_folder_without_the_right_to_write_is_read";
     let folder = Folder::new();
     sample(&folder.log());
     let set =
@@ -206,7 +205,7 @@ fn a_log_in_a_folder_without_the_right_to_write_is_read() {
         (!may_write || is_there).then(|| act::start(without, "read-only", &folder.log()).line());
     set(0o755);
     match said {
-        None => skipped(TEST, "there is no setpriv here"),
+        None => skipped(Need::Program("setpriv"), "there is no setpriv here"),
         Some(said) => assert_eq!(said.as_deref(), Some("done")),
     }
 }

@@ -85,7 +85,7 @@ fn a_planted_file_beside_a_log_is_refused_before_it_is_opened() {
 #[test]
 fn the_write_ahead_log_of_another_user_is_refused() {
     if !skip::is_root() {
-        return skip::skipped("needs root, to make files of another user");
+        return skip::skipped(skip::Need::Root, "needs root, to make files of another user");
     }
     let folder = sticky();
     let before = fs::read(folder.log()).unwrap();
@@ -129,7 +129,7 @@ fn a_creation_refuses_what_is_there() {
 #[test]
 fn the_log_of_another_user_needs_an_option() {
     if !skip::is_root() {
-        return skip::skipped("needs root, to make files of another user");
+        return skip::skipped(skip::Need::Root, "needs root, to make files of another user");
     }
     let folder = sticky();
     for file in [folder.log(), beside(&folder.log(), LOCK)] {
@@ -182,7 +182,7 @@ fn the_files_of_a_log_are_private_and_so_is_an_old_lock() {
 #[test]
 fn a_log_in_a_sticky_folder_works_for_its_owner_alone() {
     if !skip::is_root() {
-        return skip::skipped("needs root, to run as other users");
+        return skip::skipped(skip::Need::Root, "needs root, to run as other users");
     }
     let folder = Folder::new();
     fs::set_permissions(folder.0.path(), Permissions::from_mode(0o1777)).unwrap();
@@ -192,18 +192,13 @@ fn a_log_in_a_sticky_folder_works_for_its_owner_alone() {
         let words: Vec<_> = std::iter::once("setpriv").chain(options.split(' ')).collect();
         act::start(&words, act, &folder.log())
     };
-    if installed(
-        "a_log_in_a_sticky_folder_works_for_its_owner_alone",
-        Command::new("setpriv").arg("--version"),
-    )
-    .is_none()
-    {
+    if installed(Command::new("setpriv").arg("--version")).is_none() {
         return;
     }
     let mut owner = start(VICTIM, "keep");
     let said = owner.line();
     if said.is_none() {
-        return skip::skipped("other users cannot run this test program");
+        return skip::skipped(skip::Need::PublicTarget, "other users cannot run this test program");
     }
     assert_eq!(said.as_deref(), Some("ready"));
     owner.kill();
@@ -221,7 +216,7 @@ fn a_log_in_a_sticky_folder_works_for_its_owner_alone() {
 #[test]
 fn nobody_else_can_open_the_lock() {
     if !skip::is_root() {
-        return skip::skipped("needs root, to run as another user");
+        return skip::skipped(skip::Need::Root, "needs root, to run as another user");
     }
     let folder = sticky();
     let read =

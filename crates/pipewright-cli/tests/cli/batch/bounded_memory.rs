@@ -52,7 +52,7 @@ fn start_with(place: &Place, args: &[&str], stdin: Stdio) -> Child {
 fn is_hidden() -> bool {
     let is_hidden = !fs::read_to_string("/proc/self/status").is_ok_and(|it| it.contains("VmHWM:"));
     if is_hidden {
-        pace::skipped("there is no /proc here");
+        pace::skipped(pace::Need::File("/proc/self/status"), "there is no /proc here");
     }
     is_hidden
 }

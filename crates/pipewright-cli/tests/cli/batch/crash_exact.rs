@@ -107,7 +107,7 @@ fn kill(tool: &Child, target: Target, random: &mut Random) -> bool {
 /// Kills at random moments, and runs the rest. Returns the place, the number of jobs and the seed.
 fn crash(name: &str, options: &[&str]) -> Option<(Place, usize, u64)> {
     if Command::new("flock").arg("--version").output().is_err() {
-        pace::skipped("there is no flock here");
+        pace::skipped(pace::Need::Program("flock"), "there is no flock here");
         return None;
     }
     let kills = random::number("PIPEWRIGHT_TEST_KILLS").unwrap_or(KILLS);
@@ -222,7 +222,7 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
     let job = "exec 9> lock-{}; flock -n 9 || echo {} >> copies; echo {} >> ran
 [ -e resumed ] || exec setsid --wait sh -c 'sleep 600; :'";
     if Command::new("flock").arg("--version").output().is_err() {
-        return pace::skipped("there is no flock here");
+        return pace::skipped(pace::Need::Program("flock"), "there is no flock here");
     }
     let name = "batch-survivors";
     let mut tool = run(&place, name, &[], job);

@@ -60,7 +60,7 @@ fn on_small_disk(test: &str, body: impl FnOnce(&SmallDisk)) {
     }
     let _watchdog = Watchdog::start(120);
     if Command::new("unshare").arg("--version").output().is_err() {
-        return pace::skipped("there is no unshare here");
+        return pace::skipped(pace::Need::Program("unshare"), "there is no unshare here");
     }
     // Root needs no namespace of users, which some machines refuse.
     for options in [&["--user", "--map-root-user", "--mount"][..], &["--mount"]] {
@@ -77,7 +77,7 @@ fn on_small_disk(test: &str, body: impl FnOnce(&SmallDisk)) {
             return;
         }
     }
-    pace::skipped("no filesystem can be mounted here");
+    pace::skipped(pace::Need::Mount, "no filesystem can be mounted here");
 }
 
 /// The first job runs until there is a file `end`, and each job makes the log larger by its words.

@@ -249,7 +249,7 @@ fn is_missing(program: &str) -> bool {
     let Some(version) = version(program) else { return true };
     let is_gnu = version.stdout.windows(3).any(|word| word == b"GNU");
     if !is_gnu {
-        pace::skipped(&format!("there is no {program} of GNU here"));
+        pace::skipped(pace::Need::Program(program), "is not of GNU");
     }
     !is_gnu
 }

@@ -236,15 +236,12 @@ fn cargo_in_a_job_shares_the_slots_of_the_batch() {
 #[test]
 fn ninja_in_a_job_shares_the_slots_of_the_batch() {
     let Ok(version) = Command::new("ninja").arg("--version").output() else {
-        return pace::skipped("there is no ninja here");
+        return pace::skipped(pace::Need::Program("ninja"), "there is no ninja here");
     };
     let version = out(&version);
     let mut parts = version.trim().split('.').map_while(|part| part.parse::<u32>().ok());
     if (parts.next(), parts.next()) < (Some(1), Some(13)) {
-        return pace::skipped(&format!(
-            "ninja {} is no client of a jobserver; 1.13 is",
-            version.trim()
-        ));
+        return pace::skipped(pace::Need::Version("ninja", "1.13"), version);
     }
     let logged_jobs = Logged::new();
     let mut text = format!("rule job\n  command = {}\n", logged(2).replace('$', "$$"));

@@ -8,7 +8,7 @@ const HUNGRY: &str = "head -c 40M /dev/zero | tail | wc -c";
 /// Returns true, and reports it, if this machine cannot limit the memory of a job.
 fn cannot_limit(messages: &str) -> bool {
     let note = messages.lines().find(|line| line.contains("reserved, and not limited"));
-    note.inspect(|note| pace::skipped(note)).is_some()
+    note.inspect(|note| pace::skipped(pace::Need::TreeLimits, note)).is_some()
 }
 
 #[test]
@@ -56,7 +56,12 @@ fn jobs_that_do_not_fit_into_the_free_memory_together_run_one_after_the_other() 
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = free.and_then(|free| free.split_whitespace().next()?.parse::<u64>().ok());
-    let Some(kib) = kib else { return pace::skipped("this system does not say how much is free") };
+    let Some(kib) = kib else {
+        return pace::skipped(
+            pace::Need::File("/proc/meminfo"),
+            "this system does not say how much is free",
+        );
+    };
     let place = Place::new();
     // Fails if another job runs.
     let script = "mkdir running && sleep 0.2 && rmdir running";

@@ -81,7 +81,7 @@ impl Place {
             assert!(output.status.success(), "{program:?}: {}", err(&output));
             return Some(out(&output).lines().map(ToOwned::to_owned).collect());
         }
-        pace::skipped("neither sqlite3 nor python3 is here");
+        pace::skipped(pace::Need::Program("sqlite3"), "neither sqlite3 nor python3 is here");
         None
     }
 }
@@ -103,7 +103,7 @@ fn version(program: &str) -> Option<Output> {
     let mut command = Command::new(program);
     match command.arg("--version").stdin(Stdio::null()).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            pace::skipped(&format!("there is no {program} here"));
+            pace::skipped(pace::Need::Program(program), "is not here");
             None
         }
         output => Some(output.unwrap()),

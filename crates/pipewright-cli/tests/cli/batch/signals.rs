@@ -186,7 +186,7 @@ fn resumes(place: &Place) {
 fn a_terminal_that_goes_away_stops_the_batch() {
     let _watchdog = Watchdog::start(120);
     if Command::new("setsid").arg("--version").output().is_err() {
-        return pace::skipped("there is no setsid here");
+        return pace::skipped(pace::Need::Program("setsid"), "there is no setsid here");
     }
     let place = Place::new();
     let (mut tool, terminal) = on_terminal(&place, "batch-hangup", &[]);
@@ -211,7 +211,7 @@ fn a_terminal_that_goes_away_stops_the_batch() {
 fn a_batch_that_ignores_the_hangup_goes_on_without_its_terminal() {
     let _watchdog = Watchdog::start(120);
     if Command::new("setsid").arg("--version").output().is_err() {
-        return pace::skipped("there is no setsid here");
+        return pace::skipped(pace::Need::Program("setsid"), "there is no setsid here");
     }
     let place = Place::new();
     let (mut tool, terminal) = on_terminal(&place, "batch-nohup", &["env", "--ignore-signal=HUP"]);

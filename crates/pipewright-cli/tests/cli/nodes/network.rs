@@ -29,7 +29,7 @@ impl Network {
         if made.status.success() {
             return Some(network);
         }
-        pace::skipped(&format!("needs root, and ip netns: {}", err(&made).trim()));
+        pace::skipped(pace::Need::NetworkNamespace, err(&made));
         None
     }
 

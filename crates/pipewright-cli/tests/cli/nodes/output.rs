@@ -108,7 +108,7 @@ fn a_job_does_not_start_where_its_folder_is_not() {
     let place = Place::new();
     fs::create_dir(place.path("out")).unwrap();
     let Some(nodes) = node_that_sees("mount -t tmpfs none out") else {
-        return pace::skipped("user namespaces cannot be had");
+        return pace::skipped(pace::Need::UserNamespace, "user namespaces cannot be had");
     };
     let args = [&ON_NODES[..], &["--", "touch", ":::", "ran"]].concat();
     let output = batch_on(&place, &nodes, &args).output().unwrap();
@@ -134,7 +134,7 @@ fn files_that_are_not_here_are_an_error() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     let Some(output) = run_elsewhere(&place, "1m", &["--", "echo", ":::", "text"]) else {
-        return pace::skipped("user namespaces cannot be had");
+        return pace::skipped(pace::Need::UserNamespace, "user namespaces cannot be had");
     };
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     assert!(err(&output).contains("the node wrote 5 bytes, and 0 are here"), "{}", err(&output));
@@ -146,7 +146,7 @@ fn a_full_disk_of_a_node_is_an_error_and_the_job_goes_on() {
     let place = Place::new();
     let job = ["--", "sh", "-c", "head -c 1000000 /dev/zero; echo {} > ran", ":::", "x"];
     let Some(output) = run_elsewhere(&place, "64k", &job) else {
-        return pace::skipped("user namespaces cannot be had");
+        return pace::skipped(pace::Need::UserNamespace, "user namespaces cannot be had");
     };
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     assert!(err(&output).contains("No space left on device"), "{}", err(&output));

@@ -22,7 +22,7 @@ impl Cluster {
     pub(super) fn take(seconds: u64) -> Option<Cluster> {
         static ALONE: Mutex<()> = Mutex::new(());
         if env::var_os("PIPEWRIGHT_SLURM_NODE").is_none() {
-            pace::skipped("needs a Slurm cluster: see ci/slurm.sh");
+            pace::skipped(pace::Need::Slurm, "needs a Slurm cluster: see ci/slurm.sh");
             return None;
         }
         // A test that failed has left nothing that another one could trip over.

@@ -27,7 +27,7 @@ impl Sshd {
         let address = if network.is_some() { "10.99.0.2" } else { "127.0.0.1" };
         let sshd = "/usr/sbin/sshd";
         if !fs::exists(sshd).unwrap() || Command::new("ssh").arg("-V").output().is_err() {
-            pace::skipped("there is no sshd here");
+            pace::skipped(pace::Need::File("/usr/sbin/sshd"), "there is no sshd here");
             return None;
         }
         let place = Place::new();

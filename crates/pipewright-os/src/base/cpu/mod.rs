@@ -103,7 +103,10 @@ mod tests {
     #[test]
     fn a_thread_runs_where_it_is_pinned_and_nowhere_else() {
         let Ok(allowed) = allowed() else {
-            crate::base::skipped::skipped("this system does not pin threads");
+            crate::base::skipped::skipped(
+                crate::base::skipped::Need::Linux,
+                "this system does not pin threads",
+            );
             return;
         };
         for processor in allowed {

@@ -11,7 +11,7 @@ fn written() -> Option<Written> {
         Ok(written) => Some(written),
         Err(error) => {
             assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
-            crate::base::skipped::skipped(&format!("shared memory: {error}"));
+            crate::base::skipped::skipped(crate::base::skipped::Need::SharedMemory, error);
             None
         }
     }

@@ -257,7 +257,10 @@ mod tests {
     #[test]
     fn a_fork_leaves_the_context_alone() {
         let Ok(aio) = Aio::new(4, None) else {
-            return crate::base::skipped::skipped("there is no Linux AIO here");
+            return crate::base::skipped::skipped(
+                crate::base::skipped::Need::Aio,
+                "there is no Linux AIO here",
+            );
         };
         let mut aio = Some(aio);
         assert!(in_a_fork(|| {

@@ -55,7 +55,10 @@ mod tests {
     #[test]
     fn disk_bytes_match_proc() {
         if !counts_disk_bytes() {
-            return crate::base::skipped::skipped("this kernel does not count them");
+            return crate::base::skipped::skipped(
+                crate::base::skipped::Need::File("/proc/self/io"),
+                "this kernel does not count them",
+            );
         }
         let before = (now().unwrap().disk_bytes, proc_disk_bytes());
         assert_eq!(before.0, before.1);

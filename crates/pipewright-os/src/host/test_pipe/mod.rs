@@ -77,9 +77,10 @@ mod tests {
             let mut conduit = match open(kind, None) {
                 Ok(conduit) => conduit,
                 Err(error) if cfg!(windows) && error.kind() == io::ErrorKind::Unsupported => {
-                    crate::base::skipped::skipped(&format!(
-                        "Windows has no {kind:?} of this shape"
-                    ));
+                    crate::base::skipped::skipped(
+                        crate::base::skipped::Need::Unix,
+                        format_args!("Windows has no {kind:?} of this shape"),
+                    );
                     continue;
                 }
                 Err(error) => panic!("{kind:?}: {error}"),

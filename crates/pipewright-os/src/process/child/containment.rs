@@ -1,7 +1,7 @@
 //! The containment of a child's tree.
 
-use std::io;
 use std::fmt;
+use std::io;
 
 use super::ChildHandle;
 use crate::process::limits::TreeResources;

@@ -208,7 +208,7 @@ fn memory(client: &Client) -> Option<Written> {
         return None;
     }
     let memory = Written::create(ShmOptions { bytes: RING, prefault: false });
-    memory.map_err(|_| skip::skipped("no shared memory here")).ok()
+    memory.map_err(|_| skip::skipped(skip::Need::SharedMemory, "no shared memory here")).ok()
 }
 
 pub(super) fn unsafe_memory_is_refused(client: &Client) {

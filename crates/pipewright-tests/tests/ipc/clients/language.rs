@@ -36,7 +36,10 @@ pub(super) fn clients() -> PathBuf {
 pub(super) fn compiled_before(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("PIPEWRIGHT_C_WORKERS");
     if folder.is_none() {
-        skip::skipped("the workers in C were not compiled: see ci/windows.sh");
+        skip::skipped(
+            skip::Need::CWorkers,
+            "the workers in C were not compiled: see ci/windows.sh",
+        );
     }
     Some(Path::new(&folder?).join(name).with_extension("exe"))
 }
@@ -46,7 +49,7 @@ pub(super) fn compiled_before(name: &str) -> Option<PathBuf> {
 fn has(program: &str) -> bool {
     match Command::new(program).arg("--version").output() {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => {
-            skip::skipped(&format!("there is no {program} here"));
+            skip::skipped(skip::Need::Program(program), "is not here");
             false
         }
         version => version.unwrap().status.success(),
@@ -83,7 +86,7 @@ impl Language {
             Language::Rust => PathBuf::from(env!("CARGO_BIN_EXE_puppet")),
             Language::C => compiled_before("worker")?,
             Language::Python | Language::Node => {
-                skip::skipped("this client is for Unix only");
+                skip::skipped(skip::Need::Unix, "this client is for Unix only");
                 return None;
             }
         };

@@ -93,7 +93,10 @@ pub(super) fn two_sides_that_send_everything_first_do_not_deadlock(client: &Clie
 
 #[cfg(windows)]
 pub(super) fn a_stopped_and_continued_worker_loses_nothing(_: &Client) {
-    pipewright_tests::skip::skipped("Windows has no signal that stops a process");
+    pipewright_tests::skip::skipped(
+        pipewright_tests::skip::Need::Unix,
+        "Windows has no signal that stops a process",
+    );
 }
 
 #[cfg(unix)]

@@ -97,7 +97,10 @@ fn exec_with_a_piped_stream_is_refused() {
 #[watched_test]
 fn a_command_with_a_user_is_not_forked() {
     if !pipewright_tests::skip::is_root() {
-        pipewright_tests::skip::skipped("only root becomes another user");
+        pipewright_tests::skip::skipped(
+            pipewright_tests::skip::Need::Root,
+            "only root becomes another user",
+        );
         return;
     }
     let output = Command::new("id").arg("-u").uid(65534).gid(65534).output().unwrap();
@@ -146,7 +149,10 @@ fn where_groups_stay(test: &str, body: impl FnOnce()) {
     let in_namespace = ["--user", "--map-root-user"];
     let can = std::process::Command::new("unshare").args(in_namespace).arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
-        pipewright_tests::skip::skipped("user namespaces cannot be had");
+        pipewright_tests::skip::skipped(
+            pipewright_tests::skip::Need::UserNamespace,
+            "user namespaces cannot be had",
+        );
         return;
     }
     let mut again = std::process::Command::new("unshare");

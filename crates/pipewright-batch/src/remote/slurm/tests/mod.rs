@@ -35,6 +35,7 @@ fn cluster() -> Option<Cluster> {
     static ALONE: Mutex<()> = Mutex::new(());
     if std::env::var_os(NODE).is_none() {
         skip::skipped(
+            skip::Need::Slurm,
             "needs a Slurm cluster: bash ci/slurm.sh cargo test -p pipewright-batch slurm",
         );
         return None;

@@ -225,7 +225,7 @@ mod tests {
         let listed = match open_handles() {
             Ok(listed) => listed,
             Err(error) => {
-                return crate::base::skipped::skipped(&format!("no list of handles: {error}"));
+                return crate::base::skipped::skipped(crate::base::skipped::Need::Windows, error);
             }
         };
         let find = |raw: std::os::windows::io::RawHandle| {

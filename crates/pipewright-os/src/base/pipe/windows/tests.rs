@@ -298,7 +298,7 @@ fn a_read_of_zero_bytes_is_the_end_only_if_the_pipe_has_ended() {
 #[test]
 fn a_console_is_a_char_device_and_accepts_a_write() {
     let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
-        return crate::base::skipped::skipped("no console");
+        return crate::base::skipped::skipped(crate::base::skipped::Need::Windows, "no console");
     };
     let handle = Handle::from(console);
     assert_eq!(handle.kind().unwrap(), HandleKind::CharDevice);

@@ -173,7 +173,10 @@ mod tests {
     fn privilege_is_enabled_only_while_a_file_is_opened() {
         let before = is_on();
         if before.is_none() {
-            return crate::base::skipped::skipped("this user does not have the right");
+            return crate::base::skipped::skipped(
+                crate::base::skipped::Need::Windows,
+                "this user does not have the right",
+            );
         }
         assert_eq!(open_with_privilege(is_on), Some(true));
         assert_eq!(is_on(), before);

@@ -258,7 +258,10 @@ mod tests {
     fn a_fork_leaves_the_ring_alone() {
         let options = RingOptions { depth: 4, workers: None };
         let Ok(ring) = Uring::new(options, None) else {
-            return crate::base::skipped::skipped("there is no io_uring here");
+            return crate::base::skipped::skipped(
+                crate::base::skipped::Need::IoUring,
+                "there is no io_uring here",
+            );
         };
         let mut ring = Some(ring);
         assert!(in_a_fork(|| {

@@ -63,7 +63,12 @@ pub(crate) fn judge(error: io::Error) -> io::Error {
     let is_refusal = match Errno::from_io_error(&error) {
         Some(errno) => matches!(
             errno,
-            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOEXEC
+            Errno::PERM
+                | Errno::ACCESS
+                | Errno::NOSYS
+                | Errno::OPNOTSUPP
+                | Errno::INVAL
+                | Errno::NOEXEC
         ),
         None => true,
     };

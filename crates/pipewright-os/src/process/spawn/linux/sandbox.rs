@@ -36,7 +36,8 @@ impl Sandbox {
         let session_keyring =
             unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
         Sandbox {
-            status: procfs::read("/proc/thread-self/status").map_or_else(|_| without_proc(), filter),
+            status: procfs::read("/proc/thread-self/status")
+                .map_or_else(|_| without_proc(), filter),
             label: label(),
             // SAFETY: reads only.
             secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },

@@ -97,9 +97,7 @@ pub(super) fn start(
     let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
     let failed = match (failure(setup), started) {
         (Some(failed), _) => failed,
-        (None, Err(NotStarted::Supervisor(error))) if !is_lack(&error) => {
-            cannot_contain(error)
-        }
+        (None, Err(NotStarted::Supervisor(error))) if !is_lack(&error) => cannot_contain(error),
         (None, Err(NotStarted::Supervisor(error) | NotStarted::Command(error))) => {
             create_error(error)
         }
@@ -296,7 +294,9 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     program.handles[GUARD_PIDFD] = context.guard_pidfd.load(Relaxed);
     let started = match context.setup {
         Some(setup) => start_command(context, setup, &mut program),
-        None => open_children_list(&mut program).and_then(|()| Err(program.execute(c"commands", 0))),
+        None => {
+            open_children_list(&mut program).and_then(|()| Err(program.execute(c"commands", 0)))
+        }
     };
     match started {
         // From here on the context must not be used.

@@ -263,7 +263,10 @@ mod tests {
             Ok(output) if String::from_utf8_lossy(&output.stdout).contains("running 1 test") => {
                 assert!(output.status.success(), "{output:?}");
             }
-            other => crate::base::skipped::skipped(&format!("no new pid namespace: {other:?}")),
+            other => crate::base::skipped::skipped(
+                crate::base::skipped::Need::PidNamespace,
+                format_args!("{other:?}"),
+            ),
         }
     }
 }

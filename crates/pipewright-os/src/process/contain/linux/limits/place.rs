@@ -230,12 +230,7 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
 pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
-fn explain(
-    own: &Level,
-    wanted: Controllers,
-    refusal: Refusal,
-    no_scope: NoScope,
-) -> NotLimited {
+fn explain(own: &Level, wanted: Controllers, refusal: Refusal, no_scope: NoScope) -> NotLimited {
     let path = own.path.display();
     let scope = || is_under_systemd().then(|| scope::remedy(own));
     let (reason, remedy) = match refusal {

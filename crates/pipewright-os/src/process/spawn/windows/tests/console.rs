@@ -10,7 +10,7 @@ fn a_child_on_a_console_of_its_own_starts_and_ends() {
     let (pty, child_end) = match open(size) {
         Ok(opened) => opened,
         Err(error) if error.problem == OpenProblem::Missing => {
-            return eprintln!("SKIPPED: {error}");
+            return crate::base::skipped::skipped(crate::base::skipped::Need::Windows, error);
         }
         Err(error) => panic!("{error}"),
     };

@@ -143,7 +143,10 @@ fn contradicting_flags_are_refused() {
     let args = ["/c".into(), "exit 0".into()];
     match spawn(&Plan { windows: Some(&windows), ..plan("cmd", &args, &unix) }) {
         Err(error) => assert_eq!(error.step, Step::Create, "{error}"),
-        Ok(_) => crate::base::skipped::skipped("this system takes them"),
+        Ok(_) => crate::base::skipped::skipped(
+            crate::base::skipped::Need::Windows,
+            "this system takes them",
+        ),
     }
 }
 

@@ -37,7 +37,10 @@ fn ctrl_break_ends_a_group_that_shares_the_console() {
     // Contained, so that no process is left if none receives the event.
     let exit = spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap();
     match super::code(&exit) {
-        99 => crate::base::skipped::skipped("there is no console that takes a Ctrl-Break"),
+        99 => crate::base::skipped::skipped(
+            crate::base::skipped::Need::Windows,
+            "there is no console that takes a Ctrl-Break",
+        ),
         code => assert_eq!(code, STATUS_CONTROL_C_EXIT, "{code:#x}"),
     }
 }

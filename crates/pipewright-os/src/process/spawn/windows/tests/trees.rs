@@ -134,7 +134,10 @@ fn a_child_breaks_away_only_if_the_job_allows_it() {
         if !allow_breakaway {
             assert_eq!(found, ACCESS_DENIED);
         } else if found == ACCESS_DENIED && is_in_job().unwrap() {
-            crate::base::skipped::skipped("a job around all of this allows no breakaway");
+            crate::base::skipped::skipped(
+                crate::base::skipped::Need::Windows,
+                "a job around all of this allows no breakaway",
+            );
         } else {
             let away = opened(&note);
             assert_eq!((found, exit.tree().unwrap().end()), (0, 0));
