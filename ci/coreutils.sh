@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
-[ "$(uname -s)" = Linux ] || skip "needs Linux"
+[ "$(uname -s)" = Linux ] || skip linux "needs Linux"
 packages dpkg-dev strace perl
 
 dir=$(mktemp -d)
@@ -27,7 +27,7 @@ sources() {
     (cd "$dir" && { apt-get "${options[@]}" update; apt-get "${options[@]}" --download-only source coreutils; }) > "$dir/apt.log" 2>&1 &&
         mkdir "$dir/coreutils" && tar xf "$dir"/coreutils_*.orig.tar.* -C "$dir/coreutils" --strip-components=1
 }
-sources || { tail -n 3 "$dir/apt.log"; skip "the source package of coreutils cannot be had"; }
+sources || { tail -n 3 "$dir/apt.log"; skip "archive:$(. /etc/os-release && echo "$VERSION_CODENAME")" "the source package of coreutils cannot be had"; }
 
 bash ci/with-hooks.sh build --locked --workspace --bins
 tool=$(cargo metadata --locked --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug/pipewright

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
-command -v c++ > /dev/null || { echo "SKIPPED fuzzing: libFuzzer needs a C++ compiler" >&2; exit 77; }
+command -v c++ > /dev/null || { echo "SKIPPED need=program:c++ ci/fuzz.sh: libFuzzer needs a C++ compiler" >&2; exit 77; }
 seconds=${1:-20}
 shift || true
 [ $# != 0 ] || set -- batch frames handshake ring

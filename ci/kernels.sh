@@ -5,12 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[ "$(uname -sm)" = "Linux x86_64" ] || { echo "SKIPPED kernels.sh: the machines are for Linux on x86-64"; exit 77; }
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 logs=$target/kernels
 mkdir -p "$logs"
 cache=$logs
 . ci/machine.sh
+[ "$(uname -sm)" = "Linux x86_64" ] || skip linux-x86-64 "has the machines"
 
 # Runs `cargo test` with these arguments, and prints lines of NAME PATH: the programs that it builds. Fails if the supervisor
 # of process trees is left out, because then the tests of trees are skipped.
@@ -40,7 +40,7 @@ build() {
             export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static' ;;
     esac
     [ -z "${1:-}" ] || [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 ||
-        skip "needs the library of $1: rustup target add $1"
+        skip "rust-target:$1" "needs its library"
     # For this machine, the gate has built the workspace.
     local packages=(--workspace)
     [ -z "${1:-}" ] || packages=(-p pipewright-os -p pipewright-tests)

@@ -3,8 +3,9 @@
 # or two runs at once, therefore leave nothing incomplete that a later run would use.
 
 say() { printf '%s: %s\n' "${0##*/}" "$1"; }
-# A tool that this machine cannot provide is not a failure of the change: exits with 77, as other test programs do.
-skip() { printf 'SKIPPED %s: %s\n' "${0##*/}" "$1"; exit 77; }
+# A tool that this machine cannot provide is not a failure of the change: skip NEED DETAIL exits with 77, as other test programs do.
+# ci/skips.sh has the needs.
+skip() { printf 'SKIPPED need=%s ci/%s: %s\n' "$1" "${0##*/}" "$2"; exit 77; }
 fail() { printf '%s: %s\n' "${0##*/}" "$1" >&2; exit 1; }
 
 # Runs a function with exclusive access to the cache, and with a temporary folder ($new), which is removed afterwards.
@@ -38,15 +39,15 @@ apt_lists() {
 # Installs those packages that are missing.
 packages() {
     local missing=() package
-    command -v dpkg-query > /dev/null || skip "needs a Debian with the packages $*"
+    command -v dpkg-query > /dev/null || skip program:dpkg-query "needs a Debian with the packages $*"
     for package; do
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2> /dev/null | grep -qx installed || missing+=("$package")
     done
     [ ${#missing[@]} != 0 ] || return 0
-    as_root true 2> /dev/null || skip "run as root first: apt-get install --no-install-recommends ${missing[*]}"
+    as_root true 2> /dev/null || skip root "run as root first: apt-get install --no-install-recommends ${missing[*]}"
     apt_lists
     for package in "${missing[@]}"; do
-        apt-cache show "$package" > /dev/null 2>&1 || skip "this system has no package $package"
+        apt-cache show "$package" > /dev/null 2>&1 || skip "package:$package" "this system has none"
     done
     say "installing ${missing[*]}"
     local log; log=$(mktemp)

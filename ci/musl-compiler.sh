@@ -21,7 +21,7 @@ fetch_musl_headers() {
     [ ! -d "$headers" ] || return 0
     say "fetching the headers of musl for $arch"
     apt_of_release apt-get update -qq > "$new/log" 2>&1 ||
-        { cat "$new/log" >&2; skip "apt-get could not read the lists of $release"; }
+        { cat "$new/log" >&2; skip "archive:$release" "apt-get could not read the lists"; }
     unpack_package musl-dev "$new/musl"
     mv "$new/musl" "$headers"
 }

@@ -10,10 +10,10 @@ cache=$(realpath -m "${PIPEWRIGHT_VM_CACHE:-$HOME/.cache/pipewright-machines}")
 . ci/machine.sh
 . ci/vm/kernels.sh
 . ci/musl-compiler.sh
-[ "$(uname -sm)" = "Linux x86_64" ] || skip "$target runs on Linux on x86-64"
+[ "$(uname -sm)" = "Linux x86_64" ] || skip linux-x86-64 "runs $target"
 library=$(rustc --print sysroot)/lib/rustlib/$target/lib
 [ -d "$library" ] || ! command -v rustup > /dev/null || rustup target add "$target" || true
-[ -d "$library" ] || skip "needs the library of $target: rustup target add $target"
+[ -d "$library" ] || skip "rust-target:$target" "needs its library"
 
 # A separate target folder.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/musl

@@ -24,7 +24,7 @@ area "$1"
 cache=$(realpath -m "${PIPEWRIGHT_MUTANTS_CACHE:-$HOME/.cache/pipewright-mutants-27.1.0}")
 install_mutants() {
     [ -x "$cache/bin/cargo-mutants" ] || cargo install -q --locked --root "$cache" --version 27.1.0 cargo-mutants ||
-        skip "cargo-mutants cannot be installed"
+        skip crates "cargo-mutants cannot be installed"
 }
 [ -x "$cache/bin/cargo-mutants" ] || alone install_mutants
 export PATH=$cache/bin:$PATH CARGO_PROFILE_DEV_DEBUG=0

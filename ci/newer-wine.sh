@@ -6,7 +6,7 @@ newer_wine() {
     local release=$1 folder
     shift
     wine_root=$cache/$release-$recipe
-    [ "$(id -u)" = 0 ] || skip "a system in a folder needs root"
+    [ "$(id -u)" = 0 ] || skip root "makes a system in a folder"
     packages debootstrap
     [ -d "$wine_root" ] || alone make_wine_root "$release"
     if [ -z "${PIPEWRIGHT_WINE_MOUNTED:-}" ]; then

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 minor=$(cargo --version | sed -n 's/^cargo 1\.\([0-9]*\)\..*/\1/p')
-[ "${minor:-0}" -ge 90 ] || { echo "SKIPPED the packages: building those of a workspace needs cargo 1.90" >&2; exit 77; }
+[ "${minor:-0}" -ge 90 ] || { echo "SKIPPED need=version:cargo:1.90 ci/package.sh: builds the packages of a workspace" >&2; exit 77; }
 
 target=${CARGO_TARGET_DIR:-target}/packages
 # Fetches the versions of the lock file, and none that are newer.

@@ -10,6 +10,7 @@
 # fails, the script prints SKIPPED and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. ci/machine.sh
 root=$PWD
 cache=${PIPEWRIGHT_PORTED_CACHE:-$HOME/.cache/pipewright-ported}
 sample=(rustc_version pkg-config shared_child)
@@ -40,7 +41,7 @@ assert_cmd 2.2.2 with=wait-timeout but=src/cargo.rs.-.cargo.(line.30) # takes a 
 END
 }
 
-command -v perl > /dev/null || { echo "SKIPPED: perl is needed to change the use lines"; exit 77; }
+command -v perl > /dev/null || skip program:perl "changes the use lines"
 
 wanted=("$@")
 [ "${1:-}" != sample ] || wanted=("${sample[@]}")
@@ -59,8 +60,7 @@ fetch() {
         cp "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml"
         if ! cargo vendor -q --versioned-dirs --manifest-path "$cache/fetch/Cargo.toml" "$cache/vendor" > /dev/null; then
             rm -rf "$cache/vendor"
-            echo "SKIPPED: the crates cannot be downloaded"
-            exit 77
+            skip crates "cannot be downloaded"
         fi
     fi
 }

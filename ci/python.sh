@@ -8,8 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
 
-python=$(command -v python3) || skip "needs python3"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "needs Python 3.9"
+python=$(command -v python3) || skip program:python3 "is not here"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip version:python3:3.9 "is older"
 "$python" -c 'import venv, ensurepip' 2> /dev/null || packages python3-venv
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -21,7 +21,7 @@ trap 'rm -rf "$venv"' EXIT
 export PATH=$venv/bin:$PATH VIRTUAL_ENV=$venv
 
 # Installs packages that the package itself does not need. Returns 1, and says so, if they cannot be had.
-have() { pip install -q "$@" > "$venv/log" 2>&1 || { echo "SKIPPED ${0##*/}: python::$1: cannot be installed"; return 1; }; }
+have() { pip install -q "$@" > "$venv/log" 2>&1 || { echo "SKIPPED need=pip:$1 ci/python.sh: cannot be installed"; return 1; }; }
 
 have pytest || exit 77
 mapfile -t commands < <(sed -n '/^```sh$/,/^```$/p' README.md | grep -E '^(pip install|pytest) .*python')
@@ -64,7 +64,7 @@ print(*sys.version_info[:2], sep=".")' 2> /dev/null) || continue
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 pythons=()
 [ "${1:-}" != all ] || mapfile -t pythons < <(others | sed -n '1p;$p' | sort -u)
-[ "${1:-}" != all ] || [ ${#pythons[@]} -gt 0 ] || echo "SKIPPED ${0##*/}: python::versions: there is no other Python from 3.9 on"
+[ "${1:-}" != all ] || [ ${#pythons[@]} -gt 0 ] || echo "SKIPPED need=other-python ci/python.sh: there is none from 3.9 on"
 for other in ${pythons[@]+"${pythons[@]}"}; do
     say "Python ${other%% *}"
     "${other#* }" -m venv "$venv/other"
@@ -73,7 +73,7 @@ for other in ${pythons[@]+"${pythons[@]}"}; do
             "$("$venv/other/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
         PATH=$venv/other/bin:$PATH python -m pytest -m "not slow" -p no:cacheprovider python
     else
-        echo "SKIPPED ${0##*/}: python::pytest: cannot be installed for Python ${other%% *}"
+        echo "SKIPPED need=pip:pytest ci/python.sh: cannot be installed for Python ${other%% *}"
     fi
     rm -rf "$venv/other"
 done

@@ -22,7 +22,7 @@ mkdir -p "$out"
 # Sets tool to the path of the tool for a Linux target. Rust's own linker needs no compiler for the target.
 build_linux() {
     [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || ! command -v rustup > /dev/null || rustup target add "$1" || true
-    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || skip "needs the library of $1: rustup target add $1"
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || skip "rust-target:$1" "needs its library"
     local linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$1")_LINKER
     musl_compiler "$1"
     env "$linker=rust-lld" cargo build --release --locked --target "$1" -p pipewright-cli 2>&1 | tee "$work/log"

@@ -16,7 +16,7 @@ if [ "${1:-}" = --user ]; then wants_user=yes; shift; else wants_user=; fi
 [ $# != 0 ] || { echo "usage: ci/slurm.sh [--user] COMMAND..." >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/machine.sh"
-[ "$(uname -s)" = Linux ] || skip "Slurm's nodes run Linux"
+[ "$(uname -s)" = Linux ] || skip linux "runs the nodes of Slurm"
 packages slurmctld slurmd slurm-client munge
 
 # Debian has these where the path of an ordinary user does not lead.

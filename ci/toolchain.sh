@@ -27,7 +27,7 @@ fetch_compiler() {
     local deb
     # Old lists name versions that no longer exist.
     download || { as_root true 2> /dev/null && apt_lists && download; } || case $package in
-        '') skip "no package rustc-web contains Rust $version (Debian 12 has one)" ;;
+        '') skip "package:rustc-web:$version" "Debian 12 has one" ;;
         *) cat "$new/log" >&2; fail "apt-get could not fetch rustc-web=$package and its related packages: check the network" ;;
     esac
     for deb in "$new"/*.deb; do

@@ -162,7 +162,7 @@ else
     tests --workspace --test disk --test power_cut
     tests -p pipewright-tests --features peers --test process -- "$with_peers"
 fi
-say "SKIPPED the doc tests: this rustdoc has no stable way to run them under Wine"
+echo "SKIPPED need=windows ci/windows.sh: runs the doc tests: this rustdoc has no stable way to run them under Wine"
 
 # The README's main command.
 tool=$built/$target/debug/pipewright.exe

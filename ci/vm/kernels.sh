@@ -25,7 +25,7 @@ apt_of_release() {
     if [ ! -d "$folder" ]; then
         mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
         site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" {print $1; exit}')
-        [ -n "$site" ] || skip "this machine has no package source of Debian"
+        [ -n "$site" ] || skip "archive:$release" "this machine has no package source of Debian"
         case $release in *-security) site=${site%/debian}/debian-security ;; esac
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $release main" > "$folder/sources.list"
     fi
@@ -38,7 +38,7 @@ apt_of_release() {
 # Downloads a package of the release, and unpacks it into a folder.
 unpack_package() {
     (cd "$new" && apt_of_release apt-get download -qq "$1" > "$new/log" 2>&1) ||
-        { cat "$new/log" >&2; skip "apt-get could not fetch $1 of $release"; }
+        { cat "$new/log" >&2; skip "archive:$release" "apt-get could not fetch $1"; }
     mkdir -p "$2"
     dpkg -x "$new"/"${1%%=*}"_*.deb "$2"
     rm "$new"/"${1%%=*}"_*.deb
@@ -53,12 +53,12 @@ fetch_kernel() {
     [ ! -d "$kernel" ] || return 0
     say "fetching the kernel of $machine"
     apt_of_release apt-get update -qq > "$new/log" 2>&1 ||
-        { cat "$new/log" >&2; skip "apt-get could not read the lists of $release"; }
+        { cat "$new/log" >&2; skip "archive:$release" "apt-get could not read the lists"; }
     case $package in
         # A package without contents, which depends on the newest kernel.
         linux-image-*) image=$(dependencies "$package" linux-image-) ;;
     esac
-    [ -n "$image" ] || skip "$release has no $package"
+    [ -n "$image" ] || skip "archive:$release" "has no $package"
     # Since Linux 7 an image depends on the packages of its kernel and of its modules.
     for image in "$image" $(dependencies "$image" 'linux-(binary|modules)-'); do
         unpack_package "$image" "$new/kernel"

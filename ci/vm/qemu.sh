@@ -8,9 +8,9 @@ prepare_qemu() {
         riscv64) packages qemu-system-misc ;;
     esac
     virtiofsd=/usr/lib/qemu/virtiofsd
-    [ -x "$virtiofsd" ] || skip "qemu has no virtiofsd here (Debian 12 has one)"
+    [ -x "$virtiofsd" ] || skip "file:$virtiofsd" "qemu has none here (Debian 12 has one)"
     # The folder of a mount is shared, and only root may mount.
-    [ "$(id -u)" = 0 ] || skip "sharing the root with a guest needs root"
+    [ "$(id -u)" = 0 ] || skip root "shares its files with a guest"
 }
 
 start_qemu() {

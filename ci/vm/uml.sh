@@ -1,9 +1,9 @@
 # Sourced by vm.sh. Runs user-mode Linux: the kernel is an ordinary process.
 
 prepare_uml() {
-    [ "$(uname -sm)" = "Linux x86_64" ] || skip "user-mode Linux runs on Linux on x86-64"
+    [ "$(uname -sm)" = "Linux x86_64" ] || skip linux-x86-64 "runs user-mode Linux"
     # Its buffer for the registers of a process is smaller than those of AMX, so its first process ends it.
-    ! grep -qsw amx_tile /proc/cpuinfo || skip "user-mode Linux cannot restore the registers of this processor (AMX)"
+    ! grep -qsw amx_tile /proc/cpuinfo || skip no-amx "user-mode Linux cannot restore the registers of this processor"
     packages e2fsprogs kmod util-linux
 }
 
