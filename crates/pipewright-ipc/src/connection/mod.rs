@@ -21,7 +21,8 @@
 
 mod filling;
 mod frames_out;
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
 mod orders;
 mod reassembly;
 mod receiving;

@@ -1,4 +1,4 @@
-//! What has to hold after a case, whatever its worker did.
+//! Promises that hold after a case, whatever its worker did.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub(crate) fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
             }
             End::Reply(got, _) => {
                 let is_ghost = *got == 0 || *got == u64::MAX;
-                if (*got != number && !(is_ghost && !plan.is_honest)) || !replies.insert(number) {
+                if (*got != number && (plan.is_honest || !is_ghost)) || !replies.insert(number) {
                     findings.push(Finding::Other { number, got: *got });
                 }
             }
@@ -159,7 +159,8 @@ fn bounds(plan: &Plan, seen: &Seen, findings: &mut Vec<Finding>) {
     // The message that is being received from each worker, and for each call its request, a question, an answer and a reply,
     // with copies on their way; 24 MiB are the rings, the stacks, the allocator and the items.
     let messages = if plan.bytes >= 1 << 20 { 4 } else { 2 };
-    let allowed = 24 + (2 * workers * plan.ring >> 20) + (workers + messages * plan.callers) * most;
+    let allowed =
+        24 + ((2 * workers * plan.ring) >> 20) + (workers + messages * plan.callers) * most;
     let mib = seen.memory_bytes >> 20;
     if mib > allowed {
         findings.push(Finding::Memory { mib, most: allowed });

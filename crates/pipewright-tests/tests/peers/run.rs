@@ -92,7 +92,7 @@ pub(crate) fn run(plan: &Plan) -> Seen {
                 peaks[0].fetch_max(last.min(handles), Ordering::SeqCst);
                 last = handles;
                 peaks[1].fetch_max(count::children().len(), Ordering::SeqCst);
-                thread::sleep(Duration::from_millis(5));
+                thread::park_timeout(Duration::from_millis(5));
             }
         });
         let seen = match plan.host {
@@ -106,7 +106,7 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     let memory_bytes = peak_bytes().saturating_sub(memory);
     let start = Instant::now();
     while !count::children().is_empty() && start.elapsed() < Duration::from_secs(25) {
-        thread::sleep(Duration::from_millis(2));
+        thread::park_timeout(Duration::from_millis(2));
     }
     let left = count::children().len();
     drop(alive);
@@ -145,7 +145,7 @@ fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
         ..PoolOptions::default()
     };
     let pool = Pool::new(command, options).unwrap();
-    thread::sleep(plan.rest);
+    thread::park_timeout(plan.rest);
     let calls = Mutex::new(Vec::new());
     if plan.shuts_down {
         let count = plan.calls * plan.callers;
@@ -176,7 +176,7 @@ fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
     });
     if plan.is_patient {
         // The workers exit meanwhile: a cancelled call must not run again.
-        thread::sleep(Duration::from_millis(1200));
+        thread::park_timeout(Duration::from_millis(1200));
     }
     let start = Instant::now();
     drop(pool);

@@ -1,5 +1,6 @@
 //! One worker of a pool: its process, its connection, its output, and its calls.
 
+mod active;
 mod idle;
 mod phase;
 
@@ -11,18 +12,19 @@ use pipewright::{Child, Command, ExitStatus, Source, Stdio};
 use pipewright_os::base::wait::Slot;
 use pipewright_os::base::wake::Wake;
 
-use super::call::QueuedCall;
 use super::connection::{OutgoingMessage, WorkerConnection};
 use super::counters::{Counter, WorkerSnapshot};
 use super::options::{LogLine, OnLine, Schedule};
 use super::status::WorkerState;
-use crate::connection::{Body, RawMessage};
+use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Handshake;
 use crate::options::Options;
 use crate::output::WorkerOutput;
 use crate::stats::Stats;
 use crate::wire::kind;
+pub(super) use active::ActiveCall;
+use active::{expect, note_sent};
 pub(super) use phase::WorkerPhase;
 
 /// The number of messages taken from one worker before those of the others.
@@ -84,32 +86,6 @@ enum ConnectionState {
     /// Callers have it, or may borrow it.
     Lent,
     Closed,
-}
-
-/// A call that was given to a worker.
-#[derive(Debug)]
-pub(super) struct ActiveCall {
-    pub(super) call: QueuedCall,
-    /// The call was cancelled: its caller has its result, and it never runs again.
-    pub(super) is_cancelled: bool,
-    /// The time by which the worker has to end a cancelled call. `None`: whenever it likes.
-    pub(super) cancel_deadline: Option<Instant>,
-    /// The number of items that the worker may still send: of the credit that was sent to it, not of what is queued.
-    pub(super) credit: u32,
-    /// The worker waits for the answer to a question.
-    pub(super) has_question: bool,
-}
-
-impl ActiveCall {
-    pub(super) fn new(call: QueuedCall) -> ActiveCall {
-        ActiveCall {
-            call,
-            is_cancelled: false,
-            cancel_deadline: None,
-            credit: 0,
-            has_question: false,
-        }
-    }
 }
 
 impl Worker {
@@ -412,58 +388,5 @@ impl Worker {
             shared_memory: self.shared_memory,
             fallback: self.fallback.clone(),
         }
-    }
-}
-
-/// Checks the header of a message: an error if the worker may not send it now. So a worker can make the host keep only what its
-/// calls allow.
-fn expect(
-    phase: WorkerPhase,
-    calls: &[ActiveCall],
-    outgoing: &VecDeque<OutgoingMessage>,
-    body: &Body,
-) -> Result<(), Error> {
-    let refuse = |what: &str| Err(Error::protocol(what));
-    if let (WorkerPhase::Resetting(_), 0) = (phase, body.id) {
-        return match body.kind {
-            kind::RESET_DONE => Ok(()),
-            _ => refuse("the worker cannot be reset"),
-        };
-    }
-    let Some(active) = calls.iter().find(|active| active.call.id == body.id) else {
-        return refuse("a reply to a call that the worker does not have");
-    };
-    let is_queued = |is_it: fn(u8) -> bool| {
-        outgoing.iter().any(|it| it.sending.id() == body.id && is_it(it.sending.kind()))
-    };
-    if is_queued(|kind| matches!(kind, kind::CALL | kind::OPEN_CALL)) {
-        return refuse("a reply to a call that was not sent yet");
-    }
-    match body.kind {
-        kind::REPLY | kind::FAILED => Ok(()),
-        kind::ITEM if active.credit == 0 => refuse("an item without credit"),
-        kind::CREDIT if active.call.items.is_none() => refuse("credit without items"),
-        kind::CREDIT if body.total != 4 => refuse("credit that is not a number of 32 bits"),
-        kind::ASK
-            if active.has_question
-                || is_queued(|kind| matches!(kind, kind::ANSWER | kind::DECLINED)) =>
-        {
-            refuse("a second question before the first was answered")
-        }
-        kind::ITEM | kind::CREDIT | kind::ASK => Ok(()),
-        kind => refuse(&format!("a frame of kind {kind} from a worker")),
-    }
-}
-
-/// Records that a message was sent completely.
-fn note_sent(calls: &mut [ActiveCall], message: &OutgoingMessage) {
-    let (kind, id) = (message.sending.kind(), message.sending.id());
-    if !matches!(kind, kind::CREDIT | kind::ITEM) {
-        return;
-    }
-    let Some(active) = calls.iter_mut().rev().find(|active| active.call.id == id) else { return };
-    match &active.call.items {
-        Some(items) if kind == kind::ITEM => items.note_sent(),
-        _ => active.credit = active.credit.saturating_add(message.number()),
     }
 }

@@ -277,11 +277,7 @@ impl ChannelEnd {
     }
 
     /// Ends both directions. Returns true if the drop of the end may block: something that was not received may have handles,
-    /// which the drop closes.
-    ///
-    /// # Platform
-    /// Unix: `shutdown(SHUT_RDWR)`, then `ioctl(FIONREAD)`. Windows: always false, because handles stay with the other
-    /// process until they are taken.
+    /// which the drop closes. (Unix: `shutdown(SHUT_RDWR)`, `ioctl(FIONREAD)`. Windows: false; the other side keeps them.)
     pub fn end_both(&mut self) -> bool {
         imp::end_both(&self.socket) || !self.handles.is_empty()
     }

@@ -55,7 +55,10 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
     let mut next = || parts.next().ok_or_else(|| io::Error::other("peer=HOSTILE;LOG;RING;SCRIPT"));
     let (role, log, ring, script) = (next()?, next()?, next()?, next()?);
     thread::spawn(|| {
-        thread::sleep(LIFE);
+        let end = Instant::now() + LIFE;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            thread::park_timeout(left);
+        }
         exit(9);
     });
     let is_hostile =
@@ -121,7 +124,7 @@ impl Peer {
             "ask" => self.for_call(|peer, call| {
                 for _ in 0..number(0, 1) {
                     peer.link.send(ASK, call.id, b"?", 65536)?;
-                    thread::sleep(millis(1));
+                    thread::park_timeout(millis(1));
                 }
                 Ok(())
             })?,
@@ -162,7 +165,7 @@ impl Peer {
                 unsafe { libc::shutdown(self.socket, libc::SHUT_WR) };
             }
             "goodbye" => self.link.send(GOODBYE, 0, b"", 1)?,
-            "pause" => thread::sleep(millis(0)),
+            "pause" => thread::park_timeout(millis(0)),
             // Closes the connection, and lives on.
             "close" => {
                 // SAFETY: takes numbers.
@@ -370,7 +373,7 @@ impl Peer {
             &[IoSlice::new(&bytes)],
             &[Handle::from(std::os::fd::OwnedFd::from(stream))],
         )?;
-        thread::sleep(Duration::from_secs(seconds));
+        thread::park_timeout(Duration::from_secs(seconds));
         Ok(())
     }
 }

@@ -132,7 +132,7 @@ impl Link {
 
     fn sleep(&mut self, until: Instant) -> io::Result<()> {
         if self.ignores_socket {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::park_timeout(Duration::from_millis(1));
             return Ok(());
         }
         self.announce();

@@ -9,6 +9,7 @@
 //! | `ends.rs` | the end of either side, refused handshakes, and nothing left |
 //! | `examples.rs` | the workers of `docs/workers.md` |
 //! | `hostile.rs` | a host that breaks the protocol |
+//! | `hostile_cancellations.rs` | a host that cancels what cannot be cancelled |
 //! | `hostile_items.rs` | a host that breaks the rules of items |
 //! | `signals.rs` | signal handlers that raise while a worker waits |
 
@@ -16,6 +17,7 @@ mod calls;
 mod ends;
 mod examples;
 mod hostile;
+mod hostile_cancellations;
 mod hostile_items;
 mod items;
 mod language;
@@ -53,7 +55,7 @@ macro_rules! suites {
 
 suite! {
     rust, super::Language::Rust,
-    hostile: cancellations_of_no_call_are_ignored;
+    hostile_cancellations: cancellations_of_no_call_are_ignored;
     hostile_items: items_have_the_documented_bytes, items_without_credit_end_the_worker, late_frames_of_items_are_ignored,
         a_host_that_ends_between_items_ends_the_worker, any_items_end_without_a_crash;
 }
@@ -75,11 +77,12 @@ suites! {
         a_call_with_items_is_lost_with_its_worker, an_item_over_the_limit_ends_its_call;
     hostile_items: items_have_the_documented_bytes, items_without_credit_end_the_worker, late_frames_of_items_are_ignored,
         a_host_that_ends_between_items_ends_the_worker, any_items_end_without_a_crash;
+    hostile_cancellations: cancellations_of_no_call_are_ignored;
     ends: a_goodbye_ends_the_worker, refused_handshakes_name_the_field_on_both_sides,
         required_shared_memory_is_an_error_if_unavailable, a_program_without_a_host_is_told_so,
         a_worker_exits_when_its_host_is_gone, nothing_is_left_in_a_worker;
     examples: the_worker_of_the_tutorial_reverses_requests, the_worker_of_the_tutorial_adds_up_items;
     hostile: wrong_frames_end_the_worker_with_a_reason, wrong_handshakes_end_the_worker_with_a_reason,
         unsafe_memory_is_refused, a_corrupt_ring_ends_the_worker_with_a_reason,
-        unexpected_handles_end_the_worker, cancellations_of_no_call_are_ignored, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
+        unexpected_handles_end_the_worker, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
 }
