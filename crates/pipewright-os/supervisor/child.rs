@@ -245,8 +245,13 @@ fn exec_first(plan: &Plan<'_>) -> i32 {
                 continue;
             }
         }
-        if plan.has(flag::MAY_RETRY) && is_stop_pending() {
+        let pending = pending();
+        if plan.has(flag::MAY_RETRY) && pending & (STOPS | DUMPS) != 0 {
             return STOP_PENDING;
+        }
+        if would_dump(pending & DUMPS) {
+            // It would dump the supervisor's memory.
+            crate::system::kill(crate::system::own_pid() as i32);
         }
         set_mask(0);
         let error = -call(number::EXECVE, [path, argv, envp, 0, 0, 0]) as i32;
@@ -264,12 +269,33 @@ fn exec_first(plan: &Plan<'_>) -> i32 {
     if forbidden { EACCES } else { ENOENT }
 }
 
-/// Returns true if a signal that stops is pending.
-fn is_stop_pending() -> bool {
-    const STOPS: u64 = 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1);
+/// The signals that stop: SIGTSTP, SIGTTIN, SIGTTOU.
+const STOPS: u64 = 0b111 << (20 - 1);
+/// The signals that dump core: SIGQUIT to SIGFPE, SIGSEGV, SIGXCPU and SIGXFSZ, SIGSYS.
+const DUMPS: u64 = 0b11_1111 << (3 - 1) | 1 << (11 - 1) | 0b11 << (24 - 1) | 1 << (31 - 1);
+
+/// Returns the pending signals.
+fn pending() -> u64 {
     let mut pending = 0_u64;
-    call(number::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]) == 0
-        && pending & STOPS != 0
+    // Ignored: then none is known to be pending.
+    call(number::RT_SIGPENDING, [&raw mut pending as usize, 8, 0, 0, 0, 0]);
+    pending
+}
+
+/// Returns true if one of the signals has its default action.
+fn would_dump(signals: u64) -> bool {
+    let mut signal = 1_usize;
+    while signal <= 64 {
+        let mut action: KernelAction = [1, 0, 0, 0, 0, 0, 0, 0];
+        if signals & (1 << (signal - 1)) != 0 {
+            call(number::RT_SIGACTION, [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0]);
+            if action[0] == DEFAULT[0] {
+                return true;
+            }
+        }
+        signal += 1;
+    }
+    false
 }
 
 fn set_mask(mask: u64) {

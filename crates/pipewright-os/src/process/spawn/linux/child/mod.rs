@@ -125,7 +125,7 @@ impl ChildSetup<'_> {
 }
 
 /// A substitute for an errno: a stop signal is pending, and the parent, which has to stop as well, must
-/// return from its sleep first.
+/// return from its sleep first; or one that would dump the parent's memory.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
 /// A substitute for an errno: the child could not copy the handles that it shares. It has changed none.
@@ -171,6 +171,7 @@ pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
             setup.cgroup_procs
         }
     };
+    signals::die_without_dump();
     let highest = cgroup.unwrap_or(libc::STDERR_FILENO);
     if setup.shares_handles.load(Ordering::Relaxed) && !handles::unshare(highest) {
         setup.fail(steps::number_of(Step::CloseOthers), HANDLES_SHARED);
@@ -290,7 +291,8 @@ unsafe fn prepare_and_exec(
 /// be repeated.
 ///
 /// Signals are unblocked only at the last moment: a stop that arrived before exec would stop this process
-/// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
+/// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470). A core dump would be one
+/// of the parent's memory.
 ///
 /// # Safety
 /// `setup`'s pointers must be valid.
@@ -313,9 +315,14 @@ unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
             }
         }
         if unblocks_signals {
-            if setup.may_retry.load(Ordering::Relaxed) && signals::is_stop_pending() {
+            let pending = signals::Pending::now();
+            if setup.may_retry.load(Ordering::Relaxed) && pending.interrupt() {
                 set_errno(STOP_PENDING);
                 return;
+            }
+            let shares_memory = setup.has_begun.load(Ordering::Relaxed);
+            if shares_memory && pending.dump() {
+                signals::kill_self(0);
             }
             signals::set_mask(setup.mask.as_ref());
         }

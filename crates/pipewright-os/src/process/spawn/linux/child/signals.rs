@@ -2,17 +2,78 @@
 
 use std::ptr;
 
-/// Returns true if a signal that stops is pending.
-pub(super) fn is_stop_pending() -> bool {
-    let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: a live set.
-    if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
-        return false;
+/// The signals that stop a process.
+const STOPS: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+
+/// The signals that dump core. One for the whole group, such as Ctrl-\, would dump the memory that this process shares with
+/// its parent, and before Linux 5.16 end the parent too.
+const DUMPS: [libc::c_int; 10] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGSYS,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
+/// The pending signals that must not be delivered to a process in its parent's memory.
+pub(super) struct Pending(libc::sigset_t);
+
+impl Pending {
+    pub(super) fn now() -> Pending {
+        let mut pending = filled_by(libc::sigemptyset);
+        // Ignored: then none is known to be pending. SAFETY: a live set.
+        unsafe { libc::sigpending(&raw mut pending) };
+        Pending(pending)
     }
-    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().any(|signal| {
-        // SAFETY: filled in by the call above.
-        unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 }
-    })
+
+    fn has(&self, signal: libc::c_int) -> bool {
+        // SAFETY: a live set.
+        unsafe { libc::sigismember(&raw const self.0, signal) == 1 }
+    }
+
+    /// Returns true if the start has to be repeated.
+    pub(super) fn interrupt(&self) -> bool {
+        STOPS.into_iter().chain(DUMPS).any(|signal| self.has(signal))
+    }
+
+    /// Returns true if one of them would dump core.
+    pub(super) fn dump(&self) -> bool {
+        let is_default = |signal| handler_of(signal) == Some(libc::SIG_DFL);
+        DUMPS.into_iter().any(|signal| self.has(signal) && is_default(signal))
+    }
+}
+
+/// Makes this process end without a core dump if such a signal arrives after the last look at the pending ones. The exec
+/// restores the default. Only for the signals that a terminal or a program sends to a whole group.
+pub(super) fn die_without_dump() {
+    for signal in [libc::SIGQUIT, libc::SIGABRT] {
+        if handler_of(signal) == Some(libc::SIG_DFL) {
+            let mut action: KernelAction = [0; 8];
+            action[0] = kill_self as extern "C" fn(libc::c_int) as usize;
+            if cfg!(target_arch = "x86_64") {
+                // The kernel refuses to call a function that has nowhere to return to. This one never returns.
+                const SA_RESTORER: usize = 0x0400_0000;
+                (action[1], action[2]) = (SA_RESTORER, action[0]);
+            }
+            // SAFETY: a function that makes system calls only, with the flags that the kernel requires.
+            unsafe { set(signal, &action) };
+        }
+    }
+}
+
+/// Ends this process at once, without a dump.
+pub(super) extern "C" fn kill_self(_: libc::c_int) {
+    loop {
+        // SAFETY: no arguments.
+        let own = unsafe { libc::syscall(libc::SYS_getpid) };
+        // SAFETY: numbers.
+        unsafe { libc::syscall(libc::SYS_kill, own, libc::SIGKILL) };
+    }
 }
 
 /// Sets the mask of blocked signals; `None` is an empty one.
