@@ -10,7 +10,8 @@
 //! Both are subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a descendant whose parent ends becomes the
 //! supervisor's child, whatever session it is in. When the host ends or releases the tree, the supervisor
 //! kills its children until it has none. If the supervisor is killed, its children become the guard's,
-//! which then does the same. If the guard is killed, the supervisor sees the end of the guard.
+//! which then does the same. If the guard is killed, the supervisor sees the end of the guard. If the supervisor is stopped, the
+//! guard continues it.
 //!
 //! The program receives these handles under fixed numbers:
 //! * 0: a socket to the host, for reports; when the host closes it, the tree has to end
@@ -198,8 +199,14 @@ impl WatchedTree {
                         self.killed += 1;
                     }
                 }
+                Reaped::Stopped(pid) if self.role == Role::Guard => {
+                    // The command, or a stray signal, has stopped the supervisor, which would not see its end any more.
+                    if pid == self.subject {
+                        system::resume(pid);
+                    }
+                }
                 Reaped::Stopped(pid) => {
-                    let reports = pid == self.subject && self.role == Role::Supervisor;
+                    let reports = pid == self.subject;
                     // The queue of stops must not grow so long that a host which does not read loses the
                     // end.
                     if reports && system::has_room_for_stops() {

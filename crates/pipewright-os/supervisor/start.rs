@@ -102,9 +102,8 @@ impl Starter {
         if started {
             return Some(pid);
         }
-        // It has ended on its own, or the host knows nothing of it.
-        system::kill(pid);
-        system::wait_for(pid);
+        // It has ended on its own, or the host knows nothing of it. Nothing that it has started may be left to the next job.
+        system::end_children();
         // From a send that failed, for which there is no better error.
         const ENOBUFS: i32 = 105;
         let errno = if failed != 0 { failed } else { ENOBUFS };

@@ -163,13 +163,24 @@ pub fn reap() -> Reaped {
     }
 }
 
-/// Sends a message to the host, which may not be listening any more.
+/// Sends a message to the host, which may not be listening any more. If there is no room for it, sends it again until there is:
+/// the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to the guard.
 pub fn send(message: &[i64; 6]) {
     const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
-    call(
-        number::SENDTO,
-        [HOST as usize, message.as_ptr() as usize, 48, MSG_DONTWAIT_NOSIGNAL, 0, 0],
-    );
+    const EAGAIN: isize = 11;
+    const ENOMEM: isize = 12;
+    const ENOBUFS: isize = 105;
+    const PAUSE_NANOS: i64 = 10_000_000;
+    loop {
+        let sent = call(
+            number::SENDTO,
+            [HOST as usize, message.as_ptr() as usize, 48, MSG_DONTWAIT_NOSIGNAL, 0, 0],
+        );
+        if !matches!(-sent, EAGAIN | ENOMEM | ENOBUFS) || host_has_ended() {
+            return;
+        }
+        pause(PAUSE_NANOS);
+    }
 }
 
 /// Returns true if so few messages are unread that there is room for the end as well: the socket takes some
@@ -272,10 +283,16 @@ pub fn own_pid() -> i64 {
     call(number::GETPID, [0; 6]) as i64
 }
 
-/// Waits for the end of a child, and reaps it.
-pub fn wait_for(pid: i32) {
+/// Kills and reaps all children, and what they leave, until none is left.
+pub fn end_children() {
     const WALL: usize = 0x4000_0000;
-    call(number::WAIT4, [pid as usize, 0, WALL, 0, 0, 0]);
+    const ECHILD: isize = 10;
+    loop {
+        kill_children();
+        if call(number::WAIT4, [usize::MAX, 0, WALL, 0, 0, 0]) == -ECHILD {
+            return;
+        }
+    }
 }
 
 pub fn kill(pid: i32) {

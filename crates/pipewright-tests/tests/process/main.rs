@@ -18,6 +18,8 @@ mod checked;
 mod child_state;
 mod dropped_calls;
 mod dropped_children;
+#[cfg(target_os = "linux")]
+mod dumps;
 mod environment;
 #[cfg(unix)]
 mod errors;
@@ -85,6 +87,8 @@ mod session_programs;
 #[cfg(unix)]
 mod signals;
 mod spawned_input;
+#[cfg(target_os = "linux")]
+mod slot_holders;
 #[cfg(unix)]
 mod std_process;
 #[cfg(unix)]

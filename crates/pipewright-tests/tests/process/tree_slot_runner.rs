@@ -33,13 +33,17 @@ fn a_slot_that_does_not_answer_delays_no_other() {
     let [first, second] = &slots[..] else { return };
     let child = held(first, "answer", &["wait=600"]).spawn().unwrap();
     let supervisor = alive::parent(child.id()).unwrap();
+    let guard = alive::parent(supervisor).unwrap();
     drop(child);
-    let signal = |name: &str| {
+    let signal = |name: &str, pid: u32| {
         let mut kill = Command::new("kill");
-        assert!(kill.args([name, &supervisor.to_string()]).status().unwrap().success());
+        assert!(kill.args([name, &pid.to_string()]).status().unwrap().success());
     };
-    signal("-STOP");
-    watchdog::until("it is stopped", || alive::state(supervisor) == Some('T'));
+    // The guard would continue it.
+    for pid in [guard, supervisor] {
+        signal("-STOP", pid);
+        watchdog::until("it is stopped", || alive::state(pid) == Some('T'));
+    }
     let mut runner = Runner::new(2);
     runner.push("first", held(first, "answer", &["out=1"]));
     for round in ["a", "b", "c"] {
@@ -49,7 +53,8 @@ fn a_slot_that_does_not_answer_delays_no_other() {
         assert_eq!((runner.len(), runner.running()), (1, 1));
     }
     assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
-    signal("-CONT");
+    signal("-CONT", supervisor);
+    signal("-CONT", guard);
     let (key, capture) = runner.next().unwrap();
     assert_eq!((key, capture.unwrap().stdout.as_str()), ("first", "1"));
     assert!(runner.next().is_none());

@@ -37,9 +37,30 @@ pub(crate) struct SlotSupervisor {
     pub(crate) made_in: Generation,
     /// Reaps a process that has not ended yet.
     pub(crate) reap: fn(ChildHandle),
+    /// True once it has been asked to end. The next start needs another one.
+    is_ending: AtomicBool,
 }
 
 impl SlotSupervisor {
+    pub(crate) fn new(
+        supervisor: Supervisor,
+        made_in: Generation,
+        reap: fn(ChildHandle),
+    ) -> SlotSupervisor {
+        SlotSupervisor { supervisor, made_in, reap, is_ending: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// Ends it, and the tree that it holds. Its guard sees that too, and continues or replaces it if it does not answer: a
+    /// command may stop its own supervisor.
+    fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.supervisor.request_end();
+    }
+
     pub(crate) fn reports(&self) -> &Reports {
         &self.supervisor.reports
     }
@@ -114,8 +135,11 @@ impl Job {
 
     /// Asks the supervisor to kill what is left.
     pub(crate) fn request_end(&self) {
-        // Ignored: the supervisor has ended, and the guard kills the tree.
-        let _ = self.supervisor.reports().request(Request::EndTree { job: self.number }, &[]);
+        let sent = self.supervisor.reports().request(Request::EndTree { job: self.number }, &[]);
+        if sent.is_err() {
+            // It does not read, or it has ended, and the guard kills the tree.
+            self.supervisor.end();
+        }
     }
 
     /// Kills what is left, and waits a moment for its end. Returns true if no process is left.
@@ -124,7 +148,15 @@ impl Job {
             return true;
         }
         self.request_end();
-        let mut wait = EndWait::new();
+        if self.ends_within(&mut EndWait::new()) {
+            return true;
+        }
+        // The supervisor may be stopped: now the guard continues or replaces it. The next start makes another.
+        self.supervisor.end();
+        self.ends_within(&mut EndWait::new())
+    }
+
+    fn ends_within(&self, wait: &mut EndWait) -> bool {
         while let Some(limit) = wait.next() {
             // Ignored: a signal has cut the wait short.
             let _ = self.wait_for_report(limit);
@@ -132,8 +164,6 @@ impl Job {
                 return true;
             }
         }
-        // The supervisor may be stopped: now the guard continues or replaces it. The next start makes another.
-        self.supervisor.reports().request_end();
         false
     }
 
@@ -276,7 +306,8 @@ impl ContainedTree for JobTree {
     }
 
     fn kill(&self) {
-        self.0.request_end();
+        // Not a request for the tree alone: nobody would see in time that it is not answered.
+        self.0.supervisor.end();
     }
 
     fn is_alive(&self) -> bool {

@@ -38,6 +38,7 @@ pub(crate) use place::own_cgroup_path;
 use report::{Reports, SupervisorReport};
 
 use super::end_wait::EndWait;
+use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
@@ -104,7 +105,7 @@ impl LinuxTree {
                 supervisor: self
                     .supervisor
                     .as_ref()
-                    .map(|it| (Arc::downgrade(&it.reports), it.supervisor)),
+                    .map(|it| (Arc::downgrade(&it.reports), it.supervisor, it.guard.clone())),
             });
         } else if let Some(cgroup) = self.cgroup.as_mut().and_then(Arc::get_mut) {
             cgroup.close_dir();
@@ -210,7 +211,7 @@ impl ContainedTree for LinuxTree {
             cgroup.kill();
         }
         if let Some(supervisor) = &self.supervisor {
-            supervisor.reports.request_end();
+            supervisor.request_end();
         }
     }
 
@@ -276,6 +277,13 @@ pub(crate) fn release_groups(reports: &Reports) {
 }
 
 impl Supervisor {
+    /// Asks for the end of the tree. A guard that was stopped continues: it sees to it that the supervisor answers.
+    fn request_end(&self) {
+        self.reports.request_end();
+        // Ignored: it has ended.
+        let _ = self.guard.signal(Signal::CONT);
+    }
+
     /// Waits a moment for the end of the guard, which ends last.
     pub(crate) fn wait_for_guard(&self, wait: &mut EndWait) {
         while let Some(limit) = wait.next() {

@@ -176,7 +176,7 @@ impl Reports {
         }
     }
 
-    /// Sends a request to the supervisor of a slot, with handles.
+    /// Sends a request to the supervisor of a slot, with handles. Never waits: `EAGAIN` means that the supervisor does not read.
     pub(crate) fn request(
         &self,
         request: Request,
@@ -190,7 +190,8 @@ impl Reports {
         let words = request.to_words().map(i64::to_ne_bytes);
         let parts = [IoSlice::new(words.as_flattened())];
         rustix::io::retry_on_intr(|| {
-            rustix::net::sendmsg(&self.0, &parts, &mut rights, SendFlags::NOSIGNAL)
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            rustix::net::sendmsg(&self.0, &parts, &mut rights, flags)
         })
         .map(drop)
     }

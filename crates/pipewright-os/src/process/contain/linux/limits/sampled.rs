@@ -12,7 +12,9 @@ use crate::base::wake::Wake;
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::report::Reports;
 use crate::process::limits::{MemoryLimit, OutOfMemory};
+use crate::process::member::Member;
 use crate::process::procfs::{self, children_of};
+use crate::process::tree::is_child_of;
 
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -20,8 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The processes of a tree, without a share in their lives.
 pub(crate) struct SampledTree {
     pub(crate) cgroup: Option<Weak<Cgroup>>,
-    /// The reports of the supervisor, and its number.
-    pub(crate) supervisor: Option<(Weak<Reports>, u32)>,
+    /// The reports of the supervisor, its number, and its parent.
+    pub(crate) supervisor: Option<(Weak<Reports>, u32, Member)>,
 }
 
 /// The thread that looks at a tree.
@@ -63,7 +65,15 @@ impl Sampler {
                     }
                     None => return,
                 };
-                let bytes = memory_bytes(&pids, limit);
+                let memory = memory_bytes(&pids, limit);
+                let mut bytes: u64 = memory.iter().map(|(_, bytes)| bytes).sum();
+                if bytes > limit {
+                    // A number may have passed to another process before its memory was read. One that still belongs to
+                    // the tree had not.
+                    let Some(Ok(still)) = tree.pids() else { continue };
+                    let them = memory.iter().filter(|(pid, _)| still.contains(pid));
+                    bytes = them.map(|(_, bytes)| bytes).sum();
+                }
                 let mut seen = lock(&seen);
                 seen.peak_bytes = seen.peak_bytes.max(bytes);
                 if bytes > limit {
@@ -119,17 +129,22 @@ impl SampledTree {
         if let Some(cgroup) = &self.cgroup {
             return Some(cgroup.upgrade()?.pids());
         }
-        let (reports, supervisor) = self.supervisor.as_ref()?;
-        // Its number is not reused while its host holds the reports.
+        let (reports, supervisor, guard) = self.supervisor.as_ref()?;
         reports.upgrade()?;
-        Some(descendants_of(*supervisor).map_err(io::Error::from))
+        let pids = descendants_of(*supervisor).map_err(io::Error::from);
+        // A child of the guard keeps its number until the guard has reaped it. Checked afterwards: then the list is its own.
+        match is_child_of(*supervisor, guard) {
+            Ok(true) => Some(pids),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn kill(&self) {
         if let Some(cgroup) = self.cgroup.as_ref().and_then(Weak::upgrade) {
             cgroup.kill();
         }
-        if let Some(reports) = self.supervisor.as_ref().and_then(|(reports, _)| reports.upgrade()) {
+        if let Some(reports) = self.supervisor.as_ref().and_then(|(reports, ..)| reports.upgrade()) {
             reports.request_end();
         }
     }
@@ -145,20 +160,20 @@ fn descendants_of(pid: u32) -> rustix::io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Returns the memory of the processes together. Memory that several share counts once only if it matters: that figure
-/// costs more.
-fn memory_bytes(pids: &[u32], limit: u64) -> u64 {
-    let kib = |pid: &u32, file: &str, name: &[u8]| {
+/// Returns the memory of each process. Memory that several share counts once only if it matters: that figure costs more.
+fn memory_bytes(pids: &[u32], limit: u64) -> Vec<(u32, u64)> {
+    let kib = |pid: u32, file: &str, name: &[u8]| {
         let text = procfs::read(&format!("/proc/{pid}/{file}")).ok()?;
         let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
         procfs::number(procfs::words(line).next()?).map(u64::from)
     };
-    let resident = |pid: &u32| kib(pid, "status", b"VmRSS:").unwrap_or(0);
-    let sum = pids.iter().map(resident).sum::<u64>() * 1024;
-    if sum <= limit {
-        return sum;
+    let resident = |pid: u32| kib(pid, "status", b"VmRSS:").unwrap_or(0);
+    let of_each = |kib: &dyn Fn(u32) -> u64| -> Vec<(u32, u64)> {
+        pids.iter().map(|pid| (*pid, kib(*pid) * 1024)).collect()
+    };
+    let memory = of_each(&resident);
+    if memory.iter().map(|(_, bytes)| bytes).sum::<u64>() <= limit {
+        return memory;
     }
-    let proportional =
-        |pid: &u32| kib(pid, "smaps_rollup", b"Pss:").unwrap_or_else(|| resident(pid));
-    pids.iter().map(proportional).sum::<u64>() * 1024
+    of_each(&|pid| kib(pid, "smaps_rollup", b"Pss:").unwrap_or_else(|| resident(pid)))
 }

@@ -180,7 +180,7 @@ impl LinuxSlot {
                 other => other,
             })?;
         let (made_in, reap) = (self.made_in, self.reap);
-        let supervisor = Arc::new(SlotSupervisor { supervisor, made_in, reap });
+        let supervisor = Arc::new(SlotSupervisor::new(supervisor, made_in, reap));
         let groups = groups.map(KeptGroups::names).unwrap_or_default();
         Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, users, groups })
     }
@@ -218,7 +218,8 @@ impl Holder {
         let request = Request::Start { job: attempt.number, bytes };
         match handles.send(|fds| reports.request(request, fds)) {
             Ok(()) => Ok(()),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(Failed::NotReceived),
+            // It has ended, or it does not read.
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::AGAIN) => Err(Failed::NotReceived),
             Err(error) => Err(Failed::Start(handles.error(error))),
         }
     }
@@ -246,7 +247,9 @@ impl State {
     /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep them. Its
     /// guard removes the groups.
     fn drop_unusable_holder(&mut self) {
-        if self.holder.as_ref().is_none_or(|holder| holder.users != Users::now()) {
+        let is_usable =
+            |holder: &Holder| holder.users == Users::now() && !holder.supervisor.is_ending();
+        if !self.holder.as_ref().is_some_and(is_usable) {
             self.holder = None;
             self.groups = None;
         }
