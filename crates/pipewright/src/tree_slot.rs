@@ -22,9 +22,11 @@ use crate::reaper;
 /// Linux: a supervisor and a second process that takes over if the first is killed, of a few pages each. They run as
 /// long as the slot. The supervisor starts the commands, at this process's request, and is their parent. So the
 /// commands get this process's environment, working directory and handles as they are at their start, but the file
-/// mode mask, the limits, the priority, the affinity, the groups, the namespaces, the cgroup, the session and the ignored signals as
-/// they were when the slot was made, and a sandbox of the thread that made it. If this process's user or group has
-/// changed since, the next start makes new processes for the slot. If one of the two processes is killed, the running
+/// mode mask, the limits, the priority, the affinity, the namespaces, the cgroup, the session and the ignored signals as
+/// they were when the slot was made. If the users, the groups, the capabilities, `no_new_privs`, the mode of seccomp, the
+/// secure bits, the session keyring or the root directory of the calling thread differ, the next start makes new processes for the
+/// slot. A further seccomp filter, a Landlock domain or another label is not noticed: make a new slot. If one of the two
+/// processes is killed, the running
 /// command's tree is killed, and the next start makes new ones. A slot whose commands have
 /// [`limits`](crate::Command::limits) keeps up to 30 handles, if less than a quarter of their numbers are in use.
 ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Child, Command, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::skipped;
+use pipewright_tests::skip::{is_root, skipped};
 use pipewright_tests::{alive, isolate, pace, watchdog};
 
 use super::tree_slot::has_no_slots;
@@ -156,4 +156,52 @@ fn a_start_whose_result_cannot_be_sent_leaves_nothing_to_the_next_command() {
     assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS), "{error}");
     assert_eq!(alive::marked(MARK, "unsent"), [0_u32; 0], "of the start that failed");
     assert_eq!(run("exit 0").unwrap().leftovers_killed, 0);
+}
+
+#[isolated_test]
+fn a_slot_keeps_no_right_that_this_process_has_given_up() {
+    if has_no_slots() {
+        return;
+    }
+    if !is_root() {
+        return skipped("only root has rights to give up");
+    }
+    let slot = TreeSlot::new().unwrap();
+    let words = "grep -E '^(Groups|Cap|NoNewPrivs):?' /proc/self/status; stat -c %d.%i /";
+    let rights = |in_slot: bool| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", words]).stdin(Stdio::null());
+        if in_slot {
+            command.contain_in(&slot);
+        }
+        command.read()
+    };
+    let same = |what: &str, before: &str| {
+        let (plain, held) = (rights(false).unwrap(), rights(true).unwrap());
+        assert_ne!(plain, before, "{what} has not been given up");
+        assert_eq!(held, plain, "{what}");
+        plain
+    };
+    let mut before = rights(true).unwrap();
+    // SAFETY: a list of one.
+    assert_eq!(unsafe { libc::setgroups(1, [12345].as_ptr()) }, 0);
+    before = same("a group", &before);
+    let header = [0x2008_0522_u32, 0];
+    // Permitted and effective, without CAP_NET_RAW (13), for setting it and for inheriting it.
+    let mut sets = [0_u32; 6];
+    // SAFETY: a header, and room for that version.
+    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    // SAFETY: numbers. Programs of root get all that are in this set.
+    assert_eq!(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, 13, 0, 0, 0) }, 0);
+    (sets[0], sets[1]) = (sets[0] & !(1 << 13), sets[1] & !(1 << 13));
+    // SAFETY: as above.
+    let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    assert_eq!(set, 0);
+    before = same("a capability", &before);
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    same("new privileges", &before);
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chroot(dir.path()).unwrap();
+    assert_eq!(rights(true).unwrap_err().kind(), rights(false).unwrap_err().kind());
 }

@@ -1,10 +1,10 @@
 //! The rights of a thread, as far as they can be read: Linux keeps them per thread, not per process.
 
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
 
 use crate::process::procfs;
 
@@ -28,20 +28,12 @@ const LINES: [&[u8]; 6] = [b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:",
 impl Sandbox {
     /// Returns the rights of the calling thread.
     pub(super) fn here() -> Sandbox {
-        const KEYCTL_GET_KEYRING_ID: i32 = 0;
-        const KEY_SPEC_SESSION_KEYRING: i32 = -3;
-        let session = KEY_SPEC_SESSION_KEYRING;
-        // A filter may refuse the call; then the error is compared.
-        // SAFETY: numbers; no keyring is made.
-        let session_keyring =
-            unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
         Sandbox {
             status: procfs::read("/proc/thread-self/status")
                 .map_or_else(|_| without_proc(), filter),
             label: label(),
-            // SAFETY: reads only.
-            secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },
-            session_keyring,
+            secure_bits: secure_bits(),
+            session_keyring: session_keyring(),
         }
     }
 }
@@ -78,21 +70,62 @@ fn filter(status: Vec<u8>) -> Vec<u8> {
 
 /// Returns the facts that system calls report, for systems without `/proc`.
 fn without_proc() -> Vec<u8> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable, twice 32 bits.
-    let mut capabilities = [0_u32; 6];
-    let place = capabilities.as_mut_ptr();
-    // SAFETY: a live header, for this thread, and room for what that version writes.
-    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
+    format!("{:?}", Rights::here()).into_bytes()
+}
+
+/// The rights of a thread that a few system calls report. Without the label, and with the mode of seccomp only, but as cheap as
+/// each start in a slot needs it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    users: [Uid; 2],
+    groups: [Gid; 2],
+    supplementary: Vec<Gid>,
+    /// Effective, permitted and inheritable, twice 32 bits.
+    capabilities: [u32; 6],
+    no_new_privs: i32,
+    seccomp: i32,
+    secure_bits: i32,
+    session_keyring: i64,
+    /// The device and the number of the root directory.
+    root: Option<(u64, u64)>,
+}
+
+impl Rights {
+    /// Returns the rights of the calling thread.
+    pub(super) fn here() -> Rights {
+        const VERSION_3: u32 = 0x2008_0522;
+        let header = [VERSION_3, 0];
+        let mut capabilities = [0_u32; 6];
+        let place = capabilities.as_mut_ptr();
+        // SAFETY: a live header, for this thread, and room for what that version writes.
+        unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
+        Rights {
+            users: [getuid(), geteuid()],
+            groups: [getgid(), getegid()],
+            supplementary: rustix::process::getgroups().unwrap_or_default(),
+            capabilities,
+            // SAFETY: reads only.
+            no_new_privs: unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) },
+            // SAFETY: reads only.
+            seccomp: unsafe { libc::prctl(libc::PR_GET_SECCOMP) },
+            secure_bits: secure_bits(),
+            session_keyring: session_keyring(),
+            root: rustix::fs::stat("/").ok().map(|root| (root.st_dev, root.st_ino)),
+        }
+    }
+}
+
+fn secure_bits() -> i32 {
     // SAFETY: reads only.
-    let no_new_privs = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
-    // SAFETY: reads only.
-    let seccomp = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
-    // SAFETY: room for nothing; the call returns the number of groups.
-    let groups = unsafe { libc::getgroups(0, ptr::null_mut()) };
-    let users = (rustix::process::geteuid(), rustix::process::getegid());
-    format!("{users:?} {groups} {capabilities:?} {no_new_privs} {seccomp}").into_bytes()
+    unsafe { libc::prctl(libc::PR_GET_SECUREBITS) }
+}
+
+/// Returns the number of the session keyring. A filter may refuse the call; then the error is compared.
+fn session_keyring() -> i64 {
+    const KEYCTL_GET_KEYRING_ID: i32 = 0;
+    const KEY_SPEC_SESSION_KEYRING: i32 = -3;
+    // SAFETY: numbers; no keyring is made.
+    unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) }
 }
 
 #[cfg(test)]

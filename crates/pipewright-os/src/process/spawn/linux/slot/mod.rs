@@ -20,10 +20,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
 
 use super::child::STOP_PENDING;
 use super::contained::{can_supervise_any, cannot_supervise, not_supervised};
+use super::sandbox::Rights;
 use super::trial::try_supervisor;
 use super::{MOST_STOPS, SpawnError, Step};
 use crate::base::generation::Generation;
@@ -76,19 +76,10 @@ struct Holder {
     plans: Plans,
     /// True if the commands have to ignore SIGCHLD.
     ignores_sigchld: bool,
-    users: Users,
+    /// The rights of the thread that made it.
+    rights: Rights,
     /// The groups that its guard removes if this process is killed.
     groups: GroupNames,
-}
-
-/// The users and groups of this process.
-#[derive(Debug, PartialEq, Eq)]
-struct Users([Uid; 2], [Gid; 2]);
-
-impl Users {
-    fn now() -> Users {
-        Users([getuid(), geteuid()], [getgid(), getegid()])
-    }
 }
 
 impl Slot for LinuxSlot {
@@ -171,7 +162,7 @@ impl LinuxSlot {
 
     fn new_holder(&self, groups: Option<&dyn KeptGroups>) -> Result<Holder, SpawnError> {
         let plans = Plans::new().map_err(|error| SpawnError::new(Step::Create, error))?;
-        let users = Users::now();
+        let rights = Rights::here();
         let SlotSupervision { supervisor, memory, ignores_sigchld } = launch(plans.as_fd(), groups)
             .map_err(|error| match error {
                 SpawnError { step: Step::Contain, source } if source.raw_os_error().is_none() => {
@@ -182,7 +173,7 @@ impl LinuxSlot {
         let (made_in, reap) = (self.made_in, self.reap);
         let supervisor = Arc::new(SlotSupervisor::new(supervisor, made_in, reap));
         let groups = groups.map(KeptGroups::names).unwrap_or_default();
-        Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, users, groups })
+        Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, rights, groups })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -247,8 +238,9 @@ impl State {
     /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep them. Its
     /// guard removes the groups.
     fn drop_unusable_holder(&mut self) {
+        let rights = Rights::here();
         let is_usable =
-            |holder: &Holder| holder.users == Users::now() && !holder.supervisor.is_ending();
+            |holder: &Holder| holder.rights == rights && !holder.supervisor.is_ending();
         if !self.holder.as_ref().is_some_and(is_usable) {
             self.holder = None;
             self.groups = None;
