@@ -205,3 +205,20 @@ fn a_slot_keeps_no_right_that_this_process_has_given_up() {
     std::os::unix::fs::chroot(dir.path()).unwrap();
     assert_eq!(rights(true).unwrap_err().kind(), rights(false).unwrap_err().kind());
 }
+
+#[watched_test]
+fn unread_input_is_counted_whenever_the_command_ends() {
+    if has_no_slots() {
+        return;
+    }
+    let slot = TreeSlot::new().unwrap();
+    for round in 0..pace::rounds(40, 10) {
+        let mut command = Command::new("true");
+        command.stdin(Stdio::bytes(vec![7; 70_000])).contain_in(&slot);
+        let unread = match round % 2 {
+            0 => command.output().unwrap().stdin_unread,
+            _ => command.spawn().unwrap().read_all_bytes().unwrap().stdin_unread,
+        };
+        assert_eq!(unread, 70_000, "round {round}");
+    }
+}

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use pipewright::{CancelToken, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
+use pipewright::{CancelToken, Limit, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_async, skipped};
 use pipewright_tests::{count, pace, watchdog};
@@ -131,6 +131,30 @@ fn a_slow_tee_reader_gets_everything() {
         assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
         assert!(passed.join().unwrap().unwrap() == flood(400_000), "{linger:?}");
     }
+}
+
+#[watched_test]
+fn a_limit_that_is_found_after_the_end_leaves_a_tee_its_time() {
+    const LIMIT_BYTES: usize = 100_000;
+    let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    let passed = thread::spawn(move || {
+        let mut passed = Vec::new();
+        let mut some = [0; 512];
+        // Slower than the run notices the end, and never idle for long.
+        loop {
+            thread::park_timeout(Duration::from_millis(1));
+            match reader.read(&mut some).unwrap() {
+                0 => return passed,
+                count => passed.extend_from_slice(&some[..count]),
+            }
+        }
+    });
+    let mut command = puppet(["out-bytes=101000"]);
+    command.stdout(Stdio::tee_to(writer)).limit(Limit::fail(LIMIT_BYTES));
+    let done = command.output().unwrap();
+    drop(command);
+    assert_eq!((done.outcome, done.tee_failed), (Outcome::LimitExceeded, None));
+    assert!(passed.join().unwrap() == flood(LIMIT_BYTES));
 }
 
 #[isolated_test]

@@ -94,8 +94,9 @@ impl Stdio {
     /// Captures stdout or stderr, and also writes it to this process's own stdout or stderr as it arrives.
     ///
     /// If that target is not read, the child's output is not read either, and the child blocks. Timeouts, kills and
-    /// cancels still act in time, and the idle timeout pauses meanwhile. After a stop, the remaining output is given
-    /// up if the target does not accept it for 250 ms. If the target fails (a full disk, a closed reader), the capture
+    /// cancels still act in time, and the idle timeout pauses meanwhile. After a stop, and if the time is up, a limit is exceeded or
+    /// the run is cancelled after the child's end, the remaining output is given up if the target accepts nothing for 250 ms, or
+    /// not all of it in 5 s. If the target fails (a full disk, a closed reader), the capture
     /// continues and [`tee_failed`](crate::Captured::tee_failed) reports the failure. Verbs that cannot report it fail
     /// instead, unless the reader was closed. If this process's stream is closed, nothing is written to it, and that
     /// is not a failure. With [`Limit::fail`](crate::Limit::fail) the target gets no byte beyond the limit. The mode of the target, which other processes may share, is not changed.

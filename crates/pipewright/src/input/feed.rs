@@ -13,6 +13,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Input on its way to a child.
 pub(crate) struct Feed {
     pipe: Option<PipeWriter>,
+    /// The pipe after its last reader has closed it: only it knows how many bytes that reader has left in it.
+    broken: Option<PipeWriter>,
     /// A second handle to the child's end of the pipe. The bytes that the child left unread can be counted only
     /// while a reading handle is open. This handle does not prolong anything: feeding stops when the child ends.
     child_end: Option<PipeReader>,
@@ -25,7 +27,8 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn bytes(pipe: PipeWriter, child_end: PipeReader, bytes: Arc<Vec<u8>>) -> Feed {
-        Feed { pipe: Some(pipe), child_end: Some(child_end), bytes, written: 0, reader: None }
+        let (pipe, child_end) = (Some(pipe), Some(child_end));
+        Feed { pipe, broken: None, child_end, bytes, written: 0, reader: None }
     }
 
     pub(crate) fn reader(
@@ -118,6 +121,7 @@ impl Feed {
             // The child does not read the rest. It need not, so this is not an error of the run.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.reader = None;
+                self.broken = Some(pipe);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -128,7 +132,7 @@ impl Feed {
 
     /// Returns the number of bytes that the child, which has ended, did not read.
     pub(crate) fn unread(mut self) -> u64 {
-        let inside = match (&self.child_end, &self.pipe) {
+        let inside = match (&self.child_end, self.pipe.as_ref().or(self.broken.as_ref())) {
             (Some(child_end), _) => {
                 // Closed first, which completes the reads of other processes that wait for more. On Windows, every
                 // query about a pipe end blocks behind such a read.

@@ -10,10 +10,17 @@ use crate::rules::{Linger, Rules, earlier};
 const AFTER_KILL: Linger =
     Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
 
-/// The linger rule after a kill while a tee has unwritten bytes. The tee's reader has to go on reading, or the rest is
-/// given up.
-const AFTER_KILL_TEE_BLOCKED: Linger =
-    Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) };
+/// The time for which a stream that seems to be held is looked at again: a child that another thread is starting has a copy of
+/// it until its exec.
+const SECOND_LOOK: Duration = Duration::from_millis(1);
+
+/// The time for which the reader of a tee may take nothing, once the run is to end, and all the time that it has. Then the
+/// unwritten bytes are given up.
+const TEE_QUIET: Duration = Duration::from_millis(250);
+const TEE_CAP: Duration = Duration::from_secs(5);
+
+/// The linger rule after a kill while a tee has unwritten bytes.
+const AFTER_KILL_TEE_BLOCKED: Linger = Linger::Settle { quiet: TEE_QUIET, cap: TEE_CAP };
 
 /// The longest wait for killed descendants. A kill takes microseconds. A process that takes longer is stuck in the
 /// kernel (a dead network disk), and the run must not hang with it.
@@ -144,7 +151,7 @@ impl StopPolicy {
             return Due::Nothing;
         }
         if self.ended_at.is_some() {
-            // There is nothing to stop, and no more output is worth waiting for.
+            // There is nothing to stop, and no more output is worth waiting for. A tee gets what has been read.
             self.give_up_at = Some(now);
             return Due::Nothing;
         }
@@ -252,7 +259,7 @@ impl StopPolicy {
         };
         let lingers_until = match linger {
             Linger::UntilEof => None,
-            Linger::StopAtExit => Some(ended_at),
+            Linger::StopAtExit => ended_at.checked_add(SECOND_LOOK),
             Linger::Settle { quiet, cap } => {
                 let from = self.lingers_from(ended_at);
                 let quiet_since = self.last_output.max(from);
@@ -263,9 +270,20 @@ impl StopPolicy {
             // Not `give_up_at`: it may have passed, and the last output comes after the stop.
             StopPhase::Stopping { .. } | StopPhase::Killed { .. } => lingers_until,
             StopPhase::Running => {
-                earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at)))
+                let give_up_at = self.give_up_at.map(|at| at.max(ended_at));
+                earlier(lingers_until, give_up_at.and_then(|at| self.tee_ends(at)))
             }
         }
+    }
+
+    /// Returns the time at which streams that are to be given up at that time are given up: later, while a tee passes on what
+    /// has been read.
+    fn tee_ends(&self, at: Instant) -> Option<Instant> {
+        if !self.tee_blocked {
+            return Some(at);
+        }
+        let quiet_ends = self.last_output.checked_add(TEE_QUIET)?;
+        Some(quiet_ends.max(at).min(at.checked_add(TEE_CAP)?))
     }
 }
 

@@ -125,6 +125,7 @@ impl RunState {
 
     /// Reads the bytes that are in the pipes now, and gives the pipes up.
     fn stop_reading(&mut self, rules: &Rules) -> Result<(), OperationError> {
+        let was_blocked = self.policy.is_tee_blocked();
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
             let rest = stream.give_up(slot, rules.linger_drain);
             let rest = rest.map_err(|e| ("read the output of", e))?;
@@ -132,6 +133,10 @@ impl RunState {
             self.held_open |= !rest.at_end;
         }
         self.note_tee_blocked();
+        if !was_blocked && self.policy.is_tee_blocked() {
+            // Its reader has just got the rest, and has as much time for it as for any other bytes.
+            self.policy.note_output(Instant::now());
+        }
         Ok(())
     }
 }

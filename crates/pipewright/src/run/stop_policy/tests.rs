@@ -147,3 +147,30 @@ fn an_unlimited_grace_never_kills() {
     assert_eq!(policy.due(start + 1_000_000 * MS, true), Due::Nothing);
     assert_eq!(policy.next(true), None);
 }
+
+#[test]
+fn after_the_end_a_cancel_leaves_a_tee_its_time() {
+    let (mut policy, start) = policy(|rules| rules.linger = Linger::UntilEof);
+    policy.note_end(start);
+    policy.note_tee_blocked(true);
+    policy.note_output(start + 900 * MS);
+    assert_eq!(policy.stop(Outcome::Cancelled, start + 1000 * MS), Due::Nothing);
+    assert_eq!(policy.due(start + 1149 * MS, true), Due::Nothing);
+    policy.note_output(start + 1149 * MS);
+    assert_eq!(policy.due(start + 1398 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 1399 * MS, true), Due::StopReading, "nothing was taken");
+    policy.note_output(start + 5999 * MS);
+    assert_eq!(policy.due(start + 5999 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 6000 * MS, true), Due::StopReading, "in all");
+    policy.note_tee_blocked(false);
+    assert_eq!(policy.due(start + 1000 * MS, true), Due::StopReading, "no tee");
+    assert_eq!(policy.stopped(), None);
+}
+
+#[test]
+fn a_stream_that_seems_to_be_held_is_looked_at_again() {
+    let (mut policy, start) = policy(|rules| rules.linger = Linger::StopAtExit);
+    policy.note_end(start);
+    assert_eq!(policy.due(start, true), Due::Nothing);
+    assert_eq!(policy.due(start + MS, true), Due::StopReading);
+}
