@@ -6,13 +6,23 @@ one of them.
 
 from __future__ import annotations
 
+import errno
+import math
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Optional
 
 from pipewright import _options
-from pipewright._pipewright import finish_lines, prepare_output, start_events, start_lines, start_output, start_together
-from pipewright._run import Call, carry_output
+from pipewright._errors import Error
+from pipewright._pipewright import (
+    finish_lines,
+    prepare_output,
+    start_events,
+    start_lines,
+    start_registered,
+    start_together,
+)
+from pipewright._run import END_OF_KILLED, Call, carry_output
 from pipewright._stream import Event, Line, Run, call_of, line_of
 
 if TYPE_CHECKING:
@@ -37,37 +47,73 @@ def _asyncio_loop() -> Any:
         return None
 
 
-async def wait_readable(number: int) -> None:
-    """Waits until a descriptor is readable, in the event loop that runs here."""
-    loop = _asyncio_loop()
-    if loop is None:
-        trio = sys.modules.get("trio")
-        if trio is None:
-            raise RuntimeError("no event loop is running here")
-        await trio.lowlevel.wait_readable(number)
-        return
-    ready = loop.create_future()
+class _Wait:
+    """A wait of one task for one descriptor. Another task may end it, before the descriptor is closed."""
 
-    def on_ready() -> None:
-        if not ready.done():
-            ready.set_result(None)
+    __slots__ = ("loop", "number", "ready")
 
-    loop.add_reader(number, on_ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(number)
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.loop = _asyncio_loop()
+        self.ready: Any = None
+
+    async def run(self, seconds: Optional[float]) -> None:
+        """Waits until the descriptor is readable, at most that long."""
+        loop = self.loop
+        if loop is None:
+            trio = sys.modules.get("trio")
+            if trio is None:
+                raise RuntimeError("no event loop is running here")
+            with trio.move_on_after(math.inf if seconds is None else seconds):
+                try:
+                    await trio.lowlevel.wait_readable(self.number)
+                except trio.ClosedResourceError:
+                    # Ended by `end`.
+                    return
+            return
+        self.ready = loop.create_future()
+        loop.add_reader(self.number, self.on_ready)
+        timer = None if seconds is None else loop.call_later(seconds, self.on_ready)
+        try:
+            await self.ready
+        finally:
+            if self.number >= 0:
+                loop.remove_reader(self.number)
+            if timer is not None:
+                timer.cancel()
+
+    def on_ready(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def end(self) -> None:
+        """Ends the wait. The descriptor may be closed then."""
+        number, self.number = self.number, -1
+        if self.loop is None:
+            sys.modules["trio"].lowlevel.notify_closing(number)
+        else:
+            self.loop.remove_reader(number)
+            self.on_ready()
+
+
+async def _next_turn() -> None:
+    """Lets the loop do something else. A cancellation acts here."""
+    if _asyncio_loop() is not None:
+        await sys.modules["asyncio"].sleep(0)
+    else:
+        await sys.modules["trio"].lowlevel.checkpoint()
 
 
 async def finish(running: native.Running, call: Call) -> CompletedProcess[Any]:
     """Waits for the end. A cancelled wait ends the whole tree; the exception has the output so far."""
     loop = _asyncio_loop()
     if loop is not None:
-        watch = _Watch(loop, call)
+        watch = _Watch(_Starts.of(loop), call)
         watch.begin(running)
         return await watch.finish()
     try:
         ended = await _in_steps(running)
+        running.release()
     except BaseException as error:
         carry_output(error, call, running)
         raise
@@ -79,25 +125,46 @@ async def _in_steps(running: native.Running) -> Any:
         ended = running.poll()
         if ended is not None:
             return ended
-        await wait_readable(running.fileno())
+        number, seconds = running.register()
+        await _Wait(number).run(seconds)
 
 
 class _Watch:
     """A run in a loop of asyncio. Callbacks do the work: the task is woken once, at the end."""
 
-    __slots__ = ("call", "done", "loop", "number", "running")
+    __slots__ = ("call", "done", "loop", "number", "running", "starts", "timer")
 
-    def __init__(self, loop: Any, call: Call) -> None:
-        self.loop = loop
+    def __init__(self, starts: _Starts, call: Call) -> None:
+        self.starts = starts
+        self.loop = starts.loop
         self.call = call
-        self.done = loop.create_future()
+        self.done = starts.loop.create_future()
         self.running: Optional[native.Running] = None
         self.number = -1
+        self.timer: Any = None
 
     def begin(self, running: native.Running) -> None:
-        self.running = running
-        self.number = running.fileno()
-        self.loop.add_reader(self.number, self.on_ready)
+        try:
+            number, seconds = running.register()
+            self.loop.add_reader(number, self.on_ready)
+        except BaseException:
+            running.abandon()
+            raise
+        self.running, self.number = running, number
+        self.starts.live += 1
+        self.set_timer(seconds)
+
+    def set_timer(self, seconds: Optional[float]) -> None:
+        timer = self.timer
+        if timer is not None:
+            if seconds is not None and abs(timer.when() - self.loop.time() - seconds) < _NO_LATER:
+                return
+            timer.cancel()
+        self.timer = None if seconds is None else self.loop.call_later(seconds, self.on_timer)
+
+    def on_timer(self) -> None:
+        self.timer = None
+        self.on_ready()
 
     def on_ready(self) -> None:
         done, running = self.done, self.running
@@ -106,66 +173,171 @@ class _Watch:
         try:
             ended = running.poll()
             if ended is None:
-                running.fileno()
-            else:
-                done.set_result(ended)
+                self.set_timer(running.register()[1])
+                return
         except Exception as error:
+            self.stop_waiting()
             done.set_exception(error)
+            return
+        self.stop_waiting()
+        running.release()
+        self.running = None
+        done.set_result(ended)
+
+    def stop_waiting(self) -> None:
+        """Leaves the loop, before the descriptor is closed."""
+        if self.number >= 0:
+            self.loop.remove_reader(self.number)
+            self.number = -1
+            self.starts.has_ended()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     async def finish(self) -> CompletedProcess[Any]:
         try:
             ended = await self.done
         except BaseException as error:
-            if self.running is not None:
-                carry_output(error, self.call, self.running)
+            running = self.running
+            if running is not None:
+                if type(error).__name__ == "CancelledError":
+                    await self.end(running)
+                self.stop_waiting()
+                carry_output(error, self.call, running, self.done)
+            # The frames of a traceback keep what they refer to.
+            self.running = running = None
             raise
-        finally:
-            if self.number >= 0:
-                self.loop.remove_reader(self.number)
         return self.call.result(ended)
 
+    async def end(self, running: native.Running) -> None:
+        """Kills the tree and waits a moment for its end, beside all others that end. Leaves the end in `done`."""
+        try:
+            running.kill()
+        except (Error, RuntimeError):
+            # It has become another user's, or this is a fork.
+            return
+        self.done = self.loop.create_future()
+        limit = self.loop.call_later(END_OF_KILLED, self.done.cancel)
+        self.loop.call_soon(self.on_ready)
+        while not self.done.done():
+            try:
+                await self.done
+            except Exception:
+                break
+            except BaseException as error:
+                # Another cancellation, or the limit. The first one goes on anyway.
+                if type(error).__name__ != "CancelledError":
+                    raise
+        limit.cancel()
 
-class _Turn:
-    """The starts of one turn of a loop. The first is made at once; those after it are made together, some at a time."""
 
-    __slots__ = ("loop", "waiting")
+#: A timer that is due so much earlier or later is not set again.
+_NO_LATER = 0.0005
+_NO_ROOM = (errno.EMFILE, errno.ENFILE)
+
+
+class _Starts:
+    """The starts of a loop. The first of a turn is made at once; those after it together, some at a time.
+
+    A start for which there is no descriptor waits while a run of this loop will give some back.
+    """
+
+    __slots__ = ("is_scheduled", "live", "loop", "waiting")
 
     #: The most that are started before the loop does something else.
     MOST = 64
+    #: By the identity of the loop, while anything runs or waits in it.
+    all: ClassVar[Dict[int, _Starts]] = {}
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self.waiting: Deque[Tuple[_Watch, native.Prepared]] = deque()
-        loop.call_soon(self.go_on)
+        self.waiting: Deque[Tuple[_Watch, Optional[native.Prepared]]] = deque()
+        #: The number of runs that the loop waits for.
+        self.live = 0
+        self.is_scheduled = False
+
+    @classmethod
+    def of(cls, loop: Any) -> _Starts:
+        starts = cls.all.get(id(loop))
+        if starts is None or starts.loop is not loop:
+            starts = cls.all[id(loop)] = cls(loop)
+        return starts
+
+    def has_ended(self) -> None:
+        """Notes that a run has ended: what waits for its descriptors may start."""
+        self.live -= 1
+        if self.waiting:
+            self.schedule()
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        if not (self.live or self.waiting or self.is_scheduled) and self.all.get(id(self.loop)) is self:
+            del self.all[id(self.loop)]
+
+    def schedule(self) -> None:
+        if not self.is_scheduled:
+            self.is_scheduled = True
+            self.loop.call_soon(self.go_on)
+
+    def start(self, watch: _Watch) -> None:
+        """Starts the command, now or later."""
+        try:
+            if self.is_scheduled or self.waiting:
+                self.waiting.append((watch, prepare_output(watch.call.native)))
+            else:
+                watch.begin(start_registered(watch.call.native))
+        except OSError as error:
+            if not self.may_wait(error):
+                self.forget()
+                raise
+            self.waiting.append((watch, None))
+            return
+        except BaseException:
+            self.forget()
+            raise
+        self.schedule()
+
+    def may_wait(self, error: BaseException) -> bool:
+        """Returns true if there is no descriptor, and some will be given back."""
+        return self.live > 0 and isinstance(error, OSError) and error.errno in _NO_ROOM
 
     def go_on(self) -> None:
-        global _turn
+        self.is_scheduled = False
         now: List[Tuple[_Watch, native.Prepared]] = []
         while self.waiting and len(now) < self.MOST:
             watch, prepared = self.waiting.popleft()
             # It may have been cancelled.
-            if not watch.done.done():
-                now.append((watch, prepared))
-        if not self.waiting:
-            if _turn is self:
-                _turn = None
-        else:
-            self.loop.call_soon(self.go_on)
-        if not now:
-            return
-        for (watch, _), started in zip(now, start_together([prepared for _, prepared in now])):
-            if isinstance(started, BaseException):
-                watch.done.set_exception(started)
+            if watch.done.done():
                 continue
             try:
-                watch.begin(started)
+                now.append((watch, prepared or prepare_output(watch.call.native)))
             except Exception as error:
-                # No more descriptors: the task ends the tree.
+                if self.may_wait(error):
+                    self.waiting.appendleft((watch, None))
+                    break
                 watch.done.set_exception(error)
-
-
-#: The turn that goes on, of the loop that started something last.
-_turn: Optional[_Turn] = None
+        try:
+            all_started = start_together([prepared for _, prepared in now]) if now else []
+        except BaseException as error:
+            for watch, _ in now:
+                watch.done.set_exception(error)
+            raise
+        again: List[Tuple[_Watch, Optional[native.Prepared]]] = []
+        for (watch, prepared), started in zip(now, all_started):
+            if not isinstance(started, BaseException):
+                try:
+                    watch.begin(started)
+                except Exception as error:
+                    watch.done.set_exception(error)
+            elif self.may_wait(started):
+                again.append((watch, prepared))
+            else:
+                watch.done.set_exception(started)
+        self.waiting.extendleft(reversed(again))
+        if self.waiting and not again:
+            self.schedule()
+        self.forget()
 
 
 async def run_async(
@@ -191,19 +363,22 @@ async def run_async(
     call = Call(options, input, capture_output, timeout, check)
     loop = _asyncio_loop()
     if loop is None:
-        return await finish(start_output(call.native), call)
-    global _turn
-    watch, turn = _Watch(loop, call), _turn
-    if turn is None or turn.loop is not loop:
-        watch.begin(start_output(call.native))
-        _turn = _Turn(loop)
-    else:
-        turn.waiting.append((watch, prepare_output(call.native)))
+        return await finish(start_registered(call.native), call)
+    starts = _Starts.of(loop)
+    watch = _Watch(starts, call)
+    starts.start(watch)
     return await watch.finish()
+
+
+#: The most items that are given between two turns of the loop.
+_ITEMS_PER_TURN = 64
 
 
 class _AsyncRun(Run):
     _is_waiting = False
+    _is_closed = False
+    _wait: Optional[_Wait] = None
+    _items = 0
 
     async def _next(self) -> Any:
         """Returns the next native item. If the wait is cancelled, nothing is lost: the next call continues."""
@@ -212,13 +387,37 @@ class _AsyncRun(Run):
             raise RuntimeError("another task waits for this run already")
         self._is_waiting = True
         try:
-            while True:
+            self._items += 1
+            if self._items >= _ITEMS_PER_TURN:
+                # Output that never pauses.
+                self._items = 0
+                await _next_turn()
+            while not self._is_closed:
                 item = self._stream.poll()
                 if item is not None:
                     return item
-                await wait_readable(self._stream.fileno())
+                self._items = 0
+                number, seconds = self._stream.register()
+                self._wait = _Wait(number)
+                await self._wait.run(seconds)
+                self._wait = None
+            raise StopAsyncIteration
         finally:
-            self._is_waiting = False
+            self._is_waiting, self._wait = False, None
+
+    def close(self) -> None:
+        """Ends the tree. Does nothing after the end. A task that waits for an item finds the end."""
+        wait = self._wait
+        if wait is not None and wait.loop is not _asyncio_loop():
+            # Another thread: only the loop's may touch the wait.
+            self.kill()
+            wait.loop.call_soon_threadsafe(self.close)
+            return
+        if self._ending is None and self._result is None:
+            self._is_closed = True
+        if wait is not None:
+            wait.end()
+        super().close()
 
     async def aclose(self) -> None:
         """Ends the tree. Does nothing after the end."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+
 from pipewright import _options, _text
 from pipewright._constants import DEVNULL, INHERIT, PIPE, STDOUT, TEE
 from pipewright._errors import CalledProcessError, Error, TimeoutExpired
@@ -32,7 +34,8 @@ __all__ = [
 ]
 
 _CAPTURED = (PIPE, TEE)
-_END_OF_KILLED = 0.25
+#: The seconds that a killed tree gets to end before its output so far is taken.
+END_OF_KILLED = 0.25
 # Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
 _NO_GRACE = 0.0
 
@@ -118,23 +121,55 @@ class Call:
         return self.result(ended)
 
 
-def carry_output(error: BaseException, call: Call, running: Any) -> None:
-    """Ends the tree of a run that an exception interrupts, and gives the exception the output so far."""
+def carry_output(error: BaseException, call: Call, running: Any, ended: Any = None) -> None:
+    """Ends the tree of a run that an exception interrupts, and gives the exception the output so far.
+
+    With `ended`, the tree has been killed already, and that future may have the end.
+    """
+    output: Any = None
+    with_end: Any = None
     try:
-        running.kill()
-        # What was written before the kill is read. The end takes a moment; a process that survives is not waited for.
-        ended = running.wait(_END_OF_KILLED)
-        stdout, stderr = running.so_far() if ended is None else ended[1:]
-        running.abandon()
+        if ended is None:
+            with_end = end_of_killed(running)
+        else:
+            has_end = ended.done() and not ended.cancelled() and ended.exception() is None
+            with_end = ended.result() if has_end else None
+        output = running.so_far() if with_end is None else with_end[1:]
     except (Error, RuntimeError):
         # In a fork of this process, or after a defect.
+        pass
+    if ended is not None and with_end is None:
+        # It takes the time that processes take to end, and the loop has other tasks.
+        _thread.start_new_thread(_abandon, (running,))
+    else:
+        _abandon(running)
+    if output is None:
         return
     try:
-        error.stdout = stdout if call.captures[0] else None  # type: ignore[attr-defined]
-        error.stderr = stderr if call.captures[1] else None  # type: ignore[attr-defined]
+        error.stdout = output[0] if call.captures[0] else None  # type: ignore[attr-defined]
+        error.stderr = output[1] if call.captures[1] else None  # type: ignore[attr-defined]
     except AttributeError:
         # An exception without attributes of its own.
         return
+
+
+def _abandon(running: Any) -> None:
+    try:
+        running.abandon()
+    except (Error, RuntimeError):
+        # In a fork of this process.
+        return
+
+
+def end_of_killed(running: Any) -> Any:
+    """Kills the tree. Returns its end, if that takes a moment only: a process that survives is not waited for."""
+    try:
+        running.kill()
+    except Error:
+        # A process that has changed its user.
+        return None
+    # What was written before the kill is read.
+    return running.wait(END_OF_KILLED)
 
 
 if TYPE_CHECKING:

@@ -90,7 +90,9 @@ mod _pipewright {
     #[pymodule_export]
     use super::pool::{PendingReply, Pool};
     #[pymodule_export]
-    use super::running::{Prepared, Running, prepare_output, start_output, start_together};
+    use super::running::{
+        Prepared, Running, prepare_output, start_output, start_registered, start_together,
+    };
     #[pymodule_export]
     use super::stream::{Events, Lines, finish_lines, start_events, start_lines};
 }

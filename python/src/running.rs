@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use pipewright::{Command, Error, RunHandle, RunningOutput};
+use pipewright::{Command, RunHandle, RunningOutput};
+use pipewright_os::base::wait::WaitDescriptor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -17,7 +18,7 @@ use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::repeat_and;
+use crate::waiting::{Registered, in_seconds, repeat_and};
 
 /// A command whose output is read to its end.
 #[derive(Debug)]
@@ -38,6 +39,23 @@ pub(crate) fn start_output(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyRes
         let run = py.detach(|| command.start_output()).map_err(Failure::Native)?;
         Ok(Running::of(run))
     })
+}
+
+/// Starts a command that an event loop waits for.
+#[pyfunction]
+pub(crate) fn start_registered(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Running> {
+    guarded(|| {
+        let mut command = command(options)?;
+        Ok(Running::of(py.detach(|| start_with_descriptor(&mut command))?))
+    })
+}
+
+/// Starts a command. What an event loop waits for is made before, so that no command runs that cannot be waited for.
+fn start_with_descriptor(command: &mut Command) -> Result<RunningOutput, Failure> {
+    let descriptor = WaitDescriptor::new();
+    let descriptor = descriptor.map_err(|error| Failure::Io("wait for the command", error))?;
+    let run = command.start_output().map_err(Failure::Native)?;
+    Ok(run.with_wait_descriptor(descriptor))
 }
 
 /// A command that has not been started.
@@ -61,13 +79,17 @@ pub(crate) fn start_together<'py>(
     all: Vec<Bound<'py, Prepared>>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     guarded(|| {
-        let commands: Vec<_> = all.iter().map(|it| it.get().0.lock(py).take()).collect();
-        let started = py.detach(|| start_all(commands));
+        let mut commands: Vec<_> = all.iter().map(|it| it.get().0.lock(py).take()).collect();
+        let started = py.detach(|| start_all(&mut commands));
         let mut results = Vec::with_capacity(started.len());
-        for result in started {
+        for ((prepared, command), result) in all.iter().zip(commands).zip(started) {
             results.push(match result {
                 Some(Ok(run)) => Bound::new(py, Running::of(run))?.into_any(),
-                Some(Err(error)) => exception(py, Failure::Native(error)),
+                Some(Err(failure)) => {
+                    // It can be started later.
+                    *prepared.get().0.lock(py) = command;
+                    exception(py, failure)
+                }
                 None => exception(py, Failure::Gone),
             });
         }
@@ -79,7 +101,7 @@ fn exception(py: Python<'_>, failure: Failure) -> Bound<'_, PyAny> {
     PyErr::from(failure).into_value(py).into_bound(py).into_any()
 }
 
-fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput, Error>>> {
+fn start_all(commands: &mut [Option<Command>]) -> Vec<Option<Result<RunningOutput, Failure>>> {
     /// The least number of commands for each thread: a thread costs a tenth of a start.
     const SHARE: usize = 4;
     const MOST_THREADS: usize = 4;
@@ -88,12 +110,12 @@ fn start_all(commands: Vec<Option<Command>>) -> Vec<Option<Result<RunningOutput,
         *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
     let helpers = processors.min(MOST_THREADS).min(commands.len() / SHARE).saturating_sub(1);
     let mut results: Vec<_> = commands.iter().map(|_| None).collect();
-    let work = Shared::new(commands.into_iter().zip(&mut results));
+    let work = Shared::new(commands.iter_mut().zip(&mut results));
     let start = || {
         loop {
             let next = work.lock_detached().next();
             let Some((command, result)) = next else { return };
-            *result = command.map(|mut command| command.start_output());
+            *result = command.as_mut().map(start_with_descriptor);
         }
     };
     thread::scope(|scope| {
@@ -164,8 +186,19 @@ impl Running {
                 |limit| self.wait_for(&mut self.run.lock_detached(), limit),
                 |py| self.large.add(py),
             )?;
+            if ended.is_some() {
+                let run = self.run.lock(py).take();
+                py.detach(|| drop(run));
+            }
             self.give(py, ended)
         })
+    }
+
+    /// Drops what is left of a run that has ended, when no event loop waits for its descriptor any more.
+    fn release(&self, py: Python<'_>) {
+        *self.handle.lock(py) = None;
+        let run = self.run.lock(py).take();
+        py.detach(|| drop(run));
     }
 
     /// Does what can be done at once. Returns `None` if the run has not ended.
@@ -178,15 +211,16 @@ impl Running {
         })
     }
 
-    /// Returns the descriptor that becomes readable when `poll` has something to do. Call it after each `poll`.
-    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+    /// Returns the descriptor that becomes readable when `poll` has something to do, and the seconds after which it has in
+    /// any case. Call it after each `poll`.
+    fn register(&self, py: Python<'_>) -> PyResult<Registered> {
         guarded(|| {
             self.owner.check()?;
-            let descriptor = match self.run.lock(py).as_mut() {
-                Some(running) => running.wait_descriptor().map_err(Failure::Native),
+            let registered = match self.run.lock(py).as_mut() {
+                Some(running) => running.wait_registered().map_err(Failure::Native),
                 None => Err(Failure::Gone),
             };
-            Ok(descriptor?)
+            Ok(in_seconds(registered?))
         })
     }
 

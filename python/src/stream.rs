@@ -14,7 +14,7 @@ use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::repeat;
+use crate::waiting::{Registered, in_seconds, repeat};
 
 /// A stream, until its end has been returned, or it has been abandoned.
 #[derive(Debug)]
@@ -73,15 +73,16 @@ macro_rules! stream_class {
                 self.pid
             }
 
-            /// Returns the descriptor that becomes readable when `poll` has something to do. Call it after each `poll`.
-            fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+            /// Returns the descriptor that becomes readable when `poll` has something to do, and the seconds after which it
+            /// has in any case. Call it after each `poll`.
+            fn register(&self, py: Python<'_>) -> PyResult<Registered> {
                 guarded(|| {
                     self.owner.check()?;
-                    let descriptor = match &mut *self.stream.lock(py) {
-                        Held::Open(stream) => stream.wait_descriptor().map_err(Failure::Native),
+                    let registered = match &mut *self.stream.lock(py) {
+                        Held::Open(stream) => stream.wait_registered().map_err(Failure::Native),
                         Held::Finished | Held::Abandoned => Err(Failure::Gone),
                     };
-                    Ok(descriptor?)
+                    Ok(in_seconds(registered?))
                 })
             }
 
@@ -218,8 +219,10 @@ impl Events {
                 ("stderr", PyBytes::new(py, &bytes)).into_pyobject(py).map(Bound::into_any)
             }
             Event::Exited(ending) => {
-                // Nothing is left to signal. The descriptor stays open: an event loop may still wait for it.
+                // Nothing is left to signal or to read. No event loop waits for it now: its wait has led here.
                 *self.handle.lock(py) = None;
+                let stream = mem::replace(&mut *self.stream.lock(py), Held::Finished);
+                py.detach(|| drop(stream));
                 let ending = Bound::new(py, Ending::of_ending(ending))?;
                 ("exited", ending).into_pyobject(py).map(Bound::into_any)
             }

@@ -42,6 +42,15 @@ pub(crate) fn repeat_and<T: Send>(
     }
 }
 
+/// A descriptor for an event loop, and the seconds after which the wait for it ends in any case.
+pub(crate) type Registered = (i32, Option<f64>);
+
+/// Converts the time of a descriptor.
+pub(crate) fn in_seconds((number, until): (i32, Option<Instant>)) -> Registered {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    (number, left.map(|left| left.as_secs_f64()))
+}
+
 /// Converts seconds. A negative number is zero, as in `subprocess`.
 pub(crate) fn duration(seconds: f64) -> PyResult<Duration> {
     if seconds.is_nan() {

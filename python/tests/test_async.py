@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
 from helpers import LIMIT, has_ended, skip, wait_until, written_pid
@@ -228,3 +230,168 @@ def test_without_a_loop_is_an_error() -> None:
     run = pipewright.run_async(["sleep", "1"])
     with pytest.raises(RuntimeError, match=r"event loop|async context"):
         run.send(None)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("kind", ["lines", "events"])
+def test_a_task_that_waits_finds_the_end_when_another_closes(kind: str) -> None:
+    async def main() -> None:
+        stream: Any = getattr(pipewright, f"{kind}_async")(["sh", "-c", "echo a; exec sleep 600"])
+
+        async def read() -> int:
+            return len([item async for item in stream])
+
+        for close in (stream.aclose, None):
+            task = asyncio.ensure_future(read())
+            await asyncio.sleep(0.05)
+            if close is None:
+                stream = getattr(pipewright, f"{kind}_async")(["sleep", "600"])
+                task = asyncio.ensure_future(read())
+                await asyncio.sleep(0.05)
+                await asyncio.get_running_loop().run_in_executor(None, stream.close)
+            else:
+                await close()
+            assert await asyncio.wait_for(task, LIMIT) >= 0
+        # The next runs get the same descriptor numbers.
+        for _ in range(3):
+            again = pipewright.lines_async(["sh", "-c", "sleep 0.05; echo hi"])
+            assert [str(line) async for line in again] == ["hi"]
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+@pytest.mark.parametrize("kind", ["lines", "events"])
+def test_output_that_never_pauses_leaves_the_loop_its_turns(kind: str) -> None:
+    async def main() -> None:
+        stream: Any = getattr(pipewright, f"{kind}_async")(["yes"])
+        items = 0
+
+        async def read() -> None:
+            nonlocal items
+            async for _ in stream:
+                items += 1
+
+        task = asyncio.ensure_future(read())
+        # Turns, and not seconds: each has a bounded number of items.
+        for turn in range(200):
+            await asyncio.sleep(0)
+            assert items <= 64 * (turn + 2)
+        while items == 0:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async for item in stream:
+            assert getattr(item, "kind", "stdout") in ("started", "stdout")
+            break
+        await stream.aclose()
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+def test_exceptions_that_are_kept_keep_no_descriptor() -> None:
+    kept: List[BaseException] = []
+
+    def by_run(command: List[str], **options: Any) -> None:
+        try:
+            pipewright.run(command, capture_output=True, **options)
+        except subprocess.SubprocessError as error:
+            kept.append(error)
+
+    async def main() -> None:
+        runs = [pipewright.run_async(["false"], capture_output=True, check=True) for _ in range(10)]
+        runs += [pipewright.run_async(["sleep", "600"], capture_output=True, timeout=0.05) for _ in range(10)]
+        tasks = [asyncio.ensure_future(it) for it in runs]
+        late = asyncio.ensure_future(pipewright.run_async(["sleep", "600"], capture_output=True))
+        kept.extend(await asyncio.gather(*tasks, return_exceptions=True))
+        late.cancel()
+        kept.extend(await asyncio.gather(late, return_exceptions=True))
+
+    by_run(["sleep", "600"], timeout=0.01)
+    kept.clear()
+    before = descriptors()
+    for _ in range(5):
+        by_run(["false"], check=True)
+        by_run(["sleep", "600"], timeout=0.01)
+    asyncio.run(main())
+    assert len(kept) == 31 and all(isinstance(it, BaseException) for it in kept)
+    wait_until(lambda: descriptors() == before, "the end of all descriptors")
+
+
+def test_exhausted_streams_that_are_kept_keep_no_descriptor() -> None:
+    kept: List[Any] = []
+
+    async def main() -> None:
+        for kind in ("lines_async", "events_async"):
+            stream = getattr(pipewright, kind)(["echo"])
+            kept.append([stream, [it async for it in stream]])
+
+    asyncio.run(main())
+    before = descriptors()
+    for kind in ("lines", "events"):
+        stream = getattr(pipewright, kind)(["echo"])
+        kept.append([stream, list(stream)])
+    asyncio.run(main())
+    assert descriptors() == before
+
+
+def test_more_runs_than_there_are_descriptors_for_wait_for_each_other() -> None:
+    script = (
+        "import asyncio, os, pipewright, resource\n"
+        "async def main():\n"
+        "    await pipewright.run_async(['true'])\n"
+        "    free = int(max(os.listdir('/proc/self/fd'), key=int)) + 60\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))\n"
+        "    one = lambda n: pipewright.run_async(['sh', '-c', f'sleep 0.05; echo {n}'], capture_output=True, timeout=60)\n"
+        "    done = await asyncio.gather(*map(one, range(100)))\n"
+        "    assert [int(it.stdout) for it in done] == list(range(100))\n"
+        "    assert max(it.elapsed for it in done) > 0\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
+
+
+def test_a_captured_run_has_six_descriptors() -> None:
+    async def main() -> None:
+        await pipewright.run_async(["true"])
+        before = descriptors()
+        tasks = [
+            asyncio.ensure_future(pipewright.run_async(["sleep", "600"], capture_output=True, timeout=600))
+            for _ in range(5)
+        ]
+        await come_true(lambda: descriptors() > before)
+        await asyncio.sleep(0.1)
+        assert descriptors() - before <= 5 * 6
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_cancelled_tasks_end_beside_each_other(grandchild: Any) -> None:
+    # Each is given a quarter of a second, as something out of reach holds its output.
+    async def main() -> None:
+        scripts = [grandchild(streams="", session=True) for _ in range(8)]
+        tasks = [
+            asyncio.ensure_future(
+                pipewright.run_async(f"({script}); exec sleep 600", shell=True, capture_output=True, tree=False)
+            )
+            for script, _ in scripts
+        ]
+        for _, path in scripts:
+            await come_true(path.exists)
+        await asyncio.sleep(0.1)
+        turns = 0
+        for task in tasks:
+            task.cancel()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0.01)
+            turns += 1
+        # One after another in the loop's thread, all ended in one turn.
+        assert turns > 4
+
+    asyncio.run(main())

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::wait::WaitDescriptor;
+
 use crate::error::Error;
 use crate::output::Output;
 use crate::run::{RunHandle, Steps, StepsDescriptor};
@@ -134,5 +136,22 @@ impl RunningOutput {
     /// No more handles are available.
     pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
         self.steps.update_descriptor(&mut self.descriptor)
+    }
+
+    /// Returns the descriptor of [`wait_descriptor`](Self::wait_descriptor) without a timer, and the time at which the next
+    /// call is due in any case. For event loops with timers of their own: one descriptor less for each run.
+    ///
+    /// # Errors
+    /// As for [`wait_descriptor`](Self::wait_descriptor).
+    pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
+        self.steps.register_descriptor(&mut self.descriptor)
+    }
+
+    /// Sets the descriptor of [`wait_descriptor`](Self::wait_descriptor), which was made before the start: so no wait fails
+    /// for want of one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_wait_descriptor(self, made: WaitDescriptor) -> RunningOutput {
+        RunningOutput { descriptor: made.into(), ..self }
     }
 }

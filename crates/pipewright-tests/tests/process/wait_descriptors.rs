@@ -78,6 +78,29 @@ fn a_descriptor_shows_that_a_rule_is_due() {
 }
 
 #[watched_test]
+fn without_a_timer_the_time_is_returned() {
+    if is_driven_by_tasks() {
+        return;
+    }
+    let mut command = puppet(["wait=600"]);
+    let mut running = command.timeout(Duration::from_millis(100)).start_output().unwrap();
+    let output = loop {
+        if let Some(output) = running.wait_for(Duration::ZERO).unwrap() {
+            break output;
+        }
+        let (number, until) = running.wait_registered().unwrap();
+        let left = until.map_or(-1, |until| {
+            let left = until.saturating_duration_since(Instant::now()).as_millis();
+            i32::try_from(left).unwrap_or(i32::MAX - 1) + 1
+        });
+        let mut entry = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live entry.
+        unsafe { libc::poll(&raw mut entry, 1, left) };
+    };
+    assert_eq!(output.outcome, Outcome::TimedOut);
+}
+
+#[watched_test]
 fn lines_and_events_have_the_descriptor_too() {
     if is_driven_by_tasks() {
         return;

@@ -78,6 +78,15 @@ impl Events {
         self.steps.update_descriptor(&mut self.descriptor)
     }
 
+    /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
+    /// [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
+    ///
+    /// # Errors
+    /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
+    pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
+        self.steps.register_descriptor(&mut self.descriptor)
+    }
+
     /// Takes the parent's end of the child's stdin, if the command set stdin to
     /// [`Stdio::piped`](crate::Stdio::piped). Returns `None` otherwise, or if it is too late.
     ///

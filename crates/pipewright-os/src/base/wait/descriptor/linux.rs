@@ -42,6 +42,15 @@ impl Descriptor {
         slots: &[Slot<'_>],
         deadline: Option<Instant>,
     ) -> io::Result<()> {
+        let next = self.register(slots, deadline)?;
+        self.set_timer(next)
+    }
+
+    pub(super) fn register(
+        &mut self,
+        slots: &[Slot<'_>],
+        deadline: Option<Instant>,
+    ) -> io::Result<Option<Instant>> {
         if slots.len() > MAX_SLOTS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -70,7 +79,7 @@ impl Descriptor {
             }
         }
         let check = needs_check.then(|| Instant::now() + CHECK_INTERVAL);
-        self.set_timer([deadline, check].into_iter().flatten().min())
+        Ok([deadline, check].into_iter().flatten().min())
     }
 
     fn set_timer(&mut self, deadline: Option<Instant>) -> io::Result<()> {

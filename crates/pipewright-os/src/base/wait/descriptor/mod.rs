@@ -19,7 +19,7 @@ use super::Slot;
 /// An event loop waits for this one descriptor instead of calling [`any`](super::any), which would block its thread.
 ///
 /// # Platform
-/// Linux: an `epoll` with a `timerfd` for the deadline. Other systems: `Unsupported`.
+/// Linux: an `epoll`, with a `timerfd` for the deadlines of [`update`](Self::update). Other systems: `Unsupported`.
 ///
 /// # Drop
 /// Closes the descriptor. The loop has to stop waiting for it first.
@@ -48,5 +48,18 @@ impl WaitDescriptor {
     /// No more handles are available, or the system has no memory.
     pub fn update(&mut self, slots: &[Slot<'_>], deadline: Option<Instant>) -> io::Result<()> {
         self.0.update(slots, deadline)
+    }
+
+    /// Sets the slots to wait for, as [`update`](Self::update) does, without a timer. Returns the time at which the caller
+    /// has to stop waiting, which takes no further handle.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn register(
+        &mut self,
+        slots: &[Slot<'_>],
+        deadline: Option<Instant>,
+    ) -> io::Result<Option<Instant>> {
+        self.0.register(slots, deadline)
     }
 }

@@ -22,4 +22,12 @@ impl Descriptor {
     pub(super) fn update(&mut self, _: &[Slot<'_>], _: Option<Instant>) -> io::Result<()> {
         match *self {}
     }
+
+    pub(super) fn register(
+        &mut self,
+        _: &[Slot<'_>],
+        _: Option<Instant>,
+    ) -> io::Result<Option<Instant>> {
+        match *self {}
+    }
 }
