@@ -37,6 +37,8 @@ pub struct NodeFiles {
     pub folder: PathBuf,
     /// The most bytes of each file.
     pub max_bytes: Option<u64>,
+    /// The files have to be on disk before the end is reported.
+    pub is_durable: bool,
 }
 
 /// The facts about output that a node has written to files.

@@ -30,6 +30,7 @@ struct State {
     tail: Tail,
     folder: Option<Folder>,
     on_node: OnNode,
+    is_durable: bool,
     /// The first error.
     error: Option<OutputError>,
     is_truncated: bool,
@@ -85,6 +86,7 @@ impl AttemptOutput {
                 false => OnNode::Nothing,
             },
             folder,
+            is_durable: options.is_durable,
             is_truncated: error.is_some(),
             error,
         })))
@@ -152,7 +154,8 @@ impl State {
         let folder = self.folder.as_ref().filter(|_| matches!(self.on_node, OnNode::May))?;
         self.on_node = OnNode::Writes;
         let max_bytes = (self.max_bytes != u64::MAX).then_some(self.max_bytes);
-        Some(NodeFiles { folder: folder.path().to_owned(), max_bytes })
+        let folder = folder.path().to_owned();
+        Some(NodeFiles { folder, max_bytes, is_durable: self.is_durable })
     }
 
     fn written(&mut self, output: NodeOutput) {

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::memory::{Buffer, Memory};
-use super::spool::{Extent, Extents, Spool};
+use super::spool::{BLOCK_BYTES, Extent, Extents, Spool};
 
 /// The most bytes of a stream that are kept in memory.
 ///
@@ -35,6 +35,27 @@ impl Content {
 
     pub(super) fn is_empty(&self) -> bool {
         self.extents.is_empty() && self.memory.is_empty()
+    }
+
+    /// Returns content that is stored already.
+    pub(super) fn stored(extents: Extents, memory: Buffer, spool: &Arc<Spool>) -> Content {
+        Content { extents, room: Extent::default(), memory, spool: Arc::clone(spool) }
+    }
+
+    /// Returns the number of bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.extents.bytes() + self.memory.bytes().len() as u64
+    }
+
+    /// Calls `work` with all bytes in pieces, at least once, and keeps them.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read back, or that of the function.
+    pub(super) fn read(&self, mut work: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        if !self.extents.is_empty() {
+            self.extents.read(&mut vec![0; BLOCK_BYTES as usize], &mut work)?;
+        }
+        work(self.memory.bytes())
     }
 
     /// Adds bytes.

@@ -32,6 +32,8 @@ pub enum OutputErrorKind {
     Print(Source),
     /// A file or folder of the output directory cannot be made or written.
     Folder(PathBuf),
+    /// The output of a job cannot be put on disk, so that a power cut would take it.
+    NotOnDisk,
     /// The thread that prints cannot be started, or the writer that it was given panicked.
     Thread,
 }
@@ -40,6 +42,11 @@ impl OutputError {
     pub(super) fn new(kind: OutputErrorKind, source: io::Error) -> OutputError {
         let io_kind = source.kind();
         OutputError(Box::new(ErrorFacts { kind, io_kind, source: Some(Arc::new(source)) }))
+    }
+
+    /// Returns the error of an output that is not on disk, for a reason on one line.
+    pub(crate) fn lost(reason: String) -> OutputError {
+        OutputError::new(OutputErrorKind::NotOnDisk, io::Error::other(reason))
     }
 
     /// Returns the kind of the error, with its facts.
@@ -74,6 +81,7 @@ impl fmt::Display for OutputError {
             OutputErrorKind::Folder(path) => {
                 write!(f, "cannot write the output to {}", Quoted(path.as_os_str()))?;
             }
+            OutputErrorKind::NotOnDisk => f.write_str("cannot put an output on disk")?,
             OutputErrorKind::Thread => f.write_str("cannot print output")?,
         }
         match &self.0.source {

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use pipewright::Source;
+use pipewright_os::base::durable;
 use pipewright_os::base::private_file::{FolderId, OpenFolder};
 
 use super::error::{OutputError, OutputErrorKind};
@@ -140,15 +142,28 @@ impl Folder {
         let folder = self.open()?;
         // The check of a node's files leaves one.
         folder.remove(NEW_FACTS)?;
-        folder.create_new(NEW_FACTS, self.is_private)?.write_all(&text)?;
+        let mut file = folder.create_new(NEW_FACTS, self.is_private)?;
+        file.write_all(&text)?;
+        durable::close(file)?;
         folder.rename(NEW_FACTS, FACTS)
+    }
+
+    /// Closes the file of the stream. Only then a network filesystem may tell that there was no room.
+    fn close(&mut self, stream: Source) -> Result<(), OutputError> {
+        match mem::replace(&mut self.files[stream as usize], OutputFile::Failed) {
+            OutputFile::Open(file) => durable::close(file)
+                .map_err(|error| failed(self.path.join(file_name(stream)), error)),
+            OutputFile::New | OutputFile::Failed => Ok(()),
+        }
     }
 
     /// Makes the files of streams without bytes, and writes the facts. They appear whole or not at all.
     pub(super) fn finish(mut self, facts: &Facts<'_>) -> Result<PathBuf, (PathBuf, OutputError)> {
         let mut finish = || {
-            self.file(Source::Stdout)?;
-            self.file(Source::Stderr)?;
+            for stream in [Source::Stdout, Source::Stderr] {
+                self.file(stream)?;
+                self.close(stream)?;
+            }
             self.write_facts(facts).map_err(|error| failed(self.path.join(FACTS), error))
         };
         match finish() {

@@ -20,6 +20,7 @@
 //! | `options.rs`, `error.rs` | options and how they combine; errors |
 //! | `attempt.rs`, `stream.rs`, `tagger.rs`, `tail.rs` | the output of an attempt; one stream; tags; the last lines |
 //! | `content.rs`, `memory.rs`, `spool.rs` | stored output; counted memory; the temporary file |
+//! | `kept.rs` | outputs that were not handed over, beside the log |
 //! | `order.rs` | outputs that wait for their turn |
 //! | `queue.rs`, `writer.rs` | the queue of the thread that prints; that thread |
 //! | `folder.rs`, `facts.rs`, `node_files.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
@@ -30,6 +31,7 @@ mod content;
 mod error;
 mod facts;
 mod folder;
+mod kept;
 mod memory;
 mod node_files;
 mod options;
@@ -44,11 +46,12 @@ mod tail;
 mod tests;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright::Source;
@@ -60,6 +63,8 @@ use attempt::AttemptOutput;
 pub use error::{OutputError, OutputErrorKind};
 use facts::Facts;
 use folder::Folder;
+pub(crate) use kept::KeepBeside;
+use kept::{Kept, Record};
 use memory::Memory;
 pub(crate) use node_files::NodeWriter;
 pub use options::{OutputMode, OutputOptions};
@@ -114,6 +119,28 @@ pub(crate) struct Output {
     running: BTreeMap<u64, (JobInfo, AttemptOutput)>,
     waiting: Waiting,
     turns: Turns,
+    /// The files beside the log.
+    kept: Option<Arc<Kept>>,
+    jobs_before: usize,
+}
+
+/// The output that was not printed at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unprinted {
+    Nothing,
+    /// So many outputs are kept beside the log.
+    Kept(usize),
+    Discarded,
+}
+
+/// Queues what an earlier run has left, and returns the number of its jobs.
+fn print_left(mut left: Vec<Record>, queue: &Queue, keep_order: bool) -> usize {
+    if keep_order {
+        left.sort_by_key(|record| record.job);
+    }
+    let jobs: BTreeSet<u64> = left.iter().map(|record| record.job).collect();
+    left.into_iter().for_each(|record| queue.push_kept(record));
+    jobs.len()
 }
 
 /// Makes the output directory. One that is there keeps its rights.
@@ -145,16 +172,36 @@ impl Output {
         }
         let memory = Memory::new(options.memory_bytes);
         let spool = Spool::new(options.open_spool.clone());
+        let kept = options.keep_beside.clone().map(|place| {
+            let log = place.log.clone();
+            Kept::open(place).map_err(|error| OutputError::new(OutputErrorKind::Folder(log), error))
+        });
+        let (kept, mut left) = kept.transpose()?.unzip();
+        let (kept, left) = (kept.map(Arc::new), left.take().unwrap_or_default());
         // A reader that is slow must not take the memory that running attempts need.
-        let queue = Queue::new(&memory, &spool, options.memory_bytes / 3);
+        let queue = Queue::new(&memory, &spool, kept.clone(), options.memory_bytes / 3);
+        let jobs_before = print_left(left, &queue, options.keep_order);
         writer::start(queue.clone(), stdout, stderr, waker)?;
         Ok(Output {
             options,
-            waiting: Waiting::new(&spool),
+            waiting: Waiting::new(&spool, kept.clone()),
+            kept,
+            jobs_before,
             shared: Shared { memory, spool, queue },
             running: BTreeMap::new(),
             turns: Turns::new(),
         })
+    }
+
+    /// Returns the number of jobs of an earlier run whose output is printed now, because that run has not.
+    pub(crate) fn jobs_before(&self) -> usize {
+        self.jobs_before
+    }
+
+    /// Returns a function that puts on disk what is kept beside the log, if there is something that was not printed.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        let kept = Arc::clone(self.kept.as_ref()?);
+        Some(Arc::new(move || kept.sync()))
     }
 
     /// Begins an attempt. An earlier one of the job that is not printed yet is discarded, also one that was not finished.
@@ -262,30 +309,33 @@ impl Output {
     ///
     /// # Errors
     /// The first [`failure`](Self::failure).
-    pub(crate) fn close(self) -> Result<(), OutputError> {
-        self.close_by(None).map(drop)
+    pub(crate) fn close(self) -> Result<Unprinted, OutputError> {
+        self.close_by(None)
     }
 
-    /// Closes the output as [`close`](Self::close) does, but waits no longer than `limit`. Returns false if a reader has not
-    /// taken everything by then: the rest is discarded.
+    /// Closes the output as [`close`](Self::close) does, but waits no longer than `limit`. What a reader has not taken by then is
+    /// kept beside the log, and is discarded without one.
     ///
     /// # Errors
     /// As for [`close`](Self::close).
-    pub(crate) fn close_within(self, limit: Duration) -> Result<bool, OutputError> {
+    pub(crate) fn close_within(self, limit: Duration) -> Result<Unprinted, OutputError> {
         self.close_by(Instant::now().checked_add(limit))
     }
 
-    fn close_by(mut self, until: Option<Instant>) -> Result<bool, OutputError> {
+    fn close_by(mut self, until: Option<Instant>) -> Result<Unprinted, OutputError> {
         while let Some((job, (_, attempt))) = self.running.pop_first() {
             self.waiting.add(job, attempt.finish().stored);
         }
         let queue = &self.shared.queue;
         self.waiting.print_before(u64::MAX, queue);
         queue.close();
-        let printed_all = queue.wait_for_end(until);
+        let is_kept = queue.wait_for_end(until) || queue.keep_rest();
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.close());
         match queue.failure() {
             Some(failure) => Err(failure),
-            None => Ok(printed_all),
+            None if !is_kept => Ok(Unprinted::Discarded),
+            None if kept > 0 => Ok(Unprinted::Kept(kept)),
+            None => Ok(Unprinted::Nothing),
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipewright::Source;
+use pipewright_os::base::durable;
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::private_file::OpenFolder;
 
@@ -27,6 +29,8 @@ struct State {
     /// `None` after an error.
     files: [Option<File>; 2],
     max_bytes: u64,
+    /// The files are put on disk before the end is told.
+    is_durable: bool,
     tail: Tail,
     output: NodeOutput,
 }
@@ -48,6 +52,7 @@ impl NodeWriter {
             folder: files.folder,
             files: created,
             max_bytes: files.max_bytes.unwrap_or(u64::MAX),
+            is_durable: files.is_durable,
             tail: Tail::default(),
             output: NodeOutput::default(),
         }))))
@@ -61,7 +66,16 @@ impl NodeWriter {
     /// Closes the files, and returns what there is to tell about them.
     pub(crate) fn finish(self) -> NodeOutput {
         let mut state = self.lock();
-        state.files = [None, None];
+        for (stream, file) in STREAMS.into_iter().zip(mem::take(&mut state.files)) {
+            let Some(file) = file else { continue };
+            let synced = if state.is_durable { file.sync_all() } else { Ok(()) };
+            let closed = synced.and(durable::close(file));
+            state.note(stream, closed);
+        }
+        if state.is_durable && state.output.error.is_none() {
+            let synced = durable::sync_folder(&state.folder);
+            state.note(Source::Stdout, synced);
+        }
         let tail = std::mem::take(&mut state.tail).into_text();
         NodeOutput { tail, ..std::mem::take(&mut state.output) }
     }
@@ -93,8 +107,15 @@ impl State {
         self.output.is_truncated |= kept.len() < bytes.len();
         let file = &mut self.files[stream as usize];
         let written = file.as_mut().map_or(Ok(()), |file| file.write_all(kept));
-        if let Err(error) = written {
+        if written.is_err() {
             *file = None;
+        }
+        self.note(stream, written);
+    }
+
+    /// Notes an error of a file.
+    fn note(&mut self, stream: Source, result: io::Result<()>) {
+        if let Err(error) = result {
             self.output.is_truncated = true;
             let error = failed(self.folder.join(file_name(stream)), error);
             self.output.error.get_or_insert(error.to_string());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::kept::KeepBeside;
 use super::spool::{OpenSpool, open_temporary_file};
 
 /// The way in which output of jobs is printed.
@@ -51,6 +52,10 @@ pub struct OutputOptions {
     pub max_bytes: Option<u64>,
     /// True to let no other user read the folders and the files of `dir` (modes 0700 and 0600).
     pub private: bool,
+    /// Files are to survive a power cut, because a log says that they are there.
+    pub(crate) is_durable: bool,
+    /// Output is kept beside this log until it is printed.
+    pub(crate) keep_beside: Option<KeepBeside>,
     /// The limit of the memory that holds output.
     pub(super) memory_bytes: usize,
     /// Opens the temporary file.
@@ -71,6 +76,8 @@ impl Default for OutputOptions {
             on_nodes: false,
             max_bytes: None,
             private: false,
+            is_durable: false,
+            keep_beside: None,
             memory_bytes: MEMORY_BYTES,
             open_spool: Arc::new(open_temporary_file),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pipewright::Source;
 
 use super::content::Content;
+use super::kept::{Kept, Record};
 use super::queue::Queue;
 use super::spool::{Extent, Extents, Spool};
 
@@ -15,6 +16,7 @@ use super::spool::{Extent, Extents, Spool};
 pub(super) struct Waiting {
     jobs: BTreeMap<u64, Stored>,
     spool: Arc<Spool>,
+    kept: Option<Arc<Kept>>,
 }
 
 /// The output of a job.
@@ -23,16 +25,30 @@ enum Stored {
     /// The usual kind if many jobs wait: it has no allocation of its own.
     Spooled(Source, Extent),
     Contents(Box<[(Source, Content)]>),
+    /// It is beside the log.
+    Kept(Box<[Record]>),
 }
 
 impl Waiting {
-    pub(super) fn new(spool: &Arc<Spool>) -> Waiting {
-        Waiting { jobs: BTreeMap::new(), spool: Arc::clone(spool) }
+    pub(super) fn new(spool: &Arc<Spool>, kept: Option<Arc<Kept>>) -> Waiting {
+        Waiting { jobs: BTreeMap::new(), spool: Arc::clone(spool), kept }
     }
 
-    /// Adds the output of a job, which replaces that of an earlier attempt.
+    /// Adds the output of a job, which replaces that of an earlier attempt. With a log it goes into the files beside that.
     pub(super) fn add(&mut self, job: u64, mut contents: Vec<(Source, Content)>) {
         self.remove(job);
+        if let Some(kept) = self.kept.as_ref().filter(|_| !contents.is_empty()) {
+            let add = |(source, content): &(Source, Content)| kept.add(job, *source, content);
+            let (added, failed): (Vec<_>, Vec<_>) =
+                contents.iter().map(add).partition(|added| added.is_ok());
+            let added: Box<[Record]> = added.into_iter().flatten().collect();
+            if failed.is_empty() {
+                self.jobs.insert(job, Stored::Kept(added));
+                return;
+            }
+            // There is no room beside the log: it is printed from here.
+            added.iter().for_each(|record| kept.handed_over(record));
+        }
         let stored = match contents.len() {
             0 => return,
             1 => contents.pop().map_or_else(
@@ -49,8 +65,14 @@ impl Waiting {
 
     /// Drops the output of a job.
     pub(super) fn remove(&mut self, job: u64) {
-        if let Some(Stored::Spooled(_, extent)) = self.jobs.remove(&job) {
-            self.spool.release(extent);
+        match self.jobs.remove(&job) {
+            Some(Stored::Spooled(_, extent)) => self.spool.release(extent),
+            Some(Stored::Kept(records)) => {
+                for record in &records {
+                    self.kept.iter().for_each(|kept| kept.handed_over(record));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -74,6 +96,7 @@ impl Waiting {
             Stored::Spooled(source, extent) => {
                 queue.push_extents(source, Extents::from_one(extent, Arc::clone(&self.spool)));
             }
+            Stored::Kept(records) => records.into_iter().for_each(|it| queue.push_kept(it)),
             Stored::Contents(contents) => {
                 for (source, content) in contents {
                     queue.push(source, content);

@@ -10,6 +10,7 @@ use pipewright::Source;
 
 use super::content::Content;
 use super::error::{OutputError, OutputErrorKind};
+use super::kept::{Kept, Record};
 use super::memory::{Buffer, Memory};
 use super::spool::{BLOCK_BYTES, Extents, Spool};
 
@@ -27,6 +28,8 @@ pub(super) struct Item {
 pub(super) enum Data {
     Memory(Buffer),
     Spooled(Extents),
+    /// It is beside the log.
+    Kept(Record),
 }
 
 /// The queue.
@@ -39,6 +42,7 @@ pub(super) struct Queue {
     ended: Condvar,
     memory: Arc<Memory>,
     spool: Arc<Spool>,
+    kept: Option<Arc<Kept>>,
     /// The most bytes of memory that the queue occupies.
     most_bytes: usize,
 }
@@ -46,6 +50,8 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
+    /// The thread prints an item that is nowhere else.
+    is_printing: bool,
     memory_bytes: usize,
     /// True if nothing more is pushed.
     closed: bool,
@@ -102,8 +108,14 @@ impl State {
 }
 
 impl Queue {
-    pub(super) fn new(memory: &Arc<Memory>, spool: &Arc<Spool>, most_bytes: usize) -> Arc<Queue> {
+    pub(super) fn new(
+        memory: &Arc<Memory>,
+        spool: &Arc<Spool>,
+        kept: Option<Arc<Kept>>,
+        most_bytes: usize,
+    ) -> Arc<Queue> {
         Arc::new(Queue {
+            kept,
             state: Mutex::default(),
             filled: Condvar::new(),
             ended: Condvar::new(),
@@ -138,6 +150,46 @@ impl Queue {
         state.push_extents(to, extents);
         drop(state);
         self.filled.notify_one();
+    }
+
+    /// Adds output that is beside the log.
+    pub(super) fn push_kept(&self, record: Record) {
+        let mut state = self.lock();
+        let to = record.source;
+        // What is not printed stays there.
+        if !state.discards(to) {
+            state.items.push_back(Item { to, data: Data::Kept(record) });
+        }
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Notes that kept output was printed.
+    pub(super) fn handed_over(&self, record: &Record) {
+        if let Some(kept) = &self.kept {
+            kept.handed_over(record);
+        }
+    }
+
+    /// Keeps what has not been printed beside the log, if there is one. Returns false if it is lost.
+    pub(super) fn keep_rest(&self) -> bool {
+        let mut state = self.lock();
+        state.discards = [true; 2];
+        state.memory_bytes = 0;
+        let (rest, is_printing) = (mem::take(&mut state.items), state.is_printing);
+        drop(state);
+        let mut is_kept = !is_printing;
+        for Item { to, data } in rest {
+            let (extents, buffer) = match data {
+                Data::Kept(_) => continue,
+                Data::Memory(buffer) => (Extents::new(Arc::clone(&self.spool)), buffer),
+                Data::Spooled(extents) => (extents, Buffer::new(&self.memory)),
+            };
+            let content = Content::stored(extents, buffer, &self.spool);
+            let kept = self.kept.as_ref().map(|kept| kept.add(0, to, &content));
+            is_kept &= kept.is_some_and(|kept| kept.is_ok());
+        }
+        is_kept
     }
 
     fn push_content(&self, state: &mut State, to: Source, content: Content) {
@@ -211,7 +263,9 @@ impl Queue {
         let mut state = self.lock();
         let mut was_idle = false;
         loop {
+            state.is_printing = false;
             if let Some(item) = state.items.pop_front() {
+                state.is_printing = !matches!(item.data, Data::Kept(_));
                 if let Data::Memory(buffer) = &item.data {
                     state.memory_bytes -= buffer.counted();
                 }

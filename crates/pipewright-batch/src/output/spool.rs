@@ -206,7 +206,11 @@ impl Spool {
 }
 
 /// Writes all bytes. Returns the number that was written before an error.
-fn write_all_at(file: &dyn SpoolFile, bytes: &[u8], offset: u64) -> (u64, io::Result<()>) {
+pub(super) fn write_all_at(
+    file: &dyn SpoolFile,
+    bytes: &[u8],
+    offset: u64,
+) -> (u64, io::Result<()>) {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         match file.write_at(rest, offset + done as u64) {
@@ -260,6 +264,28 @@ impl Extents {
             Some(last) if last.offset + last.bytes == extent.offset => last.bytes += extent.bytes,
             _ => self.list.push(extent),
         }
+    }
+
+    /// Returns the number of bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.list.iter().map(|extent| extent.bytes).sum()
+    }
+
+    /// Calls `work` with all bytes, in pieces of at most a block, and keeps them.
+    pub(super) fn read(
+        &self,
+        buffer: &mut [u8],
+        mut work: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for mut extent in self.list.iter().copied() {
+            while extent.bytes > 0 {
+                let piece = extent.split_front(buffer.len() as u64);
+                let into = buffer.get_mut(..piece.bytes as usize).unwrap_or_default();
+                self.spool.read(piece, into)?;
+                work(into)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the parts of `other` behind these.

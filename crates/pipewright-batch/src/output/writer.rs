@@ -83,6 +83,24 @@ fn print_all(queue: &Queue, mut streams: Streams<impl Write, impl Write>, waker:
                     waker,
                 );
             }
+            Data::Kept(record) => {
+                let printed = record.read(&mut block, |read| match read {
+                    Ok(bytes) => {
+                        let written = write_all(streams.stream(to), bytes, || queue.discards(to));
+                        note(written, queue, to, waker);
+                        if queue.discards(to) { Err(()) } else { Ok(()) }
+                    }
+                    Err(error) => {
+                        queue.note_failed_read(to, error);
+                        waker();
+                        Err(())
+                    }
+                });
+                flush(&mut streams, &mut unflushed, to, queue, waker);
+                if printed.is_ok() && !queue.discards(to) {
+                    queue.handed_over(&record);
+                }
+            }
             Data::Spooled(extents) => {
                 // The rest is dropped when the stream discards it.
                 let _ = extents.drain(&mut block, |read| match read {

@@ -96,6 +96,15 @@ fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
             summary.incomplete_outputs
         ));
     }
+    if summary.kept_outputs > 0 {
+        let outputs = if summary.kept_outputs == 1 { "output was" } else { "outputs were" };
+        print_error(&format!(
+            "{} {outputs} not printed, and will be by --resume",
+            summary.kept_outputs
+        ));
+    } else if summary.discarded_output {
+        print_error("output was discarded, because its reader did not take it in time");
+    }
     if !options.quiet {
         let log = options.log.as_ref().filter(|_| summary.failed > 0);
         let hint = log.map(|log| format!("; pipewright jobs {}", log.display()));

@@ -57,11 +57,13 @@ pub(crate) fn wire_attempt(attempt: &Attempt, slot: u32) -> WireAttempt {
         timeout: attempt.timeout,
         memory_max_bytes: attempt.memory_max_bytes,
         is_live: attempt.output.as_ref().is_some_and(|output| output.is_live()),
-        files: attempt
-            .output
-            .as_ref()
-            .and_then(|output| output.node_files())
-            .map(|files| WireFiles { folder: Text::of(&files.folder), max_bytes: files.max_bytes }),
+        files: attempt.output.as_ref().and_then(|output| output.node_files()).map(|files| {
+            WireFiles {
+                folder: Text::of(&files.folder),
+                max_bytes: files.max_bytes,
+                is_durable: files.is_durable,
+            }
+        }),
     }
 }
 
@@ -102,7 +104,8 @@ pub(crate) fn attempt_of(
 /// # Errors
 /// The folder has bytes that no path of this system has.
 pub(crate) fn files_of(wire: WireFiles) -> Result<NodeFiles, RemoteError> {
-    Ok(NodeFiles { folder: wire.folder.into_os()?.into(), max_bytes: wire.max_bytes })
+    let folder = wire.folder.into_os()?.into();
+    Ok(NodeFiles { folder, max_bytes: wire.max_bytes, is_durable: wire.is_durable })
 }
 
 /// Takes the facts about written files out of an end. A job that was not started has written nothing.

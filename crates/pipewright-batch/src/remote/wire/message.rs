@@ -105,6 +105,7 @@ pub(crate) struct WireAttempt {
 pub(crate) struct WireFiles {
     pub(crate) folder: Text,
     pub(crate) max_bytes: Option<u64>,
+    pub(crate) is_durable: bool,
 }
 
 /// The facts about files that were written. The numbers of bytes are in the [`WireEnd`].

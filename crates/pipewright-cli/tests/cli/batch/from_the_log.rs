@@ -245,6 +245,7 @@ fn a_log_of_version_1_is_resumed_with_its_input() {
     let words = ["--log", "run.db", "sh", "-c", "echo {} >> ran; test -e ok", ":::", "a", "b"];
     place.batch(&words);
     let older = [
+        "DROP TRIGGER jobs_end",
         "ALTER TABLE attempts DROP COLUMN node",
         "ALTER TABLE runs DROP COLUMN remote",
         "ALTER TABLE jobs DROP COLUMN settings",

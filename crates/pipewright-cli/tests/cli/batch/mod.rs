@@ -7,6 +7,7 @@
 //! | `codes.rs` | exit codes, retries, and streams that are closed or full |
 //! | `output.rs` | tags, lines, folders and limits of the output of jobs |
 //! | `output_is_whole.rs` | the output of jobs: together, complete, unchanged |
+//! | `kept.rs` | output that was not printed when a batch died |
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `identity.rs` | equal and different jobs |
 //! | `one_writer.rs` | one runner for one log |
@@ -32,6 +33,8 @@ mod identity;
 mod input;
 #[cfg(unix)]
 mod jobserver;
+#[cfg(unix)]
+mod kept;
 mod log;
 mod looking;
 #[cfg(target_os = "linux")]

@@ -167,6 +167,13 @@ fn ctrl_c_drains_and_sigterm_stops_the_jobs_on_nodes() {
     }
 }
 
+/// Returns the parent of a process.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may have spaces.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[test]
 fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
     let _watchdog = Watchdog::start(120);
@@ -176,11 +183,14 @@ fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
         let wait = "until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
         let script = format!("echo $$ >> pids; {answer} echo {{}} >> starts; {wait}");
         let args = ["--log", "run.db", "--", "sh", "-c", &script, ":::", "1"];
-        let mut command = batch_on(&place, &nodes(1), &args);
+        let mut command = batch_on(&place, &nodes(2), &args);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         until("the job runs", || place.lines("starts").len() == 1);
-        kill(place.read("pids").trim().parse().unwrap(), "TERM");
-        kill(workers(&place)[0], "TERM");
+        let job: u32 = place.read("pids").trim().parse().unwrap();
+        let worker = std::iter::successors(Some(job), |pid| parent(*pid));
+        let worker = worker.into_iter().find(|pid| workers(&place).contains(pid)).unwrap();
+        kill(job, "TERM");
+        kill(worker, "TERM");
         until("the job runs again", || place.lines("starts").len() == 2);
         place.write("end", "");
         let output = child.wait_with_output().unwrap();
