@@ -34,6 +34,13 @@ impl Executor for Engine {
         self.executor().stop(key);
     }
 
+    fn waiting(&self) -> Vec<AttemptKey> {
+        match self {
+            Engine::Local(local) => local.waiting(),
+            Engine::Remote(remote) => remote.waiting(),
+        }
+    }
+
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
         self.executor().next_event(until)
     }

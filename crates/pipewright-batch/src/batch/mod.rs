@@ -363,6 +363,8 @@ impl Batch {
             max_delay: self.max_retry_delay,
             jitter: Jitter::Equal,
         };
+        let mut output = self.output;
+        output.is_durable = self.log.as_ref().is_some_and(|log| !log.path.as_os_str().is_empty());
         let then = if self.stop_on_failures { OnLimit::Stop } else { OnLimit::Drain };
         let failures = FailurePolicy { limit: self.failures, then };
         Config {
@@ -383,13 +385,13 @@ impl Batch {
             log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
                 facts: RunFacts {
                     slots: known_slots,
-                    keep_values: self.output.tag,
+                    keep_values: output.tag,
                     remote: self.nodes.is_some(),
                     ..log.facts
                 },
                 ..log
             }),
-            output: self.output,
+            output,
             // Tokens are for processes of one machine.
             jobserver: if self.nodes.is_some() { JobserverMode::Off } else { self.jobserver },
             is_alone: false,

@@ -7,6 +7,7 @@ use super::{BatchError, Engine, Summary};
 use crate::driver::{Control, Driver};
 use crate::event::{Event, Halt};
 use crate::executor::Executor;
+use crate::output::Unprinted;
 use crate::watch::Watchers;
 
 /// A batch that runs: an iterator of its events.
@@ -71,6 +72,7 @@ impl<E: Executor> Run<E> {
         }
         let event = self.wait(until).map_err(|error| {
             self.has_failed = true;
+            self.driver.abandon();
             BatchError::Executor(error)
         })?;
         if let Some(event) = &event {
@@ -116,6 +118,11 @@ impl<E: Executor> Run<E> {
         (summary.incomplete_outputs, summary.output_error) = self.driver.take_lost_output();
         let how = summary.halted.map_or("finished", Halt::name);
         let closed = self.driver.close(summary.exit_code(), how);
+        match self.driver.unprinted() {
+            Unprinted::Nothing => {}
+            Unprinted::Kept(outputs) => summary.kept_outputs = outputs,
+            Unprinted::Discarded => summary.discarded_output = true,
+        }
         // Also if the log has failed: the reports are whole then.
         let reported = self.watchers.finish(&summary.totals(how, closed.is_ok()));
         closed?;

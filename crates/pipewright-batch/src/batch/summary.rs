@@ -26,6 +26,8 @@ pub struct Summary {
     pub not_run: u64,
     /// Jobs that run at most once, and may have run.
     pub unknown: u64,
+    /// The input was read to its end.
+    pub(crate) has_all_jobs: bool,
     /// The reason for an early end.
     pub halted: Option<Halt>,
     /// The error of the input that ended the batch.
@@ -34,6 +36,10 @@ pub struct Summary {
     pub incomplete_outputs: u64,
     /// The first error that cost output of a job.
     pub output_error: Option<OutputError>,
+    /// Outputs that were not printed, and are kept beside the log: a resumed batch prints them.
+    pub kept_outputs: usize,
+    /// Output was discarded, because a reader did not take it in time after a stop.
+    pub discarded_output: bool,
     /// The time since the start.
     pub elapsed: Duration,
 }
@@ -58,6 +64,7 @@ impl Summary {
                 };
                 *count += 1;
             }
+            Event::InputEnded { .. } => self.has_all_jobs = true,
             Event::Halted(halt) => self.halted = Some(*halt),
             _ => {}
         }
@@ -74,6 +81,8 @@ impl Summary {
             Some(Halt::Log | Halt::Output) => 125,
             Some(Halt::ReaderGone) => 141,
             _ if self.output_error.is_some() => 125,
+            // Jobs that were never read have not run either.
+            Some(_) if !self.has_all_jobs => 123,
             _ if failed + skipped + stopped + not_run + unknown > 0 => 123,
             _ => 0,
         }

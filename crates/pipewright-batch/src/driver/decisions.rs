@@ -90,7 +90,8 @@ impl<E: Executor> Driver<E> {
             env: self.environment(number, slot, attempt),
             handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),
-            timeout: job.get_timeout().or(self.config.timeout),
+            // None, as on the command line. A job that states it has none, whatever the batch has.
+            timeout: job.get_timeout().or(self.config.timeout).filter(|limit| !limit.is_zero()),
             // What was learned is only reserved.
             memory_max_bytes: job
                 .get_resources()

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::live::LiveJob;
 use crate::event::JobState;
@@ -9,7 +10,7 @@ use crate::executor::{AttemptEnd, AttemptKey};
 use crate::journal::{
     self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,
 };
-use crate::output::OutputSummary;
+use crate::output::{KeepBeside, OutputSummary};
 use crate::scheduler::{self, Failure, JobNumber};
 
 /// Settings of a log.
@@ -74,6 +75,20 @@ impl Log {
     /// Returns the identity of the batch, which all its runs share.
     pub(super) fn batch_id(&self) -> Option<&str> {
         self.journal.as_ref().map(Journal::batch_id)
+    }
+
+    /// Returns the place where output is kept until it is printed.
+    pub(super) fn keep_beside(&self) -> Option<KeepBeside> {
+        let journal = self.journal.as_ref()?;
+        let (log, batch_id) = (journal.path().to_owned(), journal.batch_id().to_owned());
+        Some(KeepBeside { log, batch_id })
+    }
+
+    /// Calls the function before each commit: it puts outputs on disk.
+    pub(super) fn keep_outputs(&mut self, keeper: Option<Arc<dyn Fn() + Send + Sync>>) {
+        if let Some((journal, keeper)) = self.journal.as_ref().zip(keeper) {
+            journal.keep_outputs(keeper);
+        }
     }
 
     /// Returns true if this run continues an earlier one.

@@ -43,7 +43,8 @@ use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
 use crate::jobserver::Part;
-use crate::output::{Output, OutputError};
+use crate::journal;
+use crate::output::{Output, OutputError, OutputMode, Unprinted};
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
 pub(crate) use adding::{needs, unknown_token};
@@ -59,6 +60,9 @@ use timers::{Timer, Timers};
 
 /// The time that a slow reader has to take the output of a batch that was stopped.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The exit code of a batch that has lost its executor.
+const ABANDONED: i32 = 125;
 
 /// A running batch.
 #[derive(Debug)]
@@ -84,6 +88,7 @@ pub(crate) struct Driver<E> {
     output: Option<Output>,
     /// The number of jobs whose output is not complete, and the first error.
     lost_output: (u64, Option<OutputError>),
+    unprinted: Unprinted,
     /// Decisions that have not been carried out.
     decisions: Vec<scheduler::Decision>,
     events: VecDeque<Event>,
@@ -132,7 +137,7 @@ impl<E: Executor> Driver<E> {
             let inbox = Arc::clone(&inbox);
             Box::new(move || inbox.send(Message::Look))
         };
-        let log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
+        let mut log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         // A job that had just been started when its runner was killed may be missing in the log.
         let looks = log.is_resumed() && !config.is_alone;
@@ -155,8 +160,19 @@ impl<E: Executor> Driver<E> {
         events.extend(part.take_note().map(Event::Note));
         part.notify_when_available(look());
         let permits = Permits::new(part).map_err(DriverError::Start)?;
-        let output = Output::new(config.output.clone(), stdout, stderr, look());
-        let output = output.map_err(DriverError::Output)?;
+        let mut options = config.output.clone();
+        // A folder of a job keeps its output, too.
+        let is_printed = options.dir.is_none() && options.mode != OutputMode::Discard;
+        options.keep_beside = log.keep_beside().filter(|_| is_printed);
+        let output = Output::new(options, stdout, stderr, look()).map_err(DriverError::Output)?;
+        if output.jobs_before() > 0 {
+            let jobs = output.jobs_before();
+            let what = if jobs == 1 { "1 job" } else { &format!("{jobs} jobs") };
+            let note =
+                format!("the output of {what} of an earlier run was not printed; it comes first");
+            events.push_back(Event::Note(note));
+        }
+        log.keep_outputs(output.keeper());
         reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
         let mut timers = Timers::default();
         if let Some(end) = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit))
@@ -180,6 +196,7 @@ impl<E: Executor> Driver<E> {
             log_timed_out: false,
             output: Some(output),
             lost_output: (0, None),
+            unprinted: Unprinted::Nothing,
             decisions: Vec::new(),
             events,
             input_ended: false,
@@ -211,6 +228,11 @@ impl<E: Executor> Driver<E> {
     /// Returns the number of jobs whose output could not be stored completely, and the first error.
     pub(crate) fn take_lost_output(&mut self) -> (u64, Option<OutputError>) {
         std::mem::take(&mut self.lost_output)
+    }
+
+    /// Returns what was not printed when the output was closed.
+    pub(crate) fn unprinted(&self) -> Unprinted {
+        self.unprinted
     }
 
     /// Returns the next event that needs no wait and no work.
@@ -249,16 +271,26 @@ impl<E: Executor> Driver<E> {
         // A user who stops a batch does not wait for a reader that has stopped reading.
         let is_stopped = self.stop_requested
             || matches!(self.halt, Some(Halt::Stop | Halt::Timeout | Halt::ReaderGone));
-        let printed = self.output.take().map_or(Ok(()), |output| match is_stopped {
-            true => output.close_within(READER_PATIENCE).map(drop),
-            false => output.close(),
-        });
+        let printed =
+            self.output.take().map_or(Ok(Unprinted::Nothing), |output| match is_stopped {
+                true => output.close_within(READER_PATIENCE),
+                false => output.close(),
+            });
+        self.unprinted = *printed.as_ref().unwrap_or(&Unprinted::Nothing);
         let logged = self.log.close(exit_code, how);
         logged.map_err(DriverError::Log)?;
         match printed {
             Err(error) if self.halt != Some(Halt::ReaderGone) => Err(DriverError::Output(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Prints what there is, and writes that the run has lost its executor. What ran may run on for a while, so the log has it as
+    /// running: a resumed batch waits for its end.
+    pub(crate) fn abandon(&mut self) {
+        self.stop_requested = true;
+        // Ignored: the error of the executor is told.
+        let _ = self.close(ABANDONED, journal::ABANDONED);
     }
 
     /// Does everything that can be done without waiting.
@@ -295,6 +327,9 @@ impl<E: Executor> Driver<E> {
                 self.report(scheduler::Event::Capacity { cpus });
                 self.log.capacity(cpus);
                 self.events.push_back(Event::Capacity { slots: cpus });
+            }
+            Some(ExecutorEvent::Largest { cpus }) => {
+                self.report(scheduler::Event::Largest { cpus });
             }
             None => {}
         }
@@ -353,6 +388,11 @@ impl<E: Executor> Driver<E> {
         self.halt = Some(halt);
         self.events.push_back(Event::Halted(halt));
         self.inbox.close();
+        // What only waits for a place does not start any more.
+        for key in self.executor.waiting() {
+            self.report(scheduler::Event::Withdrawn { job: scheduler::JobNumber(key.job) });
+            self.executor.stop(key);
+        }
     }
 }
 

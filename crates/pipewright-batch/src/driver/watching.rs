@@ -6,7 +6,8 @@ use pipewright::Source;
 
 use super::timers::Timer;
 use super::{Driver, Event, Executor};
-use crate::journal::Report;
+use crate::journal::{LostOutput, Report};
+use crate::output::OutputError;
 use crate::scheduler;
 
 /// The time after which a batch ends whose log cannot be written. Until then it only starts nothing.
@@ -21,6 +22,13 @@ impl<E: Executor> Driver<E> {
                 Report::Durable(key) => {
                     let (job, attempt) = super::log::attempt_of(key);
                     self.report(scheduler::Event::Intended { job, attempt });
+                }
+                Report::LostOutput(LostOutput { job, reason }) => {
+                    self.lost_output.0 += 1;
+                    let error = OutputError::lost(reason.clone());
+                    self.lost_output.1.get_or_insert(error);
+                    let note = format!("job {job} is not done: {reason}");
+                    self.events.push_back(Event::Note(note));
                 }
                 Report::Failed(error) => {
                     let note = format!("{error}; no job is started until it can be written");

@@ -92,7 +92,12 @@ impl Local {
             }
             // Another one that runs leaves its room some time.
             let is_alone = self.runner.is_empty();
+            let is_first = is_alone && running.without_room_since.is_none();
             if is_out_of_room(error) && running.may_wait(is_alone, self.settings.room_timeout) {
+                if is_first {
+                    let note = format!("nothing can be started now: {error}");
+                    self.events.push_back(ExecutorEvent::Note(note));
+                }
                 self.waiting.push_back(key);
                 self.release_idle_slots();
                 return None;
@@ -186,6 +191,10 @@ impl Executor for Local {
             return;
         }
         self.runner.cancel(&key);
+    }
+
+    fn waiting(&self) -> Vec<AttemptKey> {
+        self.waiting.iter().copied().collect()
     }
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {

@@ -36,6 +36,12 @@ pub trait Executor: Send {
     /// attempt that has ended is ignored.
     fn stop(&mut self, key: AttemptKey);
 
+    /// Returns the attempts that were not started yet, because they wait for room. If they are stopped, they end as
+    /// [`AttemptOutcome::NotStarted`]. The default is none.
+    fn waiting(&self) -> Vec<AttemptKey> {
+        Vec::new()
+    }
+
     /// Waits for the next event, but no longer than `until`. Returns `None` after that time, after a wake, and at once if
     /// nothing runs.
     ///
@@ -73,5 +79,11 @@ pub enum ExecutorEvent {
     Capacity {
         /// The number of CPUs.
         cpus: u32,
+    },
+    /// No attempt can have more CPUs than that, and no more will come: one that needs more is started all the same, and the
+    /// executor refuses it. `None`: that may change.
+    Largest {
+        /// The number of CPUs.
+        cpus: Option<u32>,
     },
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::path::PathBuf;
+
 use super::state::JobState;
 use crate::executor::AttemptKey;
 use crate::job::JobId;
@@ -32,6 +34,8 @@ pub(crate) struct Changes {
     slots: Option<(u32, u32)>,
     /// Intents that are reported when they are durable.
     awaited: Vec<AttemptKey>,
+    /// Attempts with a folder that has to be on disk before this is committed.
+    outputs: Vec<(u64, PathBuf)>,
     bytes: usize,
 }
 
@@ -56,6 +60,8 @@ pub(crate) struct Description {
     pub(crate) number: u64,
     pub(crate) line: Option<u64>,
     pub(crate) name: Option<Box<str>>,
+    /// Its words with that number, which may be among them.
+    pub(crate) command: Vec<u8>,
     /// JSON: see [`stored`](crate::job::stored).
     pub(crate) settings: Option<Box<str>>,
 }
@@ -107,6 +113,8 @@ pub(crate) struct EndedAttempt {
     pub(crate) output_path: Option<Vec<u8>>,
     pub(crate) stderr_tail: Option<Box<str>>,
     pub(crate) node: Option<Box<str>>,
+    /// Its job must not run twice. The log does not have it.
+    pub(crate) once: bool,
 }
 
 /// The end of a run.
@@ -185,6 +193,32 @@ impl Changes {
         std::mem::take(&mut self.awaited)
     }
 
+    /// Asks that the folder of an attempt is put on disk before this is committed.
+    pub(crate) fn await_output(&mut self, attempt: u64, folder: PathBuf) {
+        self.bytes += size_of::<(u64, PathBuf)>() + folder.as_os_str().len();
+        self.outputs.push((attempt, folder));
+    }
+
+    /// Takes the attempts with folders that have to be on disk, by their rows.
+    pub(crate) fn take_outputs(&mut self) -> Vec<(u64, PathBuf)> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Makes an attempt a success without its output, if it was a success. Returns the number of its job.
+    pub(crate) fn lose_output(&mut self, attempt: u64, reason: &str) -> Option<u64> {
+        let ended = self.attempts.iter().find(|ended| ended.row == attempt)?;
+        let (job, once) = (ended.job, ended.once);
+        let is_new = self.new_job(job).is_some();
+        let change = match is_new {
+            true => self.new_job(job).map(|job| &mut job.change),
+            false => self.updates.get_mut(&job),
+        };
+        let change = change.filter(|change| change.state == JobState::Succeeded)?;
+        change.state = if once { JobState::Unknown } else { JobState::Interrupted };
+        change.reason = Some(reason.into());
+        Some(change.number)
+    }
+
     /// Adds a job with the row after that of the last one.
     pub(crate) fn add_job(&mut self, job: NewJob) {
         let dir = job.current_dir.as_ref().map_or(0, Vec::len);
@@ -246,7 +280,9 @@ impl Changes {
     /// Describes a job that both the log and the input have.
     pub(crate) fn describe(&mut self, job: Description) {
         let texts = job.name.iter().chain(&job.settings);
-        self.bytes += size_of::<Description>() + texts.map(|text| text.len()).sum::<usize>();
+        self.bytes += size_of::<Description>()
+            + job.command.len()
+            + texts.map(|text| text.len()).sum::<usize>();
         self.described.push(job);
     }
 
@@ -290,6 +326,7 @@ impl Changes {
         self.slots = later.slots.or(self.slots);
         self.run = later.run.or(self.run.take());
         self.awaited.extend(later.awaited);
+        self.outputs.extend(later.outputs);
     }
 
     fn new_job(&mut self, row: u32) -> Option<&mut NewJob> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Report;
 use super::changes::Changes;
 use super::error::LogError;
+use super::outputs::{LostOutput, Outputs};
 use super::store::Store;
 
 /// The first wait after a failed commit. Each further one waits twice as long.
@@ -20,6 +21,9 @@ pub(crate) struct Committer<S> {
     attempted: Option<Changes>,
     /// Later changes.
     waiting: Changes,
+    outputs: Outputs,
+    /// Outputs that are lost, until their group is durable.
+    lost: Vec<LostOutput>,
     failing: bool,
     wait: Duration,
 }
@@ -41,6 +45,8 @@ impl<S: Store> Committer<S> {
             store,
             attempted: None,
             waiting: Changes::default(),
+            outputs: Outputs::default(),
+            lost: Vec::new(),
             failing: false,
             wait: FIRST_WAIT,
         }
@@ -53,7 +59,7 @@ impl<S: Store> Committer<S> {
 
     /// Commits the next group.
     pub(crate) fn step(&mut self) -> Step {
-        let mut group = self.attempted.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+        let mut group = self.next_group();
         if group.is_empty() {
             return Step::Idle;
         }
@@ -71,8 +77,7 @@ impl<S: Store> Committer<S> {
         let mut all = Vec::new();
         let mut has_failed = false;
         loop {
-            let mut group =
-                self.attempted.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+            let mut group = self.next_group();
             if group.is_empty() {
                 return (all, Ok(()));
             }
@@ -87,6 +92,16 @@ impl<S: Store> Committer<S> {
                 }
             }
         }
+    }
+
+    /// Returns the group that failed, or the next one, with its outputs on disk.
+    fn next_group(&mut self) -> Changes {
+        self.attempted.take().unwrap_or_else(|| {
+            let mut group = std::mem::take(&mut self.waiting);
+            // Once: a group that may be durable must not change any more.
+            self.lost.extend(self.outputs.sync(&mut group));
+            group
+        })
     }
 
     /// Returns true if something is not durable.
@@ -107,6 +122,7 @@ impl<S: Store> Committer<S> {
     fn committed(&mut self, group: &mut Changes) -> Vec<Report> {
         let mut reports: Vec<Report> =
             group.take_awaited().into_iter().map(Report::Durable).collect();
+        reports.extend(self.lost.drain(..).map(Report::LostOutput));
         self.wait = FIRST_WAIT;
         // The log works again only when it holds what it owed.
         if self.failing && self.waiting.is_empty() {

@@ -72,6 +72,7 @@ struct Active {
     attempt: Option<(u32, Option<u32>)>,
     /// An attempt of this run has ended.
     has_run: bool,
+    once: bool,
 }
 
 /// The numbers at which a run continues.
@@ -108,7 +109,13 @@ impl Ledger {
         let row = self.change(&job, JobState::Started, None, slot);
         let has_run = self.active.get(&job.number).is_some_and(|active| active.has_run);
         let attempt_of_slot = Some((attempt, slot));
-        let active = Active { row, line: job.job.get_line(), attempt: attempt_of_slot, has_run };
+        let active = Active {
+            row,
+            line: job.job.get_line(),
+            attempt: attempt_of_slot,
+            has_run,
+            once: job.once,
+        };
         self.active.insert(job.number, active);
         let since = unix_seconds(SystemTime::now());
         let run = self.run;
@@ -128,6 +135,7 @@ impl Ledger {
 
     pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
         let Some((job, line, slot)) = self.take_attempt(end.key) else { return };
+        let once = self.active.get(&end.key.job).is_some_and(|active| active.once);
         let row = self.next_attempt;
         self.next_attempt += 1;
         let seconds = |time: Duration| time.as_secs_f64();
@@ -160,7 +168,11 @@ impl Ledger {
             output_path: output.path.map(|path| path.as_os_str().as_encoded_bytes().to_vec()),
             stderr_tail: tail(output.stderr_tail),
             node: end.node.as_deref().map(cut),
+            once,
         });
+        if let Some(path) = output.path {
+            self.changes.await_output(row, path.to_owned());
+        }
         // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
         // run again.
         let is_success = end.outcome.is_success() && !output.is_lost;
@@ -195,7 +207,8 @@ impl Ledger {
     pub(crate) fn waits(&mut self, job: &LoggedJob<'_>) {
         if !self.has(job) {
             let row = self.change(job, JobState::Waiting, None, None);
-            let active = Active { row, line: job.job.get_line(), attempt: None, has_run: false };
+            let (line, once) = (job.job.get_line(), job.once);
+            let active = Active { row, line, attempt: None, has_run: false, once };
             self.active.insert(job.number, active);
         }
     }
@@ -205,7 +218,9 @@ impl Ledger {
         let LoggedJob { number, job, .. } = *job;
         let (line, name) = (job.get_line(), job.get_name().map(Box::from));
         let settings = stored::settings(job, self.keep_values).map(Into::into);
-        self.changes.describe(Description { row, number, line, name, settings });
+        // A source has checked that a job can be words here.
+        let command = shell_quoted(&job.argv(1).unwrap_or_default());
+        self.changes.describe(Description { row, number, line, name, command, settings });
     }
 
     /// Notes that the input of this run does not have a job.

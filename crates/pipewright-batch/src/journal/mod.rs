@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `ledger.rs`, `changes.rs`, `state.rs` | from calls to changes of rows; states of jobs |
 //! | `queue.rs`, `writer.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
+//! | `outputs.rs` | outputs on disk before the ends that refer to them |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
 //! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
 //! | `files.rs`, `wal.rs` | files beside the log that cannot be trusted; damage |
@@ -34,6 +35,7 @@ mod error;
 mod files;
 mod ledger;
 mod open;
+mod outputs;
 mod past;
 mod queue;
 pub(crate) mod read;
@@ -50,13 +52,14 @@ mod writer;
 #[cfg(test)]
 pub(crate) use sqlite::watched;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::executor::{AttemptEnd, AttemptKey};
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
+pub(crate) use outputs::LostOutput;
 pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;
 
@@ -71,6 +74,9 @@ const MOST_COLLECTED_BYTES: usize = 64 << 10;
 
 /// The function that the writer calls when there is a report. It must not block.
 pub(crate) type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// The end of a run that has lost its executor, as a word of the log.
+pub(crate) const ABANDONED: &str = "failed";
 
 /// The facts of a run that the log keeps.
 #[derive(Debug, Clone)]
@@ -98,6 +104,8 @@ pub(crate) struct RunFacts {
 pub(crate) enum Report {
     /// The intent of this attempt is durable. Only intents with [`Intent::durable`] are reported.
     Durable(AttemptKey),
+    /// A job succeeded, and its output is lost: the log does not have it as a success.
+    LostOutput(LostOutput),
     /// The log cannot be written now.
     Failed(LogError),
     /// The log can be written again, and holds everything up to the last `submit`.
@@ -139,6 +147,16 @@ impl Journal {
     /// Returns the random identity of the batch, 32 hexadecimal digits, which all its runs share.
     pub(crate) fn batch_id(&self) -> &str {
         &self.batch_id
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Calls the function before each commit, on the thread that writes. Only the first one counts.
+    pub(crate) fn keep_outputs(&self, keeper: Arc<dyn Fn() + Send + Sync>) {
+        self.queue.keep_outputs(keeper);
     }
 
     /// Returns the number of this run, from 1.

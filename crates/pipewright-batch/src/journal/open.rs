@@ -219,13 +219,13 @@ fn begin(
     let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
     schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
-    let killed = earlier.runner.as_ref().filter(|runner| !runner.has_ended);
-    let left_nodes = match killed {
-        Some(runner) => connection
-            .query_row("SELECT remote FROM runs WHERE number = ?1", [runner.run], |row| row.get(0))
-            .map_err(sqlite)?,
-        None => false,
-    };
+    // A run that was killed, or has lost its nodes, and each one after it that was killed before the nodes had ended.
+    let query = "SELECT coalesce(max(remote AND (ended IS NULL OR how = ?1)), 0) FROM runs \
+                 WHERE number = (SELECT max(number) FROM runs)";
+    let left_nodes: bool =
+        connection.query_row(query, [super::ABANDONED], |row| row.get(0)).map_err(sqlite)?;
+    let inherited = RunFacts { remote: facts.remote || left_nodes, ..facts.clone() };
+    let facts = &inherited;
     let is_remote = is_network_filesystem(path).unwrap_or(false);
     let mode = sqlite::set_journal_mode(&connection, is_remote).map_err(sqlite)?;
     let last = earlier.runner.as_ref().map_or(0, |runner| runner.run);
@@ -378,6 +378,7 @@ fn interruptions(
             output_path: None,
             stderr_tail: None,
             node: None,
+            once: row.get(5)?,
         });
         let number = row.get::<_, i64>(6)?;
         let line = row.get::<_, Option<i64>>(7)?;

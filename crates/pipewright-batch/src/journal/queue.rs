@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Report;
@@ -28,6 +28,8 @@ pub(super) struct Queue {
     /// Progress for the driver: room, a commit, or a failure.
     progress: Condvar,
     waker: Box<dyn Fn() + Send + Sync>,
+    /// Puts outputs on disk, before the ends that belong to them.
+    keeper: OnceLock<Arc<dyn Fn() + Send + Sync>>,
     interval: Duration,
 }
 
@@ -71,7 +73,7 @@ impl Queue {
     /// Creates a queue with that time between the starts of two commits.
     pub(super) fn with_interval(waker: Box<dyn Fn() + Send + Sync>, interval: Duration) -> Queue {
         let (state, work, progress) = Default::default();
-        Queue { state, work, progress, waker, interval }
+        Queue { state, work, progress, waker, keeper: OnceLock::new(), interval }
     }
 
     /// Puts changes in. Waits while too much is pending, unless the log fails: then the jobs that run are the bound.
@@ -109,6 +111,18 @@ impl Queue {
                 return Flushed::Failing;
             }
             state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn keep_outputs(&self, keeper: Arc<dyn Fn() + Send + Sync>) {
+        // Ignored: there is one.
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// Puts outputs on disk, for a commit.
+    pub(super) fn outputs_to_disk(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper();
         }
     }
 
@@ -185,7 +199,7 @@ impl Queue {
             match report {
                 Report::Failed(_) => state.failing = true,
                 Report::Works => state.failing = false,
-                Report::Durable(_) => {}
+                Report::Durable(_) | Report::LostOutput(_) => {}
             }
         }
         let is_news = !reports.is_empty();

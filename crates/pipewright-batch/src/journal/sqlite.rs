@@ -213,10 +213,12 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
 
 /// Writes which jobs the input has, and its end.
 fn write_input(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
-    for Description { row, number, line, name, settings } in changes.described() {
-        let update = "UPDATE jobs SET number = ?2, line = ?3, name = ?4, settings = ?5, removed = NULL WHERE id = ?1";
-        let (number, line) = (signed(*number), line.map(signed));
-        connection.prepare_cached(update)?.execute(params![row, number, line, name, settings])?;
+    for Description { row, number, line, name, command, settings } in changes.described() {
+        let update = "UPDATE jobs SET number = ?2, line = ?3, name = ?4, settings = ?5, command = ?6, removed = NULL \
+                      WHERE id = ?1";
+        let (number, line, command) = (signed(*number), line.map(signed), Bytes(command));
+        let values = params![row, number, line, name, settings, command];
+        connection.prepare_cached(update)?.execute(values)?;
     }
     for removed in changes.removed() {
         let update = "UPDATE jobs SET removed = ?2 WHERE id = ?1";
@@ -281,6 +283,21 @@ pub(crate) mod watched {
     pub(crate) fn is_watched(log: &Path) -> bool {
         let all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
         all.as_ref().is_some_and(|all| all.contains_key(log))
+    }
+
+    static SYNCED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+    /// Notes a folder that is on disk.
+    pub(in crate::journal) fn note_synced(folder: &Path) {
+        SYNCED.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
+    }
+
+    /// Returns the folders below that one that are on disk, and forgets them.
+    pub(crate) fn take_synced(below: &Path) -> Vec<PathBuf> {
+        let mut all = SYNCED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, kept) = all.drain(..).partition(|folder| folder.starts_with(below));
+        *all = kept;
+        taken
     }
 
     pub(super) fn note(log: &Path, connection: &Connection) {

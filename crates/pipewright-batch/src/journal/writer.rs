@@ -35,6 +35,7 @@ impl Drop for Ended<'_> {
 fn write<S: Store>(mut committer: Committer<S>, queue: &Queue) -> Result<(), LogError> {
     while let Some(changes) = queue.take() {
         committer.add(changes);
+        queue.outputs_to_disk();
         loop {
             match committer.step() {
                 Step::Idle => break,

@@ -33,6 +33,10 @@ pub(crate) enum Event {
     MemoryAvailable { bytes: u64 },
     /// CPUs that there are from now on, at most one a slot: nodes come and go. Jobs that run keep theirs.
     Capacity { cpus: u32 },
+    /// No job can ever have more CPUs than that: it is started, and refused by the executor. `None`: that is not known.
+    Largest { cpus: Option<u32> },
+    /// A started attempt only waits for a place when the batch ends early. It is stopped, and has not run.
+    Withdrawn { job: JobNumber },
     /// CPUs that running jobs may use from now on, because a jobserver gave so many permits. Jobs that run keep theirs.
     /// Without this event the slots are the only limit.
     Permits { cpus: u32 },

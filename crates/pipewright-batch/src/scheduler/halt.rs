@@ -48,6 +48,16 @@ impl Scheduler {
         self.settle_all(decisions);
     }
 
+    /// Marks an attempt that is stopped before it has a place.
+    pub(super) fn withdraw(&mut self, number: JobNumber) {
+        let Some(job) = self.jobs.get_mut(&number).filter(|_| self.halted.is_some()) else {
+            return;
+        };
+        if let State::Running { stop, .. } = &mut job.state {
+            stop.get_or_insert(StopReason::End);
+        }
+    }
+
     fn stop_running(&mut self, decisions: &mut Vec<Decision>) {
         let mut stopped = Vec::new();
         for (number, job) in &mut self.jobs {

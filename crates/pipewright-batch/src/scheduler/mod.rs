@@ -200,6 +200,8 @@ impl Scheduler {
             Event::Capacity { cpus } => {
                 self.pool.set_capacity(cpus.min(self.config.limits.slots.get()));
             }
+            Event::Largest { cpus } => self.pool.set_largest(cpus),
+            Event::Withdrawn { job } => self.withdraw(job),
             Event::Permits { cpus } => self.pool.set_permits(cpus),
             Event::Pressure(pressure) => self.press(pressure, decisions),
             Event::Drain => self.halt(HaltCause::Drain, decisions),

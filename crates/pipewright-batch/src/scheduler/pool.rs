@@ -12,6 +12,8 @@ pub(super) struct Pool {
     cpus: Amount,
     /// The number of CPUs that there are. Jobs may hold more, if some went away.
     capacity: u32,
+    /// The most CPUs that a job can ever have, if it is known.
+    largest: Option<u32>,
     /// CPUs that jobs may use at once. `None`: as many as there are slots.
     permits: Option<u32>,
     cpus_in_use: u32,
@@ -45,6 +47,7 @@ impl Pool {
             slots: Slots::default(),
             cpus: amount(capacity),
             capacity,
+            largest: None,
             permits: None,
             cpus_in_use: 0,
             tokens: limits.tokens.iter().map(|kind| amount(kind.capacity)).collect(),
@@ -68,7 +71,8 @@ impl Pool {
     /// Returns true if a job with these needs can start. The first job may exceed the memory: one always runs.
     pub(super) fn fits(&self, needs: &Needs) -> bool {
         let memory = needs.memory_bytes.unwrap_or(0);
-        self.cpus.has(needs.cpus.get())
+        // One that can never have its CPUs is not kept waiting for them: its executor refuses it.
+        (self.cpus.has(needs.cpus.get()) || self.largest.is_some_and(|it| it < needs.cpus.get()))
             && (self.jobs == 0
                 || !self.lacks_memory(memory.saturating_add(self.memory_kept), memory))
             && needs.tokens.iter().all(|need| self.tokens[need.kind].has(need.count))
@@ -91,6 +95,11 @@ impl Pool {
         self.count_free_cpus();
     }
 
+    /// Sets the most CPUs that a job can ever have.
+    pub(super) fn set_largest(&mut self, cpus: Option<u32>) {
+        self.largest = cpus;
+    }
+
     fn count_free_cpus(&mut self) {
         self.cpus.free = self.capacity.saturating_sub(self.cpus_in_use);
     }
@@ -108,7 +117,7 @@ impl Pool {
     /// Takes the resources of a job, and returns its slot.
     pub(super) fn take(&mut self, needs: &Needs) -> u32 {
         self.jobs += 1;
-        self.cpus_in_use += needs.cpus.get();
+        self.cpus_in_use = self.cpus_in_use.saturating_add(needs.cpus.get());
         self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_add(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {
@@ -120,7 +129,7 @@ impl Pool {
     /// Gives back the resources of a job.
     pub(super) fn release(&mut self, needs: &Needs, slot: u32) {
         self.jobs -= 1;
-        self.cpus_in_use -= needs.cpus.get();
+        self.cpus_in_use = self.cpus_in_use.saturating_sub(needs.cpus.get());
         self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_sub(needs.memory_bytes.unwrap_or(0));
         for need in &needs.tokens {

@@ -68,6 +68,8 @@ impl std::str::FromStr for LoggedState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LoggedState, String> {
+        // Tables call a started job so while it has a process.
+        let text = if text == "running" { JobState::Started.name() } else { text };
         let state = JobState::ALL.into_iter().find(|state| state.name() == text);
         let names = || LoggedState::names().collect::<Vec<_>>().join(", ");
         state

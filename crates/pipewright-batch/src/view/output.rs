@@ -19,7 +19,7 @@ pub enum OutputQueryError {
     Log(LogError),
     /// No job has that number, name or identity.
     NoSuchJob(String),
-    /// Several jobs have an identity that begins so.
+    /// Several jobs have that number or name, or an identity that begins so.
     Ambiguous(String),
     /// The log has no output of the job: the batch had no output directory, and the job wrote nothing to stderr.
     NoOutput(u64),
@@ -104,7 +104,7 @@ impl fmt::Display for OutputQueryError {
             OutputQueryError::Ambiguous(job) => {
                 write!(
                     f,
-                    "several jobs have an identity that begins with {}: write more of it",
+                    "several jobs of the log have the number or name {}, or an identity that begins so: name one by the digits of its identity",
                     OneLine(job)
                 )
             }

@@ -26,8 +26,7 @@ impl LogView {
         let mut page = PageModel::new(facts);
         self.log.for_each_attempt(&AttemptFilter::default(), |attempt| {
             let end = end_of(&attempt);
-            let now = end.started.checked_add(end.elapsed).unwrap_or(end.started);
-            let key = end.key;
+            let (key, now) = (end.key, end.started.checked_add(end.elapsed).unwrap_or(end.started));
             page.update(&Update::Started { key, slot: attempt.slot.unwrap_or(0), text: "" }, now);
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
             page.update(&Update::Ended { end: &end, text: &attempt.job.command, last_lines }, now);
@@ -45,9 +44,14 @@ impl LogView {
     }
 }
 
-/// Returns a time of the log. One that no clock shows is 1970.
+/// Returns a time of a log, which may come from elsewhere: none is longer than a thousand years, so that sums stay in range.
+fn seconds(seconds: f64) -> Duration {
+    const MOST: Duration = Duration::from_secs(1000 * 365 * 86_400);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MOST)
+}
+
 pub(super) fn time(unix_seconds: f64) -> SystemTime {
-    let since = Duration::try_from_secs_f64(unix_seconds).unwrap_or_default();
+    let since = seconds(unix_seconds);
     UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
 }
 
@@ -65,8 +69,8 @@ fn end_of(attempt: &AttemptRow) -> AttemptEnd {
         _ => AttemptOutcome::Lost("interrupted".to_owned()),
     };
     let key = AttemptKey { job: attempt.job.number, attempt: attempt.attempt };
-    let elapsed = Duration::try_from_secs_f64(attempt.elapsed_seconds.unwrap_or(0.0));
-    AttemptEnd::new(key, outcome, time(attempt.started), elapsed.unwrap_or_default())
+    let elapsed = seconds(attempt.elapsed_seconds.unwrap_or(0.0));
+    AttemptEnd::new(key, outcome, time(attempt.started), elapsed)
 }
 
 fn state_of(state: journal::JobState) -> Option<JobState> {

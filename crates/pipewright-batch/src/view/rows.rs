@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::page::time;
 use crate::journal::read::{self, AttemptFilter, AttemptRow, Log, RunningRow};
 use crate::journal::{JobState, LogError};
+use crate::scheduler::Failure;
 use crate::watch::{JobRow, signal_name};
 
 /// Returns the row of an attempt.
@@ -26,7 +27,11 @@ fn of_job(job: &read::JobRow) -> JobRow {
         attempts: 0,
         elapsed: None,
         exit: None,
-        reason: job.reason.clone().filter(|_| !matches!(job.state, JobState::Failed(_))),
+        // The end of the attempt says the same about other failures.
+        reason: job.reason.clone().filter(|_| match job.state {
+            JobState::Failed(failure) => matches!(failure, Failure::StartFailed | Failure::Lost),
+            _ => true,
+        }),
         command: job.command.clone(),
     }
 }

@@ -153,3 +153,30 @@ fn a_success_without_its_output_is_not_done() {
         std::fs::remove_file(&log).unwrap();
     }
 }
+
+#[test]
+fn the_log_has_the_words_that_run_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("run.db");
+    let template =
+        std::sync::Arc::new(crate::job::Template::parse(["exit", "{#}-{}", "1"]).unwrap());
+    let jobs = |values: [&str; 2]| {
+        let job = |(at, value)| template.job(at, crate::job::Record::new(value)).unwrap();
+        (1..).zip(values).map(job).collect::<Vec<Job>>()
+    };
+    run(Batch::new(), &log, Some(jobs(["a", "b"])));
+    let (ran, _) = run(Batch::new().retry_failed(true), &log, Some(jobs(["b", "a"])));
+    assert_eq!(ran, ["1-b", "2-a"]);
+    let mut planned = Vec::new();
+    LogView::open(&log).unwrap().write_commands_to_run(true, false, &mut planned).unwrap();
+    assert_eq!(String::from_utf8(planned).unwrap(), "exit 1-b 1\nexit 2-a 1\n");
+}
+
+#[test]
+fn a_timeout_of_0_is_none() {
+    let (fake, seen) = Fake::seeing();
+    let jobs = [exits(0).timeout(Duration::ZERO), exits(0)];
+    Batch::new().timeout(Duration::from_secs(9)).start_on(fake, jobs).unwrap().finish().unwrap();
+    let seen: Vec<_> = seen.lock().unwrap().iter().map(|seen| seen.timeout).collect();
+    assert_eq!(seen, [None, Some(Duration::from_secs(9))]);
+}

@@ -93,7 +93,7 @@ fn a_drain_ends_a_batch_that_waits_for_its_input() {
     let run = Batch::new().start_on(Fake::new(), receive).unwrap();
     run.control().drain();
     let summary = run.finish().unwrap();
-    assert_eq!((summary.halted, summary.exit_code()), (Some(Halt::Drain), 0));
+    assert_eq!((summary.halted, summary.exit_code()), (Some(Halt::Drain), 123));
     drop(send);
 }
 

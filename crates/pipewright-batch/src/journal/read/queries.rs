@@ -152,9 +152,20 @@ impl Log {
 
     /// Returns the jobs that the query means, at most `limit` of them: a name or a few digits may mean several. Reads all jobs
     /// of the log.
+    ///
+    /// A number or a name means the job that the last input names so, if there is one.
     pub(crate) fn find(&self, query: JobQuery<'_>, limit: u32) -> Result<Vec<JobRow>, LogError> {
-        let select = |condition: &str| {
-            format!("SELECT {JOB_COLUMNS} FROM jobs WHERE {condition} ORDER BY id LIMIT ?2")
+        let version =
+            crate::journal::schema::version(&self.connection).map_err(|error| self.error(error))?;
+        let removed = if version >= 2 { "removed IS NOT NULL" } else { "0" };
+        let select = |condition: &str| match condition.starts_with("substr") {
+            true => {
+                format!("SELECT {JOB_COLUMNS} FROM jobs WHERE {condition} ORDER BY id LIMIT ?2")
+            }
+            false => format!(
+                "SELECT {JOB_COLUMNS} FROM jobs WHERE {condition} AND {removed} = \
+                 (SELECT min({removed}) FROM jobs WHERE {condition}) ORDER BY id LIMIT ?2"
+            ),
         };
         match query {
             JobQuery::Identity(digits) => {

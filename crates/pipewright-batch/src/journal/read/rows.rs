@@ -1,7 +1,7 @@
 //! Rows of the log as plain values. Times are in seconds since 1970.
 
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Type, ValueRef};
 
 use crate::job::JobId;
 use crate::journal::JobState;
@@ -150,7 +150,10 @@ impl JobRow {
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         let identity: [u8; 16] = row.get(1)?;
         let (state, failure): (String, Option<String>) = (row.get(7)?, row.get(8)?);
-        let state = JobState::parse(&state, failure.as_deref());
+        let known = JobState::parse(&state, failure.as_deref()).ok_or_else(|| {
+            let unknown = format!("a newer version has written the state {state:?}");
+            rusqlite::Error::FromSqlConversionFailure(7, Type::Text, unknown.into())
+        })?;
         Ok(JobRow {
             row: row.get(0)?,
             id: JobId::from_bytes(identity),
@@ -159,7 +162,7 @@ impl JobRow {
             name: text(row, 4)?,
             command: text(row, 5)?.unwrap_or_default(),
             current_dir: text(row, 6)?,
-            state: state.ok_or(rusqlite::Error::InvalidQuery)?,
+            state: known,
             reason: text(row, 9)?,
             last_attempt: unsigned(row, 10)?,
         })

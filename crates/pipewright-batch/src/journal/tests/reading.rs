@@ -144,3 +144,35 @@ fn running_attempts_are_listed() {
     assert_eq!((only.job.number, only.run, only.attempt, only.slot), (5, 1, 1, Some(2)));
     assert!(only.since > 1.7e9);
 }
+
+#[test]
+fn a_state_of_a_newer_version_is_named() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    succeed(&mut journal, 1);
+    journal.close(Some(0), "finished").unwrap();
+    let connection = rusqlite::Connection::open(folder.log()).unwrap();
+    connection.execute_batch("DROP TRIGGER jobs_end; UPDATE jobs SET state = 'happy'").unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let error = log.for_each_job(None, |_| std::ops::ControlFlow::Continue(())).unwrap_err();
+    assert!(error.to_string().contains("state \"happy\""), "{error}");
+}
+
+#[test]
+fn a_number_means_the_job_of_the_last_input() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    succeed(&mut journal, 1);
+    journal.input_ended(1, std::iter::empty());
+    journal.close(Some(0), "finished").unwrap();
+    let (mut journal, past) = resume(&folder.log());
+    let other = job(7);
+    let new = LoggedJob { number: 1, ..logged(7, &other) };
+    journal.intend(&intent(new, 1));
+    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.input_ended(1, past.removed());
+    journal.close(Some(0), "finished").unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let found = log.find(crate::journal::read::JobQuery::Number(1), 2).unwrap();
+    assert_eq!(found.iter().map(|job| &*job.command).collect::<Vec<_>>(), ["job 7"]);
+}

@@ -189,6 +189,7 @@ impl Batch {
                     known.durable |=
                         known.running && known.attempts.last().unwrap().1 == key.attempt;
                 }
+                Report::LostOutput(lost) => panic!("{lost:?}"),
                 Report::Failed(_) => assert!(!std::mem::replace(failing, true)),
                 Report::Works => assert!(std::mem::replace(failing, false)),
             }

@@ -61,6 +61,8 @@ pub struct Remote {
     events: VecDeque<ExecutorEvent>,
     /// The capacity that was reported last.
     capacity: u32,
+    /// The size of the largest node that was reported last, if no larger one can come.
+    largest: Option<u32>,
     /// The end of the nodes' allocation, and the time limit of a fresh one.
     deadline: Option<Instant>,
     time_limit: Option<Duration>,
@@ -110,6 +112,7 @@ impl Remote {
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             capacity: 0,
+            largest: None,
             deadline: None,
             time_limit: None,
             lacks_deadline: false,
@@ -152,6 +155,7 @@ impl Remote {
             Report::GaveUp { label, error } => {
                 self.events.push_back(ExecutorEvent::Note(format!("{label}: {error}; given up")));
                 self.last_failure = Some(format!("{label}: {error}"));
+                self.report_capacity();
                 self.place_waiting();
             }
         }
@@ -246,6 +250,13 @@ impl Remote {
             self.capacity = capacity;
             self.events.push_back(ExecutorEvent::Capacity { cpus: capacity });
         }
+        // The nodes of an allocation come one after the other, and another allocation may have others.
+        let is_allocated = self.lacks_deadline || self.time_limit.is_some();
+        let largest = self.final_largest().filter(|_| !is_allocated);
+        if largest != self.largest {
+            self.largest = largest;
+            self.events.push_back(ExecutorEvent::Largest { cpus: largest });
+        }
     }
 }
 
@@ -278,6 +289,10 @@ impl Executor for Remote {
                 self.finish(key, AttemptEnd::without_run(key, AttemptOutcome::NotStarted(reason)));
             }
         }
+    }
+
+    fn waiting(&self) -> Vec<AttemptKey> {
+        self.waiting.iter().copied().collect()
     }
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {

@@ -62,13 +62,16 @@ impl Remote {
         }
     }
 
-    /// Returns the reason why an attempt can never start, if there is one.
-    pub(super) fn hopeless(&self, cpus: u32, timeout: Option<Duration>) -> Option<String> {
-        let largest = self.placement.largest();
-        // A connector that has no node may still get a larger one.
+    /// Returns the CPUs of the largest node, if no larger one can come: a connector that has no node may still get one.
+    pub(super) fn final_largest(&self) -> Option<u32> {
         let may_grow =
             self.placement.capacity() == 0 || self.reports.connectors() > self.nodes.len();
-        if cpus > largest && !may_grow {
+        (!may_grow).then(|| self.placement.largest())
+    }
+
+    /// Returns the reason why an attempt can never start, if there is one.
+    pub(super) fn hopeless(&self, cpus: u32, timeout: Option<Duration>) -> Option<String> {
+        if let Some(largest) = self.final_largest().filter(|largest| cpus > *largest) {
             return Some(format!("needs {cpus} CPUs, and the largest node has {largest}"));
         }
         let (timeout, limit) = (timeout?, self.time_limit?);

@@ -301,7 +301,7 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
-            Some(ExecutorEvent::Capacity { .. }) | None => {}
+            Some(ExecutorEvent::Capacity { .. } | ExecutorEvent::Largest { .. }) | None => {}
         }
     }
 }

@@ -164,6 +164,14 @@ impl<'a> Model<'a> {
                 self.pressure = pressure;
                 self.may_shed = usize::from(pressure == Pressure::Shed && !self.halted);
             }
+            Event::Withdrawn { job } => {
+                let is_over = self.halted;
+                if let Phase::Running { stop, .. } = &mut self.job(job).phase {
+                    *stop = stop.or(is_over.then_some(Why::End));
+                }
+            }
+            // The games have none: the executor decides about such a job.
+            Event::Largest { .. } => {}
             Event::Drain => self.halted = true,
             Event::Stop => (self.halted, self.stopping) = (true, true),
         }

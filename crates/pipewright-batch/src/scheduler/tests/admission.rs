@@ -219,3 +219,27 @@ fn input_is_read_ahead_for_two_jobs_a_slot_and_at_least_64() {
         assert!(told.0.wants_input());
     }
 }
+
+#[test]
+fn a_job_that_no_node_can_ever_run_is_started_to_be_refused() {
+    let mut told = Told::with(8, |config| config.capacity = Some(2));
+    told.add_waiting(1, cpus(4));
+    assert_eq!(told.tell(Event::Largest { cpus: None }), []);
+    // Its executor knows the reason, and the others do not wait for it.
+    assert_eq!(started(&told.tell(Event::Largest { cpus: Some(2) })), [1]);
+    told.add_waiting(2, job());
+    let decisions = told.end(1, Err(Failure::StartFailed));
+    assert_eq!(settled(&decisions), [(1, Outcome::Failed(Failure::StartFailed))]);
+    assert_eq!(started(&decisions), [2]);
+}
+
+#[test]
+fn a_job_that_waits_for_its_place_is_withdrawn_when_the_batch_is_drained() {
+    let mut told = Told::new(2);
+    told.add(1, once());
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    told.tell(Event::Drain);
+    told.tell(Event::Withdrawn { job: JobNumber(1) });
+    // It has surely not run.
+    assert_eq!(settled(&told.end(1, Err(Failure::StartFailed))), [(1, Outcome::Stopped)]);
+}

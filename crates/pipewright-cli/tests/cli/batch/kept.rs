@@ -25,7 +25,7 @@ fn kept(place: &Place) -> Vec<String> {
 fn has_sqlite() -> bool {
     let has = Command::new("sqlite3").arg("--version").output().is_ok();
     if !has {
-        pace::skipped("there is no sqlite3 here");
+        pace::skipped(pace::Need::Program("sqlite3"), "it reads the log");
     }
     has
 }
