@@ -3,7 +3,7 @@
 use pipewright::{Command, TreeSlot};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::isolate;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{Need, is_forced_off, skipped};
 
 use super::puppet;
 use super::tree_slot::has_no_slots;
@@ -39,11 +39,11 @@ fn inside(call: &str, signal: &str, case: &str) -> Option<String> {
 
 fn cannot_test() -> bool {
     if Command::new("strace").arg("-V").output().is_err() {
-        skipped("there is no strace here");
+        skipped(Need::Program("strace"), "it makes calls fail");
         return true;
     }
     if is_forced_off("vfork") {
-        skipped("children share no memory in this build");
+        skipped(Need::Vfork, "children share no memory");
         return true;
     }
     false

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Child, Command, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, isolate, pace, watchdog};
 
 use super::tree_slot::has_no_slots;
@@ -109,7 +109,7 @@ fn is_inside(call: &str, times: &str) -> bool {
         return true;
     }
     if Command::new("strace").arg("-V").output().is_err() {
-        skipped("there is no strace here");
+        skipped(Need::Program("strace"), "it makes calls fail");
         return false;
     }
     if has_no_slots() {
@@ -164,7 +164,7 @@ fn a_slot_keeps_no_right_that_this_process_has_given_up() {
         return;
     }
     if !is_root() {
-        return skipped("only root has rights to give up");
+        return skipped(Need::Root, "only root has rights to give up");
     }
     let slot = TreeSlot::new().unwrap();
     let words = "grep -E '^(Groups|Cap|NoNewPrivs):?' /proc/self/status; stat -c %d.%i /";
