@@ -25,7 +25,7 @@ const MARK: &[u8; 8] = b"PWbout1\n";
 /// The mark, and the identity of the batch.
 const FILE_HEADER_BYTES: u64 = 40;
 const HEADER_BYTES: u64 = 32;
-/// Where the header says that the output was handed over.
+/// The place where the header says that the output was handed over.
 const HANDED_OVER_AT: u64 = 2;
 const CHECK: u64 = 0x5057_6f75_7470_7574;
 

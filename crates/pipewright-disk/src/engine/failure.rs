@@ -56,7 +56,6 @@ mod tests {
         }
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn files_that_the_kernel_answers_itself_keep_nothing() {
         for path in ["/proc/self/status", "/sys/kernel/mm/transparent_hugepage/enabled"] {

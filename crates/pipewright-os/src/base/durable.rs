@@ -1,4 +1,4 @@
-//! What it takes for files to survive a power cut, and to hear of every error of theirs.
+//! Files that survive a power cut, and whose every error is told.
 
 use std::fs::{File, OpenOptions};
 use std::io;

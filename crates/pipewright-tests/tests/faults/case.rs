@@ -28,7 +28,7 @@ pub(crate) struct Injection {
 /// The facts about a run.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// How often each call happened while calls may fail, and its possible errors.
+    /// The number of times that each call happened while calls may fail, and its possible errors.
     pub(crate) calls: BTreeMap<Key, (u32, Vec<i32>)>,
     /// True if the call failed.
     pub(crate) fired: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Facts {
     pub(crate) status: i32,
     /// Processes that were left after it.
     pub(crate) orphans: Vec<String>,
-    /// What it wrote to stderr.
+    /// Its stderr.
     pub(crate) stderr: String,
     /// Names that commands wrote to the tally more than once.
     pub(crate) twice: Vec<String>,

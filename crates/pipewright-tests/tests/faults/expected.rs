@@ -3,7 +3,7 @@
 /// A known finding. A `*` stands for any text.
 pub(crate) struct Expected {
     pub(crate) scenario: &'static str,
-    /// Who makes the call, its name and its object.
+    /// The caller, its name and its object.
     pub(crate) call: &'static str,
     /// The errors, with spaces between them, or `*`.
     pub(crate) errors: &'static str,

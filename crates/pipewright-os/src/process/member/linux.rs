@@ -68,7 +68,7 @@ impl Member {
     /// Calls `act` with a pidfd of it; `None` if it is gone.
     ///
     /// # Errors
-    /// That of the call; or there is no room for a handle, which says nothing about the process.
+    /// The error of the call; or there is no room for a handle, which says nothing about the process.
     fn with_pidfd<T>(
         &self,
         act: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T>,

@@ -23,7 +23,7 @@ pub(crate) struct Scenario {
     pub(crate) roles: &'static [&'static str],
     /// The time after which it hangs.
     pub(crate) limit: Duration,
-    /// How many times its cases count in the short run.
+    /// The number of times that its cases count in the short run.
     pub(crate) weight: usize,
 }
 

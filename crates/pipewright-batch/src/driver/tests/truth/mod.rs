@@ -28,7 +28,7 @@ use executor::Simulated;
 use input::Line;
 use world::{Last, Options, World, read_rows};
 
-/// What is known to be wrong, until it is mended.
+/// The rows that are known to be wrong, until they are mended.
 const EXPECTED: &[&str] = &[];
 
 /// A source of numbers that a seed decides.
@@ -54,7 +54,7 @@ impl Random {
     }
 }
 
-/// What happens to a run.
+/// The fate of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,

@@ -1,4 +1,4 @@
-//! What really happens in a game, beside what the log says: each beginning and end of each job, and each byte that was printed.
+//! The facts of a game, beside what the log says: each beginning and end of each job, and each byte that was printed.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ pub(super) enum Last {
     Doubt,
 }
 
-/// What is true about a job.
+/// The facts about a job.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Truth {
     pub(super) once: bool,
@@ -37,7 +37,7 @@ pub(super) struct Truth {
     pub(super) start_failed: bool,
     /// The process died after the log had its intent: it may have begun.
     pub(super) may_have_begun: bool,
-    /// What its last success has written.
+    /// The bytes that its last success has written.
     pub(super) output: String,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct State {
     pub(super) synced: HashSet<PathBuf>,
     /// The process is dead: nothing counts any more.
     pub(super) is_frozen: bool,
-    /// What is wrong: the row of the audit, or a word, and the facts.
+    /// A falsehood: the row of the audit, or a word, and the facts.
     pub(super) wrong: Vec<(&'static str, String)>,
     /// The files as of the last commit: the log, and its write-ahead log.
     pub(super) committed: [Vec<u8>; 2],
