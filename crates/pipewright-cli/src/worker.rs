@@ -14,6 +14,9 @@ use crate::{Failure, exit_code, print_error};
 
 /// Runs the worker, and returns the exit code.
 pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
+    if let Some(hash) = &options.sum {
+        Worker::check_program(hash).map_err(|error| Failure(format!("worker: {error}")))?;
+    }
     let hooks = Hooks {
         lost: Box::new(|error| {
             print_error(&format!("worker: {error}"));

@@ -8,6 +8,7 @@
 //! | `wire/` | the messages between both |
 //! | `outbox.rs` | the bytes that a connection is to send |
 //! | `lease.rs` | the time after which a worker that hears nothing kills its jobs |
+//! | `program.rs` | the program that nodes get a copy of |
 //! | `secret.rs` | the secret that both sides of a connection prove to know |
 //! | `tcp.rs` | connections |
 //! | `error.rs` | the error type |
@@ -18,6 +19,7 @@ pub mod fuzzing;
 mod host;
 mod lease;
 mod outbox;
+mod program;
 mod secret;
 mod slurm;
 mod tcp;

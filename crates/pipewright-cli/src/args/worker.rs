@@ -28,6 +28,10 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u32>,
 
+    /// Run only if this program has that hash
+    #[arg(long, value_name = "HASH", hide = true)]
+    pub(crate) sum: Option<String>,
+
     /// Name of this node; by default the name of the machine
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,

@@ -2,50 +2,19 @@
 //!
 //! The shell reads commands from its stdin, one line at a time, and answers each with a line. Nothing is sent before the answer to the
 //! line before has come, because a shell may read ahead and would swallow it. The program is copied once, under the hash of its bytes.
+//! The folder and the file have to belong to the user of the shell, and nobody else may write to them: where the cache folder is
+//! shared, another user could put his program there. The program checks its own bytes when it starts.
 
-use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
-
-use sha2::{Digest, Sha256};
 
 use crate::remote::error::RemoteError;
+use crate::remote::program::Program;
 
 /// The word with which answers begin. Other lines are a shell's greetings.
 const ANSWER: &str = "pipewright-";
 
 /// Bytes that a shell may print before an answer.
 const MOST_NOISE_BYTES: usize = 64 << 10;
-
-/// The program of this process, for nodes that do not have it.
-#[derive(Debug)]
-pub(super) struct Program {
-    bytes: Vec<u8>,
-    /// The hash of the bytes, in hexadecimal digits.
-    hash: String,
-}
-
-impl Program {
-    /// Reads the program of this process.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(super) fn own() -> std::io::Result<Program> {
-        // Also after the file was replaced, as by a build.
-        let own = Path::new("/proc/self/exe");
-        let bytes = match fs::read(own) {
-            Ok(bytes) => bytes,
-            Err(_) => fs::read(std::env::current_exe()?)?,
-        };
-        Ok(Program::new(bytes))
-    }
-
-    fn new(bytes: Vec<u8>) -> Program {
-        let hash = Sha256::digest(&bytes);
-        let hash = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Program { bytes, hash }
-    }
-}
 
 /// Makes a shell on a node run the worker. Its hello follows on the same stream.
 ///
@@ -57,20 +26,30 @@ pub(super) fn start_worker(
     program: &Program,
     args: &str,
 ) -> Result<(), RemoteError> {
-    let hash = &program.hash;
+    let hash = program.hash();
     // An installed program of this version is not looked for: another build of it may differ.
     writeln!(
         writer,
         "d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/pipewright\"; f=\"$d/worker-{hash}\"; \
-         if [ -x \"$f\" ]; then echo {ANSWER}has; else echo \"{ANSWER}lacks $(uname -s) $(uname -m)\"; fi"
+         own() {{ set -- $(LC_ALL=C ls -ldn \"$1\" 2>/dev/null); \
+         case \"$1\" in ?????[!w]??[!w]*) [ \"$3\" = \"$(id -u)\" ];; *) false;; esac; }}; \
+         if [ -e \"$d\" ] && ! own \"$d/.\"; then echo {ANSWER}foreign; \
+         elif [ -x \"$f\" ] && own \"$f\"; then echo {ANSWER}has; \
+         else echo \"{ANSWER}lacks $(uname -s) $(uname -m)\"; fi"
     )?;
     writer.flush()?;
     let answer = read_answer(reader)?;
+    if answer == "foreign" {
+        return Err(RemoteError::Command(
+            "the cache folder of the node belongs to another user, or others may write to it: remove it, or give --worker-path"
+                .to_owned(),
+        ));
+    }
     if let Some(system) = answer.strip_prefix("lacks") {
         check_system(system.trim())?;
         copy(reader, writer, program)?;
     }
-    writeln!(writer, "exec \"$f\" {args}")?;
+    writeln!(writer, "exec \"$f\" {args} --sum {hash}")?;
     writer.flush()?;
     Ok(())
 }
@@ -80,17 +59,17 @@ fn copy(
     writer: &mut impl Write,
     program: &Program,
 ) -> Result<(), RemoteError> {
-    let length = program.bytes.len();
+    let length = program.bytes().len();
     writeln!(
         writer,
-        "umask 077; t=\"$f.$$\"; if mkdir -p \"$d\" && : > \"$t\"; then echo {ANSWER}send; \
+        "umask 077; if mkdir -p \"$d\" && own \"$d/.\" && t=$(mktemp \"$d/.worker-XXXXXX\"); then echo {ANSWER}send; \
          head -c {length} > \"$t\" && [ \"$(wc -c < \"$t\")\" -eq {length} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$f\" \
          && echo {ANSWER}has || {{ rm -f \"$t\"; echo {ANSWER}failed; }}; else echo {ANSWER}failed; fi"
     )?;
     writer.flush()?;
     let stored = match read_answer(reader)?.as_str() {
         "send" => {
-            writer.write_all(&program.bytes)?;
+            writer.write_all(program.bytes())?;
             writer.flush()?;
             read_answer(reader)? == "has"
         }

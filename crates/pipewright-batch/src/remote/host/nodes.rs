@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::bootstrap::Program;
 use super::reports::Reports;
 use super::slurm::{Cluster, Slurm};
 use super::via::{Delivery, Via};
 use super::{Remote, connector};
 use crate::executor::LocalSettings;
+use crate::remote::program::Program;
 use crate::remote::wire;
 
 /// The nodes that run a batch, instead of this machine.

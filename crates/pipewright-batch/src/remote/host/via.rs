@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use pipewright::{Child, Command, Contain, Scope, Stdio};
 
-use super::bootstrap::{self, Program};
+use super::bootstrap;
 use super::connector::{Connect, Connected};
 use super::reports::Reports;
 use crate::job::shell_quoted;
 use crate::remote::error::RemoteError;
+use crate::remote::program::Program;
 use crate::remote::wire::hello::greet_worker;
 
 /// The time for a command to reach its node, and to start the worker there.

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use super::error::RemoteError;
 use super::lease::{BEAT, LEASE, Lease};
 use super::outbox::Outbox;
+use super::program::Program;
 use super::secret::Secret;
 use super::wire::hello::greet_host;
 use super::wire::message::{WireAttempt, WireEnd, WireOutcome, parse};
@@ -98,6 +99,19 @@ impl Worker {
     #[must_use]
     pub fn new(node: String, slots: u32) -> Worker {
         Worker { node, slots: slots.max(1) }
+    }
+
+    /// Checks that this process runs the program which the host has copied here: the one of that hash.
+    ///
+    /// # Errors
+    /// It is another one, or its file cannot be read.
+    pub fn check_program(hash: &str) -> Result<(), RemoteError> {
+        match Program::is_own(hash)? {
+            true => Ok(()),
+            false => Err(RemoteError::Command(
+                "the copy of the program on the node is not the one of the batch: remove it from the cache folder there".to_owned(),
+            )),
+        }
     }
 
     /// Connects to the host at the first address that answers, and runs what it sends until it ends the connection.

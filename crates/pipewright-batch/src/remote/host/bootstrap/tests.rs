@@ -1,6 +1,8 @@
 //! Shells of this machine as nodes.
 #![cfg(unix)]
 
+use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
@@ -39,13 +41,55 @@ fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
     let program = Program::new(bytes);
     for name in ["sh", "bash", "dash"] {
         let cache = tempfile::tempdir().unwrap();
-        assert_eq!(run(name, cache.path(), &program).unwrap(), "a\nb c\ninput");
-        let path = cache.path().join("pipewright").join(format!("worker-{}", program.hash));
-        assert!(fs::read(&path).unwrap() == program.bytes);
+        let said = format!("a\nb c\n--sum\n{}\ninput", program.hash());
+        assert_eq!(run(name, cache.path(), &program).unwrap(), said);
+        let path = cache.path().join("pipewright").join(format!("worker-{}", program.hash()));
+        assert!(fs::read(&path).unwrap() == program.bytes());
         // The copy is used from then on.
         fs::write(&path, "#!/bin/sh\necho second\n").unwrap();
         assert_eq!(run(name, cache.path(), &program).unwrap(), "second\n");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}
+
+/// Another user's program would run as the user of the shell.
+#[test]
+fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    let program = Program::new(b"#!/bin/sh\necho own\n".to_vec());
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["sh", "bash", "dash"] {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join("pipewright");
+        let planted = folder.join(format!("worker-{}", program.hash()));
+        let plant = || {
+            fs::create_dir_all(&folder).unwrap();
+            mode(&folder, 0o755);
+            fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
+            mode(&planted, 0o755);
+        };
+        plant();
+        assert_eq!(run(name, cache.path(), &program).unwrap(), "planted\n", "it is ours");
+        // A file that others may write, and a link, are replaced.
+        mode(&planted, 0o777);
+        assert_eq!(run(name, cache.path(), &program).unwrap(), "own\n");
+        fs::rename(&planted, folder.join("other")).unwrap();
+        symlink(folder.join("other"), &planted).unwrap();
+        assert_eq!(run(name, cache.path(), &program).unwrap(), "own\n");
+        for rights in [0o777, 0o1777, 0o775] {
+            plant();
+            mode(&folder, rights);
+            let error = run(name, cache.path(), &program).unwrap_err();
+            assert!(error.to_string().contains("others may write to it"), "{error}");
+        }
+        if pipewright_tests::skip::is_root() {
+            plant();
+            chown(&folder, Some(65_533), Some(65_533)).unwrap();
+            let error = run(name, cache.path(), &program).unwrap_err();
+            assert!(error.to_string().contains("belongs to another user"), "{error}");
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::CancelToken;
+use pipewright_os::base::error::Quoted;
+use pipewright_os::base::private_file;
 
 use super::connector;
 use super::listener::Listener;
@@ -331,8 +333,13 @@ fn shared_folder() -> io::Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let cache = cache.filter(|path| path.is_absolute()).or_else(home);
-    let folder = cache.map_or_else(std::env::current_dir, |cache| Ok(cache.join("pipewright")))?;
-    fs::create_dir_all(&folder)?;
+    let Some(cache) = cache else { return std::env::current_dir() };
+    fs::create_dir_all(&cache)?;
+    let folder = cache.join("pipewright");
+    // Where the cache folder is shared, another user could have made it, and read or replace the secret.
+    private_file::create_folder(&folder).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error}", Quoted(folder.as_os_str())))
+    })?;
     Ok(folder)
 }
 
