@@ -1,5 +1,8 @@
 //! Exit codes, the same as those of coreutils' `timeout`. `run --help` prints the table.
 
+use std::error::Error as _;
+use std::io;
+
 use pipewright::{Error, ErrorKind, ExitStatus};
 
 /// Success.
@@ -34,8 +37,16 @@ pub(crate) fn of_error(error: &Error) -> i32 {
     match error.kind() {
         ErrorKind::NotFound { .. } => NOT_FOUND,
         ErrorKind::Limit { .. } => OWN_FAILURE,
+        // A stream that is a named pipe, whose other side nobody opens.
+        _ if has_cause(error, io::ErrorKind::TimedOut) => STOPPED,
         // Only errors of the program itself: its directory, its files and its process are up to pipewright.
         _ if error.is_execution() => NOT_EXECUTABLE,
         _ => OWN_FAILURE,
     }
+}
+
+/// Returns true if the system's error behind it is of that kind.
+pub(crate) fn has_cause(error: &Error, kind: io::ErrorKind) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == kind)
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod ending;
+mod input;
 mod memory;
 mod settings;
 mod slots;
@@ -19,6 +20,7 @@ use super::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
     OutputSink,
 };
+use input::Look;
 use memory::MemoryLimits;
 pub use settings::{Containing, LocalSettings};
 use slots::{Place, Slots};
@@ -36,6 +38,8 @@ pub struct Local {
     has_terminal: bool,
     runner: Runner<AttemptKey>,
     attempts: HashMap<AttemptKey, Running>,
+    /// Attempts whose input is a pipe that nobody has opened to write yet.
+    opening: Vec<AttemptKey>,
     /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
     waiting: VecDeque<AttemptKey>,
     /// Notes, and ends that are not the end of a command.
@@ -55,6 +59,7 @@ struct Running {
     without_room_since: Option<Instant>,
     /// The way in which the memory was limited at the last start.
     limits: Option<MemoryLimits>,
+    stdin: input::Stdin,
 }
 
 impl Local {
@@ -69,6 +74,7 @@ impl Local {
             // The batch decides what runs, so the runner has no limit of its own.
             runner: Runner::new(usize::MAX),
             attempts: HashMap::new(),
+            opening: Vec::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -110,6 +116,13 @@ impl Local {
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
+        match running.stdin.open(&running.attempt, self.settings.idle_timeout) {
+            Ok(true) => {}
+            Ok(false) => return self.opening.push(key),
+            Err(message) => {
+                return self.end_without_run(key, AttemptOutcome::NotStarted(message));
+            }
+        }
         let place = match self.slots.tree(running.attempt.slot) {
             Ok(Some(tree)) => {
                 running.limits = Some(self.memory);
@@ -128,6 +141,7 @@ impl Local {
         match command::build(
             &self.settings,
             &running.attempt,
+            &running.stdin,
             running.sink.as_ref(),
             place,
             self.has_terminal,
@@ -139,8 +153,21 @@ impl Local {
 
     fn end_without_run(&mut self, key: AttemptKey, outcome: AttemptOutcome) {
         if let Some(running) = self.attempts.remove(&key) {
-            let end = AttemptEnd::new(key, outcome, running.started, Duration::ZERO);
+            let elapsed = running.stdin.waited();
+            let end = AttemptEnd::new(key, outcome, running.started, elapsed);
             self.events.push_back(ExecutorEvent::Ended(Box::new(end)));
+        }
+    }
+
+    /// Starts the attempts whose input is open now, and ends those whose time is over.
+    fn look_at_inputs(&mut self) {
+        for key in std::mem::take(&mut self.opening) {
+            let Some(running) = self.attempts.get_mut(&key) else { continue };
+            match running.stdin.look(&mut running.attempt) {
+                Look::Open => self.push(key),
+                Look::Waits => self.opening.push(key),
+                Look::Over(outcome) => self.end_without_run(key, outcome),
+            }
         }
     }
 
@@ -178,7 +205,14 @@ impl Executor for Local {
         let started = SystemTime::now();
         self.attempts.insert(
             key,
-            Running { attempt, sink, started, without_room_since: None, limits: None },
+            Running {
+                attempt,
+                sink,
+                started,
+                without_room_since: None,
+                limits: None,
+                stdin: input::Stdin::default(),
+            },
         );
         self.push(key);
     }
@@ -188,6 +222,11 @@ impl Executor for Local {
             self.waiting.remove(at);
             let reason = "it was stopped before it was started".to_owned();
             self.end_without_run(key, AttemptOutcome::NotStarted(reason));
+            return;
+        }
+        if let Some(at) = self.opening.iter().position(|opening| *opening == key) {
+            self.opening.remove(at);
+            self.end_without_run(key, AttemptOutcome::Cancelled);
             return;
         }
         self.runner.cancel(&key);
@@ -200,10 +239,11 @@ impl Executor for Local {
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
         let mut limit = until;
         loop {
+            self.look_at_inputs();
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if !self.waiting.is_empty() {
+            if !self.waiting.is_empty() || !self.opening.is_empty() {
                 let retry = Instant::now() + PAUSE;
                 limit = Some(until.map_or(retry, |until| until.min(retry)));
             }
@@ -218,7 +258,9 @@ impl Executor for Local {
                         self.push_waiting();
                     }
                 }
-                Next::Pending | Next::Done if !self.waiting.is_empty() => {
+                Next::Pending | Next::Done
+                    if !self.waiting.is_empty() || !self.opening.is_empty() =>
+                {
                     let is_woken = limit.is_some_and(|at| Instant::now() < at);
                     if self.runner.is_empty() && is_woken {
                         // Nothing runs that could wake this thread.

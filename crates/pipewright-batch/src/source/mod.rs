@@ -30,8 +30,8 @@ mod words;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,6 +70,21 @@ pub struct Source {
     max_record_bytes: usize,
 }
 
+/// A file that the first read opens.
+struct OpenedLate {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Read for OpenedLate {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.read(buffer),
+            None => self.file.insert(File::open(&self.path)?).read(buffer),
+        }
+    }
+}
+
 impl Source {
     /// The longest record by default: 1 MiB. An argument may have 128 KiB on Linux.
     pub const DEFAULT_MAX_RECORD_BYTES: usize = 1 << 20;
@@ -89,12 +104,17 @@ impl Source {
         Source { name: InputName::Stdin, ..Source::new(stdio::stdin()) }
     }
 
-    /// Opens a file.
+    /// Opens a file. A named pipe is opened when the first job is asked for, because that waits for its other side.
     ///
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Source, InputError> {
         let path = path.into();
+        // Without an answer the open finds the reason.
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let reader = OpenedLate { path: path.clone(), file: None };
+            return Ok(Source { name: InputName::File(path), ..Source::new(reader) });
+        }
         match File::open(&path) {
             Ok(file) => Ok(Source { name: InputName::File(path), ..Source::new(file) }),
             Err(error) => Err(InputError::io(

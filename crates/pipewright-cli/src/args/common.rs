@@ -107,6 +107,10 @@ pub(crate) struct CommonOptions {
     #[arg(long, conflicts_with = "report", help_heading = headings::REPORTING)]
     pub(crate) json: bool,
 
+    /// Let no other user read the files of reports and recordings
+    #[arg(long, help_heading = headings::REPORTING, hide_short_help = true)]
+    pub(crate) private: bool,
+
     /// Suppress everything except errors
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,

@@ -13,6 +13,8 @@ mod retries;
 mod same_file;
 mod user;
 
+use std::io;
+
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, TeeFailed,
 };
@@ -65,6 +67,10 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = match &result {
         Ok(capture) => code_of(capture, &interrupt, &options.common),
+        // The wait for the other side of a named pipe was cancelled.
+        Err(error) if exit_code::has_cause(error, io::ErrorKind::Interrupted) => interrupt
+            .signal()
+            .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);

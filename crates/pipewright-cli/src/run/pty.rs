@@ -9,6 +9,7 @@ use std::thread;
 use pipewright::{
     CastFormat, CastWriter, Command, Error, Output, PipeReader, Pty, RawTerminal, Stdio, console_in,
 };
+use pipewright_os::base::private_file;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal::{self, SizeChanges};
@@ -103,7 +104,7 @@ impl Recorder {
         size: pipewright::PtySize,
     ) -> Result<Recording, Failure> {
         let cannot = |error| Failure(format!("cannot create \"{}\": {error}", path.display()));
-        let file = File::create(path).map_err(cannot)?;
+        let file = private_file::create(path, options.common.private).map_err(cannot)?;
         let format = match options.record_format {
             RecordFormat::AsciicastV2 => CastFormat::AsciicastV2,
             RecordFormat::AsciicastV3 => CastFormat::AsciicastV3,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pipewright::Handle;
 use pipewright_os::base::error::Quoted;
-use pipewright_os::base::stdio;
+use pipewright_os::base::{private_file, stdio};
 use serde::Serialize;
 
 use super::report::fail;
@@ -19,7 +19,8 @@ use crate::print::is_reader_gone;
 pub(crate) enum ReportTarget {
     Stdout,
     Descriptor(File, i32),
-    File(PathBuf),
+    /// True: no other user can read it.
+    File(PathBuf, bool),
 }
 
 impl ReportTarget {
@@ -39,7 +40,7 @@ impl ReportTarget {
             let opened = File::options().create(true).append(true).open(path);
             opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
         }
-        Ok(Some(ReportTarget::File(path.to_owned())))
+        Ok(Some(ReportTarget::File(path.to_owned(), options.private)))
     }
 
     /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has gone is
@@ -61,7 +62,9 @@ impl ReportTarget {
                 let mut file: &File = file;
                 file.write_all(text.as_bytes())
             }
-            ReportTarget::File(path) => fs::write(path, text),
+            ReportTarget::File(path, is_private) => {
+                private_file::create(path, *is_private)?.write_all(text.as_bytes())
+            }
         }
     }
 
@@ -69,7 +72,7 @@ impl ReportTarget {
         match self {
             ReportTarget::Stdout => action(Path::new("-")),
             ReportTarget::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
-            ReportTarget::File(path) => action(path),
+            ReportTarget::File(path, _) => action(path),
         }
     }
 }

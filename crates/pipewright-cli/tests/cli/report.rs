@@ -198,3 +198,28 @@ fn an_unwritable_report_is_125_and_the_error_names_the_code() {
     assert!(message.ends_with("; the exit code would have been 7\n"), "{message}");
     assert_eq!(message.lines().count(), 1);
 }
+
+#[cfg(unix)]
+#[test]
+fn private_reports_and_recordings_are_for_their_owner_alone() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let dir = tempfile::tempdir().unwrap();
+    let name = |name: &str| dir.path().join(name).display().to_string();
+    let (report, record) = (name("report"), name("record"));
+    // One that was there for all to read.
+    fs::write(&report, "old").unwrap();
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o644)).unwrap();
+    run_sh(&["--private", "--pty", "--record", &record, "--report", &report], "echo text");
+    for file in [&report, &record] {
+        let found = fs::metadata(file).unwrap();
+        assert_eq!((found.mode() & 0o777, found.len() > 3), (0o600, true), "{file}");
+    }
+    let (events, html, log) = (name("events"), name("html"), name("log"));
+    let words =
+        ["batch", "--private", "--quiet", "--events", &events, "--html", &html, "--log", &log];
+    let output = pipewright(&[&words[..], &["--", "true", ":::", "1"]].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    for file in [&events, &html, &log] {
+        assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600, "{file}");
+    }
+}

@@ -12,6 +12,7 @@ pub mod event;
 pub mod file_at;
 pub mod generation;
 pub mod handle;
+pub mod late_open;
 pub mod memory;
 pub mod os_text;
 #[cfg(windows)]

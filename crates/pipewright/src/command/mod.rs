@@ -21,6 +21,7 @@ mod convert;
 mod env;
 mod lifetime;
 mod limits;
+mod named_file;
 mod options;
 mod pty;
 mod show;

@@ -1,8 +1,7 @@
 //! Starting a command: from its settings to a running child and a run that is ready to be awaited.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use pipewright_os::process::std_process::ParentStream;
 
 use super::child_end::ChildEnd;
 use super::env::ChildEnv;
+use super::named_file::NamedFile;
 use super::stdio::Choice;
 use super::{Command, INHERITED, Stdio};
 use crate::error::{
@@ -180,7 +180,7 @@ impl Command {
             Some(Choice::Null) => self.null()?,
             Some(Choice::Handle(_)) => ChildEnd::OfCommand,
             Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
-            Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
+            Some(Choice::Open(file)) => self.open_file(0, file, OpenOptions::new().read(true))?,
             Some(Choice::Piped(mode)) => return self.pipe_stdin(*mode),
             Some(Choice::Bytes(bytes)) => {
                 let (child_end, copy, writer) = self.feed_pipe()?;
@@ -260,11 +260,11 @@ impl Command {
             }
             Some(Choice::Handle(_)) => ChildEnd::OfCommand,
             Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
-            Some(Choice::Create(path)) => {
-                self.open_file(stream, path, write.write(true).create(true).truncate(true))?
+            Some(Choice::Create(file)) => {
+                self.open_file(stream, file, write.write(true).create(true).truncate(true))?
             }
-            Some(Choice::Append(path)) => {
-                self.open_file(stream, path, write.append(true).create(true))?
+            Some(Choice::Append(file)) => {
+                self.open_file(stream, file, write.append(true).create(true))?
             }
             Some(Choice::Open(_) | Choice::Bytes(_) | Choice::Reader(_)) => {
                 let name = STREAM_NAMES[stream];
@@ -299,13 +299,14 @@ impl Command {
     fn open_file(
         &self,
         stream: usize,
-        path: &Path,
+        file: &NamedFile,
         options: &OpenOptions,
     ) -> Result<ChildEnd, Error> {
-        let file: File = options
-            .open(path)
-            .map_err(|error| could_not_open(&self.program, path, STREAM_NAMES[stream], error))?;
-        Ok(ChildEnd::Owned(file.into()))
+        let opened = (file.open)(&file.path, options, &self.options.rules);
+        let opened = opened.map_err(|error| {
+            could_not_open(&self.program, &file.path, STREAM_NAMES[stream], error)
+        })?;
+        Ok(ChildEnd::Owned(opened.into()))
     }
 
     fn parent_stream(&self, stream: ParentStream) -> Result<ChildEnd, Error> {

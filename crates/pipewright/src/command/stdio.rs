@@ -12,6 +12,7 @@ use pipewright_os::process::std_process::{
 };
 
 use super::Command;
+use super::named_file::NamedFile;
 use crate::error::Error;
 use crate::outcome::Source;
 use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_map, open_tee_with};
@@ -47,9 +48,9 @@ pub(super) enum Choice {
     Handle(Handle),
     /// This process's stdout or stderr, for any stream of the child.
     Parent(ParentStream),
-    Open(PathBuf),
-    Create(PathBuf),
-    Append(PathBuf),
+    Open(NamedFile),
+    Create(NamedFile),
+    Append(NamedFile),
     Bytes(Arc<Vec<u8>>),
     /// The first run takes the reader.
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
@@ -179,22 +180,23 @@ impl Stdio {
         Stdio(Choice::TeeWith(open_tee_map(to, map)))
     }
 
-    /// Reads from the file at `path`, which must exist. It is opened when the command runs.
+    /// Reads from the file at `path`, which must exist. It is opened when the command runs. The open of a named pipe waits for its
+    /// other side, within the timeout of the command and until it is cancelled.
     #[must_use]
     pub fn open(path: impl Into<PathBuf>) -> Stdio {
-        Stdio(Choice::Open(path.into()))
+        Stdio(Choice::Open(NamedFile::new(path.into())))
     }
 
     /// Writes to the file at `path`, which is created or truncated. It is opened when the command runs.
     #[must_use]
     pub fn create(path: impl Into<PathBuf>) -> Stdio {
-        Stdio(Choice::Create(path.into()))
+        Stdio(Choice::Create(NamedFile::new(path.into())))
     }
 
     /// Appends to the file at `path`, which is created if missing. It is opened when the command runs.
     #[must_use]
     pub fn append(path: impl Into<PathBuf>) -> Stdio {
-        Stdio(Choice::Append(path.into()))
+        Stdio(Choice::Append(NamedFile::new(path.into())))
     }
 
     /// Feeds these bytes to stdin, then closes it. They are fed while the output is read, so any length is safe. A
@@ -266,9 +268,13 @@ impl fmt::Debug for Stdio {
             }
             Choice::Parent(stream) => return write!(f, "Stdio({stream:?})"),
             Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
-            Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),
-            Choice::Create(path) => return f.debug_tuple("Stdio::create").field(path).finish(),
-            Choice::Append(path) => return f.debug_tuple("Stdio::append").field(path).finish(),
+            Choice::Open(file) => return f.debug_tuple("Stdio::open").field(&file.path).finish(),
+            Choice::Create(file) => {
+                return f.debug_tuple("Stdio::create").field(&file.path).finish();
+            }
+            Choice::Append(file) => {
+                return f.debug_tuple("Stdio::append").field(&file.path).finish();
+            }
             Choice::Bytes(bytes) => return write!(f, "Stdio::bytes({} bytes)", bytes.len()),
             Choice::Reader(_) => "Reader",
             Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
 use pipewright_os::base::pwd;
 
+use super::input::Stdin;
 use super::slots::Place;
 use super::{LocalSettings, SharedSink};
 use crate::executor::Attempt;
@@ -14,6 +15,7 @@ use crate::job::JobStdin;
 pub(super) fn build(
     settings: &LocalSettings,
     attempt: &Attempt,
+    stdin: &Stdin,
     sink: Option<&SharedSink>,
     place: Place,
     has_terminal: bool,
@@ -42,7 +44,10 @@ pub(super) fn build(
     command.stdin(match &attempt.stdin {
         JobStdin::Null => Stdio::null(),
         JobStdin::Bytes(bytes) => Stdio::bytes(bytes.clone()),
-        JobStdin::File(path) => Stdio::open(path),
+        JobStdin::File(path) => match stdin.file() {
+            Some(file) => Stdio::from(file.map_err(|error| format!("no handle for it: {error}"))?),
+            None => Stdio::open(path),
+        },
     });
     if let Some(timeout) = attempt.timeout {
         command.timeout(timeout);

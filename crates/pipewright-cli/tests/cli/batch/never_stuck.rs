@@ -97,3 +97,83 @@ fn random_graphs_end_and_each_job_has_one_outcome() {
         assert_eq!(differs, "", "seed {seed}, round {round}:\n{}", lines.join("\n"));
     }
 }
+
+/// Makes a named pipe that nobody else opens.
+#[cfg(unix)]
+fn make_pipe(place: &Place, name: &str) {
+    let made = std::process::Command::new("mkfifo").arg(place.path(name)).status().unwrap();
+    assert!(made.success());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let timeout = pace::option(300);
+    let jobs = format!(
+        "{{\"argv\":[\"cat\"],\"stdin_file\":\"pipe\",\"timeout\":\"{timeout}\"}}\n\
+         {{\"argv\":[\"echo\",\"other\"]}}\n"
+    );
+    let output = place.batch_of(&jobs, &["--jsonl", "-j2", "--log", "run.db"]);
+    assert_eq!((output.status.code(), &*out(&output)), (Some(123), "other\n"), "{}", err(&output));
+    let Some(rows) = place.rows("run.db", "SELECT outcome FROM attempts ORDER BY job") else {
+        return;
+    };
+    assert_eq!(rows, ["timed_out", "exited"]);
+    // The end of the batch, and two signals.
+    let jobs = "{\"argv\":[\"cat\"],\"stdin_file\":\"pipe\"}\n";
+    let output = place.batch_of(jobs, &["--jsonl", "--batch-timeout", &timeout]);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    place.write("jobs", jobs);
+    let output = place.sh(
+        "$PW batch --jsonl -a jobs --quiet & while ! kill -TERM $!; do :; done; sleep 0.3; kill -TERM $!; \
+         sleep 0.3; kill -TERM $!; wait $!; echo $?",
+    );
+    assert_eq!(out(&output), "143\n", "{}", err(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_job_reads_what_a_late_writer_sends_through_a_pipe() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    place.write("jobs", "{\"argv\":[\"cat\"],\"stdin_file\":\"pipe\",\"timeout\":\"60s\"}\n");
+    let output =
+        place.sh("$PW batch --jsonl -a jobs --progress none & echo early > pipe; wait $!; echo $?");
+    assert_eq!(out(&output), "early\n0\n", "{}", err(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn jobs_that_come_through_a_pipe_without_a_writer_obey_the_end_of_the_batch() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let output = place.batch(&["-a", "pipe", "--batch-timeout", &pace::option(300), "--", "echo"]);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    let output = place.sh("$PW batch --progress none -a pipe -- echo & echo one > pipe; wait $!");
+    assert_eq!(out(&output), "one\n", "{}", err(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn streams_of_a_command_that_are_pipes_obey_its_time() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let timeout = pace::option(200);
+    for stream in ["--stdin", "--stdout", "--stderr"] {
+        let words = ["run", "--timeout", &timeout, stream, "pipe", "--", "true"];
+        let output = place.tool(&words).output().unwrap();
+        assert_eq!(output.status.code(), Some(124), "{stream}: {}", err(&output));
+        assert!(err(&output).contains("no other process has opened it"), "{}", err(&output));
+    }
+    let output = place.sh(
+        "$PW run --stdin pipe -- cat & until kill -TERM $!; do :; done; sleep 0.3; kill -TERM $!; wait $!; echo $?; \
+         $PW run --timeout 60 --stdin pipe -- cat & echo late > pipe; wait $!",
+    );
+    assert_eq!(out(&output), "143\nlate\n", "{}", err(&output));
+}
