@@ -303,6 +303,7 @@ def batch(
     resume: bool = False,
     retry_failed: bool = False,
     rerun_unknown: bool = False,
+    trust_log: bool = False,
     progress: Optional[bool] = None,
     **options: Unpack[BatchOptions],
 ) -> Batch:
@@ -310,7 +311,8 @@ def batch(
 
     A job is a list of arguments, a line for the shell, or a `Job` with options. With `log` and `resume`, a batch that
     was interrupted continues: no job that has ended runs twice. A batch that does not exist yet is started. The log is
-    that of `pipewright batch`, and `pipewright jobs` shows it. `progress`: a bar at a terminal and in a notebook.
+    that of `pipewright batch`, and `pipewright jobs` shows it. The log of another user is refused without `trust_log`, because
+    its commands run as this one. `progress`: a bar at a terminal and in a notebook.
 
     >>> import pipewright
     >>> run = pipewright.batch(["exit 0", "exit 3", ["echo", "hi"]], slots=2)
@@ -329,6 +331,7 @@ def batch(
         native["resume"] = resume and os.path.exists(log)
         native["retry_failed"] = retry_failed
         native["rerun_unknown"] = rerun_unknown
+        native["trust_log"] = trust_log
     elif resume or retry_failed or rerun_unknown:
         raise ValueError("resume, retry_failed and rerun_unknown need a log")
     kind = _kind_of_progress(progress)

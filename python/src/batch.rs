@@ -57,6 +57,7 @@ fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
             "resume" => batch.resume(value.is_truthy()?),
             "retry_failed" => batch.retry_failed(value.is_truthy()?),
             "rerun_unknown" => batch.rerun_unknown(value.is_truthy()?),
+            "trust_log" => batch.trust_log(value.is_truthy()?),
             "retries" => batch.retries(value.extract()?),
             "once" => batch.once(value.is_truthy()?),
             "timeout" => batch.timeout(duration(value.extract()?)?),

@@ -22,12 +22,13 @@
 //! | `outputs.rs` | outputs on disk before the ends that refer to them |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
 //! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
-//! | `files.rs`, `wal.rs` | files beside the log that cannot be trusted; damage |
+//! | `files.rs`, `check.rs`, `wal.rs` | files beside the log that cannot be trusted; files that are no log; damage |
 //! | `completeness.rs` | a log that is resumed without its input |
 //! | `read/` | the log as others read it |
 //! | `error.rs` | errors |
 
 mod changes;
+mod check;
 mod committer;
 mod completeness;
 mod create;

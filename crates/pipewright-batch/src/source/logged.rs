@@ -34,7 +34,7 @@ impl LoggedJobs {
         let (log, numbered) = match &mut self.log {
             Some(open) => open,
             none => {
-                let log = Log::open(&self.path)?;
+                let log = Log::open_to_continue(&self.path)?;
                 let numbered = log.numbered()?.into_iter();
                 none.insert((log, numbered))
             }

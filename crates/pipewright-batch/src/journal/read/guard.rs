@@ -45,6 +45,12 @@ impl Guard {
         }
     }
 
+    /// Allows values of any length.
+    #[expect(clippy::unused_self, reason = "it is about this guard")]
+    pub(super) fn allow_long_values(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::MAX).map(drop)
+    }
+
     /// Allows the steps of another query.
     pub(super) fn begin(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.left.store(STEPS, Ordering::Relaxed);

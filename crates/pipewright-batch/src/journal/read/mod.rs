@@ -26,8 +26,8 @@ pub(crate) use rows::{AttemptRow, Counts, JobRow, RunningRow};
 pub(crate) use rows::{BatchRow, RunRow};
 pub(crate) use stored::Numbered;
 
+use super::check::{check_file, check_header, open_error, open_immutable};
 use super::error::LogError;
-use super::open::{check_file, check_header, open_error, open_immutable};
 use super::{files, schema, sqlite};
 
 /// A log, open for reading. Each call sees the log as after some commit.
@@ -51,6 +51,16 @@ impl Log {
         check_header(&connection, path)?;
         let guard = Guard::set(&connection, path)?;
         Ok(Log { connection, guard, path: path.to_owned() })
+    }
+
+    /// Opens the log of a batch that this process continues. Its jobs may have inputs of any length.
+    ///
+    /// # Errors
+    /// As for [`open`](Log::open).
+    pub(crate) fn open_to_continue(path: &Path) -> Result<Log, LogError> {
+        let log = Log::open(path)?;
+        log.guard.allow_long_values(&log.connection).map_err(|error| log.error(error))?;
+        Ok(log)
     }
 
     /// Returns the path.

@@ -91,6 +91,7 @@ impl Log {
     /// # Errors
     /// The log cannot be read, or is damaged.
     pub(crate) fn stored(&self, jobs: &[Numbered]) -> Result<Vec<Job>, LogError> {
+        self.guard.begin(&self.connection).map_err(|error| self.error(error))?;
         self.execute("BEGIN")?;
         let read = jobs.iter().map(|numbered| self.stored_job(*numbered)).collect();
         self.execute("COMMIT")?;

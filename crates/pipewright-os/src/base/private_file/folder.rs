@@ -140,9 +140,8 @@ mod imp {
             Ok(Folder(openat(CWD, path, flags, Mode::empty())?.into()))
         }
 
-        #[expect(clippy::unnecessary_cast, reason = "the widths differ between systems")]
         pub(super) fn id(&self) -> io::Result<Id> {
-            self.0.metadata().map(|found| (found.dev() as u64, found.ino() as u64))
+            self.0.metadata().map(|found| (found.dev(), found.ino()))
         }
 
         pub(super) fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
@@ -193,7 +192,6 @@ mod imp {
             }
         }
 
-        #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as elsewhere")]
         pub(super) fn id(&self) -> io::Result<Id> {
             Ok(())
         }

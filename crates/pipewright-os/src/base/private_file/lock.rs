@@ -74,9 +74,8 @@ mod imp {
         LOCKED.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[expect(clippy::unnecessary_cast, reason = "the widths differ between systems")]
     fn id(found: &Metadata) -> Id {
-        (found.dev() as u64, found.ino() as u64)
+        (found.dev(), found.ino())
     }
 
     /// The list, until the file is in it.

@@ -38,7 +38,6 @@ pub(super) fn links(found: &Metadata) -> u64 {
     found.nlink()
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "other systems have no owner")]
 pub(super) fn owner(found: &Metadata) -> Option<(u32, u32)> {
     Some((found.uid(), found.gid()))
 }
