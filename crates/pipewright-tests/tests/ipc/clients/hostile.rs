@@ -35,6 +35,11 @@ impl Victim {
         Victim { end, child }
     }
 
+    #[cfg(target_os = "linux")]
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) {
         send(&mut self.end, bytes);
     }
@@ -62,7 +67,7 @@ impl Victim {
     }
 
     /// Completes the handshake with shared memory. Returns the worker's memory.
-    fn share(&mut self, ours: &mut Written) -> Seen {
+    pub(super) fn share(&mut self, ours: &mut Written) -> Seen {
         let nonce = 0x0123_4567_89ab_cdef_u64;
         ours.data()[..8].copy_from_slice(&nonce.to_le_bytes());
         self.hello("shm.v1");

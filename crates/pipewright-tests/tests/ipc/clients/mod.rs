@@ -8,6 +8,7 @@
 //! | `items.rs` | requests that items follow |
 //! | `ends.rs` | the end of either side, refused handshakes, and nothing left |
 //! | `examples.rs` | the workers of `docs/workers.md` |
+//! | `halves.rs` | a host that stops in the middle of a frame |
 //! | `hostile.rs` | a host that breaks the protocol |
 //! | `hostile_cancellations.rs` | a host that cancels what cannot be cancelled |
 //! | `hostile_items.rs` | a host that breaks the rules of items |
@@ -16,6 +17,8 @@
 mod calls;
 mod ends;
 mod examples;
+#[cfg(target_os = "linux")]
+mod halves;
 mod hostile;
 mod hostile_cancellations;
 mod hostile_items;
@@ -85,4 +88,20 @@ suites! {
     hostile: wrong_frames_end_the_worker_with_a_reason, wrong_handshakes_end_the_worker_with_a_reason,
         unsafe_memory_is_refused, a_corrupt_ring_ends_the_worker_with_a_reason,
         unexpected_handles_end_the_worker, any_frames_end_without_a_crash, any_ring_ends_without_a_crash;
+}
+
+/// Only Linux has shared memory for all of them, and tells that a process sleeps.
+#[cfg(target_os = "linux")]
+mod halves_of_all {
+    use super::{halves, language::Language};
+    use pipewright_test_macros::watched_test;
+
+    #[watched_test]
+    fn a_worker_with_half_a_message_sleeps() {
+        for language in [Language::Rust, Language::C, Language::Python] {
+            if let Some(client) = language.client() {
+                halves::a_worker_with_half_a_message_sleeps(&client);
+            }
+        }
+    }
 }
