@@ -151,7 +151,15 @@ impl Sending {
                     return Ok(false);
                 }
             }
-            None => connection.send_frame(&header, frame)?,
+            None => {
+                let before = connection.stats.sent.shared_frames;
+                let sent = connection.send_frame(&header, frame);
+                // Whatever became of its wake-up, the other side may take a record that is published.
+                if sent.is_err() && connection.stats.sent.shared_frames > before {
+                    self.frames += 1;
+                }
+                sent?;
+            }
         }
         self.at += frame.len();
         self.frames += 1;
