@@ -5,10 +5,11 @@ use std::fs;
 use super::{none, root, sources};
 
 /// The suites by the names that documents use, and their folders.
-const SUITES: [(&str, &str); 4] = [
+const SUITES: [(&str, &str); 5] = [
     ("process", "crates/pipewright-tests/tests/process"),
     ("disk", "crates/pipewright-tests/tests/disk"),
     ("ipc", "crates/pipewright-tests/tests/ipc"),
+    ("peers", "crates/pipewright-tests/tests/peers"),
     ("cli", "crates/pipewright-cli/tests/cli"),
 ];
 
