@@ -159,11 +159,11 @@ impl Halt {
 impl fmt::Display for Halt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Halt::Drain => "drained",
+            Halt::Drain => "interrupted",
             Halt::Stop => "stopped",
-            Halt::Failures => "too many failures",
-            Halt::Timeout => "timed out",
-            Halt::Input => "bad input",
+            Halt::Failures => "the limit of failures is reached",
+            Halt::Timeout => "the time of the batch is over",
+            Halt::Input => "the input cannot be read",
             Halt::Log => "the log cannot be written",
             Halt::ReaderGone => "the reader of the output is gone",
             Halt::Output => "the output cannot be written",

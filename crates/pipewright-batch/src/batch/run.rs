@@ -61,6 +61,11 @@ impl<E: Executor> Run<E> {
         &self.summary
     }
 
+    /// Shows a message to the user: one line on stderr, above the progress. Never waits for stderr.
+    pub fn note(&mut self, message: &str) {
+        self.watchers.message(message);
+    }
+
     /// Waits for the next event, but no longer than `until`. Returns `None` after that time and after the last event:
     /// [`is_finished`](Self::is_finished) tells them apart.
     ///

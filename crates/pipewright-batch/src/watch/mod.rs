@@ -1,8 +1,8 @@
 //! Reports of a running batch: progress on a terminal, events, a trace, a page, and tables of jobs.
 //!
 //! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants.
-//! Reports have no thread and no clock: the driver passes the time too. Their memory is bounded by the running jobs,
-//! except where a bound is named. They never fail the batch: a report that cannot be written keeps its error until the
+//! Reports have no clock: the driver passes the time too. The driver never waits for their readers: a thread writes to
+//! terminals and pipes. Their memory is bounded by the running jobs, except where a bound is named. They never fail the batch: a report that cannot be written keeps its error until the
 //! end.
 //!
 //! Texts of jobs are not trusted. They are cut, and escaped for the place where they are shown.
@@ -16,12 +16,14 @@
 //! | `trace.rs` | trace events for Perfetto and Chrome |
 //! | `page/` | one HTML page about the whole batch |
 //! | `watchers.rs` | all reports of a batch, fed with its events |
+//! | `queued.rs` | files that a thread writes to |
 //! | `table.rs` | jobs as a table or as JSON lines |
 
 mod events;
 mod lines;
 mod page;
 mod progress;
+mod queued;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -36,6 +38,7 @@ pub(crate) use events::EventWriter;
 pub(crate) use page::PageModel;
 pub use progress::ProgressKind;
 pub(crate) use progress::{Progress, Screen};
+pub(crate) use queued::QueuedFile;
 pub(crate) use table::{JobRow, write_json, write_table};
 pub(crate) use text::signal_name;
 pub(crate) use trace::TraceWriter;

@@ -1,16 +1,16 @@
 //! All reports of a batch, fed with its events.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Stderr, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::base::{private_file, stdio};
 
 use super::{
-    BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, Screen, Totals,
-    TraceWriter, Update,
+    BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, QueuedFile, Screen,
+    Totals, TraceWriter, Update,
 };
 use crate::event::{self, Event};
 
@@ -26,17 +26,22 @@ pub(crate) struct WatchSettings {
     pub(crate) private: bool,
 }
 
+/// The pause before the next look at a terminal that takes nothing.
+const STUCK_PAUSE: Duration = Duration::from_millis(100);
+
 /// The reports.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     progress: Option<SharedProgress>,
-    events: Option<(EventWriter<File>, PathBuf)>,
-    trace: Option<(TraceWriter<File>, PathBuf)>,
+    /// The stream of the progress.
+    stderr: QueuedFile,
+    events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
+    trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
     page: Option<(PageModel, File, PathBuf)>,
     added: u64,
 }
 
-type SharedProgress = Arc<Mutex<Progress<Stderr>>>;
+type SharedProgress = Arc<Mutex<Progress<QueuedFile>>>;
 
 /// A report that cannot be written: its file, and the system's error.
 pub(crate) type ReportFailed = (PathBuf, io::Error);
@@ -52,18 +57,25 @@ impl Watchers {
                 .map(|file| (file, path.clone()))
                 .map_err(|error| (path.clone(), error))
         };
+        let stderr = QueuedFile::new(io::stderr());
         let new_progress = |kind| {
-            let progress = Progress::new(io::stderr(), kind, Screen::stderr(), Instant::now());
+            let progress = Progress::new(stderr.clone(), kind, Screen::stderr(), Instant::now());
             Arc::new(Mutex::new(progress))
         };
+        let queued = |(file, path)| (QueuedFile::of_file(file), path);
         let events = settings.events.as_ref().map(create).transpose()?;
         let trace = settings.trace.as_ref().map(create).transpose()?;
         let page = settings.page.as_ref().map(create).transpose()?;
         let mut watchers = Watchers {
             progress: settings.progress.map(new_progress),
-            events: events.map(|(file, path)| (EventWriter::new(file), path)),
-            trace: trace.map(|(file, path)| (TraceWriter::new(file), path)),
+            events: events
+                .map(queued)
+                .map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
+            trace: trace
+                .map(queued)
+                .map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
             page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
+            stderr,
             added: 0,
         };
         watchers.update(&Update::Began(&facts));
@@ -85,7 +97,8 @@ impl Watchers {
     {
         match &self.progress {
             Some(progress) => {
-                Box::new(BesideProgress { is_terminal, writer, progress: Arc::clone(progress) })
+                let (progress, stderr) = (Arc::clone(progress), self.stderr.clone());
+                Box::new(BesideProgress { is_terminal, writer, progress, stderr })
             }
             None => Box::new(writer),
         }
@@ -97,15 +110,20 @@ impl Watchers {
             self.update(&Update::Added { jobs: added - self.added, total });
             self.added = added;
         }
-        self.progress.as_ref().and_then(|progress| lock(progress).tick(Instant::now()))
+        let progress = self.progress.as_ref()?;
+        if !self.stderr.is_idle() {
+            // Nobody could see the bar, and a stack of bars helps nobody later.
+            return Instant::now().checked_add(STUCK_PAUSE);
+        }
+        lock(progress).tick(Instant::now())
     }
 
     /// Writes what has been collected, before a wait.
     pub(crate) fn flush(&mut self) {
-        if let Some((events, _)) = &mut self.events {
+        if let Some((events, ..)) = &mut self.events {
             events.flush();
         }
-        if let Some((trace, _)) = &mut self.trace {
+        if let Some((trace, ..)) = &mut self.trace {
             trace.flush();
         }
     }
@@ -155,10 +173,10 @@ impl Watchers {
         if let Some(progress) = &self.progress {
             lock(progress).update(update, Instant::now());
         }
-        if let Some((events, _)) = &mut self.events {
+        if let Some((events, ..)) = &mut self.events {
             events.update(update, now);
         }
-        if let Some((trace, _)) = &mut self.trace {
+        if let Some((trace, ..)) = &mut self.trace {
             trace.update(update);
         }
         if let Some((page, ..)) = &mut self.page {
@@ -166,22 +184,37 @@ impl Watchers {
         }
     }
 
-    /// Erases the bar, and writes the ends of all reports. Returns the first that could not be written.
+    /// Writes a message for people, above the bar; also if no progress is shown.
+    pub(crate) fn message(&mut self, text: &str) {
+        match &self.progress {
+            Some(progress) => lock(progress).message(text),
+            None => {
+                let none = Screen { columns: || 0, is_ansi: false, colors: false };
+                let stderr = self.stderr.clone();
+                Progress::new(stderr, ProgressKind::None, none, Instant::now()).message(text);
+            }
+        }
+    }
+
+    /// Erases the bar, and writes the ends of all reports. Waits for the readers. Returns the first report that could not be
+    /// written.
     pub(crate) fn finish(mut self, totals: &Totals) -> Result<(), ReportFailed> {
         self.update(&Update::Finished(totals));
         if let Some(progress) = &self.progress {
             lock(progress).finish();
         }
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| (path, error)
-        };
-        let events = self.events.map(|(events, path)| events.finish().map_err(failed(&path)));
-        let trace = self.trace.map(|(trace, path)| trace.finish().map_err(failed(&path)));
-        let page = self.page.map(|(page, mut file, path)| {
-            file.write_all(page.html().as_bytes()).map_err(failed(&path))
+        let events = self.events.map(|(events, file, path)| {
+            (events.finish().and_then(|()| file.wait_until_written()), path)
         });
-        [events, trace, page].into_iter().flatten().collect()
+        let trace = self.trace.map(|(trace, file, path)| {
+            (trace.finish().and_then(|()| file.wait_until_written()), path)
+        });
+        let page =
+            self.page.map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), path));
+        // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
+        let _ = self.stderr.wait_until_written();
+        let reports = [events, trace, page].into_iter().flatten();
+        reports.map(|(written, path)| written.map_err(|error| (path, error))).collect()
     }
 }
 
@@ -190,11 +223,12 @@ struct BesideProgress<W> {
     writer: W,
     is_terminal: bool,
     progress: SharedProgress,
+    stderr: QueuedFile,
 }
 
 impl<W> BesideProgress<W> {
-    /// Writes without the bar. The progress is not locked meanwhile: a reader that does not read would hold up the
-    /// thread that draws, and so the batch.
+    /// Writes without the bar, after what was written to the terminal before. The progress is not locked meanwhile: a reader
+    /// that does not read would hold up the thread that draws, and so the batch.
     fn without_bar<T>(
         &mut self,
         bytes: &[u8],
@@ -202,15 +236,23 @@ impl<W> BesideProgress<W> {
         count: impl FnOnce(&T) -> usize,
     ) -> io::Result<T> {
         if !self.is_terminal {
-            lock(&self.progress).hide();
+            if lock(&self.progress).hide() {
+                self.wait_for_terminal();
+            }
             return write(&mut self.writer);
         }
         lock(&self.progress).output_begins();
+        self.wait_for_terminal();
         let result = write(&mut self.writer);
         let written = result.as_ref().map_or(0, count);
         let written = bytes.get(..written).unwrap_or(bytes);
         lock(&self.progress).output_ended(written, Instant::now());
         result
+    }
+
+    fn wait_for_terminal(&self) {
+        // Ignored: without a terminal, there is no bar to stay clear of.
+        let _ = self.stderr.wait_until_written();
     }
 }
 
@@ -224,7 +266,7 @@ impl<W: Write> Write for BesideProgress<W> {
     }
 }
 
-fn lock(progress: &SharedProgress) -> MutexGuard<'_, Progress<Stderr>> {
+fn lock(progress: &SharedProgress) -> MutexGuard<'_, Progress<QueuedFile>> {
     // Each call leaves it consistent.
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,11 +9,14 @@ use std::time::Duration;
 use pipewright::{CaughtSignals, Signal};
 use pipewright_batch::Control;
 
+use crate::exit_code;
 use crate::run::interrupt::sleep;
-use crate::{exit_code, print_error};
 
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
+
+/// The time that a batch that was stopped has to write the rest of its output and its reports. Their readers may stand still.
+const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(5);
 
 /// Caught signals, handled by a thread.
 #[derive(Debug)]
@@ -27,8 +30,16 @@ struct State {
     signal: OnceLock<Signal>,
     /// The control of the batch, once it has been started.
     control: OnceLock<Control>,
+    /// The running jobs have been stopped.
+    is_stopping: AtomicBool,
     /// No job runs any more: output is printed, and reports are written.
     is_closing: AtomicBool,
+}
+
+/// Ends this process some time after a signal.
+fn end_after(pause: Duration, signal: Signal) {
+    sleep(pause);
+    std::process::exit(exit_code::of_signal(signal.number()));
 }
 
 impl Interrupt {
@@ -56,6 +67,20 @@ impl Interrupt {
     /// Records that no job runs any more. A signal then ends this process: what reads its output may have stopped to read.
     pub(super) fn closing(&self) {
         self.state.is_closing.store(true, Ordering::SeqCst);
+        if let (true, Some(&signal)) =
+            (self.state.is_stopping.load(Ordering::SeqCst), self.state.signal.get())
+        {
+            // Ignored: without a thread, the next signal ends this process.
+            let _ = thread::Builder::new()
+                .name("end".to_owned())
+                .stack_size(64 << 10)
+                .spawn(move || end_after(STOPPED_CLOSES_WITHIN, signal));
+        }
+    }
+
+    /// Returns true if the first signal was a Ctrl-C.
+    pub(super) fn is_by_ctrl_c(&self) -> bool {
+        self.state.signal.get() == Some(&Signal::INT)
     }
 
     /// Returns the exit code. Kills this process by SIGINT after a Ctrl-C, so that a shell ends its loop.
@@ -80,16 +105,16 @@ impl State {
         let Some(control) = self.control.get() else {
             std::process::exit(exit_code::of_signal(signal.number()));
         };
+        // Nothing is printed here: a terminal that takes nothing would make this thread deaf to the next signal.
         let is_first = self.signal.set(signal).is_ok();
         if is_first && signal == Signal::INT {
-            print_error("no more jobs are started; Ctrl-C again stops the running ones");
             control.drain();
         } else {
             control.stop();
+            self.is_stopping.store(true, Ordering::SeqCst);
         }
         if self.is_closing.load(Ordering::SeqCst) {
-            sleep(STUCK_AFTER);
-            std::process::exit(exit_code::of_signal(signal.number()));
+            end_after(STUCK_AFTER, signal);
         }
     }
 }

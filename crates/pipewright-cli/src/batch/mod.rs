@@ -16,7 +16,7 @@ mod settings;
 
 use std::io::Write as _;
 
-use pipewright_batch::{BatchError, LogErrorKind, Run, Summary, shell_quoted};
+use pipewright_batch::{BatchError, Event, Halt, LogErrorKind, Run, Summary, shell_quoted};
 use pipewright_os::base::stdio;
 
 use crate::args::BatchOptions;
@@ -68,7 +68,11 @@ fn run_input(options: &BatchOptions, interrupt: Option<Interrupt>) -> Result<i32
 /// Follows a batch to its end, and returns the exit code.
 fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result<i32, Failure> {
     interrupt.control(run.control());
-    while run.next_until(None).map_err(Failure::from_error)?.is_some() {}
+    while let Some(event) = run.next_until(None).map_err(Failure::from_error)? {
+        if matches!(event, Event::Halted(Halt::Drain)) && interrupt.is_by_ctrl_c() {
+            run.note("Ctrl-C again stops the running jobs");
+        }
+    }
     interrupt.closing();
     let counts = run.summary().to_string();
     let code = match run.finish() {

@@ -41,10 +41,15 @@ impl Lines {
         let _ = writer.flush();
     }
 
-    /// Erases the lines.
-    pub(super) fn erase<W: Write>(&mut self, writer: &mut W, columns: usize, is_ansi: bool) {
+    /// Erases the lines. Returns true if there were some.
+    pub(super) fn erase<W: Write>(
+        &mut self,
+        writer: &mut W,
+        columns: usize,
+        is_ansi: bool,
+    ) -> bool {
         if self.widths.is_empty() {
-            return;
+            return false;
         }
         let text = if is_ansi {
             self.erasure(columns)
@@ -55,6 +60,7 @@ impl Lines {
         self.widths.clear();
         let _ = writer.write_all(text.as_bytes());
         let _ = writer.flush();
+        true
     }
 
     /// Returns the movements to the start of the first line, and the erasure of everything from there.

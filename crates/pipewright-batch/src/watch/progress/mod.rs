@@ -174,14 +174,15 @@ impl<W: Write> Progress<W> {
             self.is_changed = false;
             let text = bar::plain(&self.counts, now);
             // Ignored, as for all output here.
-            let _ = writeln!(self.writer, "{text}");
+            let _ = self.writer.write_all(format!("{text}\n").as_bytes());
         }
         self.drawn.and_then(|drawn| drawn.checked_add(LINE_PAUSE))
     }
 
-    /// Erases the bar, before something else is written to the same terminal. [`tick`](Self::tick) draws it again.
-    pub(crate) fn hide(&mut self) {
-        self.lines.erase(&mut self.writer, (self.screen.columns)(), self.screen.is_ansi);
+    /// Erases the bar, before something else is written to the same terminal. [`tick`](Self::tick) draws it again. Returns
+    /// true if there was one.
+    pub(crate) fn hide(&mut self) -> bool {
+        self.lines.erase(&mut self.writer, (self.screen.columns)(), self.screen.is_ansi)
     }
 
     /// Erases the bar, and draws none until [`output_ended`](Self::output_ended) has been called as often as this.
@@ -200,7 +201,9 @@ impl<W: Write> Progress<W> {
         const MOST_COLUMNS: usize = 1000;
         self.hide();
         self.start_line();
-        let _ = writeln!(self.writer, "pipewright: {}", line(text, MOST_COLUMNS));
+        // One write, which is whole.
+        let text = format!("pipewright: {}\n", line(text, MOST_COLUMNS));
+        let _ = self.writer.write_all(text.as_bytes());
     }
 
     /// Ends a line of output that has no newline.

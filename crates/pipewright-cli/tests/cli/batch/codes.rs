@@ -62,7 +62,7 @@ fn the_summary_counts_every_job() {
         "0",
     ]);
     assert_eq!((fast.status.code(), place.read("ran")), (Some(123), "1\n".to_owned()));
-    assert!(err(&fast).contains("(too many failures)"), "{}", err(&fast));
+    assert!(err(&fast).contains("(the limit of failures is reached)"), "{}", err(&fast));
 }
 
 #[test]

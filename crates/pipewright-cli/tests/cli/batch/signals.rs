@@ -47,7 +47,9 @@ fn the_first_ctrl_c_drains() {
     send_signal(&child, "INT");
     let mut lines = std::io::BufRead::lines(stderr);
     let line = lines.next().expect("it says that it drains").unwrap();
-    assert!(line.contains("Ctrl-C again stops"), "{line}");
+    assert_eq!(line, "pipewright: no more jobs start: interrupted");
+    let line = lines.next().expect("it says what to do").unwrap();
+    assert_eq!(line, "pipewright: Ctrl-C again stops the running jobs");
     place.write("end", "");
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     let status = child.wait().unwrap();
@@ -284,4 +286,44 @@ fn a_job_that_asks_at_the_terminal_fails_and_does_not_hang() {
     let text = shell.shows("code=123");
     assert!(text.contains("0 ok, 2 failed"), "{text:?}");
     assert!(text.contains("/dev/tty") && !text.contains("answered"), "{text:?}");
+}
+
+const CTRL_S: &str = "\x13";
+const CTRL_Q: &str = "\x11";
+
+#[test]
+fn a_terminal_that_takes_no_output_stops_neither_timeouts_nor_signals() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let Some(mut shell) = Shell::start_with(&["bash", "--norc", "--noprofile", "-i"], "xterm")
+    else {
+        return;
+    };
+    shell.types(&format!("cd {}\n", place.path("").display()));
+    let job = format!("env {MARK}={} sh -c 'echo ran >> ran; exec sleep 600'", mark("batch-xoff"));
+    // The bar is drawn each second.
+    shell.types(&format!("$PW batch -j1 --progress bar --timeout 4s -- {job} ::: 1\n"));
+    until("the job runs", || place.lines("ran") == ["ran"]);
+    assert_eq!(marked("batch-xoff").len(), 1);
+    shell.types(CTRL_S);
+    until("the timeout ends the job", || marked("batch-xoff").is_empty());
+    shell.types(CTRL_Q);
+    shell.shows("0 ok, 1 failed");
+    shell.ended_with(123);
+    let batch = format!("$PW batch -j1 --progress bar -- {job} ::: 1 & echo pid''=$!.\n");
+    shell.types(&batch);
+    shell.shows("pid=");
+    let pid: u32 = shell.shows(".").parse().unwrap();
+    until("the job runs", || place.lines("ran") == ["ran", "ran"]);
+    shell.types(CTRL_S);
+    // Until it writes to the terminal.
+    std::thread::sleep(pace::millis(1_500));
+    assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+    until("the signal ends the job", || marked("batch-xoff").is_empty());
+    until("the batch ends", || {
+        // A zombie of the shell, which may not have noticed.
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    });
+    shell.types(CTRL_Q);
 }

@@ -1,0 +1,339 @@
+//! A file whose reader may stand still, such as a terminal after Ctrl-S or a full pipe: another thread writes to it.
+//!
+//! The driver writes reports between two looks at timeouts and signals, so it never waits for a reader. What a reader has not
+//! taken waits in memory, and beyond that in a temporary file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _, Seek, SeekFrom, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pipewright_os::base::service_thread;
+
+/// The bytes that wait in memory. More wait in a temporary file.
+const MOST_MEMORY_BYTES: usize = 1 << 20;
+
+/// The most bytes of one write from the temporary file.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// The pause before a write is tried again, if another program has made our stream non-blocking.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// A writer that never waits for the reader of its file. Copies write to the same file.
+#[derive(Debug, Clone)]
+pub(crate) struct QueuedFile(Way);
+
+#[derive(Debug, Clone)]
+enum Way {
+    /// A regular file, which has no reader to wait for.
+    Direct(Arc<File>),
+    Queued(Arc<Queue>),
+}
+
+/// The writers' side of a queue. Its end is the end of the thread, once everything is written.
+struct Queue {
+    shared: Arc<Shared>,
+    /// The file, until the first write starts the thread.
+    file: Mutex<Option<Box<dyn Write + Send>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The oldest bytes.
+    memory: Vec<u8>,
+    /// The bytes after them.
+    spool: Option<Spool>,
+    /// The thread writes bytes that it has taken.
+    is_writing: bool,
+    /// Nothing more comes.
+    is_closed: bool,
+    /// The first error. Nothing is written after it.
+    error: Option<io::Error>,
+}
+
+/// A temporary file whose bytes are written once and read once.
+#[derive(Debug)]
+struct Spool {
+    file: File,
+    written: u64,
+    read: u64,
+}
+
+impl QueuedFile {
+    /// Returns a writer to the file of a report.
+    pub(crate) fn of_file(file: File) -> QueuedFile {
+        match file.metadata() {
+            Ok(metadata) if metadata.is_file() => QueuedFile(Way::Direct(Arc::new(file))),
+            _ => QueuedFile::new(file),
+        }
+    }
+
+    /// Returns a writer to any stream.
+    pub(crate) fn new(stream: impl Write + Send + 'static) -> QueuedFile {
+        let (shared, file) = (Arc::default(), Mutex::new(Some(Box::new(stream) as Box<_>)));
+        QueuedFile(Way::Queued(Arc::new(Queue { shared, file })))
+    }
+
+    /// Returns true if nothing waits for the reader.
+    pub(crate) fn is_idle(&self) -> bool {
+        match &self.0 {
+            Way::Direct(_) => true,
+            Way::Queued(queue) => queue.shared.lock().is_idle(),
+        }
+    }
+
+    /// Waits until the reader has taken everything. Only for a thread that nothing waits for, and for the end.
+    ///
+    /// # Errors
+    /// The first error of a write. Everything after it is lost.
+    pub(crate) fn wait_until_written(&self) -> io::Result<()> {
+        let Way::Queued(queue) = &self.0 else { return Ok(()) };
+        let mut state = queue.shared.lock();
+        while !state.is_idle() && state.error.is_none() {
+            state = queue.shared.wait(state);
+        }
+        state.error.as_ref().map_or(Ok(()), |error| Err(copy_of(error)))
+    }
+}
+
+impl Write for QueuedFile {
+    /// Takes all bytes.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.0 {
+            Way::Direct(file) => (&**file).write(bytes),
+            Way::Queued(queue) => queue.add(bytes).map(|()| bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for QueuedFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match &self.0 {
+            Way::Direct(file) => (&**file).seek(to),
+            Way::Queued(_) => Err(io::ErrorKind::NotSeekable.into()),
+        }
+    }
+}
+
+impl Queue {
+    fn add(&self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(file) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let shared = Arc::clone(&self.shared);
+            service_thread::start(c"reports", move || shared.write_all_to(file))?;
+        }
+        self.shared.lock().add(bytes)?;
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each step leaves it consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what comes, until nothing more does. The work of the thread.
+    fn write_all_to(&self, mut file: Box<dyn Write + Send>) {
+        loop {
+            let mut state = self.lock();
+            let taken = loop {
+                match state.take() {
+                    Ok(taken) if !taken.is_empty() => break taken,
+                    Ok(_) if state.is_closed => return,
+                    Ok(_) => state = self.wait(state),
+                    Err(error) => break state.fail(error),
+                }
+            };
+            state.is_writing = true;
+            drop(state);
+            let written = write_whole(&mut *file, &taken);
+            let mut state = self.lock();
+            state.is_writing = false;
+            if let Err(error) = written {
+                state.fail(error);
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        !self.is_writing && self.memory.is_empty() && self.spool.is_none()
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(error) = &self.error {
+            return Err(copy_of(error));
+        }
+        if self.spool.is_none() && self.memory.len() + bytes.len() <= MOST_MEMORY_BYTES {
+            self.memory.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool { file: tempfile::tempfile()?, written: 0, read: 0 }),
+        };
+        spool.file.seek(SeekFrom::Start(spool.written))?;
+        spool.file.write_all(bytes)?;
+        spool.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes the oldest bytes.
+    fn take(&mut self) -> io::Result<Vec<u8>> {
+        if !self.memory.is_empty() {
+            return Ok(std::mem::take(&mut self.memory));
+        }
+        let Some(spool) = &mut self.spool else { return Ok(Vec::new()) };
+        let mut piece = Vec::new();
+        spool.file.seek(SeekFrom::Start(spool.read))?;
+        let most = PIECE_BYTES.min(spool.written - spool.read);
+        (&spool.file).take(most).read_to_end(&mut piece)?;
+        spool.read += piece.len() as u64;
+        if spool.read >= spool.written || piece.is_empty() {
+            self.spool = None;
+        }
+        Ok(piece)
+    }
+
+    /// Keeps the first error, and forgets what waits. Returns nothing to write.
+    fn fail(&mut self, error: io::Error) -> Vec<u8> {
+        self.error.get_or_insert(error);
+        self.memory = Vec::new();
+        self.spool = None;
+        Vec::new()
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+fn write_whole(file: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+    file.flush()
+}
+
+/// Returns the same error once more.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A stream whose reader takes one write for each permit.
+    struct Slow {
+        permits: Receiver<()>,
+        taken: Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.permits.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+            let count = bytes.len().min(300_000);
+            self.taken.send(bytes[..count].to_vec()).unwrap();
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn slow() -> (QueuedFile, Sender<()>, Receiver<Vec<u8>>) {
+        let ((permit, permits), (taken, takes)) = (channel(), channel());
+        (QueuedFile::new(Slow { permits, taken }), permit, takes)
+    }
+
+    fn lines(count: u32) -> Vec<Vec<u8>> {
+        (0..count).map(|number| format!("{number:0>999}\n").into_bytes()).collect()
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_holds_nobody_up_and_gets_everything_in_order() {
+        let (mut file, permit, takes) = slow();
+        assert!(file.is_idle());
+        let lines = lines(5_000);
+        for line in &lines {
+            file.write_all(line).unwrap();
+        }
+        assert!(!file.is_idle());
+        let Way::Queued(queue) = &file.0 else { panic!("a stream that may wait") };
+        let state = queue.shared.lock();
+        assert!(state.memory.len() <= MOST_MEMORY_BYTES && state.spool.is_some());
+        drop(state);
+        for _ in 0..10_000 {
+            permit.send(()).unwrap();
+        }
+        file.wait_until_written().unwrap();
+        assert!(file.is_idle());
+        let mut taken = Vec::new();
+        while let Ok(bytes) = takes.try_recv() {
+            taken.extend(bytes);
+        }
+        assert!(taken == lines.concat());
+    }
+
+    #[test]
+    fn an_error_of_the_thread_is_told_to_the_next_writer() {
+        let (mut file, permit, _takes) = slow();
+        drop(permit);
+        file.write_all(b"lost").unwrap();
+        assert_eq!(file.wait_until_written().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(file.write_all(b"more").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert!(file.is_idle());
+    }
+
+    #[test]
+    fn what_was_written_before_the_last_writer_went_arrives() {
+        let (mut file, permit, takes) = slow();
+        file.write_all(b"last words").unwrap();
+        drop(file);
+        permit.send(()).unwrap();
+        assert_eq!(takes.recv().unwrap(), b"last words");
+    }
+}
