@@ -18,7 +18,7 @@ use crate::job::{Job, JobId, JobStdin};
 /// Lets a host read these bytes as those of a worker that it has greeted, while it wants two jobs to run. Each job may end once.
 pub fn lying_worker(bytes: &[u8]) {
     let reports = Reports::new();
-    let mut remote = host::Remote::new(Arc::clone(&reports), true);
+    let mut remote = host::Remote::new(Arc::clone(&reports), Duration::from_secs(60), true);
     for job in 1..=2 {
         remote.start(attempt(AttemptKey { job, attempt: 1 }));
     }

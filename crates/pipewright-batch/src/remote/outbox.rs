@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::lease::Lease;
 use super::wire::message;
-use super::wire::{FromWorker, Key, Stream};
+use super::wire::{FromWorker, Key, Stream, ToWorker};
 
 /// Bytes of output that a worker may send before the host has taken any.
 pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
@@ -31,8 +31,12 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct State {
     bytes: Vec<u8>,
-    /// Bytes of output that may still be sent.
+    /// Bytes of output that may still be sent, by the worker; on the side of the host, that may still arrive.
     credit: u64,
+    /// Credit that the worker has not been told of, and the number of the last beat that arrived. Both are sums, so that a worker
+    /// that does not read holds up no memory.
+    owed: u64,
+    seen: Option<u64>,
     /// The thread that writes waits for bytes.
     is_waiting: bool,
     is_closed: bool,
@@ -40,8 +44,14 @@ struct State {
 
 impl Outbox {
     pub(crate) fn new() -> Arc<Outbox> {
-        let state =
-            State { bytes: Vec::new(), credit: WINDOW_BYTES, is_waiting: false, is_closed: false };
+        let state = State {
+            bytes: Vec::new(),
+            credit: WINDOW_BYTES,
+            owed: 0,
+            seen: None,
+            is_waiting: false,
+            is_closed: false,
+        };
         let (filled, credited) = (Condvar::new(), Condvar::new());
         Arc::new(Outbox { state: Mutex::new(state), filled, credited })
     }
@@ -88,6 +98,38 @@ impl Outbox {
         self.credited.notify_all();
     }
 
+    /// Takes credit for output that has arrived. Returns false if it was more than was allowed.
+    pub(crate) fn arrived(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        match state.credit.checked_sub(bytes) {
+            Some(rest) => {
+                state.credit = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends the worker credit for output that was taken.
+    pub(crate) fn allow(&self, bytes: u64) {
+        let mut state = self.state();
+        state.credit = state.credit.saturating_add(bytes);
+        state.owed = state.owed.saturating_add(bytes);
+        self.wake(state);
+    }
+
+    /// Names the beat that has arrived.
+    pub(crate) fn name_beat(&self, number: u64) {
+        let mut state = self.state();
+        state.seen = Some(number);
+        self.wake(state);
+    }
+
+    /// Returns the number of bytes that wait for a peer that does not read.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.state().bytes.len()
+    }
+
     /// Sends what was there before, and nothing more.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
@@ -126,6 +168,14 @@ impl Outbox {
             if let Some(lease) = lease.filter(|_| due.is_some_and(|due| due <= now)) {
                 // A beat is never too long.
                 let _ = message::append(&mut state.bytes, &FromWorker::Beat(lease.beat(now)));
+            }
+            // Numbers are never too long.
+            if let Some(number) = state.seen.take() {
+                let _ = message::append(&mut state.bytes, &ToWorker::Seen(number));
+            }
+            let owed = std::mem::take(&mut state.owed);
+            if owed > 0 {
+                let _ = message::append(&mut state.bytes, &ToWorker::Credit(owed));
             }
             if !state.bytes.is_empty() || state.is_closed {
                 std::mem::swap(bytes, &mut state.bytes);
@@ -215,6 +265,24 @@ mod tests {
             taken += count(&bytes);
         }
         sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_beats_and_does_not_read_holds_up_no_memory() {
+        let outbox = Outbox::new();
+        for number in 1..=100_000 {
+            outbox.name_beat(number);
+            assert!(outbox.arrived(1));
+            outbox.allow(1);
+        }
+        assert_eq!(outbox.waiting_bytes(), 0);
+        let mut bytes = Vec::new();
+        outbox.take(&mut bytes, None);
+        let mut wanted = Vec::new();
+        message::append(&mut wanted, &ToWorker::Seen(100_000)).unwrap();
+        message::append(&mut wanted, &ToWorker::Credit(100_000)).unwrap();
+        assert_eq!(bytes, wanted);
+        assert!(outbox.arrived(WINDOW_BYTES) && !outbox.arrived(1));
     }
 
     #[test]

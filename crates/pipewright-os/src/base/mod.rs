@@ -14,6 +14,7 @@ pub mod generation;
 pub mod handle;
 pub mod late_open;
 pub mod memory;
+pub mod open_limit;
 pub mod os_text;
 #[cfg(windows)]
 pub(crate) mod overlapped;

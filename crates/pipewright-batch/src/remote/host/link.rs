@@ -1,16 +1,26 @@
 //! A connection to a worker: the thread that has greeted it reads, and another one writes.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::reports::{NodeId, Report, Reports};
 use crate::remote::error::RemoteError;
 use crate::remote::outbox::Outbox;
 use crate::remote::wire::message::{Settings, parse};
 use crate::remote::wire::{Frames, FromWorker, ToWorker};
+
+/// The time for a worker that was greeted to tell its node.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes that wait for a worker that does not read, beyond what is being written. Starts have inputs of some MiB.
+const MOST_WAITING_BYTES: usize = 256 << 20;
+
+/// The messages of one connection that are shown, and the length of each.
+const MOST_NOTES: u32 = 1000;
+const MOST_NOTE_CHARS: usize = 1000;
 
 /// Ends a connection at once.
 pub(crate) type Closer = Arc<dyn Fn() + Send + Sync>;
@@ -42,6 +52,16 @@ impl Link {
     /// It is too long.
     pub(crate) fn send(&self, message: &ToWorker) -> Result<(), RemoteError> {
         self.outbox.send(message)
+    }
+
+    /// Allows so many more bytes of output.
+    pub(crate) fn allow(&self, bytes: u64) {
+        self.outbox.allow(bytes);
+    }
+
+    /// Returns true if the worker takes no messages.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.outbox.waiting_bytes() > MOST_WAITING_BYTES
     }
 
     /// Returns the time at which the last bytes arrived.
@@ -92,9 +112,19 @@ pub(crate) fn serve(
         }
     });
     let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close) };
-    let mut reading = Reading { node, reports, outbox, link: Some(link), is_bye: false };
-    let error = match spawned.map_err(RemoteError::from) {
-        Ok(_) => {
+    let greeting = close_unless_joined(Arc::clone(close));
+    let mut reading = Reading {
+        node,
+        reports,
+        outbox,
+        link: Some(link),
+        is_bye: false,
+        notes: 0,
+        greeting: None,
+    };
+    let error = match spawned.and(greeting).map_err(RemoteError::from) {
+        Ok(greeting) => {
+            reading.greeting = Some(greeting);
             // Settings are never too long.
             let _ = reading.outbox.send(&ToWorker::Settings(settings.clone()));
             reading.read(reader).err()
@@ -117,6 +147,18 @@ pub(crate) fn serve(
     served
 }
 
+/// Closes a connection that does not tell its node in time. A drop of the result ends that.
+fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
+    let (sender, joined) = mpsc::channel();
+    let watch = move || {
+        if joined.recv_timeout(JOIN_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            close();
+        }
+    };
+    thread::Builder::new().name("joining".to_owned()).stack_size(64 << 10).spawn(watch)?;
+    Ok(sender)
+}
+
 /// The state of the thread that reads.
 struct Reading<'a> {
     node: NodeId,
@@ -125,6 +167,9 @@ struct Reading<'a> {
     /// `None`: it was reported.
     link: Option<Link>,
     is_bye: bool,
+    notes: u32,
+    /// Ends when the node is known.
+    greeting: Option<mpsc::Sender<()>>,
 }
 
 impl Reading<'_> {
@@ -141,7 +186,7 @@ impl Reading<'_> {
             }
             // Those of one read together, so that the batch is woken once.
             if !arrived.is_empty() {
-                self.reports.add(arrived.drain(..));
+                self.reports.add_from_node(arrived.drain(..));
             }
         }
         match self.is_bye && !frames.is_in_frame() {
@@ -164,20 +209,36 @@ impl Reading<'_> {
         Ok(match message {
             FromWorker::About(about) => {
                 let link = self.link.take().ok_or(RemoteError::Closed)?;
+                self.greeting = None;
                 match self.reports.join(node, about, link) {
                     true => None,
                     false => return Err(RemoteError::Closed),
                 }
             }
             FromWorker::Output(key, stream, bytes) => {
+                if !self.outbox.arrived(bytes.len() as u64) {
+                    return Err(RemoteError::Garbled("more output than was allowed"));
+                }
                 Some(Report::Output { node, key, stream, bytes: bytes.to_vec() })
             }
             FromWorker::Ended(end) => Some(Report::Ended { node, end }),
-            FromWorker::Note(text) => Some(Report::Note { node: Some(node), text }),
+            FromWorker::Note(text) => {
+                self.notes += 1;
+                match self.notes {
+                    ..MOST_NOTES => {
+                        let text = text.chars().take(MOST_NOTE_CHARS).collect();
+                        Some(Report::Note { node: Some(node), text })
+                    }
+                    MOST_NOTES => {
+                        let text = "further messages of it are not shown".to_owned();
+                        Some(Report::Note { node: Some(node), text })
+                    }
+                    _ => None,
+                }
+            }
             FromWorker::Draining(reason) => Some(Report::Draining { node, reason }),
             FromWorker::Beat(number) => {
-                // A number is never too long.
-                let _ = self.outbox.send(&ToWorker::Seen(number));
+                self.outbox.name_beat(number);
                 None
             }
             FromWorker::Bye => {

@@ -1,11 +1,13 @@
 //! Workers that connect by themselves, over TCP. Each proves that it knows the secret of the batch.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use pipewright_os::base::open_limit;
 
 use super::link;
 use super::reports::Reports;
@@ -18,8 +20,10 @@ use crate::remote::wire::message::Settings;
 /// The time for a handshake. Somebody who only connects is not waited for longer.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handshakes at one time. Further connections are closed, and workers try again.
+/// Handshakes at one time, at most, and their share of the handles that this process may have. Further connections are closed, and
+/// workers try again. Strangers can use up no more: the rest is for nodes, outputs and the log.
 const MOST_HANDSHAKES: usize = 256;
+const HANDLES_SHARE: usize = 8;
 
 /// The port at which workers connect.
 ///
@@ -84,6 +88,8 @@ impl Drop for Listener {
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let share = open_limit::of_this_process().map(|handles| handles / HANDLES_SHARE);
+    let most = share.map_or(MOST_HANDSHAKES, |share| share.clamp(1, MOST_HANDSHAKES));
     loop {
         let accepted = listener.accept();
         if shared.reports.is_closed() {
@@ -94,7 +100,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::park_timeout(Duration::from_millis(50));
             continue;
         };
-        if shared.handshakes.fetch_add(1, Ordering::SeqCst) >= MOST_HANDSHAKES {
+        if shared.handshakes.fetch_add(1, Ordering::SeqCst) >= most {
             shared.handshakes.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
@@ -111,9 +117,11 @@ impl Shared {
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         let greeted = self.greet(&stream);
         self.handshakes.fetch_sub(1, Ordering::SeqCst);
-        let streams = greeted.and_then(|()| Ok((stream.try_clone()?, stream.try_clone()?)));
-        match streams {
-            Ok((reader, writer)) => {
+        match greeted {
+            Ok(()) => {
+                // One handle for all three.
+                let stream = Arc::new(stream);
+                let (reader, writer) = (One(Arc::clone(&stream)), One(Arc::clone(&stream)));
                 let close: link::Closer = Arc::new(move || {
                     // Ignored: it is closed already.
                     let _ = stream.shutdown(Shutdown::Both);
@@ -134,6 +142,25 @@ impl Shared {
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
         Ok(())
+    }
+}
+
+/// A connection whose reader and writer share its handle.
+struct One(Arc<TcpStream>);
+
+impl Read for One {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(buffer)
+    }
+}
+
+impl Write for One {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self.0).flush()
     }
 }
 

@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::reports::{NodeId, Report};
 use super::{Node, NodeState, Remote, Running};
-use crate::executor::{AttemptEnd, AttemptOutcome, ExecutorEvent};
+use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
 use crate::remote::error::RemoteError;
 use crate::remote::lease::SILENCE;
 use crate::remote::wire::ToWorker;
+
+/// The ends of attempts that do not run there, of one node.
+const MOST_LATE_ENDS: u32 = 1000;
 
 /// The time that workers have to end after the batch.
 const END_WAIT: Duration = Duration::from_secs(2);
@@ -29,6 +32,8 @@ impl Remote {
         match error {
             // Nothing runs there.
             None => self.lose(id, "it has ended"),
+            // The host may have closed it, for a reason that says more.
+            Some(_) if matches!(node.state, NodeState::Disconnected(_)) => {}
             Some(error) => node.state = NodeState::Disconnected(error.to_string()),
         }
         self.report_capacity();
@@ -56,6 +61,62 @@ impl Remote {
             self.finish(key, end);
         }
         self.report_capacity();
+    }
+
+    /// Closes the connection of each node that has not ended an attempt in time, or that takes no messages. It beats, so it is not
+    /// silent; what runs there ends with its lease, and is lost then. Returns the time of the next look.
+    pub(super) fn check_deadlines(&mut self, now: Instant) -> Option<Instant> {
+        let is_gone = |node: &Node| matches!(node.state, NodeState::Disconnected(_));
+        let mut overdue = Vec::new();
+        while let Some((_, key)) = self.deadlines.first().filter(|(at, _)| *at <= now).copied() {
+            self.deadlines.pop_first();
+            let place = self.attempts.get(&key).and_then(|running| running.place);
+            let place = place.filter(|it| !self.nodes.get(&it.node).is_none_or(is_gone));
+            overdue.extend(place.map(|it| (it.node, format!("{key} did not end in time"))));
+        }
+        for (id, node) in &self.nodes {
+            if node.link.is_stuck() && !is_gone(node) {
+                overdue.push((*id, "it reads no messages".to_owned()));
+            }
+        }
+        for (id, reason) in overdue {
+            self.give_up_on(id, reason);
+        }
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Sets the time at which the end of an attempt has to be here, unless it has an earlier one.
+    pub(super) fn set_deadline(&mut self, key: AttemptKey, time: Duration) {
+        let at = time.checked_add(self.patience).and_then(|time| Instant::now().checked_add(time));
+        let (Some(at), Some(running)) = (at, self.attempts.get_mut(&key)) else { return };
+        let before = running.deadline.replace(at.min(running.deadline.unwrap_or(at)));
+        self.deadlines.extend(running.deadline.map(|at| (at, key)));
+        if let Some(before) = before.filter(|before| Some(*before) != running.deadline) {
+            self.deadlines.remove(&(before, key));
+        }
+    }
+
+    /// Closes the connection of a node for that reason.
+    fn give_up_on(&mut self, id: NodeId, reason: String) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.link.close();
+        node.state = NodeState::Disconnected(reason);
+        self.placement.close(id);
+        self.report_capacity();
+    }
+
+    /// Takes note of the end of an attempt that does not run there. One may cross its stop; many are lies.
+    pub(super) fn late_end(&mut self, id: NodeId, key: AttemptKey) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.late_ends += 1;
+            if node.late_ends > MOST_LATE_ENDS {
+                return match node.state {
+                    NodeState::Disconnected(_) => {}
+                    _ => self.give_up_on(id, "it ends jobs that do not run there".to_owned()),
+                };
+            }
+        }
+        self.note(Some(id), &format!("the late end of {key} does not count"));
     }
 
     /// Gives up the nodes that were silent for too long. Returns the time at which the next one would be.
@@ -94,7 +155,10 @@ impl Drop for Remote {
                     Report::Joined { node, about, link } => {
                         let _ = link.send(&ToWorker::End);
                         let state = NodeState::Draining;
-                        self.nodes.insert(node, Node { name: about.node, link, state, running: 0 });
+                        self.nodes.insert(
+                            node,
+                            Node { name: about.node, link, state, running: 0, late_ends: 0 },
+                        );
                     }
                     _ => {}
                 }

@@ -14,9 +14,12 @@
 //! | `via.rs`, `bootstrap.rs` | workers over the stdio of a command, and the way of the program there |
 //! | `slurm.rs` | the nodes of a Slurm allocation |
 //! | `listener.rs` | workers that connect by themselves |
+//! | `liars.rs` | tests: nodes that lie |
 
 mod bootstrap;
 pub(crate) mod connector;
+#[cfg(test)]
+mod liars;
 pub(crate) mod link;
 mod listener;
 mod losing;
@@ -27,7 +30,7 @@ pub(crate) mod reports;
 mod slurm;
 mod via;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,9 +56,12 @@ pub use slurm::Slurm;
 #[derive(Debug)]
 pub struct Remote {
     reports: Arc<Reports>,
+    patience: Duration,
     nodes: BTreeMap<NodeId, Node>,
     placement: Placement,
     attempts: HashMap<AttemptKey, Running>,
+    /// The deadlines of the attempts that run.
+    deadlines: BTreeSet<(Instant, AttemptKey)>,
     /// Attempts that no node has room for, in order.
     waiting: VecDeque<AttemptKey>,
     events: VecDeque<ExecutorEvent>,
@@ -81,6 +87,8 @@ struct Node {
     state: NodeState,
     /// The number of attempts there.
     running: usize,
+    /// The number of ends of attempts that do not run there.
+    late_ends: u32,
 }
 
 #[derive(Debug)]
@@ -100,15 +108,20 @@ struct Running {
     /// Everything that its start needs, while it waits.
     attempt: Option<Attempt>,
     cpus: u32,
+    /// The time at which its end has to be here, whatever the node does.
+    deadline: Option<Instant>,
 }
 
 impl Remote {
-    pub(super) fn new(reports: Arc<Reports>, is_verbose: bool) -> Remote {
+    /// `patience`: the time from the moment at which an attempt should be stopped to the report of its end.
+    pub(super) fn new(reports: Arc<Reports>, patience: Duration, is_verbose: bool) -> Remote {
         Remote {
             reports,
+            patience,
             nodes: BTreeMap::new(),
             placement: Placement::default(),
             attempts: HashMap::new(),
+            deadlines: BTreeSet::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             capacity: 0,
@@ -174,7 +187,7 @@ impl Remote {
         let note = format!("node {name}: {} {jobs} at once", about.slots);
         self.events.push_back(ExecutorEvent::Note(note));
         let state = NodeState::Connected;
-        self.nodes.insert(id, Node { name, link, state, running: 0 });
+        self.nodes.insert(id, Node { name, link, state, running: 0, late_ends: 0 });
         self.placement.add(id, about.slots.max(1), self.deadline);
         self.place_waiting();
         self.report_capacity();
@@ -182,8 +195,7 @@ impl Remote {
 
     fn output(&mut self, id: NodeId, key: Key, stream: Stream, bytes: &[u8]) {
         if let Some(node) = self.nodes.get(&id) {
-            // A number is never too long.
-            let _ = node.link.send(&ToWorker::Credit(bytes.len() as u64));
+            node.link.allow(bytes.len() as u64);
         }
         let source = match stream {
             Stream::Stdout => Source::Stdout,
@@ -202,7 +214,7 @@ impl Remote {
         let Some(node) =
             self.nodes.get(&id).filter(|_| self.attempts.get(&key).is_some_and(is_here))
         else {
-            return self.note(Some(id), &format!("the late end of {key} does not count"));
+            return self.late_end(id, key);
         };
         let files = wire::node_output(&mut end);
         let mut end = wire::end_of(end, &node.name);
@@ -224,6 +236,9 @@ impl Remote {
     fn finish(&mut self, key: AttemptKey, end: AttemptEnd) {
         let Some(running) = self.attempts.remove(&key) else { return };
         drop(running.output);
+        if let Some(at) = running.deadline {
+            self.deadlines.remove(&(at, key));
+        }
         if let Some(place) = running.place {
             self.placement.release(place);
             if let Some(node) = self.nodes.get_mut(&place.node) {
@@ -263,7 +278,8 @@ impl Remote {
 impl Executor for Remote {
     fn start(&mut self, attempt: Attempt) {
         let (key, cpus) = (attempt.key, attempt.cpus.max(1));
-        let running = Running { output: None, place: None, attempt: Some(attempt), cpus };
+        let running =
+            Running { output: None, place: None, attempt: Some(attempt), cpus, deadline: None };
         self.attempts.insert(key, running);
         self.waiting.push_back(key);
         self.place_waiting();
@@ -278,6 +294,7 @@ impl Executor for Remote {
         let Some(running) = self.attempts.get(&key) else { return };
         match running.place {
             Some(place) => {
+                self.set_deadline(key, Duration::ZERO);
                 if let Some(node) = self.nodes.get(&place.node) {
                     // A key is never too long.
                     let _ = node.link.send(&ToWorker::Stop(key.into()));
@@ -305,7 +322,7 @@ impl Executor for Remote {
                 return Err(io::Error::other(format!("no node is left: {reason}")));
             }
             let now = Instant::now();
-            let silent = self.check_silence(now);
+            let silent = self.check_silence(now).into_iter().chain(self.check_deadlines(now)).min();
             if !self.events.is_empty() {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::reports::Reports;
 use super::slurm::{Cluster, Slurm};
@@ -12,6 +13,9 @@ use super::{Remote, connector};
 use crate::executor::LocalSettings;
 use crate::remote::program::Program;
 use crate::remote::wire;
+
+/// The time that a node has beyond the grace of a stop: for the rest of the output, and for the way of the end to the host.
+const END_MARGIN: Duration = Duration::from_secs(5);
 
 /// The nodes that run a batch, instead of this machine.
 ///
@@ -80,6 +84,8 @@ impl Nodes {
         if self.commands.iter().any(Vec::is_empty) || !has_nodes {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no node"));
         }
+        // A worker waits for room before the start, and the end of an attempt comes after its output.
+        let patience = settings.room_timeout + settings.kill_grace + END_MARGIN;
         let settings = wire::wire_settings(settings);
         let reports = Reports::new();
         let delivery = match &self.worker_path {
@@ -109,6 +115,6 @@ impl Nodes {
             };
             reports.add_thread(cluster.spawn()?);
         }
-        Ok(Remote::new(reports, self.is_verbose))
+        Ok(Remote::new(reports, patience, self.is_verbose))
     }
 }

@@ -90,7 +90,10 @@ impl Remote {
         node.running += 1;
         if let Err(error) = node.link.send(&ToWorker::Start(Box::new(message))) {
             let outcome = AttemptOutcome::NotStarted(error.to_string());
-            self.finish(key, AttemptEnd::without_run(key, outcome));
+            return self.finish(key, AttemptEnd::without_run(key, outcome));
+        }
+        if let Some(timeout) = attempt.timeout {
+            self.set_deadline(key, timeout);
         }
     }
 }

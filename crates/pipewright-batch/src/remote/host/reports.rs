@@ -12,6 +12,9 @@ use crate::remote::error::RemoteError;
 use crate::remote::wire::message::WireEnd;
 use crate::remote::wire::{About, Key, Stream};
 
+/// The reports after which the nodes wait. One read of a connection may exceed it.
+const MOST_REPORTS: usize = 10_000;
+
 /// A connection to a worker, numbered in order. A node that is connected again gets a new number.
 pub(crate) type NodeId = u64;
 
@@ -47,6 +50,8 @@ pub(crate) enum Report {
 pub(crate) struct Reports {
     state: Mutex<State>,
     arrived: Condvar,
+    /// Threads of nodes with more reports wait here.
+    taken: Condvar,
     /// Threads between two attempts to connect wait here.
     closed: Condvar,
 }
@@ -99,6 +104,16 @@ impl Reports {
         }
     }
 
+    /// Adds reports of a node, and waits first while the batch has many to take.
+    pub(crate) fn add_from_node(&self, reports: impl IntoIterator<Item = Report>) {
+        let mut state = self.state();
+        while state.reports.len() >= MOST_REPORTS && !state.is_closed {
+            state = self.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.add(reports);
+    }
+
     pub(crate) fn note(&self, text: String) {
         self.add([Report::Note { node: None, text }]);
     }
@@ -129,6 +144,7 @@ impl Reports {
             };
             state.is_waiting = false;
         }
+        self.taken.notify_all();
         std::mem::take(&mut state.reports)
     }
 
@@ -158,6 +174,7 @@ impl Reports {
         let on_close = std::mem::take(&mut state.on_close);
         drop(state);
         self.closed.notify_all();
+        self.taken.notify_all();
         on_close.into_iter().for_each(|OnClose(call)| call());
     }
 
