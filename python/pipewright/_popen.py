@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal as _signal
+import sys
 import warnings
 from _thread import allocate_lock
 
 from pipewright import _options, _text
+from pipewright._constants import PIPE
 from pipewright._errors import TimeoutExpired
-from pipewright._files import TerminalIO, take_read_ahead
+from pipewright._files import InputFile, PipeFile, TerminalIO, close_all, raw_of, sized_pipes
 from pipewright._pipewright import spawn
 from pipewright._std import std as _std
 
@@ -35,6 +38,8 @@ _NAMES = frozenset(
         *("tree", "kill_on_parent_exit", "limits", "pty", "nice", "rlimits"),
     ]
 )
+
+_STREAMS = ("stdin", "stdout", "stderr")
 
 #: Children that still ran when their `Popen` was dropped, so that they and their trees go on, as in `subprocess`.
 _active: List[Child] = []
@@ -150,17 +155,39 @@ class Popen(_std.Popen[AnyStr]):
         self._communicating = allocate_lock()
         self.text_mode = any(options.get(it) for it in ("encoding", "errors", "text", "universal_newlines"))
         decoding = _text.take(options)
+        if decoding is not None and self.encoding is None and sys.version_info >= (3, 11):
+            self.encoding = decoding.encoding
         has_pty = bool(options.get("pty"))
         self._communication: Optional[Communication] = None
-        #: Both streams as bytes, once `communicate` has ended.
-        self._output: Optional[Tuple[bytes, bytes]] = None
-        self._read_ahead: List[Any] = [None, None]
+        #: Both streams, once `communicate` has ended.
+        self._output: Optional[Tuple[Any, Any]] = None
+        self._read_ahead: List[bytes] = [b"", b""]
         native = _options.native(options)
-        child = spawn(native)
+        pipes: List[Tuple[str, int, int]] = []
+        if pipesize > 0 and not has_pty:
+            names = [name for name in _STREAMS if native[name] == PIPE]
+            pipes = sized_pipes(names, pipesize)
+            native.update((name, theirs) for name, theirs, _ in pipes)
+        try:
+            child = spawn(native)
+        except BaseException:
+            close_all([ours for _, _, ours in pipes])
+            raise
+        finally:
+            close_all([theirs for _, theirs, _ in pipes])
         self._child, self.pid = child, child.pid
-        self._open(child, bufsize, pipesize, decoding, has_pty)
+        numbers = dict(zip(_STREAMS, child.take_streams()))
+        numbers.update((name, ours) for name, _, ours in pipes)
+        self._open(child, numbers, bufsize, decoding, has_pty)
 
-    def _open(self, child: Child, bufsize: int, pipesize: int, decoding: Optional[_text.Decoding], pty: bool) -> None:
+    def _open(
+        self,
+        child: Child,
+        numbers: Dict[str, Optional[int]],
+        bufsize: int,
+        decoding: Optional[_text.Decoding],
+        pty: bool,
+    ) -> None:
         line_buffering = decoding is not None and bufsize == 1
         if line_buffering:
             bufsize = -1
@@ -171,24 +198,25 @@ class Popen(_std.Popen[AnyStr]):
                 stacklevel=4,
             )
             bufsize = -1
-        numbers = child.take_streams()
+        streams: Dict[str, Any] = {}
         try:
-            streams: List[Any] = []
-            for name, number in zip(("stdin", "stdout", "stderr"), numbers):
-                if number is None:
-                    streams.append(None)
-                    continue
-                if pipesize > 0 and not pty:
-                    import fcntl
-
-                    if hasattr(fcntl, "F_SETPIPE_SZ"):
-                        fcntl.fcntl(number, fcntl.F_SETPIPE_SZ, pipesize)
-                streams.append(self._file(number, name, bufsize, line_buffering, decoding, pty))
-            self.stdin, self.stdout, self.stderr = streams
+            for name in _STREAMS:
+                number = numbers[name]
+                if number is not None:
+                    streams[name] = self._file(number, name, bufsize, line_buffering, decoding, pty)
         except BaseException:
             child.kill()
+            child.wait()
             child.close()
+            for name, number in numbers.items():
+                if name in streams:
+                    streams[name].close()
+                elif number is not None:
+                    with contextlib.suppress(OSError):
+                        # A file that could not be made may have closed it.
+                        close_all([number])
             raise
+        self.stdin, self.stdout, self.stderr = map(streams.get, _STREAMS)
 
     def _file(
         self,
@@ -200,12 +228,15 @@ class Popen(_std.Popen[AnyStr]):
         pty: bool,
     ) -> Any:
         writes = name == "stdin"
-        file: Any
+        raw: Any
         if pty:
             raw = TerminalIO(number, writes)
-            file = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
         else:
-            file = open(number, "wb" if writes else "rb", bufsize)  # noqa: SIM115
+            raw = InputFile(number, "wb") if writes else PipeFile(number, "rb")
+        file: Any = raw
+        if pty or bufsize:
+            size = bufsize if bufsize > 1 else io.DEFAULT_BUFFER_SIZE
+            file = io.BufferedWriter(raw, size) if writes else io.BufferedReader(raw, size)
         if decoding is None:
             return file
         if writes:
@@ -315,7 +346,7 @@ class Popen(_std.Popen[AnyStr]):
         if not done:
             stdout, stderr = self._communication.so_far()
             so_far = [
-                None if stream is None else self._joined(before, data, stream, as_bytes=True) or None
+                None if stream is None else before + data or None
                 for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr))
             ]
             raise TimeoutExpired(self.args, timeout or 0.0, *so_far)
@@ -323,14 +354,14 @@ class Popen(_std.Popen[AnyStr]):
         self._child.release()
         self.held_open = self._communication.held_open
         if self._output is None:
-            self._output = self._communication.finish()
-        stdout, stderr = self._output
-        result: List[Any] = []
-        for stream, before, data in zip((self.stdout, self.stderr), self._read_ahead, (stdout, stderr)):
-            result.append(None if stream is None else self._joined(before, data, stream))
-            if stream is not None:
-                stream.close()
-        return result[0], result[1]
+            result: List[Any] = []
+            both = zip((self.stdout, self.stderr), self._read_ahead, self._communication.finish())
+            for stream, before, data in both:
+                result.append(None if stream is None else self._joined(before, data, stream))
+                if stream is not None:
+                    stream.close()
+            self._output = result[0], result[1]
+        return self._output
 
     def _begin(self, input: Any) -> Communication:
         data = b""
@@ -342,7 +373,7 @@ class Popen(_std.Popen[AnyStr]):
                 # The command does not read its input.
                 input = None
             if input:
-                data = _text.to_bytes(input, _text.Decoding(stdin.encoding, stdin.errors) if self.text_mode else None)
+                data = self._encoded(input, stdin)
         elif input and self.stdin is not None:
             raise ValueError("I/O operation on closed file")
         numbers: List[Optional[int]] = []
@@ -351,10 +382,14 @@ class Popen(_std.Popen[AnyStr]):
         stdin_number = self.stdin.fileno() if self.stdin is not None and not self.stdin.closed else None
         assert self._child is not None
         communication = self._child.communicate(stdin_number, data, numbers[0], numbers[1])
-        self._read_ahead = [
-            None if number is None else take_read_ahead(stream, number)
-            for stream, number in zip((self.stdout, self.stderr), numbers)
-        ]
+        for index, stream in enumerate((self.stdout, self.stderr)):
+            raw = None if stream is None or stream.closed else raw_of(stream)
+            if stream is not None and raw is not None:
+                # From here on they are at their end.
+                raw.rest = memoryview(b"")
+                if raw.is_used and not self.text_mode:
+                    ahead: Any = stream.read()
+                    self._read_ahead[index] = ahead
         if self.stdin is not None:
             # Fails if the command has ended and text is left to be written.
             try:  # noqa: SIM105 - contextlib would be imported for this.
@@ -363,16 +398,28 @@ class Popen(_std.Popen[AnyStr]):
                 pass
         return communication
 
-    def _joined(self, before: Any, data: bytes, stream: Any, as_bytes: bool = False) -> Any:
+    def _encoded(self, input: Any, stdin: Any) -> bytes:
+        raw = raw_of(stdin)
+        if not self.text_mode or raw is None or not raw.is_used:
+            return _text.to_bytes(input, _text.Decoding(stdin.encoding, stdin.errors) if self.text_mode else None)
+        # One encoder: a mark at the start of the input is not written twice.
+        raw.kept = []
+        stdin.write(input)
+        stdin.flush()
+        kept, raw.kept = raw.kept, None
+        return b"".join(kept)
+
+    def _joined(self, before: bytes, data: bytes, stream: Any) -> Any:
         """Joins what the file object had read ahead, and the rest of the stream."""
         if not self.text_mode:
             # No copy of a large output.
             return before + data if before else data
-        decoding = _text.Decoding(stream.encoding, stream.errors)
-        if as_bytes:
-            return decoding.encode(before or "") + data
-        text = decoding.decode(data)
-        return before + text if before else text
+        raw = raw_of(stream)
+        if raw is not None and raw.is_used and not stream.closed:
+            # The decoder of the file object goes on where it was.
+            raw.rest = memoryview(data)
+            return stream.read()
+        return _text.Decoding(stream.encoding, stream.errors).decode(data)
 
     def send_signal(self, sig: int) -> None:
         """Sends a signal to the command alone. Signal 0 does nothing, as `poll` tells if the command runs."""

@@ -74,7 +74,7 @@ class Call:
         native = _options.native(options)
         if native["stdin"] == PIPE:
             native["stdin"] = INHERIT
-            native["input"] = b"" if input is None else _text.to_bytes(input, self.decoding)
+            native["input"] = b"" if not input else _text.to_bytes(input, self.decoding)
         self.captures = (has_pty or native["stdout"] in _CAPTURED, native["stderr"] in _CAPTURED)
         native.setdefault("kill_grace", _NO_GRACE)
         if timeout is not None:
@@ -89,6 +89,13 @@ class Call:
             return None
         return data if self.decoding is None else self.decoding.decode(data)
 
+    def part(self, index: int, data: bytes, total: Optional[int]) -> Any:
+        """Converts a captured stream, of which `max_output` may have dropped a part."""
+        if self.decoding is None or total is None or total <= len(data) or not self.captures[index]:
+            return self.stream(index, data)
+        is_tail = "limit" in self.native and self.native["limit"][0] == "tail"
+        return self.decoding.decode_part(data, total - len(data) if is_tail else 0)
+
     def result(self, ended: Tuple[Ending, bytes, bytes]) -> CompletedProcess[Any]:
         """Makes the result, or raises."""
         ending, stdout, stderr = ended
@@ -100,7 +107,10 @@ class Call:
             error.ending = ending
             raise error
         done: CompletedProcess[Any] = CompletedProcess(
-            self.args, ending.returncode, self.stream(0, stdout), self.stream(1, stderr)
+            self.args,
+            ending.returncode,
+            self.part(0, stdout, ending.stdout_bytes),
+            self.part(1, stderr, ending.stderr_bytes),
         )
         done.ending = ending
         if self.check:

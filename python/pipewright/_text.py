@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 from pipewright._std import std as _std
 
 TYPE_CHECKING = False
@@ -15,13 +17,41 @@ class Decoding:
     __slots__ = ("encoding", "errors")
 
     def __init__(self, encoding: Optional[str], errors: Optional[str]) -> None:
-        self.encoding = encoding or default_encoding()
+        self.encoding = default_encoding() if encoding is None or encoding == "locale" else encoding
         self.errors = errors or "strict"
+        # Found before anything is started.
+        codecs.lookup(self.encoding)
 
     def decode(self, data: bytes) -> str:
         """Decodes a stream, with `\\n` for each line end."""
         text = data.decode(self.encoding, self.errors)
         return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+    def decode_part(self, data: bytes, begin: int) -> str:
+        """Decodes a part of a stream, which begins at that byte and ends before its end. Characters that the cuts have
+        hit are left out.
+        """
+        if begin:
+            return self.decode(data[self._whole_from(data, begin) :])
+        text = codecs.getincrementaldecoder(self.encoding)(self.errors).decode(data)
+        return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+    def _whole_from(self, data: bytes, begin: int) -> int:
+        """Returns the number of bytes that belong to a character before the cut."""
+        name = codecs.lookup(self.encoding).name
+        if name.startswith("utf-8"):
+            return next((n for n in range(min(4, len(data))) if data[n] & 0xC0 != 0x80), 0)
+        unit = 2 if name.startswith("utf-16") else 4 if name.startswith("utf-32") else 1
+        first = -begin % unit
+        # The second half of a character, or what looks like one.
+        for skipped in range(first, first + 4, unit):
+            try:
+                data[skipped:].decode(self.encoding)
+                return skipped
+            except UnicodeDecodeError as error:
+                if error.start > 0:
+                    return skipped
+        return first
 
     def encode(self, text: Union[str, bytes]) -> bytes:
         """Encodes the input."""
@@ -49,7 +79,7 @@ def take(options: Dict[str, Any]) -> Optional[Decoding]:
             "Pass one or the other."
         )
     if encoding or errors or text or universal:
-        return Decoding(encoding, errors)
+        return Decoding(encoding or None, errors)
     return None
 
 
