@@ -40,7 +40,7 @@ class Decoding:
         """Returns the number of bytes that belong to a character before the cut."""
         name = codecs.lookup(self.encoding).name
         if name.startswith("utf-8"):
-            return next((n for n in range(min(4, len(data))) if data[n] & 0xC0 != 0x80), 0)
+            return next((n for n in range(min(4, len(data))) if data[n] & 0xC0 != 0x80), min(4, len(data)))
         unit = 2 if name.startswith("utf-16") else 4 if name.startswith("utf-32") else 1
         first = -begin % unit
         # The second half of a character, or what looks like one.

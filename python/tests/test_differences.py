@@ -170,6 +170,46 @@ def test_streams_end_when_communicate_begins() -> None:
         assert child.communicate()[0] == b"a\n"
 
 
+def test_what_was_read_ahead_is_in_communicate() -> None:
+    results = []
+    for module in (subprocess, pipewright):
+        child: Any = module.Popen(["sh", "-c", "echo a; echo b; echo c"], stdout=-1, stderr=-1)
+        child.stdout.peek()
+        assert child.stdout.readline() == b"a\n" and child.wait() == 0
+        results.append(child.communicate())
+    assert results[0][0] != b"b\nc\n" and results[1] == (b"b\nc\n", b"")
+
+
+def test_the_rest_of_the_input_follows_a_time_limit() -> None:
+    script = "sleep 0.3; wc -c"
+    data = bytes(300000)
+    child: Any = pipewright.Popen(["sh", "-c", script], stdin=-1, stdout=-1, stderr=-1)
+    with pytest.raises(pipewright.TimeoutExpired):
+        child.communicate(data, timeout=0.01)
+    assert child.communicate()[0].split() == [b"300000"]
+
+
+def test_output_is_kept_if_the_streams_end_first() -> None:
+    outputs = []
+    for module in (subprocess, pipewright):
+        child: Any = module.Popen("echo a; exec sleep 600 > /dev/null 2>&1", shell=True, stdout=-1, stderr=-1)
+        while True:
+            with pytest.raises(subprocess.TimeoutExpired) as error:
+                child.communicate(timeout=0.2)
+            if module is subprocess or error.value.output:
+                break
+        outputs.append(error.value.output)
+        child.kill()
+        child.communicate()
+    assert outputs[1] == b"a\n"
+
+
+def test_a_session_leads_its_group() -> None:
+    script = "import os; print(os.getpid() == os.getsid(0) == os.getpgid(0))"
+    out = pipewright.check_output([PYTHON, "-c", script], start_new_session=True, process_group=0)
+    assert out == b"True\n"
+
+
 def test_a_fork_of_the_interpreter_cannot_use_the_child() -> None:
     child = pipewright.Popen(["sleep", "600"])
     pid = os.fork()
