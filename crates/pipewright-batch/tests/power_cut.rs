@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use pipewright::Source;
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Batch, Event, Executor, ExecutorEvent, Job,
-    JobState, MachineMemory,
+    JobState, MachineMemory, OutputOptions,
 };
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
@@ -27,12 +28,17 @@ fn jobs() -> Vec<Job> {
 /// An executor whose jobs end at once. It calls a function at each start.
 struct Instantly<F> {
     started: F,
+    /// Its jobs write their output.
+    writes: bool,
     ended: VecDeque<AttemptKey>,
 }
 
 impl<F: FnMut(u64) + Send> Executor for Instantly<F> {
-    fn start(&mut self, attempt: Attempt) {
+    fn start(&mut self, mut attempt: Attempt) {
         (self.started)(attempt.key.job);
+        if let Some(output) = attempt.output.as_mut().filter(|_| self.writes) {
+            output.write(Source::Stdout, output_of(attempt.key.job).as_bytes());
+        }
         self.ended.push_back(attempt.key);
     }
 
@@ -60,7 +66,11 @@ impl<F: FnMut(u64) + Send> Executor for Instantly<F> {
 }
 
 fn executor<F: FnMut(u64) + Send>(started: F) -> Instantly<F> {
-    Instantly { started, ended: VecDeque::new() }
+    Instantly { started, writes: false, ended: VecDeque::new() }
+}
+
+fn output_of(job: u64) -> String {
+    format!("the output of job {job}\n").repeat(100)
 }
 
 /// A mark follows the start of each job, and so its intent. For a cut at any place the disk is made again: everything until
@@ -106,6 +116,60 @@ fn no_started_job_is_forgotten_after_a_power_cut() {
     assert!(checked > 0 && interrupted > 0, "no cut was in the middle");
     skip::counted(&format!(
         "{} writes, {checked} started jobs were known after 61 cuts that lost {} writes, {interrupted} of all were interrupted",
+        writes.writes.len(),
+        lost.unwrap(),
+    ));
+}
+
+/// Each job writes to a folder on the same disk. After a cut at any place, a job that the log has as ok has all of its output.
+#[isolated_test(limit = pace::seconds(300))]
+fn the_output_of_a_recorded_success_survives_a_power_cut() {
+    let [disk, log_disk] = match spare_disks() {
+        Ok(disks) => disks,
+        Err(reason) => return skip::skipped(&reason),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    mounts::private().unwrap();
+    let jobs = || (1..=JOBS).map(|number| Job::new("job").arg(number.to_string()));
+    let batch = |mounted: &Path| {
+        let mut output = OutputOptions::default();
+        output.dir = Some(mounted.join("out"));
+        output.mode = pipewright_batch::OutputMode::Discard;
+        Batch::new().jobs(3).log(mounted.join("run.db")).output(output)
+    };
+    let writing = || Instantly { writes: true, ..executor(|_| ()) };
+    {
+        let mapped = MappedDisk::with_log("pipewright-output", &disk, &log_disk).unwrap();
+        let mounted = mounts::mount_disk(folder.path(), mapped.path(), "ext4").unwrap();
+        mapped.mark("made").unwrap();
+        let summary = batch(mounted.path()).start_on(writing(), jobs()).unwrap().finish().unwrap();
+        assert_eq!(summary.succeeded, JOBS);
+        mapped.mark("finished").unwrap();
+    }
+    let writes = WriteLog::read(&log_disk).unwrap();
+    let mut checked = 0;
+    let lost = mapped_disk::cut_at_random(&writes, &disk, folder.path(), "made", 60, |cut| {
+        let mounted = mounts::mount_image(folder.path(), cut.image, "ext4", "rw").unwrap();
+        let log = mounted.path().join("run.db");
+        if !log.exists() {
+            return;
+        }
+        let mut run = batch(mounted.path()).resume(true).start_on(writing(), jobs()).unwrap();
+        for event in &mut run {
+            let event = event.unwrap();
+            if let Event::Settled { job, id, state: JobState::SucceededBefore, .. } = event {
+                let out = mounted.path().join(format!("out/{job:06}-{id}"));
+                let stdout = std::fs::read_to_string(out.join("stdout"));
+                assert_eq!(stdout.ok().as_deref(), Some(&*output_of(job)), "cut {}: {job}", cut.at);
+                assert!(std::fs::metadata(out.join("job.json")).unwrap().len() > 0, "{job}");
+                checked += 1;
+            }
+        }
+        run.finish().unwrap();
+    });
+    assert!(checked > 0, "no cut was in the middle");
+    skip::counted(&format!(
+        "{} writes, {checked} successes had their output after 61 cuts that lost {} writes",
         writes.writes.len(),
         lost.unwrap(),
     ));

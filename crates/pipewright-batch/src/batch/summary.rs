@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::event::{Event, Halt, JobState};
+use crate::executor::AttemptOutcome;
 use crate::output::OutputError;
 use crate::source::InputError;
 use crate::watch::Totals;
@@ -40,6 +41,10 @@ pub struct Summary {
     pub kept_outputs: usize,
     /// Output was discarded, because a reader did not take it in time after a stop.
     pub discarded_output: bool,
+    /// Processes that jobs left running, and that were killed.
+    pub leftovers_killed: u64,
+    /// The first job that could not be started: its number, and the reason.
+    pub not_started: Option<(u64, String)>,
     /// The time since the start.
     pub elapsed: Duration,
 }
@@ -63,6 +68,12 @@ impl Summary {
                     JobState::Unknown => &mut self.unknown,
                 };
                 *count += 1;
+            }
+            Event::Ended { end, .. } => {
+                self.leftovers_killed += u64::from(end.leftovers_killed);
+                if let AttemptOutcome::NotStarted(reason) = &end.outcome {
+                    self.not_started.get_or_insert_with(|| (end.key.job, reason.clone()));
+                }
             }
             Event::InputEnded { .. } => self.has_all_jobs = true,
             Event::Halted(halt) => self.halted = Some(*halt),

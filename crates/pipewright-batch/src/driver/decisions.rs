@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use super::survivors::BATCH_VARIABLE;
+use super::survivors::{BATCH_VARIABLE, RUN_VARIABLE};
 use super::timers::Timer;
 use super::{Driver, Event, Executor};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
@@ -119,6 +119,7 @@ impl<E: Executor> Driver<E> {
         let mut env: Vec<_> = batch.collect();
         let id = self.log.batch_id().map(|id| (BATCH_VARIABLE.into(), Some(id.into())));
         env.extend(id);
+        env.extend(self.log.run_id().map(|id| (RUN_VARIABLE.into(), Some(id.into()))));
         if let Some(live) = self.live.get(number) {
             let own = live.job.get_envs();
             env.extend(own.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))));

@@ -77,6 +77,16 @@ impl Log {
         self.journal.as_ref().map(Journal::batch_id)
     }
 
+    /// Returns the identity of this run.
+    pub(super) fn run_id(&self) -> Option<&str> {
+        self.journal.as_ref().map(Journal::run_id)
+    }
+
+    /// Returns the identities of the earlier runs, if all of them are known.
+    pub(super) fn earlier_runs(&self) -> Option<&[String]> {
+        self.journal.as_ref()?.earlier_runs()
+    }
+
     /// Returns the place where output is kept until it is printed.
     pub(super) fn keep_beside(&self) -> Option<KeepBeside> {
         let journal = self.journal.as_ref()?;

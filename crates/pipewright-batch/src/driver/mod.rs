@@ -142,7 +142,7 @@ impl<E: Executor> Driver<E> {
         // A job that had just been started when its runner was killed may be missing in the log.
         let looks = log.is_resumed() && !config.is_alone;
         if let Some(id) = log.batch_id().filter(|_| looks) {
-            match survivors::end(id).map_err(DriverError::Survivors)? {
+            match survivors::end(id, log.earlier_runs()).map_err(DriverError::Survivors)? {
                 0 => {}
                 1 => events.push_back(Event::Note(
                     "a process of an earlier run was alive, and has been killed".into(),

@@ -12,27 +12,44 @@ use pipewright_os::process::environ::{exiting_processes, has_variable, processes
 /// The variable that every process of a job inherits. Its value is the identity of the batch.
 pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
 
+/// The same with the identity of the run. A copy of a log does not have the runs that began after it was copied, and their jobs
+/// are none of its business.
+pub(super) const RUN_VARIABLE: &str = "PIPEWRIGHT_RUN_ID";
+
+/// Looks in a row that find nothing: a chain of forks may get through one.
+const CLEAN_LOOKS: u32 = 3;
+
 /// The time that a killed process may take to end. One that takes longer is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were killed.
 ///
+/// Those of other runs than `runs` are left alone. `None`: an older version ran, whose processes do not name their run.
+///
 /// # Errors
 /// A process cannot be killed, or does not end.
-pub(super) fn end(batch_id: &str) -> io::Result<u32> {
-    let mut killed = 0;
+pub(super) fn end(batch_id: &str, runs: Option<&[String]>) -> io::Result<u32> {
+    let (mut killed, mut clean) = (0, 0);
     let until = Instant::now() + END_WAIT;
     loop {
-        let pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
+        let mut pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
             // This system does not show environments. Its trees have ended with their runner.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(killed),
             pids => pids?,
         };
+        if let Some(runs) = runs {
+            pids = of_runs(&pids, runs)?;
+        }
         let Some(pid) = pids.first().copied() else {
+            clean += 1;
+            if clean < CLEAN_LOOKS {
+                continue;
+            }
             wait_for_exits(until);
             return Ok(killed);
         };
+        clean = 0;
         if Instant::now() >= until {
             return Err(io::Error::other(format!("process {pid} of an earlier run does not end")));
         }
@@ -41,6 +58,20 @@ pub(super) fn end(batch_id: &str) -> io::Result<u32> {
         }
         thread::park_timeout(PAUSE);
     }
+}
+
+/// Returns those processes that belong to one of the runs.
+fn of_runs(pids: &[u32], runs: &[String]) -> io::Result<Vec<u32>> {
+    let mut of_runs = Vec::new();
+    for &pid in pids {
+        for run in runs {
+            if has_variable(pid, RUN_VARIABLE, run)? {
+                of_runs.push(pid);
+                break;
+            }
+        }
+    }
+    Ok(of_runs)
 }
 
 /// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not known.
@@ -91,7 +122,7 @@ mod tests {
         thread::scope(|scope| {
             let looking = scope.spawn(|| {
                 while !finished.load(Ordering::Relaxed) {
-                    assert_eq!(end("of no batch").unwrap(), 0);
+                    assert_eq!(end("of no batch", None).unwrap(), 0);
                 }
             });
             let statuses: Vec<_> = (0..500).map(|_| Command::new("true").status()).collect();
@@ -99,5 +130,22 @@ mod tests {
             looking.join().unwrap();
             assert!(statuses.into_iter().all(|status| status.unwrap().success()));
         });
+    }
+
+    #[test]
+    fn only_processes_of_known_runs_are_killed() {
+        let mut child = Command::new("sleep");
+        child.env(BATCH_VARIABLE, "a batch of survivors").env(RUN_VARIABLE, "later");
+        let mut child = child.arg("600").spawn().unwrap();
+        let end = |runs: &[&str]| {
+            let runs: Vec<String> = runs.iter().map(|run| (*run).to_owned()).collect();
+            end("a batch of survivors", Some(&runs)).unwrap()
+        };
+        // A copy of the log, made before that run.
+        assert_eq!(end(&["earlier"]), 0);
+        assert!(child.try_wait().unwrap().is_none());
+        let waiting = thread::spawn(move || child.wait().unwrap());
+        assert_eq!(end(&["earlier", "later"]), 1);
+        assert!(!waiting.join().unwrap().success());
     }
 }

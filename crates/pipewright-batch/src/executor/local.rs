@@ -60,6 +60,8 @@ struct Running {
     /// The way in which the memory was limited at the last start.
     limits: Option<MemoryLimits>,
     stdin: input::Stdin,
+    /// Its slot was in use, and is held anew.
+    has_new_slot: bool,
 }
 
 impl Local {
@@ -92,6 +94,20 @@ impl Local {
                         self.memory = weaker;
                         self.events.push_back(ExecutorEvent::Note(note));
                     }
+                    self.push(key);
+                    return None;
+                }
+            }
+            // A process that SIGKILL does not end, such as one in the kernel, holds the slot of the job before. Nothing has
+            // run, and the next job has no part in it.
+            if matches!(error.kind(), ErrorKind::SlotInUse)
+                && !std::mem::replace(&mut running.has_new_slot, true)
+            {
+                let slot = running.attempt.slot;
+                if self.slots.give_up(slot) {
+                    self.events.push_back(ExecutorEvent::Note(format!(
+                        "a process that an earlier job left in slot {slot} does not end; the slot is held anew"
+                    )));
                     self.push(key);
                     return None;
                 }
@@ -212,6 +228,7 @@ impl Executor for Local {
                 without_room_since: None,
                 limits: None,
                 stdin: input::Stdin::default(),
+                has_new_slot: false,
             },
         );
         self.push(key);

@@ -136,6 +136,8 @@ pub(crate) struct Journal {
     writer: Option<JoinHandle<Result<(), LogError>>>,
     path: PathBuf,
     batch_id: String,
+    run_id: String,
+    earlier_runs: Option<Vec<String>>,
     run: u32,
     mode: JournalMode,
     /// The last runner was killed while nodes ran its jobs.
@@ -148,6 +150,16 @@ impl Journal {
     /// Returns the random identity of the batch, 32 hexadecimal digits, which all its runs share.
     pub(crate) fn batch_id(&self) -> &str {
         &self.batch_id
+    }
+
+    /// Returns the random identity of this run.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Returns the identities of the earlier runs. `None`: an older version has not written all of them.
+    pub(crate) fn earlier_runs(&self) -> Option<&[String]> {
+        self.earlier_runs.as_deref()
     }
 
     /// Returns its path.

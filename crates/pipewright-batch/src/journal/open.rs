@@ -155,6 +155,7 @@ fn begin(
         JournalMode::WriteAhead => drop(claim),
         _ => claim.keep(),
     }
+    let (run_id, earlier_runs) = run_ids(&connection, run).map_err(sqlite)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(32);
 
@@ -179,12 +180,30 @@ fn begin(
         writer: Some(writer),
         path: path.to_owned(),
         batch_id,
+        run_id,
+        earlier_runs,
         run,
         mode,
         left_nodes,
         _lock: opened.lock,
     };
     Ok((journal, Past::new(entries)))
+}
+
+/// Returns the identity of this run, and those of the earlier ones; `None`: one of them has none, because an older version ran.
+fn run_ids(connection: &Connection, run: u32) -> rusqlite::Result<(String, Option<Vec<String>>)> {
+    let mut query = connection.prepare("SELECT number, id FROM runs")?;
+    let ids = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get(1)?)))?;
+    let (mut this, mut earlier) = (String::new(), Some(Vec::new()));
+    for found in ids {
+        let (number, id): (u32, Option<String>) = found?;
+        match id {
+            Some(id) if number == run => this = id,
+            Some(id) => earlier.iter_mut().for_each(|earlier| earlier.push(id.clone())),
+            None => earlier = None,
+        }
+    }
+    Ok((this, earlier))
 }
 
 /// Writes that this run has begun, and how the attempts of a killed runner ended.

@@ -70,8 +70,8 @@ impl Runner {
     ) -> rusqlite::Result<()> {
         let current_dir = current_dir.map(|dir| dir.display().to_string());
         connection.execute(
-            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, lower(hex(randomblob(16))))",
             params![
                 self.run,
                 unix_seconds(SystemTime::now()),

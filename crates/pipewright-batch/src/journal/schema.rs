@@ -99,7 +99,10 @@ ALTER TABLE runs ADD COLUMN remote INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// The end of a job is final: whatever the program does, only another attempt can change a failure, and nothing a success.
+///
+/// A run has an identity of its own, by which the processes of its jobs are found.
 const VERSION_4: &str = "
+ALTER TABLE runs ADD COLUMN id TEXT;
 CREATE TRIGGER jobs_end BEFORE UPDATE OF state ON jobs
 WHEN OLD.state <> NEW.state AND (OLD.state = 'succeeded' OR OLD.state IN ('failed', 'unknown')
     AND NEW.state <> 'started' AND NEW.last_attempt IS OLD.last_attempt)

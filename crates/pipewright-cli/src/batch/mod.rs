@@ -109,6 +109,18 @@ fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
     } else if summary.discarded_output {
         print_error("output was discarded, because its reader did not take it in time");
     }
+    match &summary.not_started {
+        // A user who wants no messages wants to know why nothing has happened.
+        Some((job, reason)) if options.quiet => print_error(&format!("job {job}: {reason}")),
+        _ => {}
+    }
+    if summary.leftovers_killed > 0 && !options.quiet {
+        let processes = match summary.leftovers_killed {
+            1 => "1 process that a job left running was".to_owned(),
+            count => format!("{count} processes that jobs left running were"),
+        };
+        print_error(&format!("{processes} killed; --contain group keeps them"));
+    }
     if !options.quiet {
         let log = options.log.as_ref().filter(|_| summary.failed > 0);
         let hint = log.map(|log| format!("; pipewright jobs {}", log.display()));

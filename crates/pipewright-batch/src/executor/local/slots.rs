@@ -53,6 +53,11 @@ impl Slots {
         }
     }
 
+    /// Gives up the holder of a slot in which a process does not end. Returns false if there is none.
+    pub(super) fn give_up(&mut self, slot: u32) -> bool {
+        self.trees.remove(&slot).is_some()
+    }
+
     /// Gives up the holders of all slots but these, and their handles.
     pub(super) fn retain(&mut self, busy: &HashSet<u32>) {
         self.trees.retain(|slot, _| busy.contains(slot));

@@ -246,6 +246,7 @@ fn a_log_of_version_1_is_resumed_with_its_input() {
     place.batch(&words);
     let older = [
         "DROP TRIGGER jobs_end",
+        "ALTER TABLE runs DROP COLUMN id",
         "ALTER TABLE attempts DROP COLUMN node",
         "ALTER TABLE runs DROP COLUMN remote",
         "ALTER TABLE jobs DROP COLUMN settings",

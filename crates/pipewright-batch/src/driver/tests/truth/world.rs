@@ -108,9 +108,11 @@ struct Stream(World);
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.0.lock();
-        if !state.is_frozen {
-            state.printed.extend_from_slice(bytes);
+        // A dead process prints nothing, and notes nothing as printed.
+        if state.is_frozen {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
+        state.printed.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
