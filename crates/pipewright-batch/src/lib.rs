@@ -33,7 +33,7 @@ pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
     TemplateError, shell_quoted,
 };
-pub use jobserver::JobserverMode;
+pub use jobserver::{JobserverMode, jobs_of_make};
 pub use journal::{LogError, LogErrorKind};
 pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 #[cfg(fuzzing)]

@@ -126,7 +126,7 @@ fn no_started_job_is_forgotten_after_a_power_cut() {
 fn the_output_of_a_recorded_success_survives_a_power_cut() {
     let [disk, log_disk] = match spare_disks() {
         Ok(disks) => disks,
-        Err(reason) => return skip::skipped(&reason),
+        Err(lack) => return lack.skip(),
     };
     let folder = tempfile::tempdir().unwrap();
     mounts::private().unwrap();

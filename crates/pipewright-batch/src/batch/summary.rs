@@ -71,7 +71,9 @@ impl Summary {
             }
             Event::Ended { end, .. } => {
                 self.leftovers_killed += u64::from(end.leftovers_killed);
-                if let AttemptOutcome::NotStarted(reason) = &end.outcome {
+                // One that an early end has stopped before its start has no reason of its own.
+                let is_over = self.halted.is_some();
+                if let (AttemptOutcome::NotStarted(reason), false) = (&end.outcome, is_over) {
                     self.not_started.get_or_insert_with(|| (end.key.job, reason.clone()));
                 }
             }

@@ -91,7 +91,7 @@ impl Log {
     pub(super) fn keep_beside(&self) -> Option<KeepBeside> {
         let journal = self.journal.as_ref()?;
         let (log, batch_id) = (journal.path().to_owned(), journal.batch_id().to_owned());
-        Some(KeepBeside { log, batch_id })
+        Some(KeepBeside { log, batch_id, is_resumed: self.is_resumed() })
     }
 
     /// Calls the function before each commit: it puts outputs on disk.

@@ -37,6 +37,16 @@ pub(super) fn find(flags: &OsStr) -> Option<(String, Auth)> {
     Some((String::from_utf8_lossy(&word).into_owned(), auth))
 }
 
+/// Returns the number of jobs that the flags state, as make writes it: `-j4`, also after other letters, or `--jobs=4`.
+pub(super) fn jobs(flags: &OsStr) -> Option<u32> {
+    let number = |word: &[u8]| {
+        let digits = word.strip_prefix(b"--jobs=").or_else(|| word.strip_prefix(b"-j"))?;
+        std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number > 0)
+    };
+    let words = words(flags.as_encoded_bytes()).take_while(|word| *word != b"--");
+    words.filter_map(number).last()
+}
+
 fn value_of(word: &[u8]) -> Option<&[u8]> {
     word.strip_prefix(AUTH).or_else(|| word.strip_prefix(FDS))
 }

@@ -52,6 +52,20 @@ mod server;
 mod tests;
 mod tokens;
 
+/// Returns the number of jobs of the make above, as `MAKEFLAGS` has it. `None`: there is no make, or it states none (before GNU
+/// make 4.3, or without `-j`).
+///
+/// ```
+/// // Not below `make -jN`.
+/// # if std::env::var_os("MAKEFLAGS").is_none() {
+/// assert_eq!(pipewright_batch::jobs_of_make(), None);
+/// # }
+/// ```
+#[must_use]
+pub fn jobs_of_make() -> Option<u32> {
+    std::env::var_os("MAKEFLAGS").and_then(|flags| makeflags::jobs(&flags))
+}
+
 use client::Client;
 pub(crate) use error::JobserverError;
 use error::JobserverErrorKind;

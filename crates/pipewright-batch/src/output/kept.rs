@@ -41,6 +41,8 @@ const EMPTIED_BYTES: u64 = 1 << 20;
 pub(crate) struct KeepBeside {
     pub(crate) log: PathBuf,
     pub(crate) batch_id: String,
+    /// An earlier run may have left files.
+    pub(crate) is_resumed: bool,
 }
 
 /// The files.
@@ -134,7 +136,9 @@ impl Kept {
     pub(super) fn open(place: KeepBeside) -> io::Result<(Kept, Vec<Record>)> {
         let mut state = State::default();
         let mut left = Vec::new();
-        for (number, path) in numbered(&place.log)? {
+        // A folder may have very many files, and a new log has none of these.
+        let found = if place.is_resumed { numbered(&place.log)? } else { Vec::new() };
+        for (number, path) in found {
             state.last_number = state.last_number.max(number);
             let file = OpenOptions::new().read(true).write(true).open(&path)?;
             let file = Arc::new(OutputFile { number, path, file });
@@ -232,9 +236,7 @@ impl Kept {
         let has_room = |kin: &Kin| kin.bytes < FILE_BYTES;
         let is_full = !state.files.last().is_some_and(has_room);
         if state.files.is_empty() || is_full && state.files.len() < MOST_FILES {
-            let number = state.last_number + 1;
-            let path = path(&self.place.log, number);
-            drop(private_file::create_new(&path)?);
+            let (number, path) = self.create(state.last_number + 1)?;
             let file = OpenOptions::new().read(true).write(true).open(&path)?;
             let header = [&MARK[..], self.place.batch_id.as_bytes()].concat();
             write(&file, &header, 0)?;
@@ -245,6 +247,22 @@ impl Kept {
             state.files.push(Kin { file, bytes: header.len() as u64, waiting: 0 });
         }
         state.files.last_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Kept {
+    /// Creates a file with that number, or the next one that is free: a log that was removed may have left some.
+    fn create(&self, first: u32) -> io::Result<(u32, PathBuf)> {
+        let mut number = first;
+        loop {
+            let path = path(&self.place.log, number);
+            match private_file::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number = number.checked_add(1).ok_or(error)?;
+                }
+                created => return created.map(|_| (number, path)),
+            }
+        }
     }
 }
 

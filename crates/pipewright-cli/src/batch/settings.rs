@@ -1,7 +1,8 @@
 //! The settings of the batch that the options describe.
 
 use pipewright_batch::{
-    Batch, JobserverMode, LogView, OutputMode, OutputOptions, ProgressKind, shell_quoted,
+    Batch, JobserverMode, LogView, OutputMode, OutputOptions, ProgressKind, jobs_of_make,
+    shell_quoted,
 };
 
 use super::from_log;
@@ -52,15 +53,18 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
             .rerun_unknown(options.rerun_unknown)
             .trust_log(options.trust_log);
     }
+    let jobserver = options.jobserver.map(JobserverKind::to_mode);
     if let Some(count) = options.jobs {
         batch = batch.jobs(count.resolve());
+    } else if let Some(count) = jobs_of_make().filter(|_| jobserver != Some(JobserverMode::Off)) {
+        // Below `make -j1` there is no jobserver, and below `make -j64` it is the bound.
+        batch = batch.jobs(count);
     }
     batch = batch.max_lost(options.max_lost);
     if let Some(nodes) = super::nodes::nodes(options)? {
         batch = batch.nodes(nodes);
     }
     // As make and ninja do: an explicit number is obeyed whatever runs above.
-    let jobserver = options.jobserver.map(JobserverKind::to_mode);
     let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };
     batch = batch.jobserver(jobserver.unwrap_or(usual));
     if !options.retry_on.is_empty() {

@@ -34,6 +34,23 @@ fn the_forms_of_all_makes_are_found() {
 }
 
 #[test]
+fn the_number_of_jobs_is_found() {
+    let jobs = |flags: &str| super::super::makeflags::jobs(flags.as_ref());
+    for (flags, expected) in [
+        ("s -j1", Some(1)),
+        ("ks -j3 --jobserver-auth=3,4", Some(3)),
+        (" --jobs=12", Some(12)),
+        (" -j4 -j2", Some(2)),
+        ("s", None),
+        (" -j --jobserver-fds=3,4", None),
+        (" -j0", None),
+        (" -- -j9", None),
+    ] {
+        assert_eq!(jobs(flags), expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn flags_without_a_jobserver_name_none() {
     for flags in ["", "k", " -j4", " --jobserver-style=fifo", " -- A=--jobserver-auth=3,4"] {
         assert_eq!(auth(flags), None, "{flags}");
