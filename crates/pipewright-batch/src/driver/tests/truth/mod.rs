@@ -228,7 +228,7 @@ impl Game {
                 }
             }
             if self.random.percent(20) {
-                std::thread::sleep(Duration::from_micros(200));
+                std::thread::park_timeout(Duration::from_micros(200));
             }
         }
         panic!("the batch is stuck");
