@@ -27,6 +27,19 @@ fn caught_signals_are_waited_for_with_a_limit() {
     sends.join().unwrap();
 }
 
+/// `pipewright timeout` waits this way: with a handle that could not be had, the time was never over.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_wait_for_signals_with_a_limit_needs_no_handle() {
+    let caught = CaughtSignals::new(&[Signal::USR1]).unwrap();
+    let send_here = sender();
+    pipewright_tests::refuse::refuse(&[libc::SYS_signalfd4, libc::SYS_ppoll], libc::EMFILE);
+    assert_eq!(caught.wait_for(short()).unwrap(), None);
+    let sends = thread::spawn(move || send_here(Signal::USR1));
+    assert_eq!(caught.wait_for(Duration::from_secs(600)).unwrap(), Some(Signal::USR1));
+    sends.join().unwrap();
+}
+
 #[isolated_test]
 fn caught_signals_wake_a_task_and_a_dropped_wait_loses_none() {
     let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();

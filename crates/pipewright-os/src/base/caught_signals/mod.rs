@@ -59,11 +59,11 @@ impl CaughtSignals {
     /// ```
     ///
     /// # Platform
-    /// Linux: `signalfd`, and `sigtimedwait` with a timeout of 0. macOS: a kqueue, and `sigwait`
-    /// once that reports a signal. Windows: an event that the console's handler sets.
+    /// Linux: `sigtimedwait`. macOS: a kqueue, and `sigwait` once that reports a signal. Windows: an
+    /// event that the console's handler sets.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); also if no more handles are available.
+    /// As [`wait`](Self::wait). macOS: also if no more handles are available.
     #[doc(alias = "wait_timeout")]
     pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
         // A limit beyond the range of the clock is no limit.
@@ -75,14 +75,15 @@ impl CaughtSignals {
     /// `tokio`).
     ///
     /// # Platform
-    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Catch the
-    /// signals before you build a multi-threaded runtime.
+    /// Linux: a `signalfd`; macOS: a kqueue; registered with the runtime. Catch the signals before you
+    /// build a multi-threaded runtime.
     ///
     /// # Cancellation
     /// Dropping the future loses no signal.
     ///
     /// # Errors
-    /// As [`wait_for`](Self::wait_for); outside a tokio runtime, `Unsupported`.
+    /// As [`wait`](Self::wait); also if no more handles are available; outside a tokio runtime,
+    /// `Unsupported`.
     #[cfg(feature = "tokio")]
     pub async fn wait_async(&self) -> io::Result<Signal> {
         self.0.wait_async().await.map(|arrived| arrived.signal)

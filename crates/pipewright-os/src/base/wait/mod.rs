@@ -12,7 +12,7 @@ mod task;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
-#[cfg(unix)]
+#[cfg(all(unix, not(target_os = "linux")))]
 pub(crate) use unix::poll_readable;
 #[cfg(windows)]
 mod windows;

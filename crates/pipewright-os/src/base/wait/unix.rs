@@ -127,6 +127,7 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// Waits until the descriptor is readable, or until the deadline. `false`: it is not readable.
+#[cfg(not(target_os = "linux"))]
 pub(crate) fn poll_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
     let entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     poll(&mut [entry], deadline)

@@ -1,17 +1,19 @@
 //! Blocks signals, and takes them with calls that wait for them.
 
 mod handler;
+#[cfg(any(feature = "tokio", not(target_os = "linux")))]
 mod ready;
 
 use std::fmt;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::mem::MaybeUninit;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ArrivedSignal;
 use crate::base::signal::{Signal, empty_set, is_ignored};
 pub(super) use handler::{can_arrive, install, record_previous, restore};
+#[cfg(any(feature = "tokio", not(target_os = "linux")))]
 use ready::Ready;
 
 pub(super) struct Caught {
@@ -44,6 +46,24 @@ impl Caught {
         arrived(wait_for_one_of(&self.set)?)
     }
 
+    /// Needs no descriptor and no memory: a caller that could not wait would keep no time, and take no signal.
+    #[cfg(target_os = "linux")]
+    pub(super) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<ArrivedSignal>> {
+        let Some(until) = until else { return self.wait().map(Some) };
+        self.check()?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(taken) = take_one_of(&self.set, left)? {
+                return arrived(taken).map(Some);
+            }
+            // Otherwise the signal of another handler has ended the wait.
+            if until <= Instant::now() {
+                return Ok(None);
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<ArrivedSignal>> {
         self.check()?;
         if let Some(arrived) = self.take()? {
@@ -83,8 +103,9 @@ impl Caught {
     }
 
     /// Takes a signal that has arrived.
+    #[cfg(any(feature = "tokio", not(target_os = "linux")))]
     fn take(&self) -> io::Result<Option<ArrivedSignal>> {
-        take_one_of(&self.set)?.map(arrived).transpose()
+        take_one_of(&self.set, Duration::ZERO)?.map(arrived).transpose()
     }
 }
 
@@ -117,31 +138,32 @@ fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
     }
 }
 
+/// Takes a signal that arrives within that time. `None`: none has, or the wait was interrupted.
 #[cfg(target_os = "linux")]
-fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32, bool)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    loop {
-        // SAFETY: a live set, room for the result, and a live time.
-        let number = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const now) };
-        if number > 0 {
-            // SAFETY: initialized by the call; and all zeroes was a valid value before.
-            let info = unsafe { info.assume_init() };
-            return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::WouldBlock => return Ok(None),
-            io::ErrorKind::Interrupted => {}
-            _ => return Err(error),
-        }
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    // SAFETY: a live set, room for the result, and a live time.
+    let number = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const limit) };
+    if number > 0 {
+        // SAFETY: initialized by the call; and all zeroes was a valid value before.
+        let info = unsafe { info.assume_init() };
+        return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
     }
 }
 
 /// Takes a pending signal. Another thread that waits for it may take it in between: then this waits
 /// for the next one.
 #[cfg(not(target_os = "linux"))]
-fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+fn take_one_of(set: &libc::sigset_t, _: Duration) -> io::Result<Option<(i32, bool)>> {
     let mut pending = empty_set();
     // SAFETY: a live set.
     if unsafe { libc::sigpending(&raw mut pending) } != 0 {

@@ -3,13 +3,16 @@
 //! It only reports that there may be one. Another call takes the signal itself.
 
 use std::io;
-#[cfg(any(feature = "tokio", not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
+use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+#[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 
 #[cfg(not(target_os = "linux"))]
 use crate::base::signal::Signal;
+#[cfg(not(target_os = "linux"))]
 use crate::base::wait::poll_readable;
 
 #[derive(Debug)]
@@ -46,6 +49,7 @@ impl Ready {
     }
 
     /// Waits until a signal may have arrived, or until the deadline.
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn wait(&self, until: Option<Instant>) -> io::Result<()> {
         poll_readable(self.0.as_fd(), until)?;
         self.lower();
