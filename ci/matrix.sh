@@ -83,6 +83,11 @@ cell "the threads of idle children, beside those of tokio's" \
 # The long runs of the nets, whose short ones are in the gate.
 net() { PIPEWRIGHT_NET=all tests "$@"; }
 cell "workers that do anything: the long run" net --test peers
+# The tool is one of its scenarios.
+faults() { bash ci/with-hooks.sh build --locked --workspace --bins && net --test faults; }
+cell "every call fails once: the long run" faults
+faults_without_groups() { PIPEWRIGHT_FORCE=cgroup faults; }
+cell "every call fails once: the long run without cgroups" faults_without_groups
 cell "the log tells the truth: ten minutes of random batches" net --lib -- driver::tests::truth --nocapture
 cell "each feature of the libraries alone" bash ci/features.sh
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }

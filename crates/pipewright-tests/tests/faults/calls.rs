@@ -52,7 +52,8 @@ impl Object {
 
     /// Returns true for a file on a disk.
     fn is_file(&self) -> bool {
-        self.is_in("$") || self.is_in("/") && !["/proc", "/sys", "/dev"].iter().any(|it| self.is_in(it))
+        self.is_in("$")
+            || self.is_in("/") && !["/proc", "/sys", "/dev"].iter().any(|it| self.is_in(it))
     }
 }
 
@@ -231,7 +232,9 @@ pub(crate) fn errors(name: &str, object: &Object, args: &[u64; 6]) -> Vec<i32> {
         "clone" | "fork" | "vfork" => vec![EAGAIN, ENOMEM],
         "execve" | "execveat" => vec![ENOMEM, EAGAIN, EIO, EMFILE, EPERM],
         // The memory of allocators and of threads is not the product's.
-        "mmap" if args[3] as i32 & (libc::MAP_SHARED | libc::MAP_ANONYMOUS) != libc::MAP_ANONYMOUS => {
+        "mmap"
+            if args[3] as i32 & (libc::MAP_SHARED | libc::MAP_ANONYMOUS) != libc::MAP_ANONYMOUS =>
+        {
             vec![ENOMEM, EAGAIN, EPERM]
         }
         "ioctl" => vec![EIO, EINTR, ENOMEM, EPERM],
@@ -246,7 +249,9 @@ pub(crate) fn errors(name: &str, object: &Object, args: &[u64; 6]) -> Vec<i32> {
         "rename" | "renameat" | "renameat2" => vec![EIO, ENOSPC, ENOMEM],
         // A descriptor's own facts are in memory.
         "stat" | "statx" | "newfstatat" if object.label.is_empty() => Vec::new(),
-        "getdents64" | "readlink" | "readlinkat" | "stat" | "statx" | "newfstatat" => vec![EIO, ENOMEM],
+        "getdents64" | "readlink" | "readlinkat" | "stat" | "statx" | "newfstatat" => {
+            vec![EIO, ENOMEM]
+        }
         "fstat" if object.is_file() => vec![EIO],
         "flock" => vec![EAGAIN, EINTR, ENOMEM],
         "setpgid" | "setsid" => vec![EPERM],

@@ -224,7 +224,10 @@ impl Looked<'_> {
             self.roles.insert(asked.thread, Role::Replaced);
         }
         if name == "sigaltstack" {
-            self.begun(asked.thread);
+            // Of Rust's start; that of Python goes on.
+            if !matches!(role, Role::Product("python", _)) {
+                self.begun(asked.thread);
+            }
             return None;
         }
         let Role::Product(who, true) = role else { return None };
@@ -233,10 +236,10 @@ impl Looked<'_> {
         }
         let object = self.object(asked, of);
         let mut errors = calls::errors(name, &object, &asked.args);
-        if who == "supervisor" {
-            // It has no handlers of signals.
-            errors.retain(|errno| *errno != libc::EINTR);
-        }
+        // A supervisor has no handlers of signals; and as subprocess does, the package says nothing of input that is not read.
+        errors.retain(|errno| {
+            !matches!((who, *errno), ("supervisor", libc::EINTR) | ("python", libc::EPIPE))
+        });
         if errors.is_empty() {
             return None;
         }
@@ -284,16 +287,18 @@ impl Looked<'_> {
             let is_tool = program.ends_with("/pipewright");
             let is_python = program.contains("/python");
             let is_own = Path::new(&*program) == own;
+            let parent_has_begun =
+                !matches!(self.roles.get(&parent), Some(Role::Product(_, false)));
             if program.starts_with("/memfd:") {
                 Role::Product("supervisor", true)
             } else if !was_replaced && self.roles.get(&parent) == Some(&Role::Command) {
                 Role::Command
             } else if !was_replaced && is_own {
-                Role::Product("child", true)
+                Role::Product("child", parent_has_begun)
             } else if !was_replaced && is_tool {
-                Role::Product("tool-child", true)
+                Role::Product("tool-child", parent_has_begun)
             } else if !was_replaced && is_python {
-                Role::Product("python-child", true)
+                Role::Product("python-child", parent_has_begun)
             } else if is_tool {
                 Role::Product("tool", false)
             } else if is_own {
@@ -323,11 +328,13 @@ impl Looked<'_> {
                 let number = asked.args[index] as i32;
                 let link = fs::read_link(format!("/proc/{thread}/fd/{number}"));
                 let link = link.unwrap_or_default().to_string_lossy().into_owned();
-                let label = object_of_link(&link).map_or_else(|| self.path_label(&link), str::to_owned);
+                let label =
+                    object_of_link(&link).map_or_else(|| self.path_label(&link), str::to_owned);
                 let facts = fs::read_to_string(format!("/proc/{thread}/fdinfo/{number}"));
                 let facts = facts.unwrap_or_default();
                 let flags = facts.lines().find_map(|line| line.strip_prefix("flags:"));
-                let flags = flags.and_then(|it| i32::from_str_radix(it.trim(), 8).ok()).unwrap_or(0);
+                let flags =
+                    flags.and_then(|it| i32::from_str_radix(it.trim(), 8).ok()).unwrap_or(0);
                 let is_dont_wait = |name: &str, index: usize| {
                     let number = asked.number;
                     self.names.get(&number).is_some_and(|it| it.0 == name)
@@ -376,7 +383,9 @@ pub(crate) fn label(path: &str) -> String {
             }
         }
         parts.push(match part.strip_prefix("pipewright-") {
-            Some(rest) if rest.starts_with(|it: char| it.is_ascii_digit()) => "pipewright-*".to_owned(),
+            Some(rest) if rest.starts_with(|it: char| it.is_ascii_digit()) => {
+                "pipewright-*".to_owned()
+            }
             _ if hex || made_up => "*".to_owned(),
             _ => kept,
         });

@@ -48,8 +48,6 @@ pub(crate) const EXPECTED: &[Expected] = &[
     row("R7", "pool*", "host ppoll", "ENOMEM", ("next", "*cannot wait for workers*")),
     row("R8", "tool_pipe", "*", "*", ("twice", "*")),
     row("R8", "tool_pipe", "*", "*", ("untrue", "runs of*")),
-    // New: the timeout is never enforced.
-    row("new: timeout", "tool_timeout", "tool *", "*", ("hang", "in the call")),
     // New: a slot whose answer could not be received stays in use.
     row("new: slot in use", "slot_runner", "*", "*", ("next", "*the tree slot is in use*")),
     // New: its removal is tried once.
@@ -62,10 +60,15 @@ pub(crate) const EXPECTED: &[Expected] = &[
 
 impl Expected {
     /// Returns true if it is that finding.
-    pub(crate) fn is(&self, scenario: &str, call: &str, error: &str, kind: &str, text: &str) -> bool {
-        self.is_for(scenario, call, error)
-            && matches(self.kind, kind)
-            && matches(self.text, text)
+    pub(crate) fn is(
+        &self,
+        scenario: &str,
+        call: &str,
+        error: &str,
+        kind: &str,
+        text: &str,
+    ) -> bool {
+        self.is_for(scenario, call, error) && matches(self.kind, kind) && matches(self.text, text)
     }
 }
 

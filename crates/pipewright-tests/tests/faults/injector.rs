@@ -127,7 +127,12 @@ fn filtered(numbers: &[c_long], writer: &mut File) -> io::Result<()> {
     for flags in [flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, flags] {
         // SAFETY: a live program of that length.
         let listener = unsafe {
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter)
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const filter,
+            )
         };
         if listener >= 0 {
             assert_eq!(listener as RawFd, free, "the lowest free number");
@@ -201,9 +206,8 @@ pub(crate) fn string_of(thread: i32, address: u64) -> Option<String> {
         let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: length };
         let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: length };
         // SAFETY: the local memory has that length; the kernel checks the other.
-        let count = unsafe {
-            libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0)
-        };
+        let count =
+            unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
         read = read.max(usize::try_from(count).unwrap_or(0));
         if bytes[..read].contains(&0) {
             break;

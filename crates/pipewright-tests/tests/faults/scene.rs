@@ -60,7 +60,11 @@ impl Fault {
 }
 
 /// Checks a fact about a success.
-pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(name: &str, found: T, wanted: T) -> Result<(), Fault> {
+pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(
+    name: &str,
+    found: T,
+    wanted: T,
+) -> Result<(), Fault> {
     if found == wanted {
         return Ok(());
     }
@@ -234,7 +238,8 @@ fn look(folder: &Path) -> Left {
     for file in names(&folder.join("tmp")) {
         add("file", case::label(&file.file_name().unwrap_or_default().to_string_lossy()));
     }
-    if let Some(count) = left.get_mut(&("descriptor".to_owned(), "anon_inode:[eventfd]".to_owned())) {
+    if let Some(count) = left.get_mut(&("descriptor".to_owned(), "anon_inode:[eventfd]".to_owned()))
+    {
         *count -= idle.min(*count);
     }
     left.retain(|_, count| *count > 0);

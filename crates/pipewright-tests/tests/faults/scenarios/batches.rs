@@ -56,9 +56,12 @@ fn run(scene: &Scene) -> Seen {
 
 fn pipe(scene: &Scene) -> Seen {
     let tally = scene.folder.join("tally");
-    let script = |name: &str| format!("echo {}.{name} >>{}; cat", scene.pass.get(), tally.display());
+    let script =
+        |name: &str| format!("echo {}.{name} >>{}; cat", scene.pass.get(), tally.display());
     let mut command = Command::new(tool()?);
-    command.args(["pipe", "--timeout", "10", "--", "/bin/sh", "-c"]).arg(script("a") + "; echo out");
+    command
+        .args(["pipe", "--timeout", "10", "--", "/bin/sh", "-c"])
+        .arg(script("a") + "; echo out");
     command.args(["|", "/bin/sh", "-c", &script("b")]);
     let (status, stdout) = run_program(scene, &mut command)?;
     if !status.success() {
@@ -73,7 +76,8 @@ fn pipe(scene: &Scene) -> Seen {
 fn timeout(scene: &Scene) -> Seen {
     let script = format!("echo $$ >{}; exec sleep 100", scene.path("pid").display());
     let mut command = Command::new(tool()?);
-    let (status, _) = run_program(scene, command.args(["timeout", "0.05", "/bin/sh", "-c", &script]))?;
+    let (status, _) =
+        run_program(scene, command.args(["timeout", "0.05", "/bin/sh", "-c", &script]))?;
     for line in String::from_utf8_lossy(&scene.bytes_of("pid")).lines() {
         if let Ok(pid) = line.parse() {
             super::trees::gone(pid)?;
@@ -90,7 +94,8 @@ const JOBS: [&str; 3] = ["a", "b", "c"];
 /// Returns the words of a batch whose jobs add their names to the file `ran` of the pass, and print them.
 fn batch_words(scene: &Scene) -> Vec<String> {
     let script = format!("echo {{}} >>{}; echo out {{}}", scene.path("ran").display());
-    let mut words = vec!["--".to_owned(), "/bin/sh".to_owned(), "-c".to_owned(), script, ":::".to_owned()];
+    let mut words =
+        vec!["--".to_owned(), "/bin/sh".to_owned(), "-c".to_owned(), script, ":::".to_owned()];
     words.extend(JOBS.map(str::to_owned));
     words
 }
@@ -165,7 +170,11 @@ fn logged(options: &'static [&'static str]) -> Result<Pass, Fault> {
         }
         let done = succeeded(scene, &tool, &log);
         for job in &done {
-            expect(&format!("the output of {job}, which is recorded as done"), output_of(&files, job), true)?;
+            expect(
+                &format!("the output of {job}, which is recorded as done"),
+                output_of(&files, job),
+                true,
+            )?;
         }
         if status.success() {
             expect("jobs that are done", done, JOBS.map(str::to_owned).into())?;
@@ -185,7 +194,8 @@ fn output_of(files: &Path, job: &str) -> bool {
     let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     let wanted = format!("out {job}\n");
     folders.iter().any(|folder| {
-        let has_facts = fs::read(folder.join("job.json")).is_ok_and(|bytes| bytes.ends_with(b"}\n"));
+        let has_facts =
+            fs::read(folder.join("job.json")).is_ok_and(|bytes| bytes.ends_with(b"}\n"));
         has_facts && fs::read_to_string(folder.join("stdout")).is_ok_and(|text| text == wanted)
     })
 }
@@ -197,7 +207,8 @@ fn succeeded(scene: &Scene, tool: &Path, log: &Path) -> Vec<String> {
     }
     crate::scene::pause(|| {
         let mut command = Command::new(tool);
-        let listed = run_program(scene, command.args(["jobs", "--json", "--state", "succeeded"]).arg(log));
+        let listed =
+            run_program(scene, command.args(["jobs", "--json", "--state", "succeeded"]).arg(log));
         let (_, stdout) = listed.unwrap_or_default();
         let is_of = |job: &str| {
             let word = format!("echo out {job}'");
@@ -216,7 +227,10 @@ fn resume(scene: &Scene) -> Result<Pass, Fault> {
     for pass in 0..4 {
         let [log, ran, flag] = paths(scene, pass);
         let flag = flag.display();
-        let script = format!("echo {{}} >>{}; [ {{}} != b ] || [ -e {flag} ] || {{ >{flag}; exit 1; }}", ran.display());
+        let script = format!(
+            "echo {{}} >>{}; [ {{}} != b ] || [ -e {flag} ] || {{ >{flag}; exit 1; }}",
+            ran.display()
+        );
         let mut command = Command::new(&tool);
         command.args(["batch", "-j2", "--quiet", "--log"]).arg(log);
         command.args(["--", "/bin/sh", "-c", &script, ":::"]).args(JOBS);
@@ -290,7 +304,7 @@ sys.exit(0 if found == (7, b"x" * 100000, b"err\n") else f"untrue: {found[0]} {l
 
 fn python(kind: &'static str) -> Result<Pass, Fault> {
     let interpreter = std::env::var_os(INTERPRETER)
-        .ok_or_else(|| Fault::Skip(format!("{INTERPRETER} does not name a Python with the package")))?;
+        .ok_or_else(|| Fault::Skip(format!("{INTERPRETER} names no Python with the package")))?;
     Ok(Box::new(move |scene| {
         let mut command = Command::new(&interpreter);
         command.args(["-c", SCRIPT, kind]).arg(scene.folder.join("tally"));

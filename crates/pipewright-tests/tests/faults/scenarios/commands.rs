@@ -4,7 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use pipewright::{
-    Command, Contain, Event, Outcome, Output, Pattern, Pipeline, PtySize, Session, Signal, Source, Stdio, run_all,
+    Command, Contain, Event, Outcome, Output, Pattern, Pipeline, PtySize, Session, Signal, Source,
+    Stdio, run_all,
 };
 
 use super::{Scenario, passes};
@@ -12,9 +13,33 @@ use crate::scene::{Fault, Scene, Seen, expect, pause};
 
 pub(super) fn all() -> Vec<Scenario> {
     passes![
-        status, start, output, input, capture, lines, events, spawn_wait, spawn_read_all, start_output,
-        kill_on_drop, stop_with, timeout, timeout_in_background, idle_timeout, to_files, tee_to, pipeline, pipeline_spawn, pipeline_tree,
-        pty, session, run_all_captures, task_output, task_run_all, std_process, forget,
+        status,
+        start,
+        output,
+        input,
+        capture,
+        lines,
+        events,
+        spawn_wait,
+        spawn_read_all,
+        start_output,
+        kill_on_drop,
+        stop_with,
+        timeout,
+        timeout_in_background,
+        idle_timeout,
+        to_files,
+        tee_to,
+        pipeline,
+        pipeline_spawn,
+        pipeline_tree,
+        pty,
+        session,
+        run_all_captures,
+        task_output,
+        task_run_all,
+        std_process,
+        forget,
     ]
 }
 
@@ -29,7 +54,11 @@ pub(super) fn whole(output: &Output, code: i32, stdout: &[u8], stderr: &[u8]) ->
         return Err(Fault::Told(format!("{:?}", output.outcome)));
     }
     // Told by these fields.
-    if output.held_open || output.truncated || output.stdin_unread > 0 || output.tee_failed.is_some() {
+    if output.held_open
+        || output.truncated
+        || output.stdin_unread > 0
+        || output.tee_failed.is_some()
+    {
         return Err(Fault::Told(format!(
             "held open {}, truncated {}, unread {}, tee {:?}",
             output.held_open, output.truncated, output.stdin_unread, output.tee_failed
@@ -99,7 +128,11 @@ fn lines(scene: &Scene) -> Seen {
     }
     let ending = lines.finish().map_err(Fault::told)?;
     expect("code", ending.status.code(), Some(0))?;
-    expect("lines", (out, err), (vec!["one".to_owned(), "three".to_owned()], vec!["two".to_owned()]))?;
+    expect(
+        "lines",
+        (out, err),
+        (vec!["one".to_owned(), "three".to_owned()], vec!["two".to_owned()]),
+    )?;
     scene.ran("a")?;
     Ok(String::new())
 }
@@ -210,7 +243,8 @@ fn idle_timeout(scene: &Scene) -> Seen {
 fn to_files(scene: &Scene) -> Seen {
     pause(|| fs::write(scene.path("in"), "the input\n")).map_err(Fault::told)?;
     let mut command = scene.script("a", "cat; echo err >&2");
-    let command = command.stdin(Stdio::open(scene.path("in"))).stdout(Stdio::create(scene.path("out")));
+    let command =
+        command.stdin(Stdio::open(scene.path("in"))).stdout(Stdio::create(scene.path("out")));
     let status = command.stderr(Stdio::append(scene.path("err"))).status().map_err(Fault::told)?;
     expect("code", status.code(), Some(0))?;
     expect("stdout", &*scene.bytes_of("out"), b"the input\n")?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pipewright_disk::{
-    AlignedBuf, AsyncFile, BackendKind, DiskFile, Done, Engine, EngineOptions, Operation, SharedEngine,
+    AlignedBuf, AsyncFile, BackendKind, DiskFile, Done, Engine, EngineOptions, Operation,
+    SharedEngine,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -17,7 +18,9 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("disk_aio", |_| engine(BackendKind::Aio, false)),
         Scenario::new("disk_threads", |_| engine(BackendKind::Threads, false)),
         Scenario::new("disk_caller", |_| engine(BackendKind::Caller, false)),
-        Scenario::new("disk_auto", |_| Ok(Box::new(|scene| engine(BackendKind::Auto, true)?(scene)))),
+        Scenario::new("disk_auto", |_| {
+            Ok(Box::new(|scene| engine(BackendKind::Auto, true)?(scene)))
+        }),
         Scenario::new("disk_shared", |_| Ok(Box::new(|scene| shared()?(scene)))),
         Scenario::new("disk_task", |_| Ok(Box::new(|scene| task()?(scene)))),
     ]
@@ -62,7 +65,13 @@ fn done(done: Done, mut again: impl FnMut(Operation) -> Done) -> Result<AlignedB
 
 /// Makes an engine; each pass writes two pieces at once, syncs twice, and reads.
 fn engine(backend: BackendKind, cached_first: bool) -> Result<Pass, Fault> {
-    let options = EngineOptions { backend, cached_first, depth: 8, threads: Some(2), ..EngineOptions::default() };
+    let options = EngineOptions {
+        backend,
+        cached_first,
+        depth: 8,
+        threads: Some(2),
+        ..EngineOptions::default()
+    };
     let mut engine = Engine::new(options).map_err(Fault::told)?;
     Ok(Box::new(move |scene| {
         // What a pass before could not wait for.
@@ -71,7 +80,9 @@ fn engine(backend: BackendKind, cached_first: bool) -> Result<Pass, Fault> {
         for piece in [0, 1] {
             let buffer = filled(&file, &bytes(scene, piece))?;
             let operation = Operation::write_all_at(&file, buffer, (piece * PIECE) as u64);
-            engine.queue(operation).map_err(|_| Fault::Untrue("no room in an empty engine".to_owned()))?;
+            engine
+                .queue(operation)
+                .map_err(|_| Fault::Untrue("no room in an empty engine".to_owned()))?;
         }
         let submitted = engine.submit();
         let mut told = submitted.err().map(Fault::told);

@@ -33,7 +33,14 @@ const PYTHON: &[&str] = &["python", "python-child", "supervisor"];
 
 impl Scenario {
     const fn new(name: &'static str, open: fn(&Scene) -> Result<Pass, Fault>) -> Scenario {
-        Scenario { name, open, warm: false, roles: LIBRARY, limit: Duration::from_secs(10), weight: 4 }
+        Scenario {
+            name,
+            open,
+            warm: false,
+            roles: LIBRARY,
+            limit: Duration::from_secs(10),
+            weight: 4,
+        }
     }
 
     const fn warm(mut self) -> Scenario {

@@ -12,8 +12,16 @@ use crate::scene::{Fault, Pass, Scene, Seen, expect, pause};
 
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = passes![
-        tree, tree_leftovers, tree_limits, tree_best_effort, group, parent_exit, parent_exit_child, runner_of_trees,
-        tree_kill_on_drop, tree_task,
+        tree,
+        tree_leftovers,
+        tree_limits,
+        tree_best_effort,
+        group,
+        parent_exit,
+        parent_exit_child,
+        runner_of_trees,
+        tree_kill_on_drop,
+        tree_task,
     ];
     all.extend([
         Scenario::new("slot", slot),
@@ -81,7 +89,10 @@ fn tree_task(scene: &Scene) -> Seen {
 }
 
 fn tree_leftovers(scene: &Scene) -> Seen {
-    let script = format!("setsid sleep 100 >/dev/null 2>&1 & echo $! >{}; {SHORT}", scene.path("pid").display());
+    let script = format!(
+        "setsid sleep 100 >/dev/null 2>&1 & echo $! >{}; {SHORT}",
+        scene.path("pid").display()
+    );
     let mut command = scene.script("a", &script);
     let seen = run(scene, command.contain(Contain::Tree))?;
     let contained = seen.starts_with("Cgroup") || seen.starts_with("Supervisor");
@@ -162,7 +173,10 @@ fn in_a_runner(scene: &Scene, prepare: impl Fn(&mut Command)) -> Seen {
 fn slot(_: &Scene) -> Result<Pass, Fault> {
     let slot = new_slot()?;
     Ok(Box::new(move |scene| {
-        let script = format!("setsid sleep 100 >/dev/null 2>&1 & echo $! >{}; {SHORT}", scene.path("pid").display());
+        let script = format!(
+            "setsid sleep 100 >/dev/null 2>&1 & echo $! >{}; {SHORT}",
+            scene.path("pid").display()
+        );
         let mut seen = String::new();
         for name in ["a", "b"] {
             let mut command = scene.script(name, if name == "a" { &script } else { SHORT });

@@ -14,7 +14,9 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("pool_again", |_| pool(SharedMemory::Auto)).warm(),
         Scenario::new("pool_by_socket", |_| pool(SharedMemory::Off)),
         Scenario::new("channel", |_| Ok(Box::new(|scene| channel(SharedMemory::Auto)(scene)))),
-        Scenario::new("channel_by_socket", |_| Ok(Box::new(|scene| channel(SharedMemory::Off)(scene)))),
+        Scenario::new("channel_by_socket", |_| {
+            Ok(Box::new(|scene| channel(SharedMemory::Off)(scene)))
+        }),
         Scenario::new("channel_again", open_channel).warm().without_workers(),
     ]
 }
@@ -28,7 +30,9 @@ pub(crate) fn serve() -> bool {
     }
     // Its errors are seen at the other end.
     if std::env::var_os(KIND).is_some_and(|kind| kind == "channel") {
-        if let Ok(mut channel) = worker::channel::<pipewright_ipc::Raw, pipewright_ipc::Raw>(&options(SharedMemory::Auto)) {
+        if let Ok(mut channel) = worker::channel::<pipewright_ipc::Raw, pipewright_ipc::Raw>(
+            &options(SharedMemory::Auto),
+        ) {
             while let Ok(bytes) = channel.recv().and_then(|message| message.bytes()) {
                 if channel.send_bytes(&bytes).is_err() {
                     break;
