@@ -230,3 +230,32 @@ fn count_of_own_threads() -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
     line.trim().parse().unwrap()
 }
+
+#[isolated_test]
+fn a_pipeline_whose_second_stage_cannot_be_held_is_not_to_be_tried_again() {
+    if std::env::var_os(CASE).is_some() {
+        let dir = tempfile::tempdir().unwrap();
+        let ran = dir.path().join("ran");
+        let mut first = Command::new("touch");
+        first.arg(&ran).kill_on_parent_exit(Scope::Tree);
+        let mut second = puppet(["exit=0"]);
+        second.kill_on_parent_exit(Scope::Tree);
+        let error = pipewright::Pipeline::new([first, second]).output().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
+        assert_eq!(error.kind(), &ErrorKind::Io, "the first stage may have run");
+        return;
+    }
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skipped("there is no strace here");
+    }
+    if super::cannot_supervise() {
+        return;
+    }
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=socketpair", "-e"]);
+    command.arg("inject=socketpair:error=ENOSYS:when=2");
+    command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+    command.args(["--exact", "--nocapture", "--test-threads=1"]);
+    let output = command.env(CASE, "inside").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

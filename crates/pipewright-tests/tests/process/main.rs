@@ -86,9 +86,9 @@ mod session_interact;
 mod session_programs;
 #[cfg(unix)]
 mod signals;
-mod spawned_input;
 #[cfg(target_os = "linux")]
 mod slot_holders;
+mod spawned_input;
 #[cfg(unix)]
 mod std_process;
 #[cfg(unix)]

@@ -135,7 +135,10 @@ fn an_end_is_reported_again_if_there_is_no_room_for_the_message() {
     for text in ["1", "2", "3"] {
         let mut command = script(&slot, "ends", &format!("echo {text}"));
         let output = command.timeout(pace::seconds(60)).output().unwrap();
-        assert_eq!((output.outcome, output.stdout.trim_ascii()), (Outcome::Exited, text.as_bytes()));
+        assert_eq!(
+            (output.outcome, output.stdout.trim_ascii()),
+            (Outcome::Exited, text.as_bytes())
+        );
     }
 }
 

@@ -88,6 +88,15 @@ impl Error {
         Error::new(program, FailedOperation::Child(operation), kind, Some(source))
     }
 
+    /// Returns the error of a start before which another command has been started. Its kind is not `Unsupported`, after which a
+    /// caller may try again with less: the other command would run twice.
+    pub(crate) fn after_a_start(mut self) -> Error {
+        if self.0.kind == ErrorKind::Unsupported {
+            self.0.kind = ErrorKind::Io;
+        }
+        self
+    }
+
     /// Returns the kind of failure, with its facts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {

@@ -67,8 +67,9 @@ impl Pipeline<'_> {
                 next = Some(reader.into());
             }
             let job = StageJob { open: open.filter(|_| index == 0), leader };
+            let stage = command.start_in_job(job, |stage| stage.start_stage(&mut pipes, defaults));
             let stage =
-                command.start_in_job(job, |stage| stage.start_stage(&mut pipes, defaults))?;
+                stage.map_err(|error| if index > 0 { error.after_a_start() } else { error })?;
             if index == 0 && open.is_some() && command.has_own_group() {
                 leader = Some(stage.process.pid());
             }
