@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use pipewright_os::disk::file::{Action, Facts};
+use pipewright_os::disk::file::{Action, Facts, SyncMode};
 use pipewright_os::disk::iocp::CallStatus;
 
 /// The class of an operation: the thread that waited for the disk, if any did.
@@ -144,10 +144,13 @@ impl Observation {
 /// submitting call, which may sleep, and tries again when the caller fetches completions. After many tries it passes the
 /// read to a thread. All of this can be observed without privileges, except which of the reads that was:
 /// `has_workers` returns true if the kernel made threads for the caller, and such a read then has no class.
+///
+/// A write that has to be on the disk before it returns (`sync`) is completed by a thread of the filesystem, which flushes the
+/// disk's cache. With `O_DSYNC` a disk may do that itself with the write (FUA), which nothing reports.
 pub(crate) fn class_of(
     observation: Observation,
     action: Action,
-    direct: bool,
+    (direct, sync): (bool, SyncMode),
     facts: &Facts,
     has_workers: impl FnOnce() -> bool,
 ) -> Option<Class> {
@@ -163,7 +166,7 @@ pub(crate) fn class_of(
         Observation::Inline { slept: true, .. } | Observation::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
         }
-        Observation::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
+        Observation::Queue { slept: false, .. } => return by_device(action, sync),
         Observation::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
     };
     let later = match action {
@@ -174,11 +177,20 @@ pub(crate) fn class_of(
         Action::Read if facts.encrypted == Some(true) => page_wait(facts, slept, has_workers)?,
         Action::Read | Action::Write => match device_bytes? {
             0 => Class::Worker,
-            _ => Class::AsyncDevice,
+            _ => by_device(action, sync)?,
         },
     };
     // Waking a kernel thread can make the caller sleep, but not for the disk.
     Some(if slept && later != Class::Worker { Class::InlineBlocked } else { later })
+}
+
+/// Returns the class of a direct operation that a disk has accepted.
+fn by_device(action: Action, sync: SyncMode) -> Option<Class> {
+    match (action, sync) {
+        (Action::Write, SyncMode::All) => Some(Class::Worker),
+        (Action::Write, SyncMode::Data) => None,
+        _ => Some(Class::AsyncDevice),
+    }
 }
 
 /// Returns the class of an overlapped call. Windows doesn't report whether the thread slept.
@@ -262,7 +274,7 @@ mod tests {
             (Observation::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
             assert_eq!(
-                class_of(observation, action, direct, &facts, || false),
+                class_of(observation, action, (direct, SyncMode::None), &facts, || false),
                 Some(class),
                 "{observation:?} {action:?}"
             );
@@ -280,21 +292,45 @@ mod tests {
             (CallStatus::Pending, true, Class::AsyncDevice),
         ] {
             let observation = Observation::Call { status, took: Duration::ZERO };
-            let found = class_of(observation, Action::Write, direct, &Facts::default(), || false);
+            let options = (direct, SyncMode::None);
+            let found = class_of(observation, Action::Write, options, &Facts::default(), || false);
             assert_eq!(found, Some(class), "{status:?} {direct}");
         }
     }
 
     #[test]
+    fn a_write_that_waits_for_the_disk_is_completed_by_a_thread() {
+        let disk = facts(true, false);
+        for (action, sync, class) in [
+            (Action::Write, SyncMode::None, Some(Class::AsyncDevice)),
+            (Action::Write, SyncMode::All, Some(Class::Worker)),
+            // The disk may do it alone.
+            (Action::Write, SyncMode::Data, None),
+            (Action::Read, SyncMode::All, Some(Class::AsyncDevice)),
+        ] {
+            for observation in [later(false, 4096), queue(false)] {
+                let found = class_of(observation, action, (true, sync), &disk, || false);
+                assert_eq!(found, class, "{observation:?} {action:?} {sync:?}");
+            }
+        }
+    }
+
+    #[test]
     fn class_is_none_without_an_observation() {
+        const NO: (bool, SyncMode) = (false, SyncMode::None);
         let unknown = Facts::default();
-        assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown, || false), None);
-        assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown, || false), None);
+        assert_eq!(class_of(Observation::Nothing, Action::Read, NO, &unknown, || false), None);
+        assert_eq!(class_of(later(false, 0), Action::Read, NO, &unknown, || false), None);
         let uncounted =
             Observation::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
-        assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false), || false), None);
+        assert_eq!(
+            class_of(uncounted, Action::Read, (true, SyncMode::None), &facts(true, false), || {
+                false
+            }),
+            None
+        );
         // Through FUSE, a thread may have performed this read or another one.
         let fuse = facts(false, true);
-        assert_eq!(class_of(later(false, 0), Action::Read, false, &fuse, || true), None);
+        assert_eq!(class_of(later(false, 0), Action::Read, NO, &fuse, || true), None);
     }
 }

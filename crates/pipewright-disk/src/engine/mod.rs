@@ -319,7 +319,8 @@ impl Engine {
         let class = self.options.classes.then(|| {
             let classes = slot.observations.iter().map(|observation| {
                 let has_workers = || thread_usage::kernel_workers() != Some(0);
-                class_of(*observation, slot.action, file.is_direct(), file.facts(), has_workers)
+                let options = (file.is_direct(), file.sync_mode());
+                class_of(*observation, slot.action, options, file.facts(), has_workers)
             });
             // An operation of several calls gets the worst class, if the class of each is known.
             classes.collect::<Option<Vec<_>>>()?.into_iter().max()

@@ -70,6 +70,11 @@ impl DiskFile {
         self.0.options.direct
     }
 
+    /// Returns the data that each write waits for.
+    pub(crate) fn sync_mode(&self) -> SyncMode {
+        self.0.options.sync
+    }
+
     /// Returns the alignment that direct I/O on this file requires.
     ///
     /// # Platform
