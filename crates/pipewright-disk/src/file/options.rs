@@ -61,8 +61,9 @@ impl FileOptions {
         self
     }
 
-    /// Appends every write to the end of the file; its offset is ignored. Concurrent writes are appended in any order,
-    /// but never interleave.
+    /// Appends every write to the end of the file; its offset is ignored. Concurrent writes are appended in any order. The bytes
+    /// of one call of the system stay together; a write that takes several calls
+    /// ([`write_all_at`](crate::Operation::write_all_at), after a short one) may have others' bytes in between.
     pub fn append(mut self, yes: bool) -> FileOptions {
         self.options.append = yes;
         self

@@ -234,3 +234,41 @@ fn a_sync_interrupted_by_the_system_is_not_repeated() {
     assert_eq!(error.raw_os_error(), Some(libc::EINTR));
     assert!(file.is_poisoned());
 }
+
+#[isolated_test]
+fn a_full_completion_ring_is_a_reason_to_wait() {
+    const INSIDE: &str = "PIPEWRIGHT_DISK_REFUSED_CASE";
+    let options = EngineOptions {
+        backend: BackendKind::Uring,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    if std::env::var_os(INSIDE).is_some() {
+        let folder = folder();
+        let file = file_with(&folder, "full", &pattern(BYTES), true);
+        let mut engine = Engine::new(options).unwrap();
+        let buffer = || file.buffer(4096).unwrap();
+        engine.queue(Operation::read_exact_at(&file, buffer(), 0)).unwrap();
+        engine.submit().unwrap();
+        assert_eq!(engine.next().unwrap().unwrap().result.unwrap().bytes, 4096);
+        let shared = SharedEngine::new(options).unwrap();
+        for _ in 0..3 {
+            assert_eq!(shared.read_exact_at(&file, buffer(), 0).wait().result.unwrap().bytes, 4096);
+        }
+        return;
+    }
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        return skipped("there is no strace here");
+    }
+    if Engine::new(options).is_err() {
+        return skipped("there is no io_uring here");
+    }
+    // The first call of each ring is a test of it. Kernels before 5.13 refuse to submit while completions wait for room.
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_enter", "-e"]);
+    command.arg("inject=io_uring_enter:error=EBUSY:when=2");
+    command.arg(std::env::current_exe().unwrap()).arg(pipewright_tests::isolate::current_test());
+    command.args(["--exact", "--nocapture", "--test-threads=1"]);
+    let output = command.env(INSIDE, "1").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

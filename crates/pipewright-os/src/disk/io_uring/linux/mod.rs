@@ -30,6 +30,8 @@ pub(crate) struct Uring {
     /// Not dropped in a fork of this process, which has neither the ring's memory nor its requests.
     ring: ManuallyDrop<IoUring>,
     created_in: Generation,
+    /// The limit on kernel threads that it was created with.
+    workers: Option<u32>,
     /// The requests, which own what the kernel may touch.
     requests: InFlight,
     /// The entries that the kernel has not accepted yet, in order.
@@ -60,6 +62,7 @@ impl Uring {
         Ok(Uring {
             ring: ManuallyDrop::new(ring),
             created_in: Generation::current(),
+            workers: options.workers,
             requests,
             unsubmitted: VecDeque::new(),
             wake,
@@ -198,6 +201,8 @@ impl Uring {
             // A signal, or no space for completions until some are taken. The caller looks for completions and
             // calls again.
             Err(error) if at_least > 0 && is_transient(&error) => Ok(0),
+            // The same without a wait.
+            Err(error) if is_transient(&error) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => Err(error),
         }
     }
@@ -244,6 +249,7 @@ impl Drop for Uring {
             return;
         }
         self.finish();
+        setup::release_workers(&self.ring, self.workers);
         // SAFETY: nothing uses it after this.
         unsafe { ManuallyDrop::drop(&mut self.ring) };
     }
@@ -274,5 +280,34 @@ mod tests {
         let mut ring = ring.unwrap();
         ring.submit().unwrap();
         ring.wait().unwrap();
+    }
+
+    #[test]
+    fn the_limit_on_kernel_threads_is_the_smallest_of_the_living_rings() {
+        let limits = || {
+            let ring = IoUring::new(4).unwrap();
+            let mut now = [0, 0];
+            ring.submitter().register_iowq_max_workers(&mut now).map(|()| now).ok()
+        };
+        let ring = |workers| Uring::new(RingOptions { depth: 4, workers }, None).ok();
+        let Some(first) = ring(None) else {
+            return crate::base::skipped::skipped("there is no io_uring here");
+        };
+        let Some(usual) = limits() else {
+            return crate::base::skipped::skipped("this kernel has no such limit");
+        };
+        let (three, one) = (ring(Some(3)), ring(Some(1)));
+        assert_eq!(limits(), Some([1, 1]));
+        drop(one);
+        assert_eq!(limits(), Some([3, 3]));
+        let another = ring(None);
+        assert_eq!(limits(), Some([3, 3]));
+        drop(three);
+        assert_eq!(limits(), Some(usual));
+        drop((first, another));
+        let alone = ring(Some(2));
+        assert_eq!(limits(), Some([2, 2]));
+        drop(alone);
+        assert_ne!(limits(), Some([2, 2]));
     }
 }

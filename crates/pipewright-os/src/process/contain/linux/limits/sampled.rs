@@ -144,7 +144,8 @@ impl SampledTree {
         if let Some(cgroup) = self.cgroup.as_ref().and_then(Weak::upgrade) {
             cgroup.kill();
         }
-        if let Some(reports) = self.supervisor.as_ref().and_then(|(reports, ..)| reports.upgrade()) {
+        if let Some(reports) = self.supervisor.as_ref().and_then(|(reports, ..)| reports.upgrade())
+        {
             reports.request_end();
         }
     }

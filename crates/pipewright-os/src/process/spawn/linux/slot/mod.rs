@@ -239,8 +239,7 @@ impl State {
     /// guard removes the groups.
     fn drop_unusable_holder(&mut self) {
         let rights = Rights::here();
-        let is_usable =
-            |holder: &Holder| holder.rights == rights && !holder.supervisor.is_ending();
+        let is_usable = |holder: &Holder| holder.rights == rights && !holder.supervisor.is_ending();
         if !self.holder.as_ref().is_some_and(is_usable) {
             self.holder = None;
             self.groups = None;
