@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::service_thread;
 use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 
@@ -17,6 +18,8 @@ pub(crate) struct PoolBackend {
     /// The requests that have not been submitted.
     pushed: VecDeque<(usize, FileRequest)>,
     max_threads: usize,
+    /// The process that has the threads. A fork has none of them, but may have a lock that one of them held.
+    made_in: Generation,
 }
 
 struct Shared {
@@ -69,7 +72,13 @@ impl PoolBackend {
             shared: Arc::new(shared),
             pushed: VecDeque::new(),
             max_threads: max_threads.max(1),
+            made_in: Generation::current(),
         }
+    }
+
+    /// Fails in a fork of the process that has the threads.
+    fn check_home(&self) -> io::Result<()> {
+        if self.made_in.is_current() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
     /// Sets a function to call after each finished request.
@@ -160,6 +169,7 @@ impl Backend for PoolBackend {
     }
 
     fn submit(&mut self) -> io::Result<()> {
+        self.check_home()?;
         if !self.pushed.is_empty() {
             let mut state = self.shared.state();
             state.work.append(&mut self.pushed);
@@ -179,10 +189,14 @@ impl Backend for PoolBackend {
     }
 
     fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
+        self.check_home().ok()?;
         self.shared.state().done.pop_front()
     }
 
     fn cancel(&mut self, token: usize) {
+        if self.check_home().is_err() {
+            return;
+        }
         let mut state = self.shared.state();
         let found = remove(&mut self.pushed, token).or_else(|| remove(&mut state.work, token));
         if let Some(request) = found {
@@ -202,6 +216,9 @@ impl Backend for PoolBackend {
 
 impl Drop for PoolBackend {
     fn drop(&mut self) {
+        if self.check_home().is_err() {
+            return;
+        }
         let mut state = self.shared.state();
         state.closed = true;
         // Requests that have not started never will.

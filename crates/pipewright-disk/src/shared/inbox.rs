@@ -6,6 +6,8 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use pipewright_os::base::generation::Generation;
+
 use super::oneshot::Oneshot;
 use crate::engine::EngineOptions;
 use crate::{Done, Operation, OperationId};
@@ -21,6 +23,7 @@ pub(super) struct Inbox {
     options: EngineOptions,
     next_id: AtomicU64,
     next_order: AtomicU64,
+    made_in: Generation,
 }
 
 /// The contents of the inbox.
@@ -51,6 +54,7 @@ impl Inbox {
             options,
             next_id: AtomicU64::new(0),
             next_order: AtomicU64::new(0),
+            made_in: Generation::current(),
         }
     }
 
@@ -83,7 +87,15 @@ impl Inbox {
         self.leave(|contents| contents.closed = true);
     }
 
+    /// Returns true in the process that has the driver: not in a fork of it.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.made_in.is_current()
+    }
+
     fn leave(&self, what: impl FnOnce(&mut Contents)) {
+        if !self.is_at_home() {
+            return;
+        }
         let mut contents = self.contents();
         what(&mut contents);
         // One wake-up is enough for everything that is added before the driver takes it.

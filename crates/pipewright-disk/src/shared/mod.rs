@@ -12,6 +12,7 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::base::service_thread;
 
 use crate::engine::{BackendKind, Engine, EngineOptions, UnavailableBackend, read_cached};
+use crate::operation::verb;
 use crate::{DiskFile, Done, Error, Operation, Result};
 
 use inbox::{Inbox, QueuedOperation};
@@ -107,6 +108,13 @@ impl SharedEngine {
             let Operation { file, buffer, .. } = operation;
             let done = Done { id, file, buffer, result: Ok(completion) };
             return Pending::ready(inbox.with_order(done));
+        }
+        if !inbox.is_at_home() {
+            let no_driver = std::io::Error::from(std::io::ErrorKind::Unsupported);
+            let path = operation.file().path().to_owned();
+            let error = Error::system(verb(operation.action), Some(&path), no_driver);
+            let Operation { file, buffer, .. } = operation;
+            return Pending::ready(Done { id, file, buffer, result: Err(error) });
         }
         let oneshot = Arc::new(Oneshot::default());
         let pending = Pending::waiting(id, Arc::clone(&oneshot), Arc::clone(inbox));

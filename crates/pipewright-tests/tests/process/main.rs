@@ -31,6 +31,8 @@ mod feeding;
 mod few_handles;
 #[cfg(unix)]
 mod forgotten_children;
+#[cfg(target_os = "linux")]
+mod forks;
 mod handles;
 mod held_pipes;
 #[cfg(unix)]

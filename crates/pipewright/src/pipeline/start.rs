@@ -13,8 +13,8 @@ use crate::command::{
 };
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds, Processes, RunInfo,
-    RunSettings, Started, StopTargets, TeeTarget, on_demand,
+    ActiveRun, Children as _, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds,
+    Processes, RunInfo, RunSettings, Started, StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.
@@ -165,6 +165,7 @@ impl StartedStages {
         let info = RunInfo {
             program: join_names(&programs),
             started: at,
+            made_in: processes.made_in(),
             background_feed: None,
             foreground,
             stderr_merged: ends.stderr_merged,

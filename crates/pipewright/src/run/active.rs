@@ -10,7 +10,7 @@ use pipewright_os::process::child::ChildHandle;
 
 use super::info::RunInfo;
 use super::options::RunSettings;
-use super::process::Processes;
+use super::process::{Children as _, Processes};
 use super::started::{Collect, ParentEnds, Started, streams};
 use super::state::RunState;
 use super::terminal::HeldTerminal;
@@ -48,6 +48,7 @@ impl ActiveRun {
         let info = RunInfo {
             program: program.to_owned(),
             started: at,
+            made_in: process.made_in(),
             background_feed: None,
             foreground,
             stderr_merged: ends.stderr_merged,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait;
 use pipewright_os::process::child::{ChildHandle, Containment};
@@ -32,13 +33,16 @@ pub(crate) trait ForegroundJob: fmt::Debug + Send + Sync {
 pub(super) fn open_foreground() -> Option<Arc<dyn ForegroundJob>> {
     let terminal = Foreground::controlling()?;
     let is_given = AtomicBool::new(terminal.is_ours());
-    Some(Arc::new(ForegroundTerminal { terminal, is_given }))
+    let made_in = Generation::current();
+    Some(Arc::new(ForegroundTerminal { terminal, made_in, is_given }))
 }
 
 /// The terminal. A drop takes it back from the child.
 #[derive(Debug)]
 struct ForegroundTerminal {
     terminal: Foreground,
+    /// The process whose job it is: not a fork of it.
+    made_in: Generation,
     /// This job is in the foreground, as far as is known: a child with its own group has got the terminal. In the background
     /// the terminal must not be taken from the job that has it.
     is_given: AtomicBool,
@@ -70,7 +74,7 @@ impl ForegroundJob for ForegroundTerminal {
 
 impl ForegroundTerminal {
     fn take_back(&self) {
-        if self.is_given.swap(false, Ordering::Relaxed) {
+        if self.made_in.is_current() && self.is_given.swap(false, Ordering::Relaxed) {
             self.terminal.take_back();
         }
     }

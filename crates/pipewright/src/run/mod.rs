@@ -63,7 +63,7 @@ pub(crate) use future::RunFuture;
 pub(crate) use info::RunInfo;
 pub(crate) use option_setters::option_setters;
 pub(crate) use options::RunSettings;
-pub(crate) use process::{OwnedProcess, Processes};
+pub(crate) use process::{Children, OwnedProcess, Processes};
 pub(crate) use spawned::SpawnedRun;
 pub(crate) use started::{Collect, OutputEnd, ParentEnds, Started};
 pub(crate) use state::{RunState, SLOTS};

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::slice;
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
@@ -23,13 +24,27 @@ const KILL_WAIT: Duration = Duration::from_millis(100);
 ///
 /// # Drop
 /// Ends the tree, if it is held. A child that still runs goes to the reaper, and is killed first if `kill_on_drop` is
-/// set.
-#[derive(Debug, Default)]
+/// set. In a fork of the process that has started it, the copy only closes its handles.
+#[derive(Debug)]
 pub(crate) struct OwnedProcess {
     child: ChildHandle,
+    /// The process that has started it.
+    made_in: Generation,
     /// Called by a drop, before the reaper. Through a pointer: see [`on_demand`](super::on_demand).
     on_drop: Option<fn(&ChildHandle)>,
     trace: Trace,
+}
+
+impl Default for OwnedProcess {
+    fn default() -> OwnedProcess {
+        OwnedProcess::new(ChildHandle::default(), None, Trace::default())
+    }
+}
+
+impl Default for Processes {
+    fn default() -> Processes {
+        Processes::with_room_for(0)
+    }
 }
 
 /// Kills the child and the descendants that a kill reaches, and waits briefly for the child.
@@ -47,7 +62,7 @@ impl OwnedProcess {
         on_drop: Option<fn(&ChildHandle)>,
         trace: Trace,
     ) -> OwnedProcess {
-        OwnedProcess { child, on_drop, trace }
+        OwnedProcess { child, made_in: Generation::current(), on_drop, trace }
     }
 
     /// Returns the span of the process.
@@ -98,6 +113,9 @@ impl Deref for OwnedProcess {
 
 impl Drop for OwnedProcess {
     fn drop(&mut self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         if let Some(tree) = self.child.tree() {
             // The tree's holder goes away with this handle, and no process of the tree may outlive it.
             self.trace.leftovers_killed(tree.end());
@@ -127,9 +145,11 @@ fn reap_now_or_later(child: ChildHandle) {
 }
 
 /// Owns the handles of several children, as [`OwnedProcess`] owns one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Processes {
     children: Vec<ChildHandle>,
+    /// The process that has started them.
+    made_in: Generation,
     on_drop: Option<fn(&ChildHandle)>,
     /// One span per child.
     trace: Trace,
@@ -137,7 +157,9 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn with_room_for(count: usize) -> Processes {
-        Processes { children: Vec::with_capacity(count), on_drop: None, trace: Trace::default() }
+        let made_in = Generation::current();
+        let children = Vec::with_capacity(count);
+        Processes { children, made_in, on_drop: None, trace: Trace::default() }
     }
 
     /// Converts the owner of one child.
@@ -145,6 +167,7 @@ impl Processes {
         let mut process = process;
         Processes {
             children: vec![mem::take(&mut process.child)],
+            made_in: process.made_in,
             on_drop: process.on_drop,
             trace: mem::take(&mut process.trace),
         }
@@ -175,7 +198,8 @@ impl Drop for Processes {
     fn drop(&mut self) {
         // Each child is reaped, or goes to the reaper if it still runs.
         for child in self.children.drain(..) {
-            drop(OwnedProcess::new(child, self.on_drop, self.trace.take_first()));
+            let (made_in, on_drop) = (self.made_in, self.on_drop);
+            drop(OwnedProcess { child, made_in, on_drop, trace: self.trace.take_first() });
         }
     }
 }
@@ -183,16 +207,27 @@ impl Drop for Processes {
 /// An owner of the handles of a run's children.
 pub(crate) trait Children: fmt::Debug + Send + Sync {
     fn handles(&self) -> &[ChildHandle];
+
+    /// Returns the process that has started them.
+    fn made_in(&self) -> Generation;
 }
 
 impl Children for OwnedProcess {
     fn handles(&self) -> &[ChildHandle] {
         self.as_slice()
     }
+
+    fn made_in(&self) -> Generation {
+        self.made_in
+    }
 }
 
 impl Children for Processes {
     fn handles(&self) -> &[ChildHandle] {
         self
+    }
+
+    fn made_in(&self) -> Generation {
+        self.made_in
     }
 }

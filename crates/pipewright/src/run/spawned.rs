@@ -224,6 +224,7 @@ impl<P: Owner> SpawnedRun<P> {
         RunInfo {
             program: self.program.clone(),
             started: self.started,
+            made_in: self.processes.made_in(),
             background_feed: self.input.background(),
             foreground: self.foreground.clone(),
             stderr_merged: self.stderr_merged,

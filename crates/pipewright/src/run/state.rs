@@ -151,6 +151,10 @@ impl RunState {
         children: &'a [ChildHandle],
         rules: &'a Rules,
     ) -> Result<Option<StepWait<'a>>, OperationError> {
+        if !self.info.made_in.is_current() {
+            let message = "this process is a fork of the one that started it";
+            return Err(("wait for", io::Error::new(io::ErrorKind::Unsupported, message)));
+        }
         self.submit()?;
         let Some(until) = self.next_wait(children) else { return Ok(None) };
         Ok(Some(StepWait { slots: self.lend_slots(children, rules)?, until }))
@@ -221,8 +225,11 @@ impl RunState {
     }
 
     /// Kills all processes after an error, and waits for as long as a kill may take. Survivors are left to the reaper.
+    /// Does nothing in a fork of the process that has started them.
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
-        self.targets.abandon(children);
+        if self.info.made_in.is_current() {
+            self.targets.abandon(children);
+        }
     }
 
     /// Fills the slots with the next reads and writes.

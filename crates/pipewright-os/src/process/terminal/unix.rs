@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
+use crate::base::generation::Generation;
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
 use crate::process::pty::PtySize;
@@ -60,9 +61,13 @@ pub(super) fn size() -> Option<PtySize> {
 pub(super) const RESTORE_SCRIPT: Option<&str> =
     Some("trap '' HUP INT QUIT TERM TSTP TTIN TTOU; read -r _; stty \"$0\" < /dev/tty");
 
-/// The modes before.
+/// Raw mode, until the drop.
 #[derive(Debug)]
-pub(super) struct RawMode(Termios);
+pub(super) struct RawMode {
+    before: Termios,
+    /// The process that has set it: a fork does not restore it.
+    made_in: Generation,
+}
 
 impl RawMode {
     pub(super) fn of_stdin() -> io::Result<Option<RawMode>> {
@@ -70,14 +75,17 @@ impl RawMode {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
-        Ok(Some(RawMode(before)))
+        Ok(Some(RawMode { before, made_in: Generation::current() }))
     }
 }
 
 impl Drop for RawMode {
     fn drop(&mut self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         let _blocked = AllBlocked::new();
         // Ignored: the terminal has hung up.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::limits::files;
 use super::place::{self, OwnCgroups, own_cgroups};
+use crate::base::generation::Generation;
 use crate::process::pidfd::{can_signal, open_pidfd, send};
 use crate::process::room::is_lack_of_room;
 
@@ -23,6 +24,8 @@ pub(super) const PREFIX: &str = "pipewright-";
 /// The directory of a cgroup, made for one tree and removed with it.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
+    /// The process that has made it. A fork of it leaves it alone.
+    made_in: Generation,
     parent: Arc<OwnedFd>,
     name: CString,
     /// The directory, as long as something may still be set or read in it.
@@ -90,7 +93,8 @@ impl Cgroup {
         };
         let is_removed = AtomicBool::new(false);
         let has_emptied = AtomicBool::new(false);
-        Ok(Cgroup { parent, name, dir: Some(dir), kill, events, is_removed, has_emptied })
+        let made_in = Generation::current();
+        Ok(Cgroup { made_in, parent, name, dir: Some(dir), kill, events, is_removed, has_emptied })
     }
 
     /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes. After [`close_dir`](Self::close_dir) a file in its
@@ -219,6 +223,9 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         // If it cannot be removed, a process is in it, or a cgroup that the tree made for itself.
         if matches!(self.remove(), Err(Errno::BUSY | Errno::NOTEMPTY)) {
             remove_below(&self.path());

@@ -57,6 +57,9 @@ impl SlotSupervisor {
     /// Ends it, and the tree that it holds. Its guard sees that too, and continues or replaces it if it does not answer: a
     /// command may stop its own supervisor.
     fn end(&self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         self.is_ending.store(true, Ordering::Relaxed);
         self.supervisor.request_end();
     }

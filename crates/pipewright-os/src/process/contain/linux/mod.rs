@@ -38,6 +38,7 @@ pub(crate) use place::own_cgroup_path;
 use report::{Reports, SupervisorReport};
 
 use super::end_wait::EndWait;
+use crate::base::generation::Generation;
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::limits::TreeResources;
@@ -49,6 +50,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// A contained tree. It has a cgroup, a supervisor, or both.
 #[derive(Debug)]
 pub(crate) struct LinuxTree {
+    /// The process that holds it. A fork of it must not end it.
+    made_in: Generation,
     cgroup: Option<Arc<Cgroup>>,
     supervisor: Option<Supervisor>,
     /// The process at the root of the tree.
@@ -94,7 +97,17 @@ impl LinuxTree {
     ) -> LinuxTree {
         let (killed, has_ended) = (AtomicU32::new(0), AtomicBool::new(false));
         let (resources, cgroup) = (OnceLock::new(), cgroup.map(Arc::new));
-        LinuxTree { cgroup, supervisor, command, killed, has_ended, meter: None, resources }
+        let made_in = Generation::current();
+        LinuxTree {
+            made_in,
+            cgroup,
+            supervisor,
+            command,
+            killed,
+            has_ended,
+            meter: None,
+            resources,
+        }
     }
 
     /// Adds the groups of its limits.
@@ -206,6 +219,9 @@ impl ContainedTree for LinuxTree {
     }
 
     fn kill(&self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         if let Some(cgroup) = &self.cgroup {
             self.record_targets(cgroup);
             cgroup.kill();
@@ -227,7 +243,7 @@ impl ContainedTree for LinuxTree {
     }
 
     fn end(&self) -> u32 {
-        if !self.has_ended.load(Ordering::Relaxed) {
+        if self.made_in.is_current() && !self.has_ended.load(Ordering::Relaxed) {
             self.end_now();
             self.has_ended.store(!self.is_alive(), Ordering::Relaxed);
         }
@@ -272,14 +288,16 @@ impl ContainedTree for LinuxTree {
 
 /// Asks a supervisor to end its tree, and tells its guard that the groups of the tree are not needed any more.
 pub(crate) fn release_groups(reports: &Reports) {
-    // Ignored: the guard has been killed.
-    let _ = rustix::net::shutdown(reports, rustix::net::Shutdown::Both);
+    reports.release();
 }
 
 impl Supervisor {
     /// Asks for the end of the tree. A guard that was stopped continues: it sees to it that the supervisor answers.
     fn request_end(&self) {
-        self.reports.request_end();
+        if self.reports.try_request_end().is_err() {
+            // Nobody is left to hear it; or this process is a fork of the host.
+            return;
+        }
         // Ignored: it has ended.
         let _ = self.guard.signal(Signal::CONT);
     }

@@ -12,6 +12,7 @@ use rustix::net::{
 };
 
 use super::message::{MOST_HANDLES, READY, Request, STARTED};
+use crate::base::generation::Generation;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
@@ -121,7 +122,11 @@ impl From<Errno> for NotStarted {
 /// The host's end of the socket. The supervisor and the guard hold the other end, so its end is the end of
 /// both, and with them of the tree.
 #[derive(Debug)]
-pub(crate) struct Reports(OwnedFd);
+pub(crate) struct Reports {
+    socket: OwnedFd,
+    /// The process that has made it. A fork neither reads the messages of this one nor ends its trees.
+    made_in: Generation,
+}
 
 impl Reports {
     /// Creates the host's end, and the one for the supervisor.
@@ -130,7 +135,7 @@ impl Reports {
         let kind = SocketType::SEQPACKET;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        Ok((Reports(ours), theirs))
+        Ok((Reports { socket: ours, made_in: Generation::current() }, theirs))
     }
 
     /// Fails if a sandbox would refuse one of the calls below: it refuses before the kernel finds out that
@@ -147,6 +152,11 @@ impl Reports {
             Some(refused) => Ok(refused?),
             None => Ok(()),
         }
+    }
+
+    /// Fails in a fork of the process that has made it.
+    pub(crate) fn check_home(&self) -> rustix::io::Result<()> {
+        if self.made_in.is_current() { Ok(()) } else { Err(Errno::CHILD) }
     }
 
     /// Waits for the message with the result of the start.
@@ -182,6 +192,7 @@ impl Reports {
         request: Request,
         handles: &[BorrowedFd<'_>],
     ) -> rustix::io::Result<()> {
+        self.check_home()?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
         if !handles.is_empty() {
@@ -191,7 +202,7 @@ impl Reports {
         let parts = [IoSlice::new(words.as_flattened())];
         rustix::io::retry_on_intr(|| {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            rustix::net::sendmsg(&self.0, &parts, &mut rights, flags)
+            rustix::net::sendmsg(&self.socket, &parts, &mut rights, flags)
         })
         .map(drop)
     }
@@ -222,12 +233,13 @@ impl Reports {
 
     /// Waits for the next message, and returns it with its handle. An empty message is the end.
     fn receive_with_handle(&self) -> rustix::io::Result<(Message, Option<OwnedFd>)> {
+        self.check_home()?;
         let mut message = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let received = rustix::io::retry_on_intr(|| {
             let mut parts = [IoSliceMut::new(&mut message)];
-            rustix::net::recvmsg(&self.0, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)
+            rustix::net::recvmsg(&self.socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)
         })?;
         let handle = rights.drain().find_map(|sent| match sent {
             RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
@@ -250,9 +262,11 @@ impl Reports {
 
     /// Waits until there is a message, or their end, and leaves it in the socket.
     pub(crate) fn wait(&self) -> io::Result<()> {
+        self.check_home()?;
         let mut first = [0; WORD_BYTES];
-        let waited =
-            rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut first, RecvFlags::PEEK));
+        let waited = rustix::io::retry_on_intr(|| {
+            rustix::net::recv(&self.socket, &mut first, RecvFlags::PEEK)
+        });
         match waited {
             // As for `receive`.
             Ok(_) | Err(Errno::CONNRESET) => Ok(()),
@@ -268,14 +282,24 @@ impl Reports {
 
     /// Does the same, and returns an error if this machine refuses it.
     pub(crate) fn try_request_end(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
+        self.check_home()?;
+        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
+    }
+
+    /// Asks for the end of the tree, and closes the other direction too: the guard then removes the groups of the tree.
+    pub(crate) fn release(&self) {
+        if self.made_in.is_current() {
+            // Ignored: the guard has been killed.
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        }
     }
 
     fn receive(&self, flags: RecvFlags) -> io::Result<Option<SupervisorReport>> {
+        self.check_home()?;
         let mut message = [0; MESSAGE_BYTES];
         let mut receive = || {
             rustix::io::retry_on_intr(|| {
-                rustix::net::recv(&self.0, &mut message, flags | RecvFlags::DONTWAIT)
+                rustix::net::recv(&self.socket, &mut message, flags | RecvFlags::DONTWAIT)
             })
         };
         // The supervisor has ended and left a request unread. The kernel reports that once, before the messages.
@@ -295,7 +319,7 @@ impl Reports {
 
 impl AsFd for Reports {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

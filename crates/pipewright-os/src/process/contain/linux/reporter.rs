@@ -58,6 +58,7 @@ impl ExitReporter for CommandReporter {
     }
 
     fn wait_for_more(&self) -> io::Result<()> {
+        self.reports.check_home()?;
         let mut polled = [PollFd::new(&*self.reports, PollFlags::IN)];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
         Ok(())

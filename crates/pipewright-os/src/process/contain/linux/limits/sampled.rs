@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::base::generation::Generation;
 use crate::base::service_thread;
 use crate::base::wait::{self, Slot};
 use crate::base::wake::Wake;
@@ -34,6 +35,8 @@ pub(crate) struct SampledTree {
 pub(super) struct Sampler {
     limit_bytes: u64,
     stop: Arc<Wake>,
+    /// The process whose thread it is.
+    made_in: Generation,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -47,7 +50,12 @@ struct Seen {
 
 impl Sampler {
     pub(super) fn new(limit_bytes: u64) -> io::Result<Sampler> {
-        Ok(Sampler { limit_bytes, stop: Arc::new(Wake::new()?), seen: Arc::default() })
+        Ok(Sampler {
+            limit_bytes,
+            stop: Arc::new(Wake::new()?),
+            made_in: Generation::current(),
+            seen: Arc::default(),
+        })
     }
 
     /// Begins to look at a tree.
@@ -108,7 +116,10 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.stop.raise();
+        // A fork has a copy of the flag of the thread.
+        if self.made_in.is_current() {
+            self.stop.raise();
+        }
     }
 }
 

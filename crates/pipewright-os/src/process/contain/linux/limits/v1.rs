@@ -16,6 +16,7 @@ use super::controller::{Controller, Controllers, of};
 use super::place::WRITABLE_MOUNT;
 use super::v2::cpu_quota;
 use super::{NotLimited, files};
+use crate::base::generation::Generation;
 use crate::process::contain::linux::cgroup::stale_in;
 use crate::process::contain::linux::place::{OwnCgroup, OwnCgroups, forget};
 use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits};
@@ -31,6 +32,8 @@ pub(super) struct V1Groups(Vec<V1Group>);
 /// Removes it. The processes of the tree have ended before.
 #[derive(Debug)]
 pub(super) struct V1Group {
+    /// The process that has made it. A fork of it leaves it alone.
+    made_in: Generation,
     pub(super) controllers: Controllers,
     parent: Arc<OwnedFd>,
     name: CString,
@@ -138,7 +141,8 @@ impl V1Group {
             let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
         })?;
         let controllers = Controllers::NONE.with(controller);
-        let mut group = V1Group { controllers, parent, name, path, dir, oom_events: None };
+        let made_in = Generation::current();
+        let mut group = V1Group { made_in, controllers, parent, name, path, dir, oom_events: None };
         if controller == Controller::Memory {
             // Groups that the tree makes in it are limited too. Ignored: newer kernels know no other way.
             if !has_hierarchy(group.parent.as_fd()) {
@@ -222,6 +226,9 @@ fn setting(kind: LimitKind, limits: &TreeLimits) -> Result<(&'static str, u64), 
 
 impl Drop for V1Group {
     fn drop(&mut self) {
+        if !self.made_in.is_current() {
+            return;
+        }
         // Ignored: a process is still in it; the next process that makes groups here removes it.
         let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
