@@ -307,8 +307,9 @@ impl Executor for Local {
 
 /// Returns true for a start that failed because of a limit that other processes may leave soon.
 fn is_out_of_room(error: &Error) -> bool {
-    // Too long arguments stay too long.
-    matches!(error.kind(), ErrorKind::Limit { .. })
+    // After a failed wait or read the command has run. Too long arguments stay too long.
+    error.is_start()
+        && matches!(error.kind(), ErrorKind::Limit { .. })
         && io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)).kind()
             != io::ErrorKind::ArgumentListTooLong
 }

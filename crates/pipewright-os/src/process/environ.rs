@@ -159,7 +159,6 @@ mod imp {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
     pub(super) fn has_variable(_pid: u32, _name: &str, _value: &str) -> io::Result<bool> {
         Ok(false)
     }

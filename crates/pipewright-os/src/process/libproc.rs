@@ -112,7 +112,6 @@ fn info<T: Info>(pid: u32, flavor: libc::c_int) -> Option<T> {
 }
 
 /// Returns the children of a process, zombies included.
-#[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
 pub(crate) fn children_of(pid: u32) -> io::Result<Vec<u32>> {
     const PROC_PPID_ONLY: u32 = 6;
     Ok(list(PROC_PPID_ONLY, pid))

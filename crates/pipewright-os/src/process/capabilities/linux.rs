@@ -247,12 +247,26 @@ fn cgroup() -> io::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Looks for the file in the cgroup of this process, or in one below it: the root of all has none.
+/// Looks for the file in the cgroup of this process, or in one below it. The root of all has none, and perhaps no other in it:
+/// then the version of the kernel decides.
 fn cgroup_kill() -> io::Result<String> {
+    const SINCE: (u32, u32) = (5, 14);
     let own = own_cgroup()?;
+    let is_root = !own.join("cgroup.type").exists();
     let below = fs::read_dir(&own)?.filter_map(Result::ok).map(|entry| entry.path());
     let found = std::iter::once(own).chain(below).any(|dir| dir.join("cgroup.kill").exists());
-    if found { Ok(String::new()) } else { Err(io::ErrorKind::NotFound.into()) }
+    if found || (is_root && kernel_version().is_some_and(|version| version >= SINCE)) {
+        Ok(String::new())
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Returns the major and the minor version of the kernel.
+fn kernel_version() -> Option<(u32, u32)> {
+    let release = file_text("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn own_cgroup() -> io::Result<PathBuf> {

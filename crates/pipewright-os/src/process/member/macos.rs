@@ -110,7 +110,6 @@ impl Public {
     }
 
     /// Does the same, in the form of systems on which that can fail.
-    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
     pub(crate) fn owns_pid(&self) -> io::Result<bool> {
         Ok(self.keeps_pid())
     }

@@ -186,10 +186,10 @@ fn find_level(
     if moves && matches!(own_refusal, Refusal::HasProcesses) && own.make_room() {
         match own.prepare(wanted) {
             Ok(()) => return Ok(own),
-            Err(refusal) => return Err(explain(&own, wanted, refusal, no_scope)),
+            Err(refusal) => return Err(explain(top, &own, wanted, refusal, no_scope)),
         }
     }
-    Err(explain(&own, wanted, own_refusal, no_scope))
+    Err(explain(top, &own, wanted, own_refusal, no_scope))
 }
 
 /// Returns a cgroup around this process's own. It must not free the tree from a limit, or take it from its holder.
@@ -238,12 +238,8 @@ fn explain(own: &Level, wanted: Controllers, refusal: Refusal, no_scope: NoScope
             (format!("the cgroup {path} is mounted read-only"), Some(WRITABLE_MOUNT.to_owned()))
         }
         Refusal::Denied(error) => {
-            let delegate = || {
-                format!(
-                    "as root: chown {} {path} {path}/cgroup.procs {path}/cgroup.subtree_control",
-                    rustix::process::geteuid().as_raw()
-                )
-            };
+            let files = ["cgroup.procs", "cgroup.subtree_control"];
+            let delegate = || delegation(top, &own.path, &files);
             let reason = format!("the cgroup {path} is not delegated to this user ({error})");
             (reason, scope().or_else(|| Some(delegate())))
         }
@@ -291,4 +287,29 @@ fn explain(own: &Level, wanted: Controllers, refusal: Refusal, no_scope: NoScope
     };
     let remedy = no_scope.remedy.or(remedy);
     NotLimited::Unavailable(LimitUnavailable { remedy, ..unavailable(wanted, reason) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_remedy_gives_the_root_of_a_hierarchy_away() {
+        let remedy =
+            |top: &str, path: &str| delegation(Path::new(top), Path::new(path), &["cgroup.procs"]);
+        let user = rustix::process::geteuid().as_raw();
+        for path in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/"] {
+            let words = remedy("/sys/fs/cgroup/cpu", path);
+            let group = format!("/sys/fs/cgroup/cpu/pipewright-user-{user}");
+            let begin =
+                format!("as root: mkdir {group}; chown {user} {group} {group}/cgroup.procs;");
+            assert!(words.starts_with(&begin), "{words}");
+        }
+        assert_eq!(
+            remedy("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/mine"),
+            format!(
+                "as root: chown {user} /sys/fs/cgroup/cpu/mine /sys/fs/cgroup/cpu/mine/cgroup.procs"
+            )
+        );
+    }
 }

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::controller::{Controller, Controllers, of};
-use super::place::WRITABLE_MOUNT;
+use super::place::{WRITABLE_MOUNT, delegation};
 use super::v2::cpu_quota;
 use super::{NotLimited, files};
 use crate::base::generation::Generation;
@@ -82,10 +82,7 @@ impl V1Groups {
                         let mut limit = LimitUnavailable::new(kind, reason);
                         limit.remedy = Some(match is_read_only {
                             true => WRITABLE_MOUNT.to_owned(),
-                            false => format!(
-                                "as root: chown {} {path} {path}/cgroup.procs",
-                                rustix::process::geteuid().as_raw()
-                            ),
+                            false => delegation(&own.top, &own.path(), &["cgroup.procs"]),
                         });
                         held.give_up(limit)?;
                     }
