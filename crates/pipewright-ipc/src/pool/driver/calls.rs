@@ -40,7 +40,7 @@ impl PoolDriver {
         }
     }
 
-    /// Handles a message of a worker, whose header was [checked](Worker::next_message).
+    /// Handles a message of a worker. Its header was checked, but not against the messages before it in the same turn.
     pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
         let RawMessage { kind, id, bytes } = message;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
@@ -75,7 +75,8 @@ impl PoolDriver {
             }
             kind::ITEM => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
-                active.credit = active.credit.saturating_sub(1);
+                let left = active.credit.checked_sub(1);
+                active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
                 active.call.report_item(bytes);
             }
             kind::CREDIT => {
@@ -87,7 +88,9 @@ impl PoolDriver {
             }
             kind::ASK => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
-                active.has_question = true;
+                if std::mem::replace(&mut active.has_question, true) {
+                    return Err(Error::protocol("a second question before the first was answered"));
+                }
                 active.call.report_question(bytes);
             }
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),

@@ -25,7 +25,8 @@ use super::mailbox::{DriverCommand, Mailbox};
 use super::options::{PoolOptions, Schedule};
 use super::replacement::WatchedFiles;
 use super::request::Reply;
-use super::worker::{ActiveCall, TURN, Worker};
+use super::worker::{ActiveCall, Worker};
+use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind};
 use workers::StartHistory;
 
@@ -175,6 +176,7 @@ impl PoolDriver {
     /// Sends and receives without waiting. Returns true if a state has changed: a worker that was starting or busy may
     /// be free now, and no event reports that.
     fn exchange_messages(&mut self) -> bool {
+        let mut received: Vec<RawMessage> = Vec::new();
         let mut has_changed = false;
         for at in 0..self.workers.len() {
             let Some(worker) = self.workers.get_mut(at) else { return has_changed };
@@ -182,20 +184,14 @@ impl PoolDriver {
                 continue;
             }
             let before = (worker.phase, worker.fault.is_some());
-            worker.begin_turn();
-            let mut taken = 0;
-            while taken < TURN {
-                let Some(message) = self.workers.get_mut(at).and_then(Worker::next_message) else {
-                    break;
-                };
-                taken += 1;
-                // One by one: the next may be allowed only after this one.
+            worker.exchange(&mut received);
+            let after = (worker.phase, worker.fault.is_some());
+            has_changed |= !received.is_empty() || before != after;
+            // All at once: a caller that is woken for each would sleep in between.
+            for message in received.drain(..) {
                 let handled = self.handle_message(at, message);
                 self.fail_worker_on_error(at, handled);
             }
-            let Some(worker) = self.workers.get_mut(at) else { return has_changed };
-            worker.end_turn(taken == TURN);
-            has_changed |= taken > 0 || before != (worker.phase, worker.fault.is_some());
             // Before the callers get their results, so that one that calls again at once finds the worker idle.
             self.lend(at);
             for (call, result) in self.ended.drain(..) {

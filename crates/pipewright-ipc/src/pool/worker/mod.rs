@@ -28,7 +28,7 @@ use active::{expect, note_sent};
 pub(super) use phase::WorkerPhase;
 
 /// The number of messages taken from one worker before those of the others.
-pub(super) const TURN: usize = 64;
+const TURN: usize = 64;
 
 /// The most turns that end early after the exit of a worker: enough for all that its ring and its socket can contain. Another
 /// process that holds its end could send forever.
@@ -136,19 +136,24 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Begins a turn: sends without waiting, and prepares to [receive](Self::next_message).
-    pub(super) fn begin_turn(&mut self) {
+    /// Sends and receives without waiting, for one turn: so it receives the bytes of a turn at most, and the rest of one message.
+    pub(super) fn exchange(&mut self, received: &mut Vec<RawMessage>) {
         self.is_due = false;
         if self.fault.is_some() || self.is_lent() {
             return;
         }
         if let Err(error) = self.try_begin_turn() {
-            self.fail(error);
+            return self.fail(error);
         }
+        while received.len() < TURN {
+            let Some(message) = self.next_message() else { break };
+            received.push(message);
+        }
+        self.end_turn(received.len() == TURN);
     }
 
     /// Returns the next message of this turn.
-    pub(super) fn next_message(&mut self) -> Option<RawMessage> {
+    fn next_message(&mut self) -> Option<RawMessage> {
         let Worker {
             connection: ConnectionState::Open(connection), calls, outgoing, phase, ..
         } = self
@@ -165,7 +170,7 @@ impl Worker {
     }
 
     /// Ends a turn after the last of its messages, or after as many as a worker may send before others.
-    pub(super) fn end_turn(&mut self, has_more: bool) {
+    fn end_turn(&mut self, has_more: bool) {
         let is_over = match &self.connection {
             ConnectionState::Open(connection) => has_more || connection.inner.turn_is_over(),
             ConnectionState::Lent => return,
