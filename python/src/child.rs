@@ -182,7 +182,9 @@ fn closed() -> PyErr {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let Held::Open(child) = mem::replace(self.child.get_mut(), Held::Closed(None)) else { return };
+        let Held::Open(child) = mem::replace(self.child.get_mut(), Held::Closed(None)) else {
+            return;
+        };
         // A fork of the process that made it must not act on it. The end of the interpreter leaves running what runs, as
         // `subprocess` does.
         if !self.owner.is_here() || matches!(child.try_wait(), Ok(None)) {

@@ -198,7 +198,9 @@ impl State {
     fn take_output(&mut self, index: usize, now: Instant) -> io::Result<()> {
         /// The least room of a read.
         const ROOM: usize = 128 << 10;
-        let Slot::ReadDone(pipe, mut bytes, result) = done(&mut self.slots[index]) else { return Ok(()) };
+        let Slot::ReadDone(pipe, mut bytes, result) = done(&mut self.slots[index]) else {
+            return Ok(());
+        };
         if result? == 0 {
             self.kept[index] = bytes;
             return Ok(());

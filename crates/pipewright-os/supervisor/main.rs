@@ -25,7 +25,7 @@
 //!
 //! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), the name of the
 //! cgroup, the paths of three groups of cgroup version 1, or empty ones, and `figures` if the host reads figures of the groups
-//! after the end. The groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports
+//! after the end, and `lives on` if the tree need not end with the host. The groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports
 //! only that it could. The supervisor of a slot starts the commands itself, one after another (`slot.rs`).
 
 #![no_std]
@@ -58,6 +58,9 @@ const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
 const STOPPED: i64 = 4;
 const CAN_WORK: i64 = 5;
+
+/// The argument of a tree that lives on if the host ends.
+const LIVES_ON: usize = 8;
 
 /// The pause between two passes over the children: most processes killed in one pass have ended by the
 /// next.
@@ -120,6 +123,7 @@ fn run(arguments: &Arguments) -> ! {
     });
     let mut poll_set = PollSet::new(exits, system::AT_END);
     let mut waits_left = GUARD_WAITS;
+    let mut kills = false;
     while tree.reap() {
         if !tree.finishing {
             if poll_set.wait() {
@@ -129,6 +133,13 @@ fn run(arguments: &Arguments) -> ! {
             }
             continue;
         }
+        if !kills && arguments.first_letter(LIVES_ON) != 0 {
+            // Only the host asks for the end. Without it, nobody is left to hold the tree for.
+            if system::host_has_ended() && !system::end_is_requested() {
+                system::exit(0);
+            }
+        }
+        kills = true;
         if tree.role == Role::Supervisor || tree.subject_has_ended {
             system::kill_cgroup();
             system::kill_children();

@@ -372,6 +372,14 @@ pub fn host_has_ended() -> bool {
     poll_end_of_host(Some(0))
 }
 
+/// Returns true if the host has sent the message that announces the request for the end of the tree. It stays there.
+pub fn end_is_requested() -> bool {
+    const FIONREAD: usize = 0x541B;
+    let mut unread = 0_i32;
+    let place = &raw mut unread as usize;
+    call(number::IOCTL, [HOST as usize, FIONREAD, place, 0, 0, 0]) == 0 && unread > 0
+}
+
 /// Returns true if the process of the host has ended. False without a pidfd of it.
 pub fn host_process_has_ended() -> bool {
     let mut host = [PollFd { fd: HOST_PIDFD, events: READABLE, revents: 0 }];

@@ -28,7 +28,7 @@ const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     pid: i32,
-    pidfd: Option<OwnedFd>,
+    pidfd: Option<Pidfd>,
     /// The peak memory of this process right after the start of the child: see [`Usage::peak_rss_bytes`].
     /// Earlier, other threads could still have raised the figure that the child began with.
     parent_peak_rss_bytes: Option<u64>,
@@ -39,6 +39,23 @@ pub(crate) struct ChildHandle {
     reporter: Option<Box<dyn ExitReporter>>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn ContainedTree>>,
+}
+
+/// The pidfd of a child.
+#[derive(Debug)]
+enum Pidfd {
+    Own(OwnedFd),
+    /// A member holds the process by the same one.
+    Shared(Arc<OwnedFd>),
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Pidfd::Own(pidfd) => pidfd.as_fd(),
+            Pidfd::Shared(pidfd) => pidfd.as_fd(),
+        }
+    }
 }
 
 /// The source of the exit status of a child that another process reaps.
@@ -63,7 +80,7 @@ impl ChildHandle {
     pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>) -> ChildHandle {
         ChildHandle {
             pid,
-            pidfd,
+            pidfd: pidfd.map(Pidfd::Own),
             parent_peak_rss_bytes: counted_peak_rss_bytes(),
             ended: Mutex::new(None),
             exit_wake: OnceLock::new(),
@@ -73,11 +90,16 @@ impl ChildHandle {
         }
     }
 
+    /// Takes ownership of a child that a member holds too, by the same pidfd.
+    pub(crate) fn sharing(pid: i32, pidfd: Arc<OwnedFd>) -> ChildHandle {
+        ChildHandle { pidfd: Some(Pidfd::Shared(pidfd)), ..ChildHandle::new(pid, None) }
+    }
+
     /// Takes ownership of a child whose parent is a process that uses little memory: its own peak is larger.
     pub(crate) fn of_small_parent(pid: i32, pidfd: OwnedFd) -> ChildHandle {
         ChildHandle {
             pid,
-            pidfd: Some(pidfd),
+            pidfd: Some(Pidfd::Own(pidfd)),
             parent_peak_rss_bytes: None,
             ended: Mutex::new(None),
             exit_wake: OnceLock::new(),

@@ -28,6 +28,8 @@ pub(crate) struct Member {
 #[derive(Debug)]
 enum Hold {
     Pidfd(OwnedFd),
+    /// That of a child handle.
+    Shared(Arc<OwnedFd>),
     /// The time of its start, which no later process with its number has.
     Start(u64),
 }
@@ -75,6 +77,7 @@ impl Member {
     ) -> rustix::io::Result<Option<T>> {
         match &self.hold {
             Hold::Pidfd(pidfd) => act(pidfd.as_fd()).map(Some),
+            Hold::Shared(pidfd) => act(pidfd.as_fd()).map(Some),
             Hold::Start(start) => {
                 let Some(pidfd) = open_pidfd(self.pid as i32)? else { return Ok(None) };
                 // Checked after the pidfd is open, as by `open`.
@@ -106,6 +109,7 @@ impl Public {
     pub(crate) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0.hold {
             Hold::Pidfd(pidfd) => Some(pidfd.as_fd()),
+            Hold::Shared(pidfd) => Some(pidfd.as_fd()),
             Hold::Start(_) => None,
         }
     }
@@ -157,6 +161,11 @@ impl Public {
         let hold = Hold::Start(stat.start);
         let is_it = !matches!(send(pidfd.as_fd(), 0, 0), Ok(false));
         Ok(is_it.then(|| Public(Arc::new(Member { pid, hold }))))
+    }
+
+    /// Makes a member that has the pidfd of a child handle.
+    pub(crate) fn sharing(pid: u32, pidfd: Arc<OwnedFd>) -> Public {
+        Public(Arc::new(Member { pid, hold: Hold::Shared(pidfd) }))
     }
 
     pub(crate) fn new(pid: u32, pidfd: OwnedFd) -> Public {

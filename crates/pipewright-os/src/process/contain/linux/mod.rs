@@ -227,6 +227,7 @@ impl ContainedTree for LinuxTree {
             cgroup.kill();
         }
         if let Some(supervisor) = &self.supervisor {
+            supervisor.reports.announce_end();
             supervisor.request_end();
         }
     }

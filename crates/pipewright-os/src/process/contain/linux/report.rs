@@ -280,7 +280,15 @@ impl Reports {
         let _ = self.try_request_end();
     }
 
-    /// Does the same, and returns an error if this machine refuses it.
+    /// Tells a supervisor whose tree may outlive this process that its end is requested. The message stays unread there: so
+    /// the request that follows counts even if this process ends before it is seen. Not for the supervisor of a slot.
+    pub(crate) fn announce_end(&self) {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        // Ignored: no process is left to receive it.
+        let _ = rustix::net::send(&self.0, &[0; MESSAGE_BYTES], flags);
+    }
+
+    /// Does the same as [`request_end`](Self::request_end), and returns an error if this machine refuses it.
     pub(crate) fn try_request_end(&self) -> io::Result<()> {
         self.check_home()?;
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)

@@ -48,8 +48,9 @@ pub(crate) fn start_contained(
             }
         }
     }
+    let lives_on = !ends_with_parent;
     let supervised = can_supervise(plan)
-        .and_then(|()| start_supervised(plan, layout, moves, TreeHolder::default()));
+        .and_then(|()| start_supervised(plan, layout, moves, TreeHolder::default(), lives_on));
     match supervised {
         Err(error) if error.step == Step::Contain && !ends_with_parent => {
             start_in_group(plan, moves)
@@ -84,7 +85,7 @@ pub(super) fn start_held(
     ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
     if ends_with_parent || holder.cgroup.is_none() {
-        return start_supervised(plan, layout, moves, holder);
+        return start_supervised(plan, layout, moves, holder, false);
     }
     let TreeHolder { cgroup, limit_procs, meter } = holder;
     // A forked child joins by the file.
@@ -128,6 +129,7 @@ fn start_supervised(
     layout: &Layout,
     moves: &Moves,
     holder: TreeHolder,
+    lives_on: bool,
 ) -> Result<ChildHandle, SpawnError> {
     let TreeHolder { cgroup, limit_procs, meter } = holder;
     let procs = open_procs(cgroup.as_ref())?;
@@ -136,7 +138,9 @@ fn start_supervised(
     setup.parent_pid = 0;
     let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
     let groups = meter.as_ref().map(|meter| meter.group_paths());
-    let child = start(&setup, |setup| supervised::start(setup, cgroup.as_ref(), groups.as_deref()));
+    let child = start(&setup, |setup| {
+        supervised::start(setup, cgroup.as_ref(), groups.as_deref(), lives_on)
+    });
     let child = child.map_err(|error| match error {
         SpawnError { step: Step::Contain, source, .. } if source.raw_os_error().is_none() => {
             SpawnError::new(Step::Contain, cannot_supervise(&source))

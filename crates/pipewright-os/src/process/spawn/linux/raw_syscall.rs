@@ -178,7 +178,7 @@ pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
 pub(super) fn exec_image<const N: usize>(
     image: RawFd,
     handles: &[RawFd; N],
-    arguments: [&CStr; 8],
+    arguments: [&CStr; 9],
 ) -> i32 {
     let move_above_targets = |fd: RawFd| {
         // Move it above all target numbers, as a copy that the exec closes.
@@ -212,8 +212,8 @@ pub(super) fn exec_image<const N: usize>(
             return errno;
         }
     }
-    let [a, b, c, d, e, f, g, h] = arguments.map(CStr::as_ptr);
-    let argv: [*const c_char; 9] = [a, b, c, d, e, f, g, h, ptr::null()];
+    let [a, b, c, d, e, f, g, h, i] = arguments.map(CStr::as_ptr);
+    let argv: [*const c_char; 10] = [a, b, c, d, e, f, g, h, i, ptr::null()];
     let envp: [*const c_char; 1] = [ptr::null()];
     let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
     let empty = c"".as_ptr() as usize;

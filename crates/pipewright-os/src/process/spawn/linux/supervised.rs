@@ -72,6 +72,7 @@ pub(super) fn start(
     setup: &ChildSetup<'_>,
     cgroup: Option<&Cgroup>,
     groups: Option<&[CString]>,
+    lives_on: bool,
 ) -> Result<SupervisedChild, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(no_image)?;
@@ -80,10 +81,11 @@ pub(super) fn start(
     let is_proven = image::is_proven();
     let (reports, theirs, host_pidfd) = open_host_handles(!is_proven)
         .map_err(|error| if is_proven { create_error(error) } else { judge(error) })?;
+    let program = SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup, groups);
     let context = StartContext {
         setup: Some(setup),
         stacks: [&for_supervisor, &for_child],
-        program: SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup, groups),
+        program: program.that_lives_on(lives_on),
         guard_pidfd: AtomicI32::new(NONE),
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),
@@ -93,8 +95,7 @@ pub(super) fn start(
     let _blocked = AllBlocked::new();
     let (guard, guard_pidfd) = create_guard(&context, &for_guard, theirs, host_pidfd)?;
     let started = reports.started();
-    let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
-    let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
+    let (guard, guard_exit) = hold_guard(guard, guard_pidfd);
     let failed = match (failure(setup), started) {
         (Some(failed), _) => failed,
         (None, Err(NotStarted::Supervisor(error))) if !is_lack(&error) => cannot_contain(error),
@@ -105,20 +106,19 @@ pub(super) fn start(
         (None, Ok(StartedCommand { pidfd: None, .. })) => {
             create_error(io::Error::from_raw_os_error(libc::EMFILE))
         }
-        (None, Ok(StartedCommand { pid, pidfd, supervisor })) => match again {
-            Ok(Some(guard_pidfd)) => {
-                let guard = Member::new(guard as u32, guard_pidfd);
+        (None, Ok(StartedCommand { pid, pidfd, supervisor })) => match guard {
+            Some(guard) => {
                 let reports = Arc::new(reports);
                 let supervisor = Supervisor { reports, supervisor, guard, guard_exit };
                 image::prove();
                 return Ok(SupervisedChild { pid, pidfd, supervisor });
             }
-            Ok(None) => create_error(io::ErrorKind::Unsupported.into()),
-            Err(error) => create_error(error),
+            None => create_error(io::ErrorKind::Unsupported.into()),
         },
     };
     // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so
     // a drop would not be enough); the guard ends last. Ignored: it has been reaped elsewhere.
+    reports.announce_end();
     release_groups(&reports);
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack(&failed.source) {
@@ -160,6 +160,15 @@ pub(super) fn create_guard(
         // The error is not about the command, so another kind of containment may work.
         Err(error) => Err(cannot_contain(error)),
     }
+}
+
+/// Holds the guard as a process to wait for, if it has a pidfd, and as a child to reap.
+pub(super) fn hold_guard(pid: i32, pidfd: Option<OwnedFd>) -> (Option<Member>, ChildHandle) {
+    let Some(pidfd) = pidfd.map(Arc::new) else {
+        return (None, ChildHandle(exit::ChildHandle::new(pid, None)));
+    };
+    let member = Member::sharing(pid as u32, Arc::clone(&pidfd));
+    (Some(member), ChildHandle(exit::ChildHandle::sharing(pid, pidfd)))
 }
 
 /// Creates the socket for reports, the supervisor's end of it, and a pidfd of this process. With `tries`,

@@ -30,6 +30,8 @@ pub(super) struct SupervisorProgram {
     groups: [[u8; PATH_BYTES]; GROUPS],
     /// The host reads figures of the groups after the end of the tree.
     has_figures: bool,
+    /// The tree lives on if the host ends.
+    lives_on: bool,
 }
 
 /// The room for the name of a cgroup, with its NUL.
@@ -73,7 +75,13 @@ impl SupervisorProgram {
             cgroup: name,
             groups: paths,
             has_figures: groups.is_some(),
+            lives_on: false,
         }
+    }
+
+    /// Sets that the tree lives on if the host ends.
+    pub(super) fn that_lives_on(self, lives_on: bool) -> SupervisorProgram {
+        SupervisorProgram { lives_on, ..self }
     }
 
     /// Creates a program that supervises no process.
@@ -87,6 +95,7 @@ impl SupervisorProgram {
             cgroup: [0; NAME_BYTES],
             groups,
             has_figures: false,
+            lives_on: false,
         }
     }
 
@@ -124,8 +133,9 @@ impl SupervisorProgram {
             [first, second, third].map(|it| CStr::from_bytes_until_nul(it).unwrap_or(c""));
         let subject = subject.as_c_str();
         let figures = if self.has_figures { c"figures" } else { c"" };
-        let arguments =
-            [c"pipewright-supervisor", role, subject, cgroup, first, second, third, figures];
+        let lives_on = if self.lives_on { c"lives on" } else { c"" };
+        let name = c"pipewright-supervisor";
+        let arguments = [name, role, subject, cgroup, first, second, third, figures, lives_on];
         raw_syscall::exec_image(self.image, &handles, arguments)
     }
 }

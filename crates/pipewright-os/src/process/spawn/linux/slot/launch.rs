@@ -1,22 +1,20 @@
 //! Starts the guard and the supervisor of a slot.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::super::supervised::{
-    StartContext, cannot_contain, check_handle_limit, create_guard, no_image, open_host_handles,
-    take_stack,
+    StartContext, cannot_contain, check_handle_limit, create_guard, hold_guard, no_image,
+    open_host_handles, take_stack,
 };
 use super::super::supervisor_program::{NONE, PLANS, SupervisorProgram};
 use super::{SpawnError, Step};
 use crate::base::signal::AllBlocked;
-use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::report::{NotStarted, Ready};
 use crate::process::contain::linux::{Supervisor, release_groups};
-use crate::process::member::Member;
 use crate::process::room::is_lack;
 
 /// The supervisor of a slot, which has no command yet.
@@ -57,11 +55,9 @@ pub(super) fn launch(
     let _blocked = AllBlocked::new();
     let (guard, guard_pidfd) = create_guard(&context, &for_guard, theirs, host_pidfd)?;
     let ready = reports.ready();
-    let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
-    let guard_exit = ChildHandle(exit::ChildHandle::new(guard, guard_pidfd));
-    let failed = match (ready, again) {
-        (Ok(Ready { supervisor, memory }), Ok(Some(guard_pidfd))) => {
-            let guard = Member::new(guard as u32, guard_pidfd);
+    let (guard, guard_exit) = hold_guard(guard, guard_pidfd);
+    let failed = match (ready, guard) {
+        (Ok(Ready { supervisor, memory }), Some(guard)) => {
             let reports = Arc::new(reports);
             return Ok(SlotSupervision {
                 supervisor: Supervisor { reports, supervisor, guard, guard_exit },
@@ -75,8 +71,7 @@ pub(super) fn launch(
             cannot_contain(error)
         }
         (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _) => create_error(error),
-        (Ok(_), Ok(None)) => create_error(std::io::ErrorKind::Unsupported.into()),
-        (Ok(_), Err(error)) => create_error(error),
+        (Ok(_), None) => create_error(std::io::ErrorKind::Unsupported.into()),
     };
     release_groups(&reports);
     // Ignored: it has been reaped elsewhere.
