@@ -259,6 +259,7 @@ impl Drop for Uring {
 mod tests {
     use super::*;
     use crate::base::generation::tests::in_a_fork;
+    use crate::base::skipped::{Need, skipped};
 
     #[test]
     fn a_fork_leaves_the_ring_alone() {
@@ -291,10 +292,10 @@ mod tests {
         };
         let ring = |workers| Uring::new(RingOptions { depth: 4, workers }, None).ok();
         let Some(first) = ring(None) else {
-            return crate::base::skipped::skipped("there is no io_uring here");
+            return skipped(Need::IoUring, "rings have a limit on kernel threads");
         };
         let Some(usual) = limits() else {
-            return crate::base::skipped::skipped("this kernel has no such limit");
+            return skipped(Need::Kernel("5.15"), "rings have a limit on kernel threads");
         };
         let (three, one) = (ring(Some(3)), ring(Some(1)));
         assert_eq!(limits(), Some([1, 1]));

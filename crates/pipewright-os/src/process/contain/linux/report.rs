@@ -283,9 +283,12 @@ impl Reports {
     /// Tells a supervisor whose tree may outlive this process that its end is requested. The message stays unread there: so
     /// the request that follows counts even if this process ends before it is seen. Not for the supervisor of a slot.
     pub(crate) fn announce_end(&self) {
+        if self.check_home().is_err() {
+            return;
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         // Ignored: no process is left to receive it.
-        let _ = rustix::net::send(&self.0, &[0; MESSAGE_BYTES], flags);
+        let _ = rustix::net::send(&self.socket, &[0; MESSAGE_BYTES], flags);
     }
 
     /// Does the same as [`request_end`](Self::request_end), and returns an error if this machine refuses it.

@@ -230,7 +230,34 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
 pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
-fn explain(own: &Level, wanted: Controllers, refusal: Refusal, no_scope: NoScope) -> NotLimited {
+/// Returns the remedy that gives this user a cgroup: that one, or one in it if it is the root of the hierarchy at `top`, which
+/// would let the user move and limit every process of the machine.
+pub(super) fn delegation(top: &Path, path: &Path, files: &[&str]) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let own = |group: &Path| {
+        let files = files.iter().map(|file| format!(" {}", group.join(file).display()));
+        format!("chown {user} {}{}", group.display(), files.collect::<String>())
+    };
+    // Components, so that a slash at the end makes no difference.
+    if path.components().ne(top.components()) {
+        return format!("as root: {}", own(path));
+    }
+    let group = top.join(format!("pipewright-user-{user}"));
+    let enter = format!("echo $$ > {}", group.join("cgroup.procs").display());
+    format!(
+        "as root: mkdir {}; {}; then, as root in the shell that starts this: {enter}",
+        group.display(),
+        own(&group)
+    )
+}
+
+fn explain(
+    top: &Path,
+    own: &Level,
+    wanted: Controllers,
+    refusal: Refusal,
+    no_scope: NoScope,
+) -> NotLimited {
     let path = own.path.display();
     let scope = || is_under_systemd().then(|| scope::remedy(own));
     let (reason, remedy) = match refusal {
