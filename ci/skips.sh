@@ -72,7 +72,7 @@ machine_has() {
         # Made for a stage, which fails without them.
         c-workers | forced:*) true ;;
         # Only some stages have them, as the next function says. The last two are told by their number.
-        slurm | spare-disks | spare-memory | systemd-user | windows | wine | macos | storage | luck) false ;;
+        slurm | net-python | spare-disks | spare-memory | systemd-user | windows | wine | macos | storage | luck) false ;;
         *) echo "no such need: $1" >&2 ;;
     esac
 }

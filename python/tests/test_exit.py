@@ -38,7 +38,7 @@ if how == "with":
 
 def ends(how: str, user: int, options: str = "{}") -> List[Any]:
     if user and os.getuid() != 0:
-        skip("only root may change its user")
+        skip("root", "only root may change its user")
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, how, str(user), options]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, cwd="/")
     first, second, containment = done.stdout.split()

@@ -258,10 +258,10 @@ fn a_full_completion_ring_is_a_reason_to_wait() {
         return;
     }
     if std::process::Command::new("strace").arg("-V").output().is_err() {
-        return skipped("there is no strace here");
+        return skipped(Need::Program("strace"), "it makes calls fail");
     }
     if Engine::new(options).is_err() {
-        return skipped("there is no io_uring here");
+        return skipped(Need::IoUring, "its own failures are tried");
     }
     // The first call of each ring is a test of it. Kernels before 5.13 refuse to submit while completions wait for room.
     let mut command = std::process::Command::new("strace");

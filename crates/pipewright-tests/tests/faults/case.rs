@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_long;
 use pipewright_tests::pace;
+use pipewright_tests::skip::Need;
 
 use crate::calls::{self, Object, Of};
 use crate::injector::{self, Asked, Listener};
@@ -81,7 +82,7 @@ pub(crate) fn run(
     });
     let (host, listener) = match started {
         Ok(started) => started,
-        Err(error) => return Facts { skipped: Some(error.to_string()), ..Facts::default() },
+        Err(error) => return Facts { skipped: Some(format!("{} {error}", Need::SeccompNotify)), ..Facts::default() },
     };
     let mut looked = Looked {
         host,

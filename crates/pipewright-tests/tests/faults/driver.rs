@@ -59,7 +59,8 @@ pub(crate) fn main() -> i32 {
         );
         root.clean(scenario, &format!("usual.{index}"));
         if let Some(reason) = &facts.skipped {
-            println!("SKIPPED faults::{}: {reason}", scenario.name);
+            let (need, detail) = reason.split_once(' ').unwrap_or((reason, ""));
+            println!("SKIPPED need={need} faults::{}: {detail}", scenario.name);
         } else {
             let all = all_cases(index, &facts);
             found_all += all.len();

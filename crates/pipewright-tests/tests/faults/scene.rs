@@ -35,7 +35,7 @@ pub(crate) enum Fault {
     Told(String),
     /// A success that is none.
     Untrue(String),
-    /// The machine has no such thing.
+    /// The machine has no such thing: its need, a blank and a detail.
     Skip(String),
 }
 

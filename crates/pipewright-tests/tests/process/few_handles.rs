@@ -246,7 +246,7 @@ fn a_pipeline_whose_second_stage_cannot_be_held_is_not_to_be_tried_again() {
         return;
     }
     if Command::new("strace").arg("-V").output().is_err() {
-        return skipped("there is no strace here");
+        return skipped(Need::Program("strace"), "it makes calls fail");
     }
     if super::cannot_supervise() {
         return;

@@ -223,9 +223,7 @@ fn record() -> Option<Vec<Op>> {
                  renameat2,link,linkat";
     let output = trace.path().to_str().unwrap();
     let words = ["strace", "-f", "-qq", "-y", "-xx", "-s", "1000000", "-e", calls, "-o", output];
-    if installed(Command::new("strace").arg("-V")).is_none() {
-        return None;
-    }
+    installed(Command::new("strace").arg("-V"))?;
     let mut actor = act::start(&words, "runs", &folder.log());
     let mut last = None;
     while let Some(line) = actor.line() {

@@ -117,7 +117,7 @@ fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
          {{\"argv\":[\"echo\",\"other\"]}}\n"
     );
     let output = place.batch_of(&jobs, &["--jsonl", "-j2", "--log", "run.db"]);
-    assert_eq!((output.status.code(), &*out(&output)), (Some(123), "other\n"), "{}", err(&output));
+    assert_eq!((output.status.code(), out(&output)), (Some(123), "other\n"), "{}", err(&output));
     let Some(rows) = place.rows("run.db", "SELECT outcome FROM attempts ORDER BY job") else {
         return;
     };

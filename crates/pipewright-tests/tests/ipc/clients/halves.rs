@@ -15,7 +15,7 @@ pub(super) fn a_worker_with_half_a_message_sleeps(client: &Client) {
         return;
     }
     let Ok(mut ours) = Written::create(ShmOptions { bytes: 64 << 10, prefault: false }) else {
-        return skip::skipped("no shared memory here");
+        return skip::skipped(skip::Need::SharedMemory, "the ring is in it");
     };
     let mut victim = Victim::start(client, "echo ring=65536");
     let theirs = victim.share(&mut ours);
