@@ -263,6 +263,8 @@ pub(crate) const FAMILIES: &[Family] = &[
                 "take handles:8:8",
                 "handles:64:64",
             ]);
+            // Parked ones stay as long as the worker.
+            plan.rest = Duration::from_millis(150);
             plan.script = format!("{step} serve");
         },
     },

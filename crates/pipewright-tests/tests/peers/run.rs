@@ -85,12 +85,13 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     let is_done = AtomicBool::new(false);
     let (calls, closing) = thread::scope(|scope| {
         scope.spawn(|| {
-            // Refused descriptors exist for a moment: two looks in a row count.
-            let mut last = 0;
+            // Refused descriptors exist for a moment, and a machine may be busy: those count that were there at ten looks in a row.
+            let mut last = [0; 10];
             while !is_done.load(Ordering::SeqCst) {
-                let handles = count::handles();
-                peaks[0].fetch_max(last.min(handles), Ordering::SeqCst);
-                last = handles;
+                last.rotate_left(1);
+                last[9] = count::handles();
+                let lasting = last.into_iter().min().unwrap_or_default();
+                peaks[0].fetch_max(lasting, Ordering::SeqCst);
                 peaks[1].fetch_max(count::children().len(), Ordering::SeqCst);
                 thread::park_timeout(Duration::from_millis(5));
             }

@@ -30,8 +30,7 @@ pub(super) use phase::WorkerPhase;
 /// The number of messages taken from one worker before those of the others.
 const TURN: usize = 64;
 
-/// The most turns that end early after the exit of a worker: enough for all that its ring and its socket can contain. Another
-/// process that holds its end could send forever.
+/// The most turns that end early after the exit of a worker: enough for its ring and its socket. Another process may hold its end.
 const MAX_TURNS_AFTER_EXIT: u32 = 64;
 
 /// One worker.
@@ -56,7 +55,7 @@ pub(super) struct Worker {
     exited: bool,
     /// The number of turns since its exit that ended before all was received.
     turns_after_exit: u32,
-    /// The error of a send to a worker that is gone. What it sent before is received first.
+    /// The error of a send to it: what it sent before is received first.
     unsendable: Option<Error>,
     /// The pool killed it while it was running.
     pub(super) was_killed: bool,
@@ -214,8 +213,12 @@ impl Worker {
             let connection = handshake.into_connection();
             let Stats { shared_memory, fallback, .. } = connection.stats();
             (self.shared_memory, self.fallback) = (shared_memory, fallback.map(Arc::from));
+            let holds_handles = connection.end.waiting_handles() > 0;
             self.connection =
                 ConnectionState::Open(Box::new(WorkerConnection::new(connection, self.max_spin)));
+            if holds_handles {
+                return Err(Error::protocol("handles came with the handshake"));
+            }
             if self.phase == WorkerPhase::Starting {
                 self.phase = WorkerPhase::Serving;
                 self.has_served = true;
