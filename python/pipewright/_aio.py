@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, Optional
 from pipewright import _options
 from pipewright._errors import Error
 from pipewright._pipewright import (
-    finish_lines,
     prepare_output,
     start_events,
-    start_lines,
     start_registered,
     start_together,
 )
 from pipewright._run import END_OF_KILLED, Call, carry_output
-from pipewright._stream import Event, Line, Run, call_of, line_of
+from pipewright._stream import Event, Line, Run, call_of, end_of_lines, line_of, lines_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -456,7 +454,7 @@ class AsyncLines(_AsyncRun):
         if self._ending is None:
             while await self._next():
                 pass
-            self._ending = finish_lines(self._stream)
+            self._ending = end_of_lines(self._stream)
         return self._finished(self._ending)
 
 
@@ -472,8 +470,7 @@ class AsyncEvents(_AsyncRun):
         item = await self._next()
         if not item:
             raise StopAsyncIteration
-        kind, value = item
-        return Event(kind, self._finished(value) if kind == "exited" else value)
+        return self._event(item)
 
 
 def lines_async(
@@ -494,7 +491,7 @@ def lines_async(
     ['1', '2', '3']
     """
     call = call_of(args, input, timeout, check, max_line, dict(options))
-    return AsyncLines(start_lines(call.native), call)
+    return AsyncLines(lines_of(call), call)
 
 
 def events_async(

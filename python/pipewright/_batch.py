@@ -186,7 +186,13 @@ class Batch:
         with self._closing:
             if self._counts is not None:
                 return
-            self._counts = self._native.finish()
+            counts = self._native.counts()
+            try:
+                self._counts = self._native.finish()
+            except BaseException:
+                # Told once, and not hidden behind errors of later questions.
+                self._counts = dict(counts, halted="failed", exit_code=1)
+                raise
         if self._view is not None:
             self._view()
 

@@ -64,6 +64,10 @@ class SystemCallError(Error, OSError):
     """A system call failed, and not because of the program: a descriptor cannot be used, an output cannot be read."""
 
 
+class SystemPermissionError(SystemCallError, PermissionError):
+    """A process may not be signalled, as it has become another user's; or something may not be opened."""
+
+
 class InvalidInputError(Error, ValueError):
     """An argument that no program can have, such as a NUL byte."""
 
@@ -158,5 +162,7 @@ def _os_error(kind: str, number: Optional[int], facts: Dict[str, Any], program: 
         _errno.EACCES: ProgramPermissionError,
         _errno.EPERM: ProgramPermissionError,
     }
-    made = kinds.get(number, StartError) if facts.get("is_start") else SystemCallError
+    if not facts.get("is_start"):
+        kinds = {_errno.EPERM: SystemPermissionError, _errno.EACCES: SystemPermissionError}
+    made = kinds.get(number, StartError if facts.get("is_start") else SystemCallError)
     return made(number, os.strerror(number), filename)

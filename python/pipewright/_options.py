@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 
 from pipewright._constants import DEVNULL, INHERIT, PIPE, STDOUT, TEE
@@ -75,6 +76,8 @@ POSITIONAL = (
     *("args", "bufsize", "executable", "stdin", "stdout", "stderr", "preexec_fn", "close_fds", "shell", "cwd", "env"),
     *("universal_newlines", "startupinfo", "creationflags", "restore_signals", "start_new_session", "pass_fds"),
 )
+_LIMITS = ("memory", "swap", "cpus", "pids", "oom_group", "best_effort")
+_RULES = ("head", "tail", "fail")
 _TIMES = ("idle_timeout", "kill_grace", "stop_signal", "linger")
 
 
@@ -134,6 +137,8 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
         # Most calls have only the command.
         result = {"argv": arguments(take("args"), False), "default_signals": _RESTORED, "tree": True}
         result["stdin"] = result["stdout"] = result["stderr"] = INHERIT
+        argv = result["argv"]
+        sys.audit("subprocess.Popen", os.fsdecode(argv[0]), [os.fsdecode(it) for it in argv], None, None)
         return result
     shell = bool(take("shell", False))
     argv = arguments(take("args"), shell)
@@ -162,6 +167,9 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
     _ours(options, result)
     for name in options:
         raise TypeError(f"Popen() got an unexpected keyword argument {name!r}")
+    # As CPython's (PEP 578).
+    shown = [os.fsdecode(it) for it in argv]
+    sys.audit("subprocess.Popen", os.fsdecode(result.get("program", argv[0])), shown, cwd, env)
     return result
 
 
@@ -255,6 +263,9 @@ def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
     limits = options.pop("limits", None)
     if limits is not None:
         result["limits"] = dict(limits)
+        for name in result["limits"]:
+            if name not in _LIMITS:
+                raise ValueError(f"there is no limit {name!r}: they are {', '.join(_LIMITS)}")
     pty = options.pop("pty", None)
     if pty:
         result["pty"] = (24, 80) if pty is True else tuple(pty)
@@ -264,6 +275,8 @@ def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
                 result[name] = -6
     limit = options.pop("max_output", None)
     if limit is not None:
+        if isinstance(limit, (int, str)) or len(tuple(limit)) != 2 or tuple(limit)[0] not in _RULES:
+            raise ValueError(f"max_output is (rule, bytes), and the rule one of {', '.join(_RULES)}; not {limit!r}")
         result["limit"] = tuple(limit)
     nice = options.pop("nice", None)
     if nice is not None:

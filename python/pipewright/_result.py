@@ -16,6 +16,13 @@ else:
     AnyStr = None
 
 
+class Facts:
+    """The facts of a run, copied or unpickled: they have the names of those of the native module."""
+
+    def __init__(self, facts: Dict[str, Any]) -> None:
+        self.__dict__.update(facts)
+
+
 class CompletedProcess(_std.CompletedProcess[AnyStr]):
     """`subprocess.CompletedProcess`, and the facts of the run.
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import sys
 
 from pipewright import _options, _text
 from pipewright._constants import DEVNULL, INHERIT, PIPE, STDOUT, TEE
 from pipewright._errors import CalledProcessError, Error, TimeoutExpired
+from pipewright._patched import call as call_by
+from pipewright._patched import other_popen
+from pipewright._patched import run as run_by
 from pipewright._pipewright import start_output
 from pipewright._result import CompletedProcess
 from pipewright._std import std as _std
@@ -33,6 +37,8 @@ __all__ = [
     "run",
 ]
 
+#: Where a test may have put another `Popen`.
+_module = sys.modules["pipewright"].__dict__
 _CAPTURED = (PIPE, TEE)
 #: The seconds that a killed tree gets to end before its output so far is taken.
 END_OF_KILLED = 0.25
@@ -280,6 +286,8 @@ def run(
     'HI'
     """
     options = _options.by_name(popenargs, kwargs)
+    if _module.get("Popen") is not None and other_popen() is not None:
+        return run_by(other_popen(), options, input, capture_output, timeout, check)
     return Call(options, input, capture_output, timeout, check).run()
 
 
@@ -290,13 +298,22 @@ def call(*popenargs: Any, timeout: Optional[float] = None, **kwargs: Any) -> int
     >>> pipewright.call(["sh", "-c", "exit 3"])
     3
     """
-    return Call(_options.by_name(popenargs, kwargs), timeout=timeout).run().returncode
+    options = _options.by_name(popenargs, kwargs)
+    if _module.get("Popen") is not None and other_popen() is not None:
+        code: int = call_by(other_popen(), options, timeout)
+        return code
+    return Call(options, timeout=timeout).run().returncode
 
 
 def check_call(*popenargs: Any, **kwargs: Any) -> int:
     """Runs a command to its end. Anything but exit code 0 is a `CalledProcessError`."""
     timeout = kwargs.pop("timeout", None)
     options = _options.by_name(popenargs, kwargs)
+    if _module.get("Popen") is not None and other_popen() is not None:
+        code = call_by(other_popen(), options, timeout)
+        if code:
+            raise CalledProcessError(code, options.get("args"))
+        return 0
     done = Call(options, timeout=timeout).run()
     if done.returncode:
         error = CalledProcessError(done.returncode, done.args)

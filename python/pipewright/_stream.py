@@ -37,6 +37,20 @@ class Event(NamedTuple):
     value: Any
 
 
+def lines_of(call: Call) -> Any:
+    """Starts a command whose lines are read, in the encoding of the call."""
+    if call.decoding is None or (call.decoding.is_utf_8() and call.decoding.errors == "replace"):
+        return start_lines(call.native)
+    from pipewright._decoded import DecodedLines
+
+    return DecodedLines(call.native, call.decoding)
+
+
+def end_of_lines(stream: Any) -> Any:
+    """Reads and drops the rest, and returns the end."""
+    return stream.finish() if hasattr(stream, "finish") else finish_lines(stream)
+
+
 def line_of(item: Any) -> Line:
     """Makes a line from the native item."""
     is_stderr, text, truncated = item
@@ -52,6 +66,7 @@ class Run:
     def __init__(self, stream: Any, call: Call) -> None:
         self._stream = stream
         self._call = call
+        self._decoder: Any = None
         self._ending: Optional[native.Ending] = None
         self._result: Optional[CompletedProcess[Any]] = None
 
@@ -88,6 +103,19 @@ class Run:
         return self._result
 
 
+    def _event(self, item: Any) -> Event:
+        """Makes an event of the native item. A text of no whole character is empty."""
+        kind, value = item
+        if kind == "exited":
+            return Event(kind, self._finished(value))
+        if self._call.decoding is not None and kind != "started":
+            from pipewright._decoded import Decoder
+
+            self._decoder = self._decoder or Decoder(self._call.decoding)
+            value = self._decoder.feed(kind, value)
+        return Event(kind, value)
+
+
 class Lines(Run):
     """An iterator over the lines of both streams as they arrive."""
 
@@ -117,7 +145,7 @@ class Lines(Run):
         # Several threads may share the lines.
         with self._finishing:
             if self._ending is None:
-                self._ending = finish_lines(self._stream)
+                self._ending = end_of_lines(self._stream)
         return self._finished(self._ending)
 
     def __enter__(self) -> Self:
@@ -150,10 +178,6 @@ class Events(Run):
             raise StopIteration
         return self._event(item)
 
-    def _event(self, item: Any) -> Event:
-        kind, value = item
-        return Event(kind, self._finished(value) if kind == "exited" else value)
-
     def __enter__(self) -> Self:
         return self
 
@@ -171,6 +195,8 @@ def call_of(
 ) -> Call:
     """Makes the call of a stream: both streams are captured unless they are set."""
     options["args"] = args
+    if options.get("stdin") == PIPE:
+        raise ValueError("stdin=PIPE: use input, a file or a descriptor, or Popen: nobody could write to it here")
     for name in ("stdout", "stderr"):
         options.setdefault(name, PIPE)
     call = Call(options, input, timeout=timeout, check=check)
@@ -200,7 +226,7 @@ def lines(
     stderr err
     """
     call = call_of(args, input, timeout, check, max_line, dict(options))
-    return Lines(start_lines(call.native), call)
+    return Lines(lines_of(call), call)
 
 
 def events(

@@ -22,6 +22,10 @@ class Decoding:
         # Found before anything is started.
         codecs.lookup(self.encoding)
 
+    def is_utf_8(self) -> bool:
+        """Returns true for UTF-8 without a mark."""
+        return codecs.lookup(self.encoding).name == "utf-8"
+
     def decode(self, data: bytes) -> str:
         """Decodes a stream, with `\\n` for each line end."""
         text = data.decode(self.encoding, self.errors)

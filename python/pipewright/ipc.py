@@ -12,10 +12,13 @@ are here too.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Iterable, Iterator, Optional, Union
 
 from pipewright import _options
+from pipewright._errors import CallError
 from pipewright._pipewright import PendingReply
 from pipewright._pipewright import Pool as _NativePool
 from pipewright._worker import (
@@ -35,7 +38,6 @@ from pipewright._worker import (
 )
 
 # The native module raises these. An import at the error would fail if there is no free descriptor.
-import_module("pipewright._errors")
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -98,6 +100,39 @@ class Worker:
         serve_calls(function, self._reset, **self._options)
 
 
+class _Ahead:
+    """Requests that are sent ahead, as long as there is room for them."""
+
+    def __init__(self, pool: Pool, requests: Iterable[Bytes], timeout: Optional[float]) -> None:
+        self.pool, self.left, self.timeout = pool, iter(requests), timeout
+        self.sent: Deque[PendingReply] = deque()
+        #: One that there was no room for.
+        self.next: Optional[Bytes] = None
+
+    def send(self) -> None:
+        while len(self.sent) < self.pool._max_waiting:
+            request = self.next if self.next is not None else next(self.left, None)
+            self.next = None
+            if request is None:
+                return
+            try:
+                self.sent.append(self.pool.begin(request, timeout=self.timeout))
+            except CallError as error:
+                if "queue full" not in str(error):
+                    raise
+                # Calls of other threads wait too.
+                self.next = request
+                return
+
+    def replies(self) -> Iterator[bytes]:
+        while self.sent or self.next is not None:
+            if self.sent:
+                yield self.sent.popleft().wait()
+            else:
+                time.sleep(0.001)
+            self.send()
+
+
 class Pool:
     """Workers that answer calls. A worker that dies is replaced.
 
@@ -117,6 +152,7 @@ class Pool:
         for name in ("stdin", "stdout", "stderr"):
             if name not in options:
                 native[name] = -6
+        self._max_waiting = max_waiting
         self._native = _NativePool(native, workers, max_waiting)
 
     def begin(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> PendingReply:
@@ -128,9 +164,10 @@ class Pool:
         return self.begin(request, timeout=timeout, idempotent=idempotent).wait()
 
     def map(self, requests: Iterable[Bytes], *, timeout: Optional[float] = None) -> Iterator[bytes]:
-        """Sends all requests, and returns the replies in their order."""
-        pending: List[PendingReply] = [self.begin(request, timeout=timeout) for request in requests]
-        return (reply.wait() for reply in pending)
+        """Sends the requests, and returns the replies in their order. As many as may wait are sent ahead."""
+        ahead = _Ahead(self, requests, timeout)
+        ahead.send()
+        return ahead.replies()
 
     def close(self) -> None:
         """Ends the workers."""

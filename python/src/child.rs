@@ -3,6 +3,8 @@
 use std::mem;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{
@@ -268,8 +270,31 @@ impl Child {
                 Held::Open(child) => child,
                 Held::Closed(ended) => return ended.map(|it| it.code).ok_or_else(closed),
             };
-            let status = py.detach(|| child.stop_with(signal, grace)).map_err(Failure::Native)?;
-            self.ended(py, child, status)
+            // A thread waits, so that signal handlers of Python run meanwhile.
+            let (sender, receiver) = mpsc::channel();
+            let stopped = Arc::clone(&child);
+            let stop = move || {
+                let result = stopped.stop_with(signal, grace);
+                drop(stopped);
+                // Ignored: the caller has been interrupted.
+                let _ = sender.send(result);
+            };
+            let started = thread::Builder::new().name("pipewright-stop".to_owned()).spawn(stop);
+            started.map_err(|error| Failure::Io("start a thread", error))?;
+            let receiver = Shared::new(receiver);
+            let waited = repeat(py, None, |limit| match receiver.lock_detached().recv_timeout(limit) {
+                Ok(result) => result.map(Some).map_err(Failure::Native),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(Failure::Gone),
+            });
+            match waited {
+                Ok(status) => self.ended(py, child, status.unwrap_or_default()),
+                Err(error) => {
+                    // As for every interrupt: nothing is left running. Ignored: a process that has changed its user.
+                    let _ = py.detach(|| child.kill());
+                    Err(error)
+                }
+            }
         })
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -92,3 +93,28 @@ def test_the_size_of_a_pipe_is_set_before_the_start(tmp_path: Path) -> None:
             kinds.append([it for it in type(error.value).__mro__ if it in (OSError, PermissionError, OverflowError)])
         assert kinds[0] == kinds[1]
     assert not list(tmp_path.iterdir()) and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_lines_and_events_are_in_the_encoding_of_the_call() -> None:
+    script = "printf 'h\\351llo \\200\\r\\nw\\366rld'; printf 'e\\n' >&2"
+    latin = [b"h\xe9llo \x80".decode("latin-1"), "wörld"]
+    lines = pipewright.lines(script, shell=True, encoding="latin-1")
+    assert [str(line) for line in lines if line.source == "stdout"] == latin
+    assert lines.finish().returncode == 0
+    with pytest.raises(UnicodeDecodeError):
+        list(pipewright.lines(script, shell=True, encoding="utf-8", errors="strict"))
+    with pytest.raises(LookupError):
+        pipewright.lines(script, shell=True, encoding="no-such")
+    # Bytes that are no text stay a replacement, without a word about text.
+    assert [str(line) for line in pipewright.lines(["printf", "a\\351b\\n"])] == ["a\ufffdb"]
+    split = ["sh", "-c", "printf '\\303'; sleep 0.05; printf '\\244'"]
+    events = [event for event in pipewright.events(split, text=True, encoding="utf-8") if event.kind == "stdout"]
+    assert "".join(event.value for event in events) == "ä"
+
+    async def main() -> None:
+        lines = pipewright.lines_async(script, shell=True, encoding="latin-1")
+        assert [str(line) async for line in lines if line.source == "stdout"] == latin
+        events = [it async for it in pipewright.events_async(split, encoding="utf-8") if it.kind == "stdout"]
+        assert "".join(it.value for it in events) == "ä"
+
+    asyncio.run(main())
