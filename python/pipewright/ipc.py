@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Deque, Iterable, Iterator, Optional, Union
 
 from pipewright import _options
-from pipewright._errors import CallError
+from pipewright._errors import CallError  # Imported now: at an error there may be no free descriptor.
 from pipewright._pipewright import PendingReply
 from pipewright._pipewright import Pool as _NativePool
 from pipewright._worker import (
@@ -36,8 +35,6 @@ from pipewright._worker import (
     serve,
     serve_calls,
 )
-
-# The native module raises these. An import at the error would fail if there is no free descriptor.
 
 if TYPE_CHECKING:
     from types import TracebackType
