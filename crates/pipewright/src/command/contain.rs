@@ -39,7 +39,8 @@ impl Command {
     ///
     /// With [`Contain::Tree`], processes that outlive the child are killed and counted (see
     /// [`leftovers_killed`](crate::Captured::leftovers_killed)). Verbs that run the command to its end kill them before
-    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns.
+    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns. A tree whose handle is
+    /// not dropped when this process ends lives on, unless [`kill_on_parent_exit`](Self::kill_on_parent_exit) is set.
     /// [`Child::containment`](crate::Child::containment) returns the mechanism that was used.
     ///
     /// # Platform
