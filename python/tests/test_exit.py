@@ -83,7 +83,7 @@ def test_a_supervised_command_that_lived_on_leaves_no_process_of_ours() -> None:
     *pids, containment = ends("global", 65534)
     try:
         if containment != "supervisor":
-            skip("no supervisor holds a tree here")
+            skip("supervisor", "none holds a tree here")
 
         def parent() -> int:
             with open(f"/proc/{pids[0]}/stat") as file:

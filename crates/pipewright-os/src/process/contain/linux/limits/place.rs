@@ -230,24 +230,24 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
 pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
-/// Returns the remedy that gives this user a cgroup: that one, or one in it if it is the root of the hierarchy at `top`, which
-/// would let the user move and limit every process of the machine.
+/// Returns the commands of root that let this user make groups in a group. The root of a hierarchy stays root's: whoever may write
+/// there may move and limit every process of the machine. A group is made in it instead.
 pub(super) fn delegation(top: &Path, path: &Path, files: &[&str]) -> String {
     let user = rustix::process::geteuid().as_raw();
-    let own = |group: &Path| {
-        let files = files.iter().map(|file| format!(" {}", group.join(file).display()));
-        format!("chown {user} {}{}", group.display(), files.collect::<String>())
+    let chown = |path: &Path| {
+        let files = files.iter().map(|file| format!(" {}", path.join(file).display()));
+        format!("chown {user} {}{}", path.display(), files.collect::<String>())
     };
-    // Components, so that a slash at the end makes no difference.
+    // Compared as paths: one may end with a slash.
     if path.components().ne(top.components()) {
-        return format!("as root: {}", own(path));
+        return format!("as root: {}", chown(path));
     }
     let group = top.join(format!("pipewright-user-{user}"));
-    let enter = format!("echo $$ > {}", group.join("cgroup.procs").display());
+    let name = group.display();
     format!(
-        "as root: mkdir {}; {}; then, as root in the shell that starts this: {enter}",
-        group.display(),
-        own(&group)
+        "as root: mkdir {name}; {}; then start this program from a shell whose number (echo $$) root has written to \
+         {name}/cgroup.procs",
+        chown(&group)
     )
 }
 
