@@ -12,11 +12,11 @@ use pipewright_os::base::private_file::{self, Facts};
 use rusqlite::Connection;
 use tempfile::{Builder, NamedTempFile};
 
-use super::RunFacts;
 use super::error::LogError;
 use super::open::{Earlier, write_beginning};
 use super::runner::Runner;
 use super::schema::{self, STEPS};
+use super::{RunFacts, files};
 
 /// A whole log without its name.
 ///
@@ -89,8 +89,12 @@ fn name(file: NamedTempFile, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes a log that is of no use.
+/// Removes a log that is of no use, and first what SQLite made beside it: without the log that would be in the way of the next
+/// creation.
 pub(super) fn remove(path: &Path) {
     // Ignored: the first error is the one to report.
+    for suffix in files::OF_SQLITE {
+        let _ = fs::remove_file(files::beside(path, suffix));
+    }
     let _ = fs::remove_file(path);
 }

@@ -16,7 +16,7 @@ use super::JournalMode;
 use super::error::{LogError, LogErrorKind};
 
 /// The files that SQLite may open beside a log.
-const OF_SQLITE: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const OF_SQLITE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The file that the runner locks.
 pub(crate) const LOCK: &str = "-lock";
