@@ -32,19 +32,13 @@ pub(crate) const EXPECTED: &[Expected] = &[
     row("R8", "tool_pipe", "*", "*", ("twice", "*")),
     row("R8", "tool_pipe", "*", "*", ("untrue", "runs of*")),
     row("B4", "slot*", "host recvmsg socket", "*", ("twice", "*")),
-    row("B4", "slot*", "host recvmsg socket", "*", ("untrue", "stdout bytes*")),
-    // A slot whose answer could not be received stays in use.
-    row("new: slot in use", "slot_runner", "*", "*", ("next", "*the tree slot is in use*")),
+    row("B4", "slot*", "host recvmsg socket", "*", ("untrue", "stdout*")),
+    // What is left of it: a supervisor or a guard that has no room is taken for one that is refused.
+    row("R3", "*", "host recvfrom socket", "EAGAIN", ("next", "*its tree cannot be supervised: *")),
+    row("R3", "*", "supervisor *", "*", ("next", "*its tree cannot be supervised: *")),
+    row("R5", "slot*", "*", "*", ("next", "*held open true*")),
     // A supervisor of a slot that could not be executed.
     row("new: exec of a supervisor", "slot", "child execveat*", "*", ("hang", "in the call")),
-    // The creation of a log fails, and what it leaves is in the way of the next one.
-    row(
-        "new: log",
-        "tool_batch_*",
-        "tool pwrite64 $/log.#-shm",
-        "*",
-        ("next", "*exit status: 125"),
-    ),
     // `communicate` takes over the files of a `Popen` through a descriptor of its own, and after an error the `with` waits for a
     // command whose stdin stays open.
     row(

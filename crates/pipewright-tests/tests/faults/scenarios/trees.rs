@@ -195,14 +195,14 @@ fn new_slot() -> Result<TreeSlot, Fault> {
     TreeSlot::new().map_err(Fault::told)
 }
 
-/// Opens two slots; each pass is a runner of three commands in them.
+/// Opens slots; each pass is a runner of three commands in them.
 fn slot_runner(_: &Scene) -> Result<Pass, Fault> {
-    let slots = [new_slot()?, new_slot()?];
+    let slots = [new_slot()?, new_slot()?, new_slot()?];
     Ok(Box::new(move |scene| {
         let next = std::cell::Cell::new(0);
         in_a_runner(scene, |command| {
             next.set(next.get() + 1);
-            command.contain_in(&slots[next.get() % 2]);
+            command.contain_in(&slots[next.get() % 3]);
         })
     }))
 }
