@@ -85,7 +85,7 @@ def test_a_stop_that_waits_sees_signals() -> None:
 
 def test_a_signal_that_is_refused_is_a_permission_error() -> None:
     if os.getuid() != 0:
-        skip("only root may change its user")
+        skip("root", "only root may change its user")
     script = (
         "import os, sys, pipewright\n"
         "child = pipewright.Popen(['sleep', '600'], tree=False)\n"
