@@ -4,17 +4,39 @@
 //! line before has come, because a shell may read ahead and would swallow it. The program is copied once, under the hash of its bytes.
 //! The folder and the file have to belong to the user of the shell, and nobody else may write to them: where the cache folder is
 //! shared, another user could put his program there. The program checks its own bytes when it starts.
+//!
+//! A login may print greetings, with a newline at their end or without, and may echo what it reads. So an answer has a mark that nobody
+//! can guess, which the shell puts together of two parts; and what the shell's commands print goes to stderr.
 
 use std::io::{Read, Write};
 
 use crate::remote::error::RemoteError;
 use crate::remote::program::Program;
 
-/// The word with which answers begin. Other lines are a shell's greetings.
-const ANSWER: &str = "pipewright-";
-
 /// Bytes that a shell may print before an answer.
 const MOST_NOISE_BYTES: usize = 64 << 10;
+
+/// The mark of the answers of one connection, in two parts.
+#[derive(Debug)]
+pub(super) struct Mark([String; 2]);
+
+impl Mark {
+    /// Returns a mark that nobody can guess.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub(super) fn random() -> std::io::Result<Mark> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, second) = digits.split_at(digits.len() / 2);
+        Ok(Mark([format!("pipewright-{first}"), format!("{second}-")]))
+    }
+
+    fn whole(&self) -> String {
+        self.0.concat()
+    }
+}
 
 /// Makes a shell on a node run the worker. Its hello follows on the same stream.
 ///
@@ -25,20 +47,23 @@ pub(super) fn start_worker(
     writer: &mut impl Write,
     program: &Program,
     args: &str,
+    mark: &Mark,
 ) -> Result<(), RemoteError> {
     let hash = program.hash();
+    let Mark([first, second]) = mark;
     // An installed program of this version is not looked for: another build of it may differ.
     writeln!(
         writer,
-        "d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/pipewright\"; f=\"$d/worker-{hash}\"; \
+        "exec 3>&1 1>&2; m={first}; n={second}; say() {{ echo \"$m$n$1\" >&3; }}; \
+         d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/pipewright\"; f=\"$d/worker-{hash}\"; \
          own() {{ set -- $(LC_ALL=C ls -ldn \"$1\" 2>/dev/null); \
          case \"$1\" in ?????[!w]??[!w]*) [ \"$3\" = \"$(id -u)\" ];; *) false;; esac; }}; \
-         if [ -e \"$d\" ] && ! own \"$d/.\"; then echo {ANSWER}foreign; \
-         elif [ -x \"$f\" ] && own \"$f\"; then echo {ANSWER}has; \
-         else echo \"{ANSWER}lacks $(uname -s) $(uname -m)\"; fi"
+         if [ -e \"$d\" ] && ! own \"$d/.\"; then say foreign; \
+         elif [ -x \"$f\" ] && own \"$f\"; then say has; \
+         else say \"lacks $(uname -s) $(uname -m)\"; fi"
     )?;
     writer.flush()?;
-    let answer = read_answer(reader)?;
+    let answer = read_answer(reader, mark)?;
     if answer == "foreign" {
         return Err(RemoteError::Command(
             "the cache folder of the node belongs to another user, or others may write to it: remove it, or give --worker-path"
@@ -47,9 +72,9 @@ pub(super) fn start_worker(
     }
     if let Some(system) = answer.strip_prefix("lacks") {
         check_system(system.trim())?;
-        copy(reader, writer, program)?;
+        copy(reader, writer, program, mark)?;
     }
-    writeln!(writer, "exec \"$f\" {args} --sum {hash}")?;
+    writeln!(writer, "exec \"$f\" {args} --sum {hash} >&3 3>&-")?;
     writer.flush()?;
     Ok(())
 }
@@ -58,20 +83,21 @@ fn copy(
     reader: &mut impl Read,
     writer: &mut impl Write,
     program: &Program,
+    mark: &Mark,
 ) -> Result<(), RemoteError> {
     let length = program.bytes().len();
     writeln!(
         writer,
-        "umask 077; if mkdir -p \"$d\" && own \"$d/.\" && t=$(mktemp \"$d/.worker-XXXXXX\"); then echo {ANSWER}send; \
+        "umask 077; if mkdir -p \"$d\" && own \"$d/.\" && t=$(mktemp \"$d/.worker-XXXXXX\"); then say send; \
          head -c {length} > \"$t\" && [ \"$(wc -c < \"$t\")\" -eq {length} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$f\" \
-         && echo {ANSWER}has || {{ rm -f \"$t\"; echo {ANSWER}failed; }}; else echo {ANSWER}failed; fi"
+         && say has || {{ rm -f \"$t\"; say failed; }}; else say failed; fi"
     )?;
     writer.flush()?;
-    let stored = match read_answer(reader)?.as_str() {
+    let stored = match read_answer(reader, mark)?.as_str() {
         "send" => {
             writer.write_all(program.bytes())?;
             writer.flush()?;
-            read_answer(reader)? == "has"
+            read_answer(reader, mark)? == "has"
         }
         _ => false,
     };
@@ -108,8 +134,9 @@ fn own_system() -> String {
     format!("{system} {processor}")
 }
 
-/// Reads lines until one is an answer, and returns the rest of it.
-fn read_answer(reader: &mut impl Read) -> Result<String, RemoteError> {
+/// Reads lines until one has the mark, and returns what follows it there.
+fn read_answer(reader: &mut impl Read, mark: &Mark) -> Result<String, RemoteError> {
+    let mark = mark.whole();
     let (mut line, mut last) = (Vec::new(), String::new());
     let mut total = 0;
     loop {
@@ -127,7 +154,7 @@ fn read_answer(reader: &mut impl Read) -> Result<String, RemoteError> {
         }
         let text = String::from_utf8_lossy(&line).trim().to_owned();
         line.clear();
-        if let Some(answer) = text.strip_prefix(ANSWER) {
+        if let Some((_, answer)) = text.split_once(&mark) {
             return Ok(answer.to_owned());
         }
         if !text.is_empty() {

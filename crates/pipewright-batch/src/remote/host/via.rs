@@ -1,8 +1,9 @@
 //! Workers over the stdio of a command: `ssh host`, `docker exec -i c`, `kubectl exec -i pod --`.
 
 use std::ffi::OsString;
-use std::io::Read as _;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use pipewright::{Child, Command, Contain, Scope, Stdio};
 
-use super::bootstrap;
+use super::bootstrap::{self, Mark};
 use super::connector::{Connect, Connected};
 use super::reports::Reports;
 use crate::job::shell_quoted;
@@ -18,8 +19,8 @@ use crate::remote::error::RemoteError;
 use crate::remote::program::Program;
 use crate::remote::wire::hello::greet_worker;
 
-/// The time for a command to reach its node, and to start the worker there.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time without any byte in which a command has to reach its node, and to start the worker there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The end of the command's stderr that is kept for messages.
 const KEPT_BYTES: usize = 4096;
@@ -110,19 +111,23 @@ impl Connect for Via {
         let child = Arc::new(child);
         let running = Running { child: Arc::clone(&child), stderr: stderr.transpose()? };
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
-        let (Some(mut writer), Some(mut reader)) = (stdin, stdout) else {
+        let (Some(writer), Some(reader)) = (stdin, stdout) else {
             return Err(RemoteError::Closed);
         };
         let close: super::link::Closer = Arc::new(move || {
             // One that has ended is no error, and its user does not change.
             let _ = child.kill();
         });
-        let _watchdog = Watchdog::start(&self.reports, &close)?;
+        let bytes = Arc::new(AtomicU64::new(0));
+        let mut reader = Counted { stream: reader, bytes: Arc::clone(&bytes) };
+        let mut writer = Counted { stream: writer, bytes: Arc::clone(&bytes) };
+        let _watchdog = Watchdog::start(&self.reports, &close, bytes)?;
         if let Delivery::Copy(program) = &self.delivery {
             let args = String::from_utf8_lossy(&shell_quoted(&self.args())).into_owned();
-            bootstrap::start_worker(&mut reader, &mut writer, program, &args)?;
+            bootstrap::start_worker(&mut reader, &mut writer, program, &args, &Mark::random()?)?;
         }
         greet_worker(&mut reader, &mut writer, None, true)?;
+        let (reader, writer) = (reader.stream, writer.stream);
         Ok(Connected { reader: Box::new(reader), writer: Box::new(writer), close })
     }
 
@@ -140,22 +145,62 @@ impl Connect for Via {
     }
 }
 
-/// Kills a command that takes too long to connect, or whose batch ends meanwhile.
+/// A stream whose bytes are counted.
+struct Counted<S> {
+    stream: S,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<S> Counted<S> {
+    fn count(&self, done: io::Result<usize>) -> io::Result<usize> {
+        let count = *done.as_ref().unwrap_or(&0);
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        done
+    }
+}
+
+impl<S: Read> Read for Counted<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let done = self.stream.read(buffer);
+        self.count(done)
+    }
+}
+
+impl<S: Write> Write for Counted<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.stream.write(bytes);
+        self.count(done)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Kills a command that makes no progress while it connects, or whose batch ends meanwhile.
 struct Watchdog {
     _done: mpsc::Sender<()>,
 }
 
 impl Watchdog {
-    fn start(reports: &Arc<Reports>, close: &super::link::Closer) -> std::io::Result<Watchdog> {
+    fn start(
+        reports: &Arc<Reports>,
+        close: &super::link::Closer,
+        bytes: Arc<AtomicU64>,
+    ) -> io::Result<Watchdog> {
         let (sender, done) = mpsc::channel();
         let (reports, close) = (Arc::clone(reports), Arc::clone(close));
         thread::Builder::new().stack_size(64 << 10).spawn(move || {
-            let mut left = CONNECT_TIMEOUT;
+            let (mut left, mut before) = (CONNECT_TIMEOUT, 0);
             let step = Duration::from_millis(100);
             while !left.is_zero() && !reports.is_closed() {
                 match done.recv_timeout(step) {
                     Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(step),
                     _ => return,
+                }
+                let now = bytes.load(Ordering::Relaxed);
+                if std::mem::replace(&mut before, now) != now {
+                    left = CONNECT_TIMEOUT;
                 }
             }
             close();

@@ -21,7 +21,8 @@ fn shell(name: &str, cache: &Path) -> Child {
 fn run(name: &str, cache: &Path, program: &Program) -> Result<String, RemoteError> {
     let mut shell = shell(name, cache);
     let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
-    let started = start_worker(&mut stdout, &mut stdin, program, "a 'b c'");
+    let started =
+        start_worker(&mut stdout, &mut stdin, program, "a 'b c'", &Mark::random().unwrap());
     let mut text = vec![0; if started.is_ok() { 2 } else { 0 }];
     // The program speaks first: a shell may have read ahead before.
     stdout.read_exact(&mut text).unwrap();
@@ -102,9 +103,10 @@ fn a_cache_folder_that_cannot_be_made_is_an_error() {
 
 #[test]
 fn another_system_is_refused() {
-    let mut answers = &b"Welcome\npipewright-lacks Plan9 mips\n"[..];
+    let mut answers = &b"Welcome\nto pipewright-lacks Plan9 mips\n"[..];
     let program = Program::new(Vec::new());
-    let error = start_worker(&mut answers, &mut Vec::new(), &program, "").unwrap_err();
+    let mark = Mark(["pipewright".to_owned(), "-".to_owned()]);
+    let error = start_worker(&mut answers, &mut Vec::new(), &program, "", &mark).unwrap_err();
     assert!(error.to_string().starts_with("the node is Plan9 mips, and"), "{error}");
 }
 
@@ -112,8 +114,33 @@ fn another_system_is_refused() {
 fn something_that_is_no_shell_is_an_error_with_its_last_line() {
     let program = Program::new(Vec::new());
     let mut answers = &b"sh: not found\n"[..];
-    let error = start_worker(&mut answers, &mut Vec::new(), &program, "").unwrap_err();
+    let mark = Mark::random().unwrap();
+    let error = start_worker(&mut answers, &mut Vec::new(), &program, "", &mark).unwrap_err();
     assert!(error.to_string().ends_with("sh: not found"), "{error}");
     let mut endless = std::io::repeat(b'x');
-    assert!(start_worker(&mut endless, &mut Vec::new(), &program, "").is_err());
+    assert!(start_worker(&mut endless, &mut Vec::new(), &program, "", &mark).is_err());
+}
+
+#[test]
+fn greetings_without_a_newline_and_echoes_are_no_answers() {
+    let program = Program::new(b"#!/bin/sh\necho ran\n".to_vec());
+    for noise in ["printf 'Welcome! '", "printf 'pipewright-has pipewright-lacks '", "set -v"] {
+        let cache = tempfile::tempdir().unwrap();
+        // The shell repeats what it reads on the stream of the answers.
+        let mut shell = Command::new("sh")
+            .args(["-c", &format!("{noise}; exec 2>&1; {noise}; exec sh -v")])
+            .env("XDG_CACHE_HOME", cache.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let mark = Mark::random().unwrap();
+        start_worker(&mut stdout, &mut stdin, &program, "", &mark).unwrap();
+        drop(stdin);
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("ran\n"), "{text}");
+        shell.wait().unwrap();
+    }
 }
