@@ -109,8 +109,8 @@ impl ContainedTree for SlotTree {
         self.tree.end()
     }
 
-    fn collect(&self, members: &mut Vec<Member>) {
-        self.tree.collect(members);
+    fn collect(&self, members: &mut Vec<Member>) -> io::Result<()> {
+        self.tree.collect(members)
     }
 
     fn resources(&self) -> Option<TreeResources> {
