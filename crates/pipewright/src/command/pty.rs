@@ -87,6 +87,12 @@ impl Command {
         }
     }
 
+    /// Returns the size of the terminal.
+    #[cfg(feature = "screen")]
+    pub(crate) fn pty_size(&self) -> Option<PtySize> {
+        self.pty.map(|pty| pty.size)
+    }
+
     /// Enforces the rules in the background, if anything but the child itself can end it.
     #[cfg(feature = "session")]
     pub(crate) fn enforce_in_background_if_needed(&mut self) {
@@ -123,6 +129,10 @@ impl Command {
         let opened = pty::open(size).map_err(|error| could_not_open_terminal(&self.program, error));
         let (pty, child_end) = opened?;
         let cannot_open = |error| self.cannot_open("a terminal", error);
+        if let Some(user) = self.unix.identity.user {
+            // Ignored: who may not become that user cannot start the command, either.
+            let _ = child_end.give_to_user(user);
+        }
         let (stdin, mut ends) = match self.stdin {
             Some(_) => self.open_stdin(defaults.stdin)?,
             None => (ChildEnd::Terminal, ParentEnds::default()),

@@ -115,11 +115,14 @@ impl<W: Write> CastWriter<W> {
     }
 
     /// Records the end of the command: its exit code, or 128 and the number of the signal that killed it. asciicast v2 has no such
-    /// event, and nothing is recorded.
+    /// event. A character that was cut at the end becomes U+FFFD.
     ///
     /// # Errors
     /// The error of the write.
     pub fn exit(&mut self, code: i32) -> io::Result<()> {
+        if !std::mem::take(&mut self.rest).is_empty() {
+            self.event("o", "\u{fffd}")?;
+        }
         match self.format {
             CastFormat::AsciicastV2 => Ok(()),
             CastFormat::AsciicastV3 => self.event("x", &code.to_string()),
@@ -254,6 +257,21 @@ mod tests {
             lines[1..4],
             ["\"o\", \"x\"]", "\"o\", \"\u{20ac}!\"]", "\"o\", \"\u{1f600}\"]"]
         );
+    }
+
+    #[test]
+    fn a_character_that_is_cut_at_the_end_is_not_lost() {
+        for format in [CastFormat::AsciicastV2, CastFormat::AsciicastV3] {
+            let size = PtySize { rows: 24, cols: 80 };
+            let mut cast = CastWriter::with_format(Vec::new(), size, format).unwrap();
+            cast.output(b"a\xe2\x82").unwrap();
+            cast.exit(0).unwrap();
+            let text = String::from_utf8(cast.get_ref().clone()).unwrap();
+            assert!(
+                text.contains("\"o\", \"a\"]\n") && text.contains("\"o\", \"\u{fffd}\"]\n"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

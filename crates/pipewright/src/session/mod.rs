@@ -117,9 +117,14 @@ impl Session {
     /// Starts the command on a terminal: that of [`Command::pty`], or by default one of 24 rows and 80 columns.
     ///
     /// # Errors
-    /// Those of [`Command::spawn`]. [`InvalidInput`](ErrorKind::InvalidInput): neither stdout nor stderr is the terminal.
+    /// Those of [`Command::spawn`]. [`InvalidInput`](ErrorKind::InvalidInput): neither stdout nor stderr is the terminal; or, with the
+    /// feature `screen`, it has more than 1,048,576 characters.
     pub fn spawn(command: &mut Command) -> Result<Session, Error> {
         command.pty_by_default(PtySize::default());
+        #[cfg(feature = "screen")]
+        if command.pty_size().is_some_and(|size| !screen::is_possible(size)) {
+            return Err(command.misuse("the screen has at most 1,048,576 characters"));
+        }
         // Each call of a session waits in its own way; the command's timeouts hold in all of them, and between them.
         command.enforce_in_background_if_needed();
         let mut child = command.spawn()?;
@@ -338,6 +343,10 @@ impl Session {
     /// The error of the call.
     #[doc(alias = "setwinsize")]
     pub fn resize(&mut self, size: PtySize) -> Result<(), Error> {
+        #[cfg(feature = "screen")]
+        if !screen::is_possible(size) {
+            return Err(self.cannot("resize the terminal of", io::ErrorKind::InvalidInput.into()));
+        }
         self.pump.resize(size);
         self.pty()?.resize(size).map_err(|error| self.cannot("resize the terminal of", error))
     }

@@ -18,9 +18,20 @@ use crate::command::{Command, Stdio};
 /// of a pipe and runs `stty` (Unix). If one of these programs is missing, SIGKILL leaves raw mode behind.
 #[derive(Debug)]
 pub struct RawTerminal {
-    /// Dropped first: the guard stays until the modes are restored.
-    _mode: RawMode,
-    _guard: Option<Child>,
+    mode: Option<RawMode>,
+    guard: Option<Child>,
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        // The guard stays until the modes are restored.
+        drop(self.mode.take());
+        // Killed before the pipe to it is closed, which would make it restore the modes: somebody else may have set some by then.
+        if let Some(guard) = &self.guard {
+            // Ignored: it has ended.
+            let _ = guard.kill();
+        }
+    }
 }
 
 impl RawTerminal {
@@ -41,7 +52,7 @@ impl RawTerminal {
     pub fn of_stdin() -> io::Result<Option<RawTerminal>> {
         let guard = start_guard();
         let mode = RawMode::of_stdin()?;
-        Ok(mode.map(|mode| RawTerminal { _mode: mode, _guard: guard }))
+        Ok(mode.map(|mode| RawTerminal { mode: Some(mode), guard }))
     }
 }
 

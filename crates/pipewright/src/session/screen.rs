@@ -63,6 +63,14 @@ impl fmt::Debug for Screen<'_> {
     }
 }
 
+/// The most characters of a screen. The emulator keeps all of them, twice.
+const MOST_CELLS: usize = 1 << 20;
+
+/// Returns true for a size whose screen is kept.
+pub(super) fn is_possible(size: PtySize) -> bool {
+    usize::from(size.rows) * usize::from(size.cols) <= MOST_CELLS
+}
+
 /// The emulator of a session.
 pub(super) struct ScreenState(vt100::Parser);
 

@@ -222,6 +222,17 @@ impl ChildTerminal {
         imp::handle(&self.0)
     }
 
+    /// Makes a user the owner of the terminal, whose programs open it by its path (`/dev/stderr`, `tty`).
+    ///
+    /// # Platform
+    /// Unix: `fchown`. Windows: nothing; a console has no owner.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn give_to_user(&self, user: u32) -> io::Result<()> {
+        imp::give_to_user(&self.0, user)
+    }
+
     /// Takes this process's side, of which only readers are needed from now on.
     ///
     /// # Platform

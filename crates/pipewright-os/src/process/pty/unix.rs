@@ -94,6 +94,10 @@ pub(super) fn number(pty: &Pty) -> RawFd {
     pty.as_raw_fd()
 }
 
+pub(super) fn give_to_user(terminal: &ChildTerminal, user: u32) -> io::Result<()> {
+    Ok(rustix::fs::fchown(terminal, Some(rustix::fs::Uid::from_raw(user)), None)?)
+}
+
 pub(super) fn handle(terminal: &ChildTerminal) -> Option<&Handle> {
     Some(terminal)
 }

@@ -238,6 +238,10 @@ pub(super) fn number(pty: &Pty) -> isize {
     pty.console.number().unwrap_or_default()
 }
 
+pub(super) fn give_to_user(_: &ChildTerminal, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn handle(_: &ChildTerminal) -> Option<&Handle> {
     None
 }
