@@ -80,6 +80,8 @@ pub enum LogErrorKind {
         /// Its machine, if the log says it.
         host: Option<String>,
     },
+    /// The log was moved or removed while the batch ran: what it had is not there any more.
+    Gone,
     /// The log cannot be opened or created.
     Open,
     /// The file, or its folder, cannot be written.
@@ -169,7 +171,7 @@ impl LogError {
             | LogErrorKind::Corrupt
             | LogErrorKind::LacksInput { .. }
             | LogErrorKind::LacksSettings { .. } => io::ErrorKind::InvalidData,
-            LogErrorKind::OtherDirectory { .. } => io::ErrorKind::NotFound,
+            LogErrorKind::OtherDirectory { .. } | LogErrorKind::Gone => io::ErrorKind::NotFound,
             LogErrorKind::Newer { .. } => io::ErrorKind::Unsupported,
             LogErrorKind::InUse { .. } | LogErrorKind::Locked | LogErrorKind::OtherName => {
                 io::ErrorKind::ResourceBusy
@@ -253,6 +255,9 @@ impl fmt::Display for LogError {
                     write!(f, " on {}", OneLine(host))?;
                 }
                 write!(f, " writes to log {path}: wait for its end, or end it")
+            }
+            LogErrorKind::Gone => {
+                write!(f, "log {path} was moved or removed while the batch ran")
             }
             LogErrorKind::Open => write!(f, "cannot open log {path}"),
             LogErrorKind::ReadOnly => {

@@ -53,6 +53,8 @@ mod writer;
 #[cfg(test)]
 pub(crate) use sqlite::watched;
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -277,11 +279,19 @@ impl Journal {
     /// Writes the end of the run and everything before it, and closes the log. `how` is a word such as `finished` or `stopped`.
     ///
     /// # Errors
-    /// The log could not be written, also not at a second try. The log is as after some earlier commit.
+    /// The log could not be written, also not at a second try: it is as after some earlier commit. Or it is not there any more.
     pub(crate) fn close(mut self, exit_code: Option<i32>, how: &str) -> Result<(), LogError> {
         self.ledger.end_run(exit_code, how);
         self.submit();
-        self.end_writer()
+        self.end_writer()?;
+        match fs::symlink_metadata(&self.path) {
+            // Everything was written, to a file that has no name any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(LogError::new(&self.path, LogErrorKind::Gone))
+            }
+            // Another error says nothing about that.
+            _ => Ok(()),
+        }
     }
 
     /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be durable

@@ -236,3 +236,16 @@ fn the_database_itself_refuses_to_change_an_end() {
     // Another attempt: it begins, or has begun and ended within one commit.
     assert_eq!(change("succeeded", 2, "9"), Ok(1));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_log_that_was_removed_while_the_batch_ran_is_an_error_at_the_end() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    succeed(&mut journal, 1);
+    journal.flush().unwrap();
+    fs::rename(folder.log(), folder.0.path().join("elsewhere.db")).unwrap();
+    let error = journal.close(Some(0), "finished").unwrap_err();
+    assert_eq!(*error.kind(), LogErrorKind::Gone);
+    assert!(error.to_string().ends_with("was moved or removed while the batch ran"), "{error}");
+}
