@@ -26,7 +26,7 @@ pub struct PoolOptions {
     pub channel: Options,
     /// The number of workers kept even without calls. Default: 0.
     pub min_workers: usize,
-    /// The most workers at a time. Default: the number of online processors of the machine (Unix: of the whole machine,
+    /// The most workers that serve at a time; as many again may be leaving. Default: the number of online processors of the machine (Unix: of the whole machine,
     /// whatever the affinity and the CPU quota of this process; set it in containers).
     pub max_workers: usize,
     /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other. With more
@@ -76,7 +76,7 @@ pub struct PoolOptions {
 /// The longest duration of each step of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// The time for calls in progress. Default: 30 s.
+    /// The time for calls in progress and for those that wait, which fresh workers may serve. Default: 30 s.
     pub drain: Duration,
     /// The time from the end of the connection (GOODBYE) to SIGTERM. Default: 2 s.
     pub goodbye: Duration,
