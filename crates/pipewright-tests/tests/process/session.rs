@@ -125,9 +125,7 @@ fn a_wait_for_the_child_does_not_read_what_others_write_without_end() {
     drop(session);
     // It ends by the terminal that is gone.
     let pid: u32 = String::from_utf8_lossy(pid.group(1).unwrap()).parse().unwrap();
-    while alive::is_running(pid) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    watchdog::until("it has ended", || !alive::is_running(pid));
 }
 
 #[watched_test]

@@ -1,5 +1,6 @@
 //! A job that holds one tree after another.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{SpawnError, Step, start};
