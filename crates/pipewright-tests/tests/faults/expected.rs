@@ -36,6 +36,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
     // What is left of it: a supervisor or a guard that has no room is taken for one that is refused.
     row("R3", "*", "host recvfrom socket", "EAGAIN", ("next", "*its tree cannot be supervised: *")),
     row("R3", "*", "supervisor *", "*", ("next", "*its tree cannot be supervised: *")),
+    row("R3", "*", "child ppoll", "*", ("next", "*its tree cannot be supervised: *")),
     row("R5", "slot*", "*", "*", ("next", "*held open true*")),
     // A supervisor of a slot that could not be executed.
     row("new: exec of a supervisor", "slot", "child execveat*", "*", ("hang", "in the call")),
