@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod exit_code;
 mod handles;
+mod hint;
 mod jobs;
 mod pages;
 mod pipe;
@@ -87,6 +88,7 @@ impl Failure {
 /// Prints one line on stderr. Ignores a stderr that is closed.
 fn print_error(message: &str) {
     use std::io::Write as _;
+    let message = print::without_controls(message);
     let _ = writeln!(std::io::stderr().lock(), "{}: {message}", args::own_name());
 }
 

@@ -1,9 +1,13 @@
 //! `pipewright timeout`: the interface of coreutils' `timeout`, also if the tool is called by that name.
+//!
+//! The terminal is left alone, as there. Without `--foreground` the tool leads a group of its own: the shell's own job stays in
+//! the foreground with its command, and in a script a command that reads the terminal is stopped by it. With `--foreground` the
+//! command stays in the group that it is started from.
 
 mod ladder;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 use std::{ffi::OsStr, io};
@@ -13,7 +17,7 @@ use pipewright_os::base::error::OneLine;
 use pipewright_os::base::signal;
 
 use crate::args::TimeoutOptions;
-use crate::{Failure, exit_code, print_error};
+use crate::{Failure, exit_code, hint, print_error};
 use ladder::Ladder;
 
 /// Signals that a terminal or a parent sends to stop a command.
@@ -33,15 +37,19 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     // A timeout above this one may send the same signal as this one.
     let also = alarm.into_iter().chain(options.signal.0);
     caught.extend(also.filter(|signal| ![Signal::KILL, Signal::STOP].contains(signal)));
+    caught.extend(terminal_stops());
     // A job in the background of a shell script ignores INT and QUIT. As in coreutils, the command does not.
     signal::stop_ignoring(&caught);
     caught.extend(FORWARDED);
+    // Before anything is started. The group is what signals reach, and this process is in it.
+    let leads_group = !options.foreground && signal::lead_own_group();
     let caught = CaughtSignals::new(&caught).map_err(Failure::cannot("catch signals"))?;
     let started = Instant::now();
-    let child = match start(options) {
+    let child = match start(options, leads_group) {
         Ok(child) => Arc::new(child),
         Err(error) => {
-            print_error(&error.to_string());
+            let program = options.command.first().map(|name| name.to_string_lossy());
+            print_error(&hint::message(&error, &program.unwrap_or_default()));
             return Ok(exit_code::of_error(&error));
         }
     };
@@ -53,7 +61,12 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
         alarm,
         child: Arc::clone(&child),
         command: options.command.first().map(|name| name.to_string_lossy().into_owned()),
-        is_alone: options.foreground,
+        reach: match (options.foreground, leads_group) {
+            (true, _) => Reach::Command,
+            (false, true) => Reach::OwnGroup,
+            (false, false) => Reach::GroupOfCommand,
+        },
+        sent: Mutex::default(),
         is_verbose: options.verbose,
     };
     let enforcer = Arc::new(enforcer);
@@ -67,13 +80,19 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     Ok(code(status, enforcer.is_timed_out(), options.preserve_status))
 }
 
-fn start(options: &TimeoutOptions) -> Result<Child, Error> {
+/// Returns the signals that stop a group whose process reads or sets the terminal from the background. Such a command is
+/// stopped; this process has to go on.
+fn terminal_stops() -> Vec<Signal> {
+    ["TTIN", "TTOU"].iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+fn start(options: &TimeoutOptions, leads_group: bool) -> Result<Child, Error> {
     let mut words = options.command.iter();
     let mut command = Command::new(words.next().map_or(OsStr::new(""), |program| program));
     command.args(words).stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
     command.kill_on_parent_exit(Scope::Child);
-    if !options.foreground {
-        command.contain(Contain::Group).foreground();
+    if !options.foreground && !leads_group {
+        command.contain(Contain::Group);
     }
     command.spawn()
 }
@@ -90,6 +109,17 @@ fn code(status: ExitStatus, is_timed_out: bool, preserves: bool) -> i32 {
     exit_code::of_status(status)
 }
 
+/// The processes that a signal reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The command alone.
+    Command,
+    /// The group of this process, which the command is in.
+    OwnGroup,
+    /// A group of the command, where this process cannot have one.
+    GroupOfCommand,
+}
+
 /// Sends the signals while the command runs.
 struct Enforcer {
     ladder: Mutex<Ladder>,
@@ -98,8 +128,9 @@ struct Enforcer {
     alarm: Option<Signal>,
     child: Arc<Child>,
     command: Option<String>,
-    /// Signals reach only the command itself.
-    is_alone: bool,
+    reach: Reach,
+    /// The signals that were sent to this process's own group, and so to this process. From the first one on they are ignored.
+    sent: Mutex<Vec<Signal>>,
     is_verbose: bool,
 }
 
@@ -111,10 +142,20 @@ impl Enforcer {
     /// Waits for signals and for the time, and sends what follows. This process ends meanwhile.
     fn enforce(&self, caught: &CaughtSignals) {
         while let Ok(arrived) = self.wait(caught) {
-            let mut ladder = self.ladder.lock().unwrap_or_else(PoisonError::into_inner);
             if self.has_ended.load(Ordering::Relaxed) {
                 return;
             }
+            if let Some(signal) = arrived {
+                if FORWARDED.contains(&signal) {
+                    // Ignored: the command has ended, or has changed its user.
+                    let _ = self.child.signal(signal);
+                    continue;
+                }
+                if terminal_stops().contains(&signal) || self.sent().contains(&signal) {
+                    continue;
+                }
+            }
+            let mut ladder = self.ladder.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
             let signal = match arrived {
                 Some(arrived) => ladder.arrive(arrived, self.alarm, now),
@@ -149,22 +190,26 @@ impl Enforcer {
         }
         let Some(signal) = signal else { return };
         // Ignored here and below: the command has ended, or has changed its user.
-        if self.is_alone {
-            let _ = self.child.signal(signal);
-            return;
-        }
-        self.send_to_group(signal);
-        if ![Signal::KILL, Signal::CONT].contains(&signal) {
-            self.send_to_group(Signal::CONT);
+        self.send_to(signal);
+        if self.reach != Reach::Command && ![Signal::KILL, Signal::CONT].contains(&signal) {
+            self.send_to(Signal::CONT);
         }
     }
 
-    fn send_to_group(&self, signal: Signal) {
-        let child = self.child.child_handle();
-        let _ = child.signal_group(signal);
-        // The command may have left the group that it was started in.
-        if !child.is_group_leader() {
-            let _ = self.child.signal(signal);
+    fn send_to(&self, signal: Signal) {
+        match self.reach {
+            Reach::Command => drop(self.child.signal(signal)),
+            Reach::OwnGroup => {
+                // The command may have left the group.
+                let _ = self.child.signal(signal);
+                self.sent().push(signal);
+                signal::send_to_own_group(signal);
+            }
+            Reach::GroupOfCommand => drop(self.child.child_handle().signal_group(signal)),
         }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Vec<Signal>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

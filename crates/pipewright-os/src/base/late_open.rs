@@ -1,7 +1,7 @@
 //! The open of a named pipe, which waits until another process opens the other side.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::base::service_thread;
 #[must_use]
 pub fn waits(path: &Path) -> bool {
     #[cfg(unix)]
-    return fs::metadata(path)
+    return std::fs::metadata(path)
         .is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type()));
     #[cfg(windows)]
     {
@@ -173,6 +173,6 @@ mod tests {
             state = shared.ended.wait(state).unwrap();
         }
         assert!(state.release.is_none() && state.result.is_none());
-        fs::remove_file(path).unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -41,6 +41,7 @@ impl Child {
             self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
         if ended.is_some() {
             drop(self.take_child_terminal());
+            self.run.ended();
         }
         Ok(ended.map(|ended| ended.status))
     }
@@ -133,6 +134,7 @@ impl Child {
     pub(super) fn status(&self) -> Result<ExitStatus, Error> {
         let ended = self.process().wait().map_err(|error| self.run.cannot("wait for", error))?;
         drop(self.take_child_terminal());
+        self.run.ended();
         self.run.stop_input()?;
         Ok(ended.status)
     }

@@ -63,7 +63,9 @@ impl Command {
     /// Ctrl-C and Ctrl-Z. Waiting verbs and [`Child::wait`](crate::Child::wait) take the terminal back at the end.
     /// While one of them waits, stopping the child (Ctrl-Z) also stops this process, and continuing this process
     /// (`fg`, `bg`) continues the child, so the parent shell sees one job. If another job has the terminal, the child
-    /// gets it when this process is brought to the foreground. Without a terminal nothing changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
+    /// gets it when this process is brought to the foreground. A member of a pipeline (stdout is no terminal) and a background job of a
+    /// script (stdin is `/dev/null`) share the terminal with others, from which the child does not take it. Without a terminal nothing
+    /// changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
     /// [`exec`](Self::exec), which return no [`Child`](crate::Child) and do not wait, refuse this setting.
     ///
     /// # Platform

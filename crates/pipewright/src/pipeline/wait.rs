@@ -41,6 +41,7 @@ impl PipelineChild {
                 return Ok(None);
             }
         }
+        self.run.ended();
         wait_for_all(self.run.processes(), self.pipefail).map(Some).map_err(cannot)
     }
 

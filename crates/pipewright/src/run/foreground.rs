@@ -28,13 +28,17 @@ pub(crate) trait ForegroundJob: fmt::Debug + Send + Sync {
     /// Stops this process if the child has been stopped, and continues the child when this process is continued. Hands the
     /// terminal over if this job has been brought to the foreground.
     fn follow_stops(&self, children: &[ChildHandle]);
+
+    /// Takes the terminal back: the children have ended. A caller reads it before it drops their handles.
+    fn ended(&self);
 }
 
 pub(super) fn open_foreground() -> Option<Arc<dyn ForegroundJob>> {
     let terminal = Foreground::controlling()?;
-    let is_given = AtomicBool::new(terminal.is_ours());
     let made_in = Generation::current();
-    Some(Arc::new(ForegroundTerminal { terminal, made_in, is_given }))
+    let is_shared = terminal::is_shared();
+    let is_given = AtomicBool::new(!is_shared && terminal.is_ours());
+    Some(Arc::new(ForegroundTerminal { terminal, made_in, is_shared, is_given }))
 }
 
 /// The terminal. A drop takes it back from the child.
@@ -43,6 +47,8 @@ struct ForegroundTerminal {
     terminal: Foreground,
     /// The process whose job it is: not a fork of it.
     made_in: Generation,
+    /// Other processes of this process's group may use the terminal, and so no child gets it.
+    is_shared: bool,
     /// This job is in the foreground, as far as is known: a child with its own group has got the terminal. In the background
     /// the terminal must not be taken from the job that has it.
     is_given: AtomicBool,
@@ -54,7 +60,7 @@ impl ForegroundJob for ForegroundTerminal {
     }
 
     fn follow_stops(&self, children: &[ChildHandle]) {
-        if !self.is_given.load(Ordering::Relaxed) && self.terminal.is_ours() {
+        if !self.is_shared && !self.is_given.load(Ordering::Relaxed) && self.terminal.is_ours() {
             // The shell (`fg`) knows only the group of this process. A child with its own group may have been stopped since,
             // because it has read the terminal.
             self.give_back(children);
@@ -70,6 +76,10 @@ impl ForegroundJob for ForegroundTerminal {
             have_stopped = continue_others(children);
         }
     }
+
+    fn ended(&self) {
+        self.take_back();
+    }
 }
 
 impl ForegroundTerminal {
@@ -81,7 +91,7 @@ impl ForegroundTerminal {
 
     /// Continues children that have their own group, as a shell does.
     fn give_back(&self, children: &[ChildHandle]) {
-        let in_front = self.terminal.is_ours();
+        let in_front = !self.is_shared && self.terminal.is_ours();
         self.is_given.store(in_front, Ordering::Relaxed);
         for child in children.iter().filter(|child| has_own_group(child)) {
             if in_front {

@@ -152,6 +152,13 @@ impl<P: Owner> SpawnedRun<P> {
         stopped.map_err(|failed| self.failed(failed))
     }
 
+    /// Takes the terminal back from children that have ended.
+    pub(crate) fn ended(&self) {
+        if let Some(job) = &self.foreground {
+            job.ended();
+        }
+    }
+
     /// Returns true if a wait has more to do than waiting for the children to end.
     pub(crate) fn needs_a_run(&self) -> bool {
         self.options.rules.can_stop()

@@ -108,6 +108,25 @@ pub fn stop_ignoring(signals: &[Signal]) {
     signals.iter().copied().for_each(imp::stop_ignoring);
 }
 
+/// Makes this process the leader of a process group of its own, with the children that start later. Returns false if this
+/// system has no such groups.
+///
+/// A process that leads its group already keeps it, and the terminal, if its group has it.
+///
+/// # Platform
+/// Unix: `setpgid`. Windows: returns false.
+pub fn lead_own_group() -> bool {
+    imp::lead_own_group()
+}
+
+/// Sends a signal to all processes of this process's group, this one too.
+///
+/// # Platform
+/// Unix: `kill(0)`. Windows: does nothing, as [`lead_own_group`] says.
+pub fn send_to_own_group(signal: Signal) {
+    imp::send_to_own_group(signal);
+}
+
 impl FromStr for Signal {
     type Err = UnknownSignal;
 

@@ -54,6 +54,17 @@ pub(crate) fn empty_set() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
+pub(super) fn lead_own_group() -> bool {
+    // Ignored: the leader of a session cannot, and leads its group already.
+    let _ = rustix::process::setpgid(None, None);
+    true
+}
+
+pub(super) fn send_to_own_group(signal: Signal) {
+    // SAFETY: kill takes no pointer. It cannot fail: this process is in the group.
+    unsafe { libc::kill(0, signal.number()) };
+}
+
 /// Returns true if the signal is currently ignored.
 pub(crate) fn is_ignored(signal: Signal) -> io::Result<bool> {
     let mut current = MaybeUninit::<libc::sigaction>::zeroed();

@@ -37,6 +37,14 @@ pub(super) fn stop_ignoring(_: Signal) {
     // A console program cannot have its parent's signals ignored, except Ctrl-C.
 }
 
+pub(super) fn lead_own_group() -> bool {
+    false
+}
+
+pub(super) fn send_to_own_group(_: Signal) {
+    // There is none.
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,6 +111,16 @@ impl RawMode {
 /// Windows, where the modes end with the console's programs.
 pub const RESTORE_SCRIPT: Option<&str> = imp::RESTORE_SCRIPT;
 
+/// Returns true if other processes of this process's group may use the terminal: this one is a member of a pipeline (stdout is
+/// no terminal), or a background job of a script (stdin is the null device).
+///
+/// # Platform
+/// Unix: `isatty`, `fstat`. Windows: false; it has no job control.
+#[must_use]
+pub fn is_shared() -> bool {
+    imp::is_shared()
+}
+
 /// Returns the size of the terminal that is stdin, or stdout. `None` if neither is a terminal, or the size is unknown.
 ///
 /// # Platform

@@ -1,9 +1,9 @@
 //! `/dev/tty` and job control.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
@@ -41,6 +41,12 @@ pub(super) fn set_foreground_group(terminal: &Handle, group: u32) {
         // Ignored: the group has ended, or the terminal has hung up.
         let _ = tcsetpgrp(terminal, group);
     }
+}
+
+pub(super) fn is_shared() -> bool {
+    let null = || std::fs::metadata("/dev/null").ok().map(|null| null.rdev());
+    let stdin = || rustix::fs::fstat(io::stdin()).ok().map(|stdin| stdin.st_rdev as u64);
+    !io::stdout().is_terminal() || stdin().is_some_and(|stdin| null() == Some(stdin))
 }
 
 pub(super) fn stop_this_process() {

@@ -33,6 +33,10 @@ pub(super) fn set_foreground_group(_: &Handle, _: u32) {
     // Windows has no foreground job.
 }
 
+pub(super) fn is_shared() -> bool {
+    false
+}
+
 pub(super) fn stop_this_process() {
     // No process could continue it.
 }
