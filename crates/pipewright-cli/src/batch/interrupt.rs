@@ -111,7 +111,10 @@ impl State {
             control.drain();
         } else {
             control.stop();
-            self.is_stopping.store(true, Ordering::SeqCst);
+            if self.is_stopping.swap(true, Ordering::SeqCst) {
+                // Somebody does not want to wait for what does not end.
+                end_after(STOPPED_CLOSES_WITHIN, signal);
+            }
         }
         if self.is_closing.load(Ordering::SeqCst) {
             end_after(STUCK_AFTER, signal);

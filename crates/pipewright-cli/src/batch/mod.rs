@@ -14,13 +14,13 @@ mod interrupt;
 mod nodes;
 mod settings;
 
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use pipewright_batch::{BatchError, Event, Halt, LogErrorKind, Run, Summary, shell_quoted};
 use pipewright_os::base::stdio;
 
 use crate::args::BatchOptions;
-use crate::print::is_reader_gone;
+use crate::print::{is_reader_gone, without_controls};
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
 
@@ -132,10 +132,14 @@ fn conclude(summary: &Summary, options: &BatchOptions) -> i32 {
 /// Prints the commands, one a line.
 fn dry_run(jobs: input::AllJobs) -> Result<i32, Failure> {
     let mut stdout = stdio::stdout();
+    let is_terminal = io::stdout().is_terminal();
     for job in jobs {
         let job = job.map_err(Failure::from_error)?;
         let mut line = shell_quoted(&job.argv(1).map_err(Failure::from_error)?);
         line.push(b'\n');
+        if is_terminal {
+            line = without_controls(&String::from_utf8_lossy(&line)).into_owned().into_bytes();
+        }
         match stdout.write_all(&line) {
             Err(error) if is_reader_gone(&error) => return Ok(exit_code::SUCCESS),
             written => written.map_err(Failure::cannot("write to stdout"))?,

@@ -48,6 +48,13 @@ pub(crate) fn about_end<T>(
         _ if captured.held_open && lives_on(captured.containment) => {
             format!("{name} exited; a background process still holds its output (see --linger)")
         }
+        _ if captured.leftovers_killed > 0 => {
+            let (processes, them) = match captured.leftovers_killed {
+                1 => ("1 background process was".to_owned(), "it"),
+                many => (format!("{many} background processes were"), "them"),
+            };
+            format!("{name} exited; {processes} killed (--contain none keeps {them})")
+        }
         _ => return None,
     })
 }

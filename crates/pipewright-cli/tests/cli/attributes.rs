@@ -28,10 +28,18 @@ fn variables_are_read_from_files() {
     let mut lines: Vec<&str> = out(&output).lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["A=2", "B=\"quoted\" #x", "C=3", "KEPT=old"], "{}", err(&output));
+    place.write("three", "\u{feff}A=1\nexport B=2\nexport\tC= 3 \nexported=4\n");
+    let words = ["run", "--clear-env", "--env-file", "three", "--", "/usr/bin/env"];
+    let output = place.tool(&words).output().unwrap();
+    assert_eq!(out(&output), "A=1\nB=2\nC= 3 \nexported=4\n", "{}", err(&output));
     place.write("bad", "A=1\n=x\n");
-    for (file, words) in
-        [("bad", "line 2 of \"bad\": the name is missing"), ("none", "cannot read the --env-file")]
-    {
+    place.write("spaces", "A B=1\n");
+    for (file, words) in [
+        ("bad", "line 2 of \"bad\": the name is missing"),
+        ("spaces", "line 1 of \"spaces\": a name has no spaces"),
+        ("/dev/zero", "it has more than 4 MiB"),
+        ("none", "cannot read the --env-file"),
+    ] {
         let output = place.tool(&["run", "--env-file", file, "--", "true"]).output().unwrap();
         assert!(err(&output).contains(words), "{}", err(&output));
         assert_eq!(output.status.code(), Some(125));

@@ -103,12 +103,16 @@ fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
             std::process::Command::new("kill").arg(out(&sleep).trim()).status().unwrap();
         }
     }
-    // In a tree it has been killed, and has nothing more to say.
+    // In a tree it has been killed, and that is said.
+    let words =
+        "pipewright: \"sh\" exited; 1 background process was killed (--contain none keeps it)\n";
     for option in ["--tee", "--capture"] {
         let output = run_sh(&[option, "--report", "-"], "sleep 60 & exit 3");
         let is_contained = !out(&output).contains("\"containment\":\"group\"");
         if is_contained {
-            assert_eq!((err(&output), output.status.code()), ("", Some(3)), "{option}");
+            assert_eq!((err(&output), output.status.code()), (words, Some(3)), "{option}");
+            let quiet = run_sh(&[option, "--quiet"], "sleep 60 & exit 3");
+            assert_eq!(err(&quiet), "");
         }
         assert!(out(&output).contains("\"held_open\":true"), "{option}: {}", out(&output));
     }
