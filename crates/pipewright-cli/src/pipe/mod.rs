@@ -10,7 +10,7 @@ use pipewright_os::base::error::Quoted;
 use crate::args::{ContainKind, PipelineOptions};
 use crate::run::command::{count_only, set_containment, watched};
 use crate::run::environment::set_environment;
-use crate::run::interrupt::Interrupt;
+use crate::run::interrupt::{Followed, Interrupt};
 use crate::run::message;
 use crate::run::report_target::ReportTarget;
 use crate::run::{code_of, lost_output};
@@ -31,8 +31,9 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
         ));
     }
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, false)
-        .map_err(Failure::cannot("catch signals"))?;
+    let interrupt =
+        Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, Followed::Nothing)
+            .map_err(Failure::cannot("catch signals"))?;
     let attempt = |kill_scope| -> Result<_, Failure> {
         let mut pipeline = build(options, &parsed, kill_scope)?;
         set_rules(&mut pipeline, options, &cancel);

@@ -9,6 +9,7 @@ use pipewright::{ArrivedSignal, CancelToken, Captured, CaughtSignals, Outcome, S
 use pipewright_os::base::wait;
 use pipewright_os::process::terminal::{self, Foreground};
 
+use super::terminal_stops::{FOLLOWED, TerminalStops};
 use crate::exit_code;
 
 /// Signals that request a stop.
@@ -22,6 +23,18 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Interval of the checks for a command that is being started.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The reaction to a stop of this process (Ctrl-Z).
+#[derive(Debug)]
+pub(crate) enum Followed {
+    /// It stops.
+    Nothing,
+    /// It stops only after the command has. Otherwise the shell would take the terminal back while the command may still read
+    /// from it, and the command would take input meant for the shell.
+    Command,
+    /// It stops after the modes of the terminal have been restored.
+    Terminal(Arc<TerminalStops>),
+}
+
 /// Caught signals, handled by a thread.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
@@ -32,6 +45,7 @@ pub(crate) struct Interrupt {
 #[derive(Debug)]
 struct State {
     cancel: CancelToken,
+    followed: Followed,
     /// The first stop signal to this process.
     signal: OnceLock<Signal>,
     /// A stop signal was typed at the terminal shared with the command.
@@ -49,21 +63,25 @@ impl Interrupt {
     /// `shares_terminal`: the command is in the process group of the tool, and gets the signals of the terminal (Ctrl-C)
     /// itself. It may handle them in its own way, as an editor does.
     ///
-    /// `is_followed`: this process suspends (Ctrl-Z) only after the command has. Otherwise the shell would take the terminal
-    /// back while the command may still read from it, and the command would take input meant for the shell.
+    /// `followed`: see there.
     ///
     /// If no command runs, a stop signal is for this process. Examples: the open of a FIFO blocks before the start, the
     /// delay between two attempts, a report that is written to a pipe that nothing reads.
     pub(crate) fn catch(
         cancel: &CancelToken,
         shares_terminal: bool,
-        is_followed: bool,
+        followed: Followed,
     ) -> io::Result<Interrupt> {
         let mut caught = [STOPPING, OTHERS].concat();
-        caught.extend(is_followed.then_some(Signal::TSTP));
+        match &followed {
+            Followed::Nothing => {}
+            Followed::Command => caught.push(Signal::TSTP),
+            Followed::Terminal(_) => caught.extend(FOLLOWED),
+        }
         let caught = CaughtSignals::new(&caught)?;
         let state = Arc::new(State {
             cancel: cancel.clone(),
+            followed,
             signal: OnceLock::new(),
             typed: AtomicBool::new(false),
             ctrl_c: AtomicBool::new(false),
@@ -85,6 +103,11 @@ impl Interrupt {
     /// Returns the first stop signal.
     pub(crate) fn signal(&self) -> Option<Signal> {
         self.state.signal.get().copied()
+    }
+
+    /// Returns the exit code of a run that a signal has stopped.
+    pub(crate) fn stop_code(&self) -> i32 {
+        self.signal().map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number()))
     }
 
     /// Returns true if a stop signal was typed at the terminal, which also ends the retries.
@@ -112,6 +135,12 @@ impl Interrupt {
         code
     }
 
+    /// Records that Ctrl-C was typed at the terminal that the command has for itself.
+    pub(crate) fn ctrl_c_typed(&self) {
+        self.state.typed.store(true, Ordering::SeqCst);
+        self.state.ctrl_c.store(true, Ordering::SeqCst);
+    }
+
     /// Records that a command is about to be started.
     pub(crate) fn command_starts(&self) {
         self.state.idle.store(false, Ordering::SeqCst);
@@ -125,9 +154,18 @@ impl Interrupt {
 
 impl State {
     fn handle(&self, arrived: ArrivedSignal, shares_terminal: bool) {
-        let ArrivedSignal { signal, from_terminal, .. } = arrived;
+        let ArrivedSignal { signal, from_own_group, .. } = arrived;
+        if let (Followed::Terminal(stops), true) = (&self.followed, FOLLOWED.contains(&signal)) {
+            return stops.note(signal);
+        }
+        // A hang-up reaches the leader of the session alone.
+        let from_terminal = arrived.from_terminal && signal != Signal::HUP;
         if from_terminal && signal == Signal::INT {
             self.ctrl_c.store(true, Ordering::SeqCst);
+        }
+        // `kill -TSTP 0` of the command, as editors do: it has stopped itself, and this process follows.
+        if signal == Signal::TSTP && from_own_group && shares_terminal {
+            return;
         }
         let has_command = self.wait_for_command();
         let stops = STOPPING.contains(&signal) || (signal == Signal::QUIT && !has_command);

@@ -11,24 +11,28 @@ pub(crate) mod report_target;
 mod resources;
 mod retries;
 mod same_file;
+mod terminal_stops;
 mod user;
 
+use std::borrow::Cow;
 use std::io;
+use std::sync::Arc;
 
 use pipewright::{
-    CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, TeeFailed,
+    CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
 };
-use pipewright_os::process::terminal::Foreground;
+use pipewright_os::process::terminal::{Foreground, is_controlling};
 
 use crate::args::{CommonOptions, ContainKind, RunOptions};
 use crate::print::print;
-use crate::{Failure, exit_code, print_error};
-use interrupt::Interrupt;
+use crate::{Failure, exit_code, hint, print_error};
+use interrupt::{Followed, Interrupt};
 use message::Times;
 use pty::TerminalRun;
 use report::RunReport;
 use report_target::ReportTarget;
 use retries::Retries;
+use terminal_stops::TerminalStops;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -36,16 +40,24 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         return detach(&options);
     }
     let target = ReportTarget::open(&options.common)?;
-    same_file::check_report(&options)?;
+    same_file::check(&options)?;
     let cancel = CancelToken::new();
     // On a terminal of its own, the command neither gets the signals of this one nor is suspended with it.
-    let is_foreground = !options.pty && Foreground::own().is_some();
+    let stops = match options.pty && is_controlling() {
+        true => TerminalStops::new().ok().map(Arc::new),
+        false => None,
+    };
+    let followed = match &stops {
+        Some(stops) => Followed::Terminal(Arc::clone(stops)),
+        None if !options.pty && Foreground::own().is_some() => Followed::Command,
+        None => Followed::Nothing,
+    };
     let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
-    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_foreground)
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
     let terminal = match options.pty {
-        true => Some(TerminalRun::set_up(&mut command, &options)?),
+        true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops)?),
         false => None,
     };
     let mut retries = Retries::new(&options.retry);
@@ -54,7 +66,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     }
     let (result, gave_up) = loop {
         interrupt.command_starts();
-        let result = attempt(&mut command, &options, terminal.as_ref());
+        let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
         interrupt.command_ended();
         let delay = retries.delay_after(&result);
         let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
@@ -66,6 +78,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         }
     };
     let code = match &result {
+        // The stop came between two attempts, and is the end.
+        _ if gave_up && interrupt.signal().is_some() => interrupt.stop_code(),
+        Ok(capture) if is_hung_up(capture, terminal.as_ref()) => {
+            exit_code::of_signal(Signal::PIPE.number())
+        }
         Ok(capture) => code_of(capture, &interrupt, &options.common),
         // The wait for the other side of a named pipe was cancelled.
         Err(error) if exit_code::has_cause(error, io::ErrorKind::Interrupted) => interrupt
@@ -90,9 +107,10 @@ fn attempt(
     command: &mut Command,
     options: &RunOptions,
     terminal: Option<&TerminalRun>,
+    interrupt: &Interrupt,
 ) -> Result<Output, Error> {
     let output = |command: &mut Command| match terminal {
-        Some(terminal) => terminal.output(command),
+        Some(terminal) => terminal.output(command, interrupt),
         None => command.output(),
     };
     command::set_containment(command, options.common.contain, Scope::Tree);
@@ -104,6 +122,12 @@ fn attempt(
         }
         done => done,
     }
+}
+
+/// Returns true if the command has ended by its terminal, which has hung up because the reader of stdout is gone.
+fn is_hung_up(capture: &Output, terminal: Option<&TerminalRun>) -> bool {
+    terminal.is_some_and(|terminal| terminal.is_reader_gone(capture))
+        && matches!(capture.outcome, Outcome::Signaled | Outcome::Cancelled)
 }
 
 /// Starts the command, and does not wait for it.
@@ -136,9 +160,7 @@ pub(crate) fn code_of<T>(
             exit_code::STOPPED
         }
         Outcome::OutOfMemory(_) => exit_code::STOPPED,
-        Outcome::Cancelled => interrupt
-            .signal()
-            .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
+        Outcome::Cancelled => interrupt.stop_code(),
         _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
         // Also for a command that SIGPIPE killed because the reader of our stdout had gone: as without --tee.
         _ => exit_code::of_status(capture.status),
@@ -153,7 +175,7 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
 /// Prints the captured output if the command failed, and a message about its end. Returns the exit code.
 fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> i32 {
     match result {
-        Err(error) => print_error(&error.to_string()),
+        Err(error) => print_error(&hint::message(error, &program(options))),
         Ok(capture) => {
             if options.is_captured() && !capture.success() {
                 code = report::show_captured(capture, options, code);
@@ -188,8 +210,11 @@ fn times(options: &RunOptions) -> Times<'_> {
 }
 
 fn name(options: &RunOptions) -> String {
-    let program = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    message::quoted(&program)
+    message::quoted(&program(options))
+}
+
+fn program(options: &RunOptions) -> Cow<'_, str> {
+    options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default()
 }
 
 /// Returns why an attempt failed.

@@ -22,17 +22,32 @@ pub(super) fn is_merged(options: &RunOptions) -> bool {
     is_one_file(stdout, stderr)
 }
 
-/// Refuses a report that would overwrite the output.
-pub(super) fn check_report(options: &RunOptions) -> Result<(), Failure> {
-    let Some(report) = options.common.report().filter(|path| path.as_os_str() != "-") else {
-        return Ok(());
-    };
-    for (name, target) in [("--stdout", &options.stdout), ("--stderr", &options.stderr)] {
-        if let Some(path) = file_of(target).filter(|path| is_one_file(path, report)) {
-            return Err(Failure(format!(
-                "--report would overwrite {}, the file of {name}; choose another file",
-                Quoted(path.as_os_str())
-            )));
+/// Refuses a file that one option would write while another one reads or writes it. Stdout and stderr may share one.
+pub(super) fn check(options: &RunOptions) -> Result<(), Failure> {
+    let report = options.common.report().filter(|path| path.as_os_str() != "-");
+    let written = [
+        ("--report", report),
+        ("--record", options.record.as_deref()),
+        ("--stdout", file_of(&options.stdout)),
+        ("--stderr", file_of(&options.stderr)),
+    ];
+    let stdin = options.stdin.as_deref().map(Path::new);
+    let stdin = stdin.filter(|path| matches!(OutputTarget::of(path), OutputTarget::File(_)));
+    let env_files = options.common.env_file.iter().map(|path| ("--env-file", Some(path.as_path())));
+    let read: Vec<_> = [("--stdin", stdin)].into_iter().chain(env_files).collect();
+    for (index, (name, path)) in written.iter().enumerate() {
+        let others = written.iter().skip(index + 1).chain(&read);
+        for (other, other_path) in
+            others.filter(|(other, _)| *name != "--stdout" || *other != "--stderr")
+        {
+            if let (Some(path), Some(other_path)) = (path, other_path) {
+                if is_one_file(path, other_path) || (path == other_path && !path.exists()) {
+                    return Err(Failure(format!(
+                        "{name} would overwrite {}, the file of {other}; choose another file",
+                        Quoted(other_path.as_os_str())
+                    )));
+                }
+            }
         }
     }
     Ok(())

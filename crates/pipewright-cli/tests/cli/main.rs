@@ -51,7 +51,11 @@ mod start_up;
 #[cfg(unix)]
 mod terminal;
 #[cfg(target_os = "linux")]
+mod terminal_ends;
+#[cfg(target_os = "linux")]
 mod terminal_pipe;
+#[cfg(unix)]
+mod terminal_timeout;
 #[cfg(target_os = "linux")]
 mod timeout;
 #[cfg(unix)]

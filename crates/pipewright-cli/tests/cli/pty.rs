@@ -17,6 +17,48 @@ fn a_command_on_a_terminal_keeps_its_colours_when_it_is_piped() {
 }
 
 #[test]
+fn a_terminal_has_a_type_where_none_is_set() {
+    let script = "printf \"$TERM\"";
+    for (term, shown) in
+        [(None, "xterm-256color"), (Some(""), "xterm-256color"), (Some("vt52"), "vt52")]
+    {
+        let mut tool = pipewright(&["run", "--pty", "--", "sh", "-c", script]);
+        tool.env_remove("TERM");
+        term.map(|term| tool.env("TERM", term));
+        assert_eq!(out(&tool.output().unwrap()), shown);
+    }
+    let output = run_sh(&["--pty", "--env", "TERM=dumb"], script);
+    assert_eq!(out(&output), "dumb");
+}
+
+#[test]
+fn the_terminal_belongs_to_the_user_of_the_command() {
+    if !rustix::process::geteuid().is_root() {
+        return pace::skipped(pace::Need::Root, "only root can start a command as another user");
+    }
+    let script = "echo text > /dev/stderr && stat -L -c %u /dev/stderr";
+    let output = run_sh(&["--pty", "--user", "65534:65534"], script);
+    assert_eq!((out(&output), output.status.code()), ("text\r\n65534\r\n", Some(0)));
+}
+
+#[test]
+fn a_recording_is_whole_while_the_command_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cast");
+    let record = path.display().to_string();
+    let words =
+        ["run", "--pty", "--record", &record, "--", "sh", "-c", "echo shown; exec sleep 600"];
+    let mut tool = pipewright(&words).stdout(Stdio::null()).spawn().unwrap();
+    super::trees::until("the output is recorded", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.contains("shown"))
+    });
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("{\"version\": 2") && text.ends_with("\"shown\\r\\n\"]\n"), "{text}");
+}
+
+#[test]
 fn exit_codes_and_limits_are_those_without_a_terminal() {
     assert_eq!(run_sh(&["--pty"], "exit 3").status.code(), Some(3));
     assert_eq!(run_sh(&["--pty"], "kill -9 $$").status.code(), Some(137));

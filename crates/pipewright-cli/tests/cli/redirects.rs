@@ -51,6 +51,30 @@ fn one_file_for_both_streams_has_all_lines_in_order() {
 }
 
 #[test]
+fn no_file_is_read_and_written_nor_written_twice() {
+    for (options, written, other) in [
+        (&["--stdin", "x", "--stdout", "./x"][..], "--stdout", "--stdin"),
+        (&["--stdin", "x", "--stderr", "x"], "--stderr", "--stdin"),
+        (&["--stdin", "x", "--report", "x"], "--report", "--stdin"),
+        (&["--env-file", "x", "--stdout", "x"], "--stdout", "--env-file"),
+        (&["--pty", "--record", "x", "--stdin", "x"], "--record", "--stdin"),
+        (&["--pty", "--record", "x", "--stderr", "x"], "--record", "--stderr"),
+        (&["--pty", "--record", "new", "--stderr", "new"], "--record", "--stderr"),
+        (&["--pty", "--record", "x", "--report", "x"], "--report", "--record"),
+    ] {
+        let place = Place::new();
+        place.write("x", "A=before\n");
+        let words = [&["run"], options, &["--", "touch", "mark"]].concat();
+        let output = place.tool(&words).output().unwrap();
+        let words = format!("pipewright: {written} would overwrite ");
+        assert!(err(&output).starts_with(&words), "{options:?}: {}", err(&output));
+        assert!(err(&output).contains(&format!("the file of {other};")), "{}", err(&output));
+        assert_eq!(output.status.code(), Some(125));
+        assert_eq!((place.read("x").as_str(), place.path("mark").exists()), ("A=before\n", false));
+    }
+}
+
+#[test]
 fn a_report_does_not_overwrite_the_output() {
     for stream in ["--stdout", "--stderr"] {
         let place = Place::new();

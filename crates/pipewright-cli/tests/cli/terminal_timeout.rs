@@ -13,7 +13,7 @@ fn both() -> Vec<&'static str> {
     if has_other {
         return vec!["timeout", "$PW timeout"];
     }
-    pace::skipped("the timeout of coreutils is missing: ours is tried alone");
+    pace::skipped(pace::Need::Program("timeout"), "ours is tried alone");
     vec!["$PW timeout"]
 }
 

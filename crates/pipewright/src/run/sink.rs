@@ -137,11 +137,12 @@ impl Sink {
         self.tee.as_mut().and_then(|tee| tee.take_panic())
     }
 
-    /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept.
-    pub(super) fn is_unwanted(&self) -> bool {
+    /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept. Of a terminal: whatever the
+    /// error of its tee is, as nobody sees what the child shows and asks.
+    pub(super) fn is_unwanted(&self, is_terminal: bool) -> bool {
         let only_counts = self.limit.is_some_and(|limit| limit.only_counts);
         let failed = self.tee.as_ref().and_then(|tee| tee.failed());
-        only_counts && failed.is_some_and(|failed| failed.is_reader_gone())
+        only_counts && failed.is_some_and(|failed| is_terminal || failed.is_reader_gone())
     }
 
     /// Returns true if somebody watches the stream as it arrives.

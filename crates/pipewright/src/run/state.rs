@@ -27,6 +27,7 @@ use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream, is_full_read};
+use super::terminal::HeldTerminal;
 use crate::error::OperationError;
 use crate::input::Feed;
 use crate::outcome::{Outcome, Source};
@@ -178,7 +179,7 @@ impl RunState {
         if matches!(slots.get(EXIT), Some(Slot::EventDone)) {
             self.note_end(children, now)?;
         }
-        if let Some(job) = &self.info.foreground {
+        if let Some(job) = self.info.foreground.as_ref().filter(|_| self.ended.is_none()) {
             job.follow_stops(children);
         }
         if matches!(slots.get(CANCEL), Some(Slot::EventDone)) {
@@ -332,7 +333,9 @@ impl RunState {
                         sink.note_written(pipe, result);
                         self.policy.note_output(now);
                     }
-                    stream.close_if_unwanted();
+                    if stream.close_if_unwanted() {
+                        self.info.terminal = HeldTerminal::default();
+                    }
                 }
                 Slot::WriteDone(pipe, _, result) => {
                     if let Some(feed) = &mut self.feed {
@@ -371,7 +374,9 @@ impl RunState {
             self.coalescer.note(count, is_full, now);
         }
         self.limit_exceeded |= sink.accept(buffer, count) == LimitCheck::Exceeded;
-        self.streams[index].close_if_unwanted();
+        if self.streams[index].close_if_unwanted() {
+            self.info.terminal = HeldTerminal::default();
+        }
     }
 
     fn note_end(&mut self, children: &[ChildHandle], now: Instant) -> Result<(), OperationError> {
@@ -386,6 +391,9 @@ impl RunState {
         if self.ended_count == children.len() {
             self.ended = Some(ended);
             self.info.terminal.child_end = None;
+            if let Some(job) = &self.info.foreground {
+                job.ended();
+            }
             self.policy.note_end(now);
             self.coalescer.end();
         }

@@ -42,11 +42,17 @@ impl Stream {
         self.sink.as_ref().is_some_and(Sink::has_pending_tee)
     }
 
-    /// Closes this process's end if nobody wants the stream, as a direct reader of the child would have done.
-    pub(super) fn close_if_unwanted(&mut self) {
-        if self.sink.as_ref().is_some_and(Sink::is_unwanted) {
-            self.pipe = None;
+    /// Closes this process's end if nobody wants the stream, as a direct reader of the child would have done. Returns true if
+    /// it was a terminal's: the other handles of that side have to go too, and the terminal hangs up.
+    pub(super) fn close_if_unwanted(&mut self) -> bool {
+        let Some(sink) = &self.sink else { return false };
+        let is_terminal = |pipe: &PipeReader| pipe.most_buffered_of_terminal().is_some();
+        let is_terminal = self.pipe.as_ref().is_some_and(is_terminal);
+        if !sink.is_unwanted(is_terminal) {
+            return false;
         }
+        self.pipe = None;
+        is_terminal
     }
 
     /// Reads the bytes that are in the pipe now, and gives the stream up, with the unwritten bytes of its tee.

@@ -107,7 +107,12 @@ impl CaughtSignals {
 pub struct ArrivedSignal {
     /// The signal.
     pub signal: Signal,
-    /// True if the kernel sent it, and not a process: Ctrl-C at the terminal, or a hang-up. Then
-    /// the whole foreground group received it.
+    /// True if the kernel sent it, and not a process: Ctrl-C at the terminal, which the whole foreground group received, or
+    /// a hang-up, which the leader of the session received alone.
     pub from_terminal: bool,
+    /// True if another process of this process's group sent it, perhaps to the whole group (`kill(0)`).
+    ///
+    /// # Platform
+    /// macOS and Windows: false; the sender is not known.
+    pub from_own_group: bool,
 }

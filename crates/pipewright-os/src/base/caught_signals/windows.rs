@@ -113,7 +113,8 @@ impl Caught {
             self.wake.raise();
         }
         // Ctrl-C at the keyboard. A parent can also send a break, to one process group.
-        Some(ArrivedSignal { signal, from_terminal: signal == Signal::INT })
+        let from_terminal = signal == Signal::INT;
+        Some(ArrivedSignal { signal, from_terminal, from_own_group: false })
     }
 }
 

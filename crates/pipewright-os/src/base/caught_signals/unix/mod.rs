@@ -109,9 +109,40 @@ impl Caught {
     }
 }
 
-fn arrived((number, from_terminal): (i32, bool)) -> io::Result<ArrivedSignal> {
+fn arrived((number, sender): (i32, Sender)) -> io::Result<ArrivedSignal> {
     let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(ArrivedSignal { signal, from_terminal })
+    let from_terminal = matches!(sender, Sender::Kernel);
+    let from_own_group = matches!(sender, Sender::Process(pid) if is_in_own_group(pid));
+    Ok(ArrivedSignal { signal, from_terminal, from_own_group })
+}
+
+/// The sender of a signal.
+enum Sender {
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not known"))]
+    Kernel,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not known"))]
+    Process(i32),
+    Unknown,
+}
+
+impl Sender {
+    #[cfg(target_os = "linux")]
+    fn of(info: &libc::siginfo_t) -> Sender {
+        match info.si_code {
+            libc::SI_KERNEL => Sender::Kernel,
+            // SAFETY: a signal of kill(2) has the sender.
+            libc::SI_USER => Sender::Process(unsafe { info.si_pid() }),
+            _ => Sender::Unknown,
+        }
+    }
+}
+
+/// Returns true for another process of this process's group.
+fn is_in_own_group(pid: i32) -> bool {
+    let Some(sender) = rustix::process::Pid::from_raw(pid) else { return false };
+    let own = rustix::process::getpgrp();
+    sender != rustix::process::getpid()
+        && rustix::process::getpgid(Some(sender)).is_ok_and(|group| group == own)
 }
 
 impl fmt::Debug for Caught {
@@ -121,7 +152,7 @@ impl fmt::Debug for Caught {
 }
 
 #[cfg(target_os = "linux")]
-fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, Sender)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
         // SAFETY: a live set, and room for the result.
@@ -129,7 +160,7 @@ fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
         if number > 0 {
             // SAFETY: initialized by the call; and all zeroes was a valid value before.
             let info = unsafe { info.assume_init() };
-            return Ok((number, info.si_code == libc::SI_KERNEL));
+            return Ok((number, Sender::of(&info)));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -140,7 +171,7 @@ fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
 
 /// Takes a signal that arrives within that time. `None`: none has, or the wait was interrupted.
 #[cfg(target_os = "linux")]
-fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32, bool)>> {
+fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32, Sender)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let limit = libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -151,7 +182,7 @@ fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32,
     if number > 0 {
         // SAFETY: initialized by the call; and all zeroes was a valid value before.
         let info = unsafe { info.assume_init() };
-        return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
+        return Ok(Some((number, Sender::of(&info))));
     }
     let error = io::Error::last_os_error();
     match error.kind() {
@@ -163,7 +194,7 @@ fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32,
 /// Takes a pending signal. Another thread that waits for it may take it in between: then this waits
 /// for the next one.
 #[cfg(not(target_os = "linux"))]
-fn take_one_of(set: &libc::sigset_t, _: Duration) -> io::Result<Option<(i32, bool)>> {
+fn take_one_of(set: &libc::sigset_t, _: Duration) -> io::Result<Option<(i32, Sender)>> {
     let mut pending = empty_set();
     // SAFETY: a live set.
     if unsafe { libc::sigpending(&raw mut pending) } != 0 {
@@ -180,11 +211,11 @@ fn take_one_of(set: &libc::sigset_t, _: Duration) -> io::Result<Option<(i32, boo
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, Sender)> {
     let mut number = 0;
     // SAFETY: a live set and a live integer.
     match unsafe { libc::sigwait(set, &raw mut number) } {
-        0 => Ok((number, false)),
+        0 => Ok((number, Sender::Unknown)),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
