@@ -156,7 +156,7 @@ def _os_error(kind: str, number: Optional[int], facts: Dict[str, Any], program: 
         filename = os.fsdecode(facts["dir"])
     if number is None:
         number = {"not_found": _errno.ENOENT, "permission_denied": _errno.EACCES}.get(kind, _errno.EIO)
-    kinds = {
+    kinds: Dict[int, type[Error]] = {
         _errno.ENOENT: ProgramNotFoundError,
         _errno.ENOTDIR: ProgramDirectoryError,
         _errno.EACCES: ProgramPermissionError,

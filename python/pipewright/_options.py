@@ -275,7 +275,7 @@ def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
                 result[name] = -6
     limit = options.pop("max_output", None)
     if limit is not None:
-        if isinstance(limit, (int, str)) or len(tuple(limit)) != 2 or tuple(limit)[0] not in _RULES:
+        if isinstance(limit, (int, str)) or len(limit) != 2 or limit[0] not in _RULES:
             raise ValueError(f"max_output is (rule, bytes), and the rule one of {', '.join(_RULES)}; not {limit!r}")
         result["limit"] = tuple(limit)
     nice = options.pop("nice", None)

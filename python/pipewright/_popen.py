@@ -228,11 +228,8 @@ class Popen(_std.Popen[AnyStr]):
         pty: bool,
     ) -> Any:
         writes = name == "stdin"
-        raw: Any
-        if pty:
-            raw = TerminalIO(number, writes)
-        else:
-            raw = InputFile(number, "wb") if writes else PipeFile(number, "rb")
+        kind = InputFile if writes else PipeFile
+        raw: Any = TerminalIO(number, writes) if pty else kind(number, "wb" if writes else "rb")
         file: Any = raw
         if pty or bufsize:
             size = bufsize if bufsize > 1 else io.DEFAULT_BUFFER_SIZE

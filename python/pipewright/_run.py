@@ -310,9 +310,10 @@ def check_call(*popenargs: Any, **kwargs: Any) -> int:
     timeout = kwargs.pop("timeout", None)
     options = _options.by_name(popenargs, kwargs)
     if _module.get("Popen") is not None and other_popen() is not None:
+        args = options["args"]
         code = call_by(other_popen(), options, timeout)
         if code:
-            raise CalledProcessError(code, options.get("args"))
+            raise CalledProcessError(code, args)
         return 0
     done = Call(options, timeout=timeout).run()
     if done.returncode:

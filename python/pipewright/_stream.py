@@ -102,7 +102,6 @@ class Run:
             self._result = result
         return self._result
 
-
     def _event(self, item: Any) -> Event:
         """Makes an event of the native item. A text of no whole character is empty."""
         kind, value = item

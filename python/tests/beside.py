@@ -87,7 +87,9 @@ def script(case: Case, r: random.Random, reads: bool = False) -> str:
         else:
             parts.append(f"sleep 0.0{r.randint(1, 3)}")
     if reads or r.random() < 0.2:
-        parts.insert(r.randint(0, len(parts)), r.choice(["cat", "cat >/dev/null", "head -c 70000 >/dev/null", "exec <&-"]))
+        parts.insert(
+            r.randint(0, len(parts)), r.choice(["cat", "cat >/dev/null", "head -c 70000 >/dev/null", "exec <&-"])
+        )
     parts.append(r.choice(["exit 0", "exit 0", "exit 3", "kill -9 $$", "kill -TERM $$", "exec true"]))
     return "; ".join(parts)
 
@@ -137,7 +139,11 @@ def limited_case(case: Case, r: random.Random) -> None:
     ours = outcome(lambda: pipewright.run(["head", "-c", str(size), file], max_output=(kind, keep), **options).stdout)
     if not is_text(options):
         case.compare(file, {"max_output": (kind, keep)}, [("returned", part), ours])
-    elif ours[0] != "returned" and keep < size and (kind == "head" or outcome(lambda: whole.decode(options["encoding"]))[0] == "returned"):
+    elif (
+        ours[0] != "returned"
+        and keep < size
+        and (kind == "head" or outcome(lambda: whole.decode(options["encoding"]))[0] == "returned")
+    ):
         # The whole may end inside of a character; what the limit cuts off may not.
         case.found(f"max_output with text: {kind} {keep} of {size}: {ours!r:.200}")
 
@@ -212,7 +218,11 @@ def timeout_case(case: Case, r: random.Random) -> None:
     options: Dict[str, Any] = {"stdout": -1, "stderr": -1, **text_options(r)}
     mark = case.path("mark")
     text = script(case, r).rsplit("; ", 1)[0].replace("exec true", "true")
-    argv = ["sh", "-c", f"{text}; : > {mark}; exec sleep 600 >/dev/null 2>&1" if r.random() < 0.5 else f"{text}; : > {mark}; sleep 600"]
+    argv = [
+        "sh",
+        "-c",
+        f"{text}; : > {mark}; exec sleep 600 >/dev/null 2>&1" if r.random() < 0.5 else f"{text}; : > {mark}; sleep 600",
+    ]
     mark_path = Path(mark)
 
     def by(module: Any) -> Any:
@@ -301,8 +311,7 @@ def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
 
 
 #: Rows that are known, with what the net says of them. Empty once they are mended.
-KNOWN: Dict[str, str] = {
-}
+KNOWN: Dict[str, str] = {}
 
 
 def row_of(finding: Finding) -> str:
@@ -343,7 +352,9 @@ def many(given: Any, numbers: range) -> Tuple[int, List[Finding]]:
     ran, found = 0, []
     with tempfile.TemporaryDirectory(prefix="beside-") as folder:
         Case.use(folder)
-        jobs = [Job(given.seed, at, min(share, numbers.stop - at), given.long, folder, until) for at in numbers[::share]]
+        jobs = [
+            Job(given.seed, at, min(share, numbers.stop - at), given.long, folder, until) for at in numbers[::share]
+        ]
         with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
             for count, part in pool.imap_unordered(several, jobs):
                 ran += count

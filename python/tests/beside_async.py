@@ -115,7 +115,7 @@ def stepped_case(case: Case, r: random.Random) -> None:
     """Single steps with a limit each: no item is lost, none comes twice."""
     kind = r.choice(["lines", "events"])
     text = "; ".join(
-        f"{r.choice(['echo a', 'seq 300', 'printf x', 'seq 20000'])} {r.choice(['', '>&2'])}; sleep 0.00{r.randint(0, 9)}"
+        f"{r.choice(['echo a', 'seq 300', 'printf x', 'seq 20000'])} {r.choice(['', '>&2'])}; sleep {r.random() / 100}"
         for _ in range(r.randint(1, 5))
     )
     limits = [r.choice([0, 0.0005, 0.002, 0.01]) for _ in range(20)]

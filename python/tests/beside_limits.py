@@ -109,7 +109,9 @@ def few_case(case: Case, r: random.Random) -> None:
     async def main() -> List[Any]:
         await pipewright.run_async(["true"])
         with few_descriptors(free):
-            runs = [pipewright.run_async(["sh", "-c", f"sleep 0.01; echo {n}"], capture_output=True) for n in range(many)]
+            runs = [
+                pipewright.run_async(["sh", "-c", f"sleep 0.01; echo {n}"], capture_output=True) for n in range(many)
+            ]
             return await asyncio.gather(*runs, return_exceptions=True)
 
     got = [it if isinstance(it, Exception) else it.stdout for it in asyncio.run(main())]

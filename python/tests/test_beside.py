@@ -22,5 +22,9 @@ def net(*options: str) -> str:
 
 
 def test_random_cases_give_what_subprocess_gives() -> None:
-    found = net("--cases", "100000", "--long") if os.environ.get("PIPEWRIGHT_NET") == "all" else net("--cases", "500", "--seconds", "16")
+    found = (
+        net("--cases", "100000", "--long")
+        if os.environ.get("PIPEWRIGHT_NET") == "all"
+        else net("--cases", "500", "--seconds", "16")
+    )
     assert not found, found

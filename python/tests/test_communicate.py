@@ -24,7 +24,8 @@ def test_a_stream_that_ends_first_is_whole(first: str, size: int) -> None:
     # Its end must be seen before the other stream becomes large.
     short, large = (">&2", "") if first == "stderr" else ("", ">&2")
     closed = 2 if first == "stderr" else 1
-    script = f"head -c {size} /dev/zero {short}; echo w {short}; exec {closed}>&-; sleep 0.05; head -c 3000000 /dev/zero {large}"
+    script = f"head -c {size} /dev/zero {short}; echo w {short}; exec {closed}>&-; sleep 0.05; "
+    script += f"head -c 3000000 /dev/zero {large}"
     for _ in range(3):
         child: Any = pipewright.Popen(["sh", "-c", script], stdout=-1, stderr=-1)
         out, err = child.communicate()
