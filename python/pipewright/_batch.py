@@ -317,8 +317,8 @@ def batch(
 
     A job is a list of arguments, a line for the shell, or a `Job` with options. With `log` and `resume`, a batch that
     was interrupted continues: no job that has ended runs twice. A batch that does not exist yet is started. The log is
-    that of `pipewright batch`, and `pipewright jobs` shows it. The log of another user is refused without `trust_log`, because
-    its commands run as this one. `progress`: a bar at a terminal and in a notebook.
+    that of `pipewright batch`, and `pipewright jobs` shows it. The log of another user is refused without
+    `trust_log`, because its commands run as this one. `progress`: a bar at a terminal and in a notebook.
 
     >>> import pipewright
     >>> run = pipewright.batch(["exit 0", "exit 3", ["echo", "hi"]], slots=2)

@@ -39,7 +39,7 @@ _NAMES = frozenset(
     ]
 )
 
-_STREAMS = ("stdin", "stdout", "stderr")
+_STREAMS: Tuple[str, ...] = ("stdin", "stdout", "stderr")
 
 #: Children that still ran when their `Popen` was dropped, so that they and their trees go on, as in `subprocess`.
 _active: List[Child] = []
@@ -176,7 +176,7 @@ class Popen(_std.Popen[AnyStr]):
         finally:
             close_all([theirs for _, theirs, _ in pipes])
         self._child, self.pid = child, child.pid
-        numbers = dict(zip(_STREAMS, child.take_streams()))
+        numbers: Dict[str, Optional[int]] = dict(zip(_STREAMS, child.take_streams()))
         numbers.update((name, ours) for name, _, ours in pipes)
         self._open(child, numbers, bufsize, decoding, has_pty)
 

@@ -46,9 +46,10 @@ def lines_of(call: Call) -> Any:
     return DecodedLines(call.native, call.decoding)
 
 
-def end_of_lines(stream: Any) -> Any:
+def end_of_lines(stream: Any) -> native.Ending:
     """Reads and drops the rest, and returns the end."""
-    return stream.finish() if hasattr(stream, "finish") else finish_lines(stream)
+    ending: native.Ending = stream.finish() if hasattr(stream, "finish") else finish_lines(stream)
+    return ending
 
 
 def line_of(item: Any) -> Line:
