@@ -244,7 +244,9 @@ fn write_whole(file: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::park_timeout(RETRY_PAUSE);
+            }
             Err(error) => return Err(error),
         }
     }

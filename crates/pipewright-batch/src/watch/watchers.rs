@@ -213,8 +213,8 @@ impl Watchers {
             self.page.map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), path));
         // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
         let _ = self.stderr.wait_until_written();
-        let reports = [events, trace, page].into_iter().flatten();
-        reports.map(|(written, path)| written.map_err(|error| (path, error))).collect()
+        let mut reports = [events, trace, page].into_iter().flatten();
+        reports.try_for_each(|(written, path)| written.map_err(|error| (path, error)))
     }
 }
 

@@ -109,7 +109,7 @@ fn a_stop_between_two_attempts_is_the_end() {
         let mut tool = command.stderr(Stdio::null()).spawn().unwrap();
         until("the first attempt has run", || place.path("ran").exists());
         // Until it waits.
-        std::thread::sleep(pace::millis(300));
+        std::thread::park_timeout(pace::millis(300));
         super::send_signal(&tool, name);
         let status = tool.wait().unwrap();
         let code = status.code().or(status.signal().map(|it| 128 + it));

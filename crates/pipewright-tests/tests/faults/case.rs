@@ -165,7 +165,7 @@ impl Looked<'_> {
                 }
                 Ok(None) => {}
                 // Nobody can make a call: all are about to be reaped.
-                Err(()) => std::thread::sleep(Duration::from_millis(1)),
+                Err(()) => std::thread::park_timeout(Duration::from_millis(1)),
             }
             match injector::reap() {
                 Ok(Some((pid, status))) if pid == self.host => {

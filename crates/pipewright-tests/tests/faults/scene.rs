@@ -191,7 +191,7 @@ fn at_rest(folder: &Path, before: &Left, usual: &Left) -> Left {
         if is_usual || Instant::now() >= until {
             return left;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 

@@ -33,7 +33,7 @@ impl Read for Liar {
             self.first = self.repeated.clone();
         }
         if self.first.is_empty() {
-            thread::sleep(Duration::from_millis(100));
+            thread::park_timeout(Duration::from_millis(100));
             if self.is_closed.load(Ordering::SeqCst) {
                 return Ok(0);
             }
@@ -53,7 +53,7 @@ struct Unread(Arc<AtomicBool>);
 impl Write for Unread {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         while !self.0.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(10));
+            thread::park_timeout(Duration::from_millis(10));
         }
         Err(io::ErrorKind::BrokenPipe.into())
     }

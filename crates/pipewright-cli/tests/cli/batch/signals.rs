@@ -317,7 +317,7 @@ fn a_terminal_that_takes_no_output_stops_neither_timeouts_nor_signals() {
     until("the job runs", || place.lines("ran") == ["ran", "ran"]);
     shell.types(CTRL_S);
     // Until it writes to the terminal.
-    std::thread::sleep(pace::millis(1_500));
+    std::thread::park_timeout(pace::millis(1_500));
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
     until("the signal ends the job", || marked("batch-xoff").is_empty());
     until("the batch ends", || {

@@ -45,7 +45,10 @@ pub(super) fn set_foreground_group(terminal: &Handle, group: u32) {
 
 pub(super) fn is_shared() -> bool {
     let null = || std::fs::metadata("/dev/null").ok().map(|null| null.rdev());
-    let stdin = || rustix::fs::fstat(io::stdin()).ok().map(|stdin| stdin.st_rdev as u64);
+    let stdin = || {
+        let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+        stdin.metadata().ok().map(|stdin| stdin.rdev())
+    };
     !io::stdout().is_terminal() || stdin().is_some_and(|stdin| null() == Some(stdin))
 }
 

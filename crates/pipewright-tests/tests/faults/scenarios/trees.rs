@@ -44,7 +44,7 @@ pub(super) fn gone(pid: u32) -> Result<(), Fault> {
         if Instant::now() >= until {
             return Err(Fault::Untrue("a process that is said to be gone still runs".to_owned()));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn pids_in(path: &Path, count: usize) -> Vec<u32> {
         if pids.len() >= count || Instant::now() >= until {
             return pids;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
