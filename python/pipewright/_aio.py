@@ -45,6 +45,11 @@ def _asyncio_loop() -> Any:
         return None
 
 
+def _later(loop: Any, seconds: float, call: Any) -> Any:
+    """Calls the function after that time. asyncio makes a whole millisecond of any part of one."""
+    return loop.call_soon(call) if seconds < 0.0001 else loop.call_later(seconds, call)
+
+
 class _Wait:
     """A wait of one task for one descriptor. Another task may end it, before the descriptor is closed."""
 
@@ -71,7 +76,7 @@ class _Wait:
             return
         self.ready = loop.create_future()
         loop.add_reader(self.number, self.on_ready)
-        timer = None if seconds is None else loop.call_later(seconds, self.on_ready)
+        timer = None if seconds is None else _later(loop, seconds, self.on_ready)
         try:
             await self.ready
         finally:
@@ -130,7 +135,7 @@ async def _in_steps(running: native.Running) -> Any:
 class _Watch:
     """A run in a loop of asyncio. Callbacks do the work: the task is woken once, at the end."""
 
-    __slots__ = ("call", "done", "loop", "number", "running", "starts", "timer")
+    __slots__ = ("call", "done", "due", "loop", "number", "running", "starts", "timer")
 
     def __init__(self, starts: _Starts, call: Call) -> None:
         self.starts = starts
@@ -140,6 +145,7 @@ class _Watch:
         self.running: Optional[native.Running] = None
         self.number = -1
         self.timer: Any = None
+        self.due = 0.0
 
     def begin(self, running: native.Running) -> None:
         try:
@@ -153,12 +159,14 @@ class _Watch:
         self.set_timer(seconds)
 
     def set_timer(self, seconds: Optional[float]) -> None:
-        timer = self.timer
-        if timer is not None:
-            if seconds is not None and abs(timer.when() - self.loop.time() - seconds) < _NO_LATER:
+        if self.timer is not None:
+            if seconds is not None and -_EARLY < self.due - self.loop.time() - seconds <= _LATE:
                 return
-            timer.cancel()
-        self.timer = None if seconds is None else self.loop.call_later(seconds, self.on_timer)
+            self.timer.cancel()
+            self.timer = None
+        if seconds is not None:
+            self.due = self.loop.time() + seconds
+            self.timer = _later(self.loop, seconds, self.on_timer)
 
     def on_timer(self) -> None:
         self.timer = None
@@ -229,8 +237,8 @@ class _Watch:
         limit.cancel()
 
 
-#: A timer that is due so much earlier or later is not set again.
-_NO_LATER = 0.0005
+#: A timer that is due so much earlier, or later, than it should be is not set again.
+_EARLY, _LATE = 0.0005, 0.00002
 _NO_ROOM = (errno.EMFILE, errno.ENFILE)
 
 
