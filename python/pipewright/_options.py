@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -111,6 +112,15 @@ def arguments(args: Args, shell: bool) -> List[bytes]:
     return argv
 
 
+def _refuse_no_name(argv: List[bytes]) -> None:
+    """Refuses a program without a name, as the system does."""
+    if not argv[0]:
+        from pipewright._errors import build
+
+        message = 'cannot start "": the command is empty'
+        raise build({"kind": "not_found", "errno": errno.ENOENT, "message": message, "is_start": True})
+
+
 #: What `restore_signals` restores: Python ignores these, and SIGPIPE, from the start.
 _RESTORED = [int(getattr(signal, name)) for name in ("SIGXFZ", "SIGXFSZ") if hasattr(signal, name)]
 _SHELL = b"/system/bin/sh" if hasattr(os, "getandroidapilevel") else b"/bin/sh"
@@ -138,6 +148,7 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
         result = {"argv": arguments(take("args"), False), "default_signals": _RESTORED, "tree": True}
         result["stdin"] = result["stdout"] = result["stderr"] = INHERIT
         argv = result["argv"]
+        _refuse_no_name(argv)
         sys.audit("subprocess.Popen", os.fsdecode(argv[0]), [os.fsdecode(it) for it in argv], None, None)
         return result
     shell = bool(take("shell", False))
@@ -148,6 +159,8 @@ def native(options: Dict[str, Any]) -> Dict[str, Any]:
         argv[0] = os.fsencode(executable)
     if executable is not None:
         result["program"] = os.fsencode(executable)
+    else:
+        _refuse_no_name(argv)
     for name in ("stdin", "stdout", "stderr"):
         stream = take(name, None)
         result[name] = stream_number(stream, name)

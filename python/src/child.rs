@@ -282,11 +282,12 @@ impl Child {
             let started = thread::Builder::new().name("pipewright-stop".to_owned()).spawn(stop);
             started.map_err(|error| Failure::Io("start a thread", error))?;
             let receiver = Shared::new(receiver);
-            let waited = repeat(py, None, |limit| match receiver.lock_detached().recv_timeout(limit) {
-                Ok(result) => result.map(Some).map_err(Failure::Native),
-                Err(RecvTimeoutError::Timeout) => Ok(None),
-                Err(RecvTimeoutError::Disconnected) => Err(Failure::Gone),
-            });
+            let waited =
+                repeat(py, None, |limit| match receiver.lock_detached().recv_timeout(limit) {
+                    Ok(result) => result.map(Some).map_err(Failure::Native),
+                    Err(RecvTimeoutError::Timeout) => Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => Err(Failure::Gone),
+                });
             match waited {
                 Ok(status) => self.ended(py, child, status.unwrap_or_default()),
                 Err(error) => {

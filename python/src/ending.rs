@@ -40,11 +40,28 @@ impl Ending {
 #[pymethods]
 impl Ending {
     /// Copies and pickles have the facts as plain values.
-    fn __reduce__<'py>(slf: &Bound<'py, Ending>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Ending>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
         const NAMES: [&str; 18] = [
-            "returncode", "pid", "outcome", "reason", "exceeded", "elapsed", "held_open", "truncated",
-            "stdin_unread", "containment", "leftovers_killed", "stdout_bytes", "stderr_bytes",
-            "tee_failed", "usage", "tree_usage", "out_of_memory", "limits",
+            "returncode",
+            "pid",
+            "outcome",
+            "reason",
+            "exceeded",
+            "elapsed",
+            "held_open",
+            "truncated",
+            "stdin_unread",
+            "containment",
+            "leftovers_killed",
+            "stdout_bytes",
+            "stderr_bytes",
+            "tee_failed",
+            "usage",
+            "tree_usage",
+            "out_of_memory",
+            "limits",
         ];
         let py = slf.py();
         let facts = PyDict::new(py);

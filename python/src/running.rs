@@ -125,7 +125,6 @@ fn start_all(commands: &mut [Option<Command>]) -> Vec<Option<Result<RunningOutpu
         }
         start();
     });
-    drop(work);
     results
 }
 

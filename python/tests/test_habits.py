@@ -112,6 +112,15 @@ def test_wrong_options_say_what_is_allowed() -> None:
             call(["cat"], stdin=pipewright.PIPE)
 
 
+def test_a_program_without_a_name_is_an_os_error() -> None:
+    for call in (pipewright.run, pipewright.Popen, pipewright.check_output):
+        for command in ([""], "", ["", "a"]):
+            with pytest.raises(OSError):
+                call(command)
+    with pytest.raises(OSError):
+        pipewright.run([""], cwd="/")
+
+
 def test_a_pool_maps_more_than_may_wait() -> None:
     program = "from pipewright.ipc import Worker; Worker(lambda request: request[::-1]).serve()"
     with ipc.Pool([sys.executable, "-c", program], workers=2, max_waiting=8) as pool:

@@ -43,7 +43,7 @@ impl Pipeline<'_> {
         match self.start_all(defaults, stderr, &mut started) {
             Ok(()) => Ok(started),
             Err(error) => {
-                StopTargets::default().abandon(&started.processes);
+                StopTargets::default().abandon(&started.processes, None);
                 Err(error)
             }
         }

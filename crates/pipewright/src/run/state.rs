@@ -229,7 +229,8 @@ impl RunState {
     /// Does nothing in a fork of the process that has started them.
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
         if self.info.made_in.is_current() {
-            self.targets.abandon(children);
+            // One limit for all waits after the first kill.
+            self.targets.abandon(children, self.policy.killed_child_wait_ends());
         }
     }
 

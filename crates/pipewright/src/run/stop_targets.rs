@@ -84,12 +84,13 @@ impl StopTargets {
         }
     }
 
-    /// Kills all processes, and waits for the children for as long as a kill may take. Survivors are left to the reaper.
+    /// Kills all processes, and waits for the children for as long as a kill may take, or until that time. Survivors are left
+    /// to the reaper.
     #[cold]
-    pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
+    pub(crate) fn abandon(&mut self, children: &[ChildHandle], until: Option<Instant>) {
         // Ignored: the loop below finds the children that may not be killed, and does not wait for them.
         let _ = self.kill(children);
-        let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
+        let until = until.or_else(|| Instant::now().checked_add(KILLED_CHILD_WAIT));
         for child in children {
             if child.signal(Signal::KILL).is_ok() {
                 // Ignored: its status is not needed.

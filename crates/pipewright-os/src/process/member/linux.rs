@@ -28,7 +28,7 @@ pub(crate) struct Member {
 #[derive(Debug)]
 enum Hold {
     Pidfd(OwnedFd),
-    /// That of a child handle.
+    /// The pidfd that a child handle has too.
     Shared(Arc<OwnedFd>),
     /// The time of its start, which no later process with its number has.
     Start(u64),
