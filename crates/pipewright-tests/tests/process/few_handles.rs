@@ -40,8 +40,8 @@ fn tree(how: &str, mark: &str) -> Command {
 }
 
 /// Starts a tree, and returns what holds it, or the error.
-fn held(how: &str, mark: &str) -> Result<String, ErrorKind> {
-    let child = tree(how, mark).spawn().map_err(|error| error.kind().clone())?;
+fn held(how: &str, mark: &str) -> Result<String, String> {
+    let child = tree(how, mark).spawn().map_err(|error| format!("{:?}", error.kind()))?;
     let held = format!("{:?}", child.containment());
     child.wait().unwrap();
     drop(child);
@@ -143,9 +143,11 @@ fn a_stop_without_a_free_descriptor_reports_that_descendants_may_be_left() {
 }
 
 /// Makes a slot or starts a tree that needs a supervisor.
-fn supervised(how: &str, mark: &str) -> Result<String, ErrorKind> {
+fn supervised(how: &str, mark: &str) -> Result<String, String> {
     match how {
-        "slot" => TreeSlot::new().map(|_| "a slot".to_owned()).map_err(|it| it.kind().clone()),
+        "slot" => {
+            TreeSlot::new().map(|_| "a slot".to_owned()).map_err(|it| format!("{:?}", it.kind()))
+        }
         _ => held(how, mark),
     }
 }
@@ -180,7 +182,7 @@ fn one_failed_call_of_a_first_supervised_start_is_not_taken_for_a_refusal() {
             command.args(["--exact", "--nocapture", "--test-threads=1"]);
             let output = command.env(CASE, format!("{how} {call} {errno}")).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(text.contains("first Err(Limit"), "{how}, {call}, {errno}: {text}");
+            assert!(text.contains("first Err(\"Limit {"), "{how}, {call}, {errno}: {text}");
             assert!(text.contains("second Ok("), "{how}, {call}, {errno}: {text}");
         }
     }
@@ -217,7 +219,7 @@ fn a_reached_limit_on_processes_is_not_taken_for_a_sandbox() {
                 Ok(_) => continue,
                 Err(kind) => kind,
             };
-            assert!(matches!(kind, ErrorKind::Limit { .. }), "{how}, {free} free: {kind:?}");
+            assert!(kind.starts_with("Limit {"), "{how}, {free} free: {kind}");
         }
         limit(1000);
         supervised(how, how).unwrap();
