@@ -82,7 +82,12 @@ pub(crate) fn run(
     });
     let (host, listener) = match started {
         Ok(started) => started,
-        Err(error) => return Facts { skipped: Some(format!("{} {error}", Need::SeccompNotify)), ..Facts::default() },
+        Err(error) => {
+            return Facts {
+                skipped: Some(format!("{} {error}", Need::SeccompNotify)),
+                ..Facts::default()
+            };
+        }
     };
     let mut looked = Looked {
         host,
@@ -180,7 +185,7 @@ impl Looked<'_> {
             }
             if Instant::now() >= deadline {
                 if host_ended {
-                    self.facts.orphans.extend(children().into_iter().map(|pid| command_line(pid)));
+                    self.facts.orphans.extend(children().into_iter().map(command_line));
                 } else {
                     self.facts.hung = Some(self.phase);
                 }

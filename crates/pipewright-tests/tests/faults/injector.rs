@@ -1,6 +1,11 @@
 //! A process whose system calls are looked at by this one, which can make one of them fail: a filter that asks
 //! (seccomp_unotify(2)).
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it forks what it injects errors into, and reaps every process of a run"
+)]
+
 use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};

@@ -7,7 +7,9 @@
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("SKIPPED need=linux faults: only Linux lets a program answer the system calls of another");
+    println!(
+        "SKIPPED need=linux faults: only Linux lets a program answer the system calls of another"
+    );
 }
 
 #[cfg(target_os = "linux")]

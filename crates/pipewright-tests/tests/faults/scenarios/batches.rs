@@ -27,8 +27,11 @@ pub(super) fn all() -> Vec<Scenario> {
 fn tool() -> Result<PathBuf, Fault> {
     let own = std::env::current_exe().map_err(Fault::told)?;
     let tool = own.ancestors().nth(2).map(|folder| folder.join("pipewright"));
-    tool.filter(|tool| tool.exists())
-        .ok_or_else(|| Fault::Skip("file:target/debug/pipewright the tool is not built beside this suite".to_owned()))
+    tool.filter(|tool| tool.exists()).ok_or_else(|| {
+        Fault::Skip(
+            "file:target/debug/pipewright the tool is not built beside this suite".to_owned(),
+        )
+    })
 }
 
 /// Runs a program and returns its status and stdout.
@@ -303,8 +306,9 @@ sys.exit(0 if found == (7, b"x" * 100000, b"err\n") else f"untrue: {found[0]} {l
 "#;
 
 fn python(kind: &'static str) -> Result<Pass, Fault> {
-    let interpreter = std::env::var_os(INTERPRETER)
-        .ok_or_else(|| Fault::Skip(format!("net-python {INTERPRETER} names no Python with the package")))?;
+    let interpreter = std::env::var_os(INTERPRETER).ok_or_else(|| {
+        Fault::Skip(format!("net-python {INTERPRETER} names no Python with the package"))
+    })?;
     Ok(Box::new(move |scene| {
         let mut command = Command::new(&interpreter);
         command.args(["-c", SCRIPT, kind]).arg(scene.folder.join("tally"));

@@ -154,7 +154,7 @@ fn in_a_runner(scene: &Scene, prepare: impl Fn(&mut Command)) -> Seen {
         runner.push(name, command);
     }
     let (mut told, mut count, mut seen) = (None, 0, Vec::new());
-    while let Some((name, capture)) = runner.next() {
+    for (name, capture) in runner.by_ref() {
         count += 1;
         match capture {
             Ok(capture) => {
