@@ -56,13 +56,15 @@ impl Simulated {
         let truth = state.jobs.entry(id).or_default();
         let text = format!("<{id} {} of run {run}>\n", truth.begins);
         let is_ok = attempt.outcome == AttemptOutcome::Exited(0) && !attempt.lacks_file;
+        // Another attempt is due, also after one that could not be started.
+        truth.is_retried = !is_ok && key.attempt <= retries;
         if has_begun {
             truth.last = match &attempt.outcome {
                 _ if is_ok => Last::Succeeded,
                 AttemptOutcome::Exited(1..) if !attempt.is_stopped => Last::Failed,
                 _ => Last::Doubt,
             };
-            truth.is_retried = truth.last == Last::Failed && key.attempt <= retries;
+            truth.is_retried &= truth.last == Last::Failed;
             if is_ok {
                 truth.has_succeeded = true;
                 truth.output.clone_from(&text);

@@ -243,7 +243,12 @@ impl Game {
         }
         let rows: Vec<_> = state.rows.values().filter(|row| row.runs).map(|row| row.id).collect();
         for id in rows {
-            state.jobs.entry(id).or_default().may_have_begun = true;
+            let truth = state.jobs.entry(id).or_default();
+            truth.may_have_begun = true;
+            // Its end was not committed: the log cannot know it.
+            if truth.last != Last::None {
+                truth.last = Last::Doubt;
+            }
         }
         let committed = state.committed.clone();
         let synced = state.synced.clone();
