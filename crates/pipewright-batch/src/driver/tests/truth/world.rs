@@ -218,7 +218,9 @@ impl State {
         if is_undecided && self.options.retries == 0 {
             self.note("halves", format!("an end without its decision: {now:?}"));
         }
-        if now.state == "unknown" && was != "unknown" && truth.begins == 0 {
+        // One that a killed run may have begun is unknown again if it was to run again, and did not.
+        let has_surely_not_run = truth.begins == 0 && !truth.may_have_begun;
+        if now.state == "unknown" && was != "unknown" && has_surely_not_run {
             self.note("unknown", format!("{now:?} did surely not run"));
         }
     }
