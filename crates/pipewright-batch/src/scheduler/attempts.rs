@@ -23,19 +23,23 @@ impl Scheduler {
     ) {
         let Some(stop) = self.take_ended(number, attempt) else { return };
         let once = self.jobs.get(&number).is_some_and(|job| job.once);
+        let is_retried = self.jobs.get(&number).is_some_and(|job| job.retries > 0);
         let outcome = match (result, stop) {
             (Ok(()), _) => Outcome::Succeeded,
             // It may have run to its end, so another attempt may be its second run.
             (Err(Failure::Lost), _) if once => Outcome::Unknown,
             // Nobody knows how far it got. One that could not be started has not begun.
             (Err(failure), Some(_)) if once && failure != Failure::StartFailed => Outcome::Unknown,
+            (Err(failure), Some(_)) if once && is_retried => Outcome::Failed(failure),
             (Err(_), Some(StopReason::Pressure)) if self.halted.is_none() => {
                 return self.queue_again(number, Attempt::Shed, Requeued::Pressure, decisions);
             }
             (Err(_), Some(_)) => Outcome::Stopped,
             (Err(failure), None) => match self.another(number, failure) {
                 None => Outcome::Failed(failure),
-                Some(_) if self.halted.is_some() => failure.before_another_attempt(once),
+                Some(_) if self.halted.is_some() => {
+                    failure.before_another_attempt(once, is_retried)
+                }
                 Some(Another::Retry) => return self.retry(number, failure, decisions),
                 Some(Another::Queued(cause)) => {
                     return self.queue_again(number, Attempt::Failed(failure), cause, decisions);

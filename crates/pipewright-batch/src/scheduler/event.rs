@@ -91,9 +91,9 @@ impl Failure {
 
 impl Failure {
     /// Returns the outcome of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
-    /// `once` job does so only if it has not begun.
-    pub(super) fn before_another_attempt(self, once: bool) -> Outcome {
-        match once && self != Failure::StartFailed {
+    /// `once` job does so only if it has not begun, in an earlier attempt either.
+    pub(super) fn before_another_attempt(self, once: bool, is_retried: bool) -> Outcome {
+        match once && (self != Failure::StartFailed || is_retried) {
             true => Outcome::Failed(self),
             false => Outcome::Stopped,
         }

@@ -108,7 +108,9 @@ impl Job {
     pub(super) fn outcome_without_another_attempt(&self) -> Outcome {
         match self.last {
             None => Outcome::NotRun,
-            Some(Attempt::Failed(failure)) => failure.before_another_attempt(self.once),
+            Some(Attempt::Failed(failure)) => {
+                failure.before_another_attempt(self.once, self.retries > 0)
+            }
             Some(Attempt::Shed) => Outcome::Stopped,
         }
     }

@@ -6,8 +6,8 @@ use super::model::{Last, Model, Phase, Why};
 use crate::scheduler::*;
 
 /// Returns the outcome of a job whose next attempt is due when the batch ends. A `once` job does not begin again by itself.
-fn resumed_with_its_attempts(once: bool, failure: Failure) -> Outcome {
-    match once && failure != Failure::StartFailed {
+fn resumed_with_its_attempts(once: bool, failure: Failure, retries: u32) -> Outcome {
+    match once && (failure != Failure::StartFailed || retries > 0) {
         true => Outcome::Failed(failure),
         false => Outcome::Stopped,
     }
@@ -154,6 +154,9 @@ impl Model<'_> {
                 (Err(failure), Some(_)) if job.spec.once && failure != Failure::StartFailed => {
                     Outcome::Unknown
                 }
+                (Err(failure), Some(_)) if job.spec.once && job.retries > 0 => {
+                    Outcome::Failed(failure)
+                }
                 (Err(_), Some(stop)) => {
                     assert!(stop == Why::End || self.halted, "a job was shed and not queued again");
                     Outcome::Stopped
@@ -169,7 +172,7 @@ impl Model<'_> {
                         failure == Failure::OutOfMemory && self.more_memory(job).is_some();
                     assert!(self.halted || !gets_more, "it did not get more memory");
                     match is_queued || has_retry || gets_more {
-                        true => resumed_with_its_attempts(job.spec.once, failure),
+                        true => resumed_with_its_attempts(job.spec.once, failure, job.retries),
                         false => Outcome::Failed(failure),
                     }
                 }
@@ -212,7 +215,9 @@ impl Model<'_> {
                 let expected = match self.jobs[number].last {
                     None => Outcome::NotRun,
                     Some(Last::Shed) => Outcome::Stopped,
-                    Some(Last::Failed(failure)) => resumed_with_its_attempts(spec.once, failure),
+                    Some(Last::Failed(failure)) => {
+                        resumed_with_its_attempts(spec.once, failure, self.jobs[number].retries)
+                    }
                 };
                 assert_eq!(*outcome, expected);
                 let is_caused = spec.after.iter().any(|name| self.is_a_cause(name));
