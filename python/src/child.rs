@@ -24,7 +24,7 @@ use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::{duration, repeat};
+use crate::waiting::{drop_detached, duration, repeat};
 
 /// A child that runs, or has ended.
 ///
@@ -194,7 +194,7 @@ impl Drop for Child {
             return;
         }
         // Processes that are left are waited for. Without an interpreter, they are too.
-        let _ = Python::try_attach(|py| py.detach(move || drop(child)));
+        drop_detached(child);
     }
 }
 

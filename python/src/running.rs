@@ -18,7 +18,7 @@ use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::{Registered, in_seconds, repeat_and};
+use crate::waiting::{Registered, drop_detached, in_seconds, repeat_and};
 
 /// A command whose output is read to its end.
 #[derive(Debug)]
@@ -161,6 +161,12 @@ impl Running {
         let stdout = self.large.finish(py, 0, &stdout)?;
         let stderr = self.large.finish(py, 1, &stderr)?;
         Ok(Some((ending, stdout, stderr)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop_detached((self.run.get_mut().take(), self.handle.get_mut().take()));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::options::command;
 use crate::owner::Owner;
 use crate::shared::Shared;
 use crate::values::signal;
-use crate::waiting::{Registered, in_seconds, repeat};
+use crate::waiting::{Registered, drop_detached, in_seconds, repeat};
 
 /// A stream, until its end has been returned, or it has been abandoned.
 #[derive(Debug)]
@@ -151,6 +151,13 @@ macro_rules! stream_class {
                     let item = $name::next_within(&mut self.stream.lock(py), Duration::ZERO);
                     self.give(py, item?)
                 })
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                let stream = mem::replace(self.stream.get_mut(), Held::Finished);
+                drop_detached((stream, self.handle.get_mut().take()));
             }
         }
 

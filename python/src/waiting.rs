@@ -42,6 +42,11 @@ pub(crate) fn repeat_and<T: Send>(
     }
 }
 
+/// Drops what may wait for the end of processes, without the GIL if there is an interpreter.
+pub(crate) fn drop_detached<T: Send>(it: T) {
+    let _ = Python::try_attach(|py| py.detach(move || drop(it)));
+}
+
 /// A descriptor for an event loop, and the seconds after which the wait for it ends in any case.
 pub(crate) type Registered = (i32, Option<f64>);
 

@@ -138,6 +138,19 @@ def test_a_large_input_is_not_copied() -> None:
     assert int(subprocess.check_output([sys.executable, "-c", script])) == 400 << 20
 
 
+def test_an_input_that_cannot_be_copied_is_a_memory_error() -> None:
+    script = (
+        "import resource, sys, pipewright\n"
+        "pipewright.run(['true'], input=b'a', capture_output=True)\n"
+        "data = bytes(400 << 20)\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20),) * 2)\n"
+        "try:\n    pipewright.run(['cat'], input=data, stdout=pipewright.DEVNULL)\n"
+        "except MemoryError:\n    print('memory')\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script]) == b"memory\n"
+
+
 def test_an_output_that_does_not_fit_into_memory_is_a_memory_error() -> None:
     script = (
         "import resource, sys, pipewright\n"
