@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,8 @@ def outcome(work: Callable[[], Any]) -> Tuple[Any, ...]:
     """Returns what the work returned or raised, without the classes of either module."""
     try:
         return ("returned", work())
+    except Hangs:
+        raise
     except BaseException as error:
         name = next(it.__name__ for it in type(error).__mro__ if not it.__module__.startswith("pipewright"))
         facts = [getattr(error, it, None) for it in ("returncode", "output", "stderr", "errno")]
@@ -79,7 +82,8 @@ def script(case: Case, r: random.Random, reads: bool = False) -> str:
             parts.append(f"head -c {r.choice(SIZES)} {r.choice(files)} {to}")
         elif piece < 0.75:
             file = r.choice(files)
-            parts.append(f"head -c {r.choice(SIZES)} {file} & head -c {r.choice(SIZES)} {file} >&2; wait")
+            # Two writers of one stream would be in an order by chance.
+            parts.append(f"head -c {r.choice(SIZES)} {file} 2>/dev/null & head -c {r.choice(SIZES)} {file} >&2; wait")
         elif piece < 0.85:
             parts.append(r.choice(["echo w", "printf 'a\\r\\nb\\rc'", "printf '\\303'"]) + f" {to}")
         elif piece < 0.95:
@@ -166,6 +170,8 @@ def popen_case(case: Case, r: random.Random) -> None:
     if first:
         # Of what a file object has read ahead, `communicate` of subprocess knows nothing.
         options["bufsize"] = 0
+        # Its command would wait for a reader of the other stream.
+        options["stderr"] = subprocess.DEVNULL
     data = some_input(r, options) if options["stdin"] == -1 and r.random() < 0.7 else None
     times = r.choice([None, None, 0, 0.01])
     if times is not None:
@@ -240,7 +246,8 @@ def timeout_case(case: Case, r: random.Random) -> None:
                     error = expired
                 if is_written or time.monotonic() > until:
                     break
-            so_far = error.output, error.stderr
+            # Nothing at all is `None` or empty, by the time of the end of the stream.
+            so_far = error.output or None, error.stderr or None
             os.killpg(child.pid, 9)
             return so_far, child.communicate(), child.wait()
         finally:
@@ -288,15 +295,30 @@ KINDS: List[Tuple[int, Callable[[Case, random.Random], None]]] = [
 ]
 
 
+#: The time after which a case hangs.
+SECONDS = 15
+
+
+class Hangs(Exception):
+    """A case that does not end."""
+
+
+def hangs(*_: object) -> None:
+    raise Hangs(f"the case hangs for {SECONDS} s")
+
+
 def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
     """Runs a case. Returns what differs."""
     r = random.Random(f"{seed}/{number}")
     kind = r.choices([it for _, it in KINDS], [weight for weight, _ in KINDS])[0]
     case = Case(seed, number, kind.__name__, is_long)
+    signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(SECONDS)
     try:
         gc.collect()
         before = descriptors()
         kind(case, r)
+        signal.alarm(0)
         if descriptors() != before:
             gc.collect()
             until = time.monotonic() + 2
@@ -306,7 +328,9 @@ def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
             if after > before:
                 case.found(f"{after - before} descriptors are left")
     except Exception:
-        case.found("the case itself: " + traceback.format_exc(limit=4))
+        case.found("the case itself: " + traceback.format_exc(limit=-6))
+    finally:
+        signal.alarm(0)
     return case.findings
 
 
