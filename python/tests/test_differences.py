@@ -173,7 +173,7 @@ def test_streams_end_when_communicate_begins() -> None:
 def test_what_was_read_ahead_is_in_communicate() -> None:
     results = []
     for module in (subprocess, pipewright):
-        child: Any = module.Popen(["sh", "-c", "echo a; echo b; echo c"], stdout=-1, stderr=-1)
+        child: Any = module.Popen(["sh", "-c", "printf 'a\\nb\\nc\\n'"], stdout=-1, stderr=-1)
         child.stdout.peek()
         assert child.stdout.readline() == b"a\n" and child.wait() == 0
         results.append(child.communicate())
