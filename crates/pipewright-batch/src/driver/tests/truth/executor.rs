@@ -57,14 +57,14 @@ impl Simulated {
         let text = format!("<{id} {} of run {run}>\n", truth.begins);
         let is_ok = attempt.outcome == AttemptOutcome::Exited(0) && !attempt.lacks_file;
         // Another attempt is due, also after one that could not be started.
-        truth.is_retried = !is_ok && key.attempt <= retries;
+        truth.is_due = !is_ok && key.attempt <= retries;
         if has_begun {
             truth.last = match &attempt.outcome {
                 _ if is_ok => Last::Succeeded,
                 AttemptOutcome::Exited(1..) if !attempt.is_stopped => Last::Failed,
                 _ => Last::Doubt,
             };
-            truth.is_retried &= truth.last == Last::Failed;
+            truth.is_retried = truth.is_due && truth.last == Last::Failed;
             if is_ok {
                 truth.has_succeeded = true;
                 truth.output.clone_from(&text);

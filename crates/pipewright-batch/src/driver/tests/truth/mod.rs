@@ -295,7 +295,7 @@ impl Game {
             }
             let is_early = matches!(trouble, Trouble::Drain | Trouble::Stop);
             let is_failed = matches!(said, JobState::Failed(_)) && truth.last == Last::Failed;
-            if is_early && is_failed && truth.is_retried && !truth.once {
+            if is_early && is_failed && truth.is_due && !truth.once {
                 state.note("retries", format!("{id} is {said:?} before its last attempt"));
             }
         }

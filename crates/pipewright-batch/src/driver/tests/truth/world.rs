@@ -31,7 +31,9 @@ pub(super) struct Truth {
     pub(super) begins: u32,
     pub(super) has_succeeded: bool,
     pub(super) last: Last,
-    /// It has failed, and another attempt was due.
+    /// Another attempt was due in this run when its last one ended.
+    pub(super) is_due: bool,
+    /// It has failed, and another attempt was due, in this run or an earlier one.
     pub(super) is_retried: bool,
     /// A start has failed, so that the job may have failed without a beginning.
     pub(super) start_failed: bool,
