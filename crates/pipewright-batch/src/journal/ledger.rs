@@ -135,7 +135,13 @@ impl Ledger {
 
     pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
         let Some((job, line, slot)) = self.take_attempt(end.key) else { return };
-        let once = self.active.get(&end.key.job).is_some_and(|active| active.once);
+        // Nothing has run if it could not be started: an earlier end stands, unless this is its failure.
+        let has_run = !matches!(end.outcome, AttemptOutcome::NotStarted(_));
+        let active = self.active.get_mut(&end.key.job);
+        let once = active.is_some_and(|active| {
+            active.has_run |= has_run;
+            active.once
+        });
         let row = self.next_attempt;
         self.next_attempt += 1;
         let seconds = |time: Duration| time.as_secs_f64();
@@ -281,7 +287,6 @@ impl Ledger {
     fn take_attempt(&mut self, key: AttemptKey) -> Option<(u32, Option<u64>, Option<u32>)> {
         let active = self.active.get_mut(&key.job)?;
         let (_, slot) = active.attempt.take_if(|(attempt, _)| *attempt == key.attempt)?;
-        active.has_run = true;
         Some((active.row, active.line, slot))
     }
 }
