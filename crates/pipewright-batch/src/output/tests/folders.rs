@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::{OutputErrorKind, folder};
+use super::super::OutputErrorKind;
 use super::*;
 
 fn batch(dir: &Path, mode: OutputMode) -> Batch {
@@ -214,7 +214,7 @@ fn links_and_pipes_in_the_place_of_a_jobs_files_are_not_followed() {
             let victim = dir.path().join("victim");
             fs::write(&victim, "old").unwrap();
             let mut batch = batch(dir.path(), OutputMode::Discard);
-            let folder = dir.path().join("out").join(folder::name(1, info(1).id));
+            let folder = dir.path().join("out").join(super::super::folder::name(1, info(1).id));
             batch.begin(1);
             plant(&folder.join(name), &victim);
             batch.out(1, "new");
@@ -238,7 +238,7 @@ fn a_folder_that_was_put_in_the_place_of_a_jobs_is_not_written() {
         fs::create_dir(&other).unwrap();
         let mut batch = batch(dir.path(), OutputMode::Discard);
         batch.begin(1);
-        let folder = dir.path().join("out").join(folder::name(1, info(1).id));
+        let folder = dir.path().join("out").join(super::super::folder::name(1, info(1).id));
         fs::remove_dir(&folder).unwrap();
         match is_link {
             true => symlink(&other, &folder).unwrap(),

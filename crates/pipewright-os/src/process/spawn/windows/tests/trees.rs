@@ -35,7 +35,7 @@ fn end_kills_and_counts_the_whole_tree() {
     let contained = exit.tree().unwrap();
     assert!(contained.is_alive() && runs(&child));
     let mut members = Vec::new();
-    contained.collect(&mut members);
+    contained.collect(&mut members).unwrap();
     assert!(members.iter().any(|member| member.pid() == child.member().pid()), "{members:?}");
     assert!(members.iter().all(|member| member.pid() != exit.pid()));
     let killed = contained.end();
