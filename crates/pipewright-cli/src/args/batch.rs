@@ -210,7 +210,7 @@ pub(crate) struct BatchOptions {
     #[arg(long, requires = "resume", help_heading = headings::LOG)]
     pub(crate) rerun_unknown: bool,
 
-    /// Resume the log of another user, or one that other users may write: its commands run as you
+    /// Resume a log that another user owns or may write; its commands run as you
     #[arg(long, requires = "resume", help_heading = headings::LOG)]
     pub(crate) trust_log: bool,
 
@@ -261,7 +261,7 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Let no other user read the files of --output-dir, --events, --html and --trace
+    /// Hide the files of --output-dir, --events, --html and --trace from other users
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) private: bool,
 

@@ -107,7 +107,7 @@ pub(crate) struct CommonOptions {
     #[arg(long, conflicts_with = "report", help_heading = headings::REPORTING)]
     pub(crate) json: bool,
 
-    /// Let no other user read the files of reports and recordings
+    /// Hide the files of reports and recordings from other users
     #[arg(long, help_heading = headings::REPORTING, hide_short_help = true)]
     pub(crate) private: bool,
 

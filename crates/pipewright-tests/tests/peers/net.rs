@@ -17,8 +17,10 @@ const EXPECTED: &[(&str, &str)] = &[];
 fn workers_that_do_anything_harm_only_themselves() {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(1, |it| it.as_nanos() as u64);
-    let seed = variable("PIPEWRIGHT_NET_SEED").parse().unwrap_or(now);
-    let rounds = ROUNDS[usize::from(variable("PIPEWRIGHT_NET") == "all")];
+    let is_long = variable("PIPEWRIGHT_NET") == "all";
+    // The gate has the same cases each time: what others find is the long run's to tell, and stops no unrelated change.
+    let seed = variable("PIPEWRIGHT_NET_SEED").parse().unwrap_or(if is_long { now } else { 1 });
+    let rounds = ROUNDS[usize::from(is_long)];
     skip::counted(&format!("PIPEWRIGHT_NET_SEED={seed}"));
     let only = variable("PIPEWRIGHT_NET_CASE");
     let (mut cases, mut unexpected, mut known) = (0, Vec::new(), Vec::new());

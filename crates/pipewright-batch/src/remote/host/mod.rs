@@ -317,7 +317,7 @@ impl Executor for Remote {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.nodes.is_empty() && self.reports.connectors() == 0 {
+            if self.nodes.is_empty() && self.reports.are_over() {
                 let reason = self.last_failure.as_deref().unwrap_or("none was given");
                 return Err(io::Error::other(format!("no node is left: {reason}")));
             }

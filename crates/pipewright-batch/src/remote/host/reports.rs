@@ -167,6 +167,12 @@ impl Reports {
         self.state().connectors
     }
 
+    /// Returns true if no connector is left, and what the last ones said has been taken: why they gave up.
+    pub(crate) fn are_over(&self) -> bool {
+        let state = self.state();
+        state.connectors == 0 && state.reports.is_empty()
+    }
+
     /// Ends all waits between attempts to connect.
     pub(crate) fn close(&self) {
         let mut state = self.state();
