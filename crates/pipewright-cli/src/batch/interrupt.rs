@@ -15,8 +15,12 @@ use crate::run::interrupt::sleep;
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// The time that a batch that was stopped has to write the rest of its output and its reports. Their readers may stand still.
-const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(5);
+/// The time that a batch that was stopped has to write the rest of its output, which has 5 s of it, and its reports. Their
+/// readers may stand still.
+const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(10);
+
+/// The time that a batch has to end after a second signal, whatever does not answer.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Caught signals, handled by a thread.
 #[derive(Debug)]
@@ -113,7 +117,7 @@ impl State {
             control.stop();
             if self.is_stopping.swap(true, Ordering::SeqCst) {
                 // Somebody does not want to wait for what does not end.
-                end_after(STOPPED_CLOSES_WITHIN, signal);
+                end_after(ENDS_WITHIN, signal);
             }
         }
         if self.is_closing.load(Ordering::SeqCst) {
