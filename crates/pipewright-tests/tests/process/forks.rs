@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright::{Command, Contain, Runner, Scope, Stdio, TreeSlot};
+use pipewright::{AsyncRunner, Command, Contain, Runner, Scope, Stdio, TreeSlot};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::{alive, pace, watchdog};
 
@@ -64,26 +64,37 @@ fn a_fork_that_drops_its_copies_ends_no_tree_of_its_parent() {
     let mut runner = Runner::new(2);
     runner.push("runner", lasting().contain(Contain::Tree).owned());
     assert!(matches!(runner.next_within(Duration::from_millis(1)), pipewright::Next::Pending));
-    let count = 2 * (children.len() + 3);
+    // Two that a task runs: what it does at the drop of its future is not for a fork.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut tasks = AsyncRunner::new(2);
+    tasks.push("task", lasting().contain(Contain::Tree).owned());
+    tasks.push("plain task", lasting());
+    let polled = async { tokio::time::timeout(Duration::from_millis(1), tasks.next()).await };
+    assert!(runtime.block_on(polled).is_err());
+    let count = 2 * (children.len() + 5);
     watchdog::until("all have started", || alive::marked(MARK, "lasting").len() == count);
-    let mut mine = Some((children, lines, events, runner, slot));
+    let mut mine = Some((children, lines, events, runner, tasks, slot));
     assert!(in_a_fork(|| {
-        let Some((children, mut lines, events, mut runner, slot)) = mine.take() else { return };
+        let Some((children, mut lines, events, mut runner, tasks, slot)) = mine.take() else {
+            return;
+        };
         // A wait fails at once, and ends nothing either.
         for (_, child) in &children {
             let _ = child.try_wait();
             assert!(child.wait().is_err());
+            assert!(child.try_wait_for(Duration::from_millis(1)).is_err());
+            assert!(child.stop().is_err());
         }
         assert!(lines.next().is_none_or(|line| line.is_err()));
         assert!(runner.next().is_none_or(|(_, result)| result.is_err()));
-        drop((children, lines, events, runner, slot));
+        drop((children, lines, events, runner, tasks, slot));
     }));
     assert_eq!(alive::marked(MARK, "lasting").len(), count, "the fork has ended some");
-    let (children, lines, events, runner, slot) = mine.take().unwrap();
+    let (children, lines, events, runner, tasks, slot) = mine.take().unwrap();
     for (name, child) in &children {
         assert_eq!(child.try_wait().unwrap(), None, "{name}");
     }
-    drop((lines, events, runner));
+    drop((lines, events, runner, tasks));
     for (name, child) in children {
         child.kill().unwrap();
         child.wait().unwrap_or_else(|error| panic!("{name}: {error}"));

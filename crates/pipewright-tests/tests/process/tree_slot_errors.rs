@@ -7,6 +7,8 @@ use pipewright_test_macros::watched_test;
 #[cfg(target_os = "linux")]
 use pipewright_tests::count;
 
+#[cfg(target_os = "linux")]
+use super::few_handles;
 use super::puppet;
 use super::tree_slot::has_no_slots;
 
@@ -248,20 +250,12 @@ fn a_start_without_room_for_handles_leaves_no_command_running() {
     let Some(slot) = slot() else { return };
     puppet(["exit=0"]).contain_in(&slot).status().unwrap();
     let open = count::handles_at_rest();
-    let set_limit = |soft: u64| {
-        let limit = rustix::process::Rlimit { current: Some(soft), maximum: None };
-        let now = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let limit = rustix::process::Rlimit { maximum: now.maximum, ..limit };
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
-        now.current.unwrap()
-    };
     let (mut failed, mut started) = (0, 0);
-    // Their numbers may have gaps.
     for room in 0..12 {
-        let before = set_limit(open as u64 + room - 4);
+        let held = few_handles::leave(room);
         let child = puppet(["wait=600"]).contain_in(&slot).spawn();
         let result = child.as_ref().map(drop).map_err(|error| error.kind().clone());
-        set_limit(before);
+        drop(held);
         match result {
             Ok(()) => started += 1,
             Err(ErrorKind::Limit { .. }) => {
@@ -274,7 +268,7 @@ fn a_start_without_room_for_handles_leaves_no_command_running() {
         drop(child);
         assert!(puppet(["exit=0"]).contain_in(&slot).status().unwrap().success(), "{room}");
     }
-    assert!(failed >= 2 && started >= 1, "{failed} {started}");
+    assert!(failed >= 1 && started >= 1, "{failed} {started}");
     assert_eq!(count::handles_at_rest(), open);
 }
 

@@ -80,7 +80,8 @@ impl Child {
     /// that has already ended is not an error. The child still has to be waited for, or dropped.
     ///
     /// # Errors
-    /// The child changed its user, so this process may not signal it.
+    /// The child changed its user, so this process may not signal it. Or there was no room to find all descendants
+    /// ([`ErrorKind::Limit`](crate::ErrorKind::Limit)): the others are killed.
     #[doc(alias = "terminate")]
     pub fn kill(&self) -> Result<(), Error> {
         self.run.kill()

@@ -146,19 +146,37 @@ impl RunState {
         handled.map(|()| true)
     }
 
+    /// Returns true if a wait until then is over and has more to wait for than what has just ended.
+    pub(crate) fn is_late(&self, until: Option<Instant>) -> bool {
+        let is_over = self.ended.is_some() && !self.is_reading() && !self.is_stopping();
+        !is_over && until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// Returns the events to wait for and the time limit, or `None` if there is nothing left to wait for.
     pub(crate) fn before<'a>(
         &mut self,
         children: &'a [ChildHandle],
         rules: &'a Rules,
     ) -> Result<Option<StepWait<'a>>, OperationError> {
-        if !self.info.made_in.is_current() {
-            let message = "this process is a fork of the one that started it";
-            return Err(("wait for", io::Error::new(io::ErrorKind::Unsupported, message)));
-        }
+        self.check_process("wait for")?;
         self.submit()?;
-        let Some(until) = self.next_wait(children) else { return Ok(None) };
+        let Some(until) = self.next_wait(children) else {
+            // All that the stop has found are gone.
+            return self
+                .targets
+                .take_missed(children)
+                .map_or(Ok(None), |error| Err(("stop", error)));
+        };
         Ok(Some(StepWait { slots: self.lend_slots(children, rules)?, until }))
+    }
+
+    /// Fails in a fork of the process that has started the children: they are not the fork's to stop.
+    fn check_process(&self, doing: &'static str) -> Result<(), OperationError> {
+        if self.info.made_in.is_current() {
+            return Ok(());
+        }
+        let message = "this process is a fork of the one that started it";
+        Err((doing, io::Error::new(io::ErrorKind::Unsupported, message)))
     }
 
     /// Takes back the slots that [`before`](Self::before) lent, and handles the results of the wait.

@@ -44,8 +44,7 @@ impl StopTargets {
     /// A child may not be signalled because it has changed its user; or there was no room to find all descendants. The others
     /// are killed.
     pub(crate) fn kill(&mut self, children: &[ChildHandle]) -> io::Result<()> {
-        // That of an earlier search: this one finds what it has missed.
-        let _ = self.descendants.take_error();
+        // The error of an earlier search stays: its parent may have ended since, and then this search does not find it either.
         let mut is_held = false;
         for tree in children.iter().filter_map(ChildHandle::tree) {
             tree.kill();
@@ -58,10 +57,14 @@ impl StopTargets {
         if !is_held && !CAN_STOP {
             self.kill_new_descendants(children);
         }
-        match self.descendants.take_error() {
-            Some(error) if !is_held => result.and(Err(error)),
-            _ => result,
-        }
+        result.and(self.take_missed(children).map_or(Ok(()), Err))
+    }
+
+    /// Takes the error of a search that may have missed a descendant, which then got no signal. A held tree needs no search: it
+    /// is killed as a whole.
+    pub(crate) fn take_missed(&mut self, children: &[ChildHandle]) -> Option<io::Error> {
+        let is_held = children.iter().any(|child| child.tree().is_some());
+        self.descendants.take_error().filter(|_| !is_held)
     }
 
     /// Kills the processes that were started between the search and the kill, on systems that cannot stop processes.

@@ -166,7 +166,7 @@ impl ActiveWait<'_> {
     ) -> Result<bool, OperationError> {
         let Some(run) = &mut self.run else { return Ok(true) };
         while run.step_until(until, children, rules)? {
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if run.is_late(until) {
                 return Ok(false);
             }
         }
@@ -187,7 +187,7 @@ impl ActiveWait<'_> {
 
     fn finish(mut self, children: &[ChildHandle]) -> Result<bool, OperationError> {
         match self.run.take() {
-            Some(run) => run.finish(children).map(|_| true),
+            Some(run) => run.finish_wait(children).map(|()| true),
             None => Ok(true),
         }
     }

@@ -8,6 +8,7 @@ use pipewright_os::process::child::ChildHandle;
 use super::ActiveRun;
 use crate::error::Error;
 use crate::output::Output;
+use crate::run::process::Children as _;
 use crate::run::stop_targets::StopTargets;
 
 impl ActiveRun {
@@ -29,7 +30,7 @@ impl ActiveRun {
         let finished = match self.state.run_until(None, children, rules).await {
             Ok(_) => self.state.finish(children),
             Err(failed) => {
-                if wait::check_runtime().is_ok() {
+                if wait::check_runtime().is_ok() && children.made_in().is_current() {
                     // Ignored: a child may have changed its user. Not waited for: that would block the task.
                     let _ = StopTargets::default().kill(children);
                 }

@@ -59,7 +59,7 @@ impl RunState {
     /// Records children that have already ended, so that a later timeout or cancel does not count as the reason. A task
     /// that was not polled for a while learns of readable streams first, and of the end only with its next poll.
     #[cold]
-    fn note_ends_in_time(
+    pub(super) fn note_ends_in_time(
         &mut self,
         children: &[ChildHandle],
         now: Instant,
@@ -83,6 +83,7 @@ impl RunState {
         rules: &Rules,
         now: Instant,
     ) -> Result<(), OperationError> {
+        self.check_process("stop")?;
         self.given_up |= self.ended.is_some();
         let due = self.policy.stop(outcome, now);
         self.carry_out(due, children, rules)

@@ -27,8 +27,21 @@ impl RunState {
         self.info.terminal = terminal;
     }
 
-    /// Returns the result. With several children, it has the status of the last one.
-    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, OperationError> {
+    /// Returns the result. With several children, it has the status of the last one. Ends held trees: the run is over.
+    pub(crate) fn finish(self, children: &[ChildHandle]) -> Result<Output, OperationError> {
+        self.conclude(children, true)
+    }
+
+    /// Ends a wait for children whose owner keeps them. A held tree lasts until the owner drops it.
+    pub(crate) fn finish_wait(self, children: &[ChildHandle]) -> Result<(), OperationError> {
+        self.conclude(children, false).map(drop)
+    }
+
+    fn conclude(
+        mut self,
+        children: &[ChildHandle],
+        ends_trees: bool,
+    ) -> Result<Output, OperationError> {
         let elapsed = self.info.started.elapsed();
         self.stop_feeding()?;
         let child = children.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
@@ -38,7 +51,7 @@ impl RunState {
         };
         // The run no longer waits for the rest of the tree, and kills it. Then the tree's figures are final.
         let trees = || children.iter().filter_map(ChildHandle::tree);
-        let leftovers_killed = trees().map(|tree| tree.end()).sum();
+        let leftovers_killed = trees().filter(|_| ends_trees).map(|tree| tree.end()).sum();
         let resources = child.tree().and_then(|tree| tree.resources());
         let out_of_memory = resources.as_ref().and_then(|it| it.out_of_memory).or_else(|| {
             trees().filter_map(|tree| tree.resources()).find_map(|it| it.out_of_memory)

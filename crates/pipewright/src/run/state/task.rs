@@ -56,8 +56,12 @@ impl RunState {
                     return Poll::Ready(Err(("wait for", error)));
                 }
                 match ready!(self.poll_step(cx, &mut watch, until, children, rules)) {
-                    Ok(true) if until.is_some_and(|until| Instant::now() >= until) => {
-                        return Poll::Ready(Ok(false));
+                    Ok(true) if self.is_late(until) => {
+                        // The runtime may not have looked at the child since it was registered.
+                        self.note_ends_in_time(children, Instant::now())?;
+                        if self.is_late(until) {
+                            return Poll::Ready(Ok(false));
+                        }
                     }
                     Ok(true) => {}
                     Ok(false) => return Poll::Ready(Ok(true)),

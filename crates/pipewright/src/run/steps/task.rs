@@ -10,6 +10,7 @@ use super::{State, Steps};
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::output::{Ending, Output};
+use crate::run::process::Children as _;
 use crate::run::stop_targets::StopTargets;
 use crate::runtime::check_runtime_to_wait;
 
@@ -87,8 +88,11 @@ impl Steps {
     }
 
     /// Kills the children and the descendants that a kill reaches, unless the run has ended. Does not wait for them,
-    /// because that would block the task.
+    /// because that would block the task. Does nothing in a fork of the process that has started them.
     pub(crate) fn kill(&mut self) {
+        if !self.processes.made_in().is_current() {
+            return;
+        }
         if self.run.is_some() || self.shared.as_ref().is_some_and(|suspended| suspended.has_run()) {
             // Ignored: a child that has changed its user cannot be killed.
             let _ = StopTargets::default().kill(&self.processes);
