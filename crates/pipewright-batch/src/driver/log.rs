@@ -223,6 +223,12 @@ impl Log {
         }
     }
 
+    /// Commits what was submitted: see [`Journal::step`].
+    #[cfg(test)]
+    pub(super) fn step(&self, each: bool) {
+        self.journal.iter().for_each(|journal| journal.step(each));
+    }
+
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.journal.as_mut()?.next_report()
     }

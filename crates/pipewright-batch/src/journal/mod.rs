@@ -271,6 +271,12 @@ impl Journal {
         }
     }
 
+    /// Commits everything that was submitted, in a log that is watched. `each`: from now on each submission at once, too.
+    #[cfg(test)]
+    pub(crate) fn step(&self, each: bool) {
+        self.queue.step(each);
+    }
+
     /// Returns the next report, if there is one.
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         self.queue.next_report()

@@ -161,10 +161,10 @@ fn begin(
 
     #[cfg(not(test))]
     let queue = Arc::new(Queue::new(waker));
-    // Whoever looks at each commit wants many.
+    // Whoever looks at each commit says when there is one.
     #[cfg(test)]
     let queue = Arc::new(match super::watched::is_watched(path) {
-        true => Queue::with_interval(waker, std::time::Duration::ZERO),
+        true => Queue::held(waker),
         false => Queue::new(waker),
     });
     let store = SqliteStore::new(connection, path);

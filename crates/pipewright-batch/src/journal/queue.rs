@@ -48,6 +48,11 @@ struct State {
     /// The earliest time of the next commit.
     next_commit: Option<Instant>,
     writer_ended: bool,
+    /// Nothing is committed until it is asked for, so that a test plays the same game again.
+    is_held: bool,
+    /// While it is held: each group is committed as soon as it is put in.
+    #[cfg(test)]
+    is_stepped: bool,
 }
 
 impl fmt::Debug for Queue {
@@ -76,6 +81,27 @@ impl Queue {
         Queue { state, work, progress, waker, keeper: OnceLock::new(), interval }
     }
 
+    /// Creates a queue whose changes are committed by [`step`](Queue::step) alone, and at the end.
+    #[cfg(test)]
+    pub(super) fn held(waker: Box<dyn Fn() + Send + Sync>) -> Queue {
+        let queue = Queue::with_interval(waker, Duration::ZERO);
+        queue.lock().is_held = true;
+        queue
+    }
+
+    /// Commits everything that was put in. `each`: from now on each group as it is put in, too.
+    #[cfg(test)]
+    pub(super) fn step(&self, each: bool) {
+        let mut state = self.lock();
+        while !(state.is_idle && state.pending.is_empty() || state.failing || state.writer_ended) {
+            state.is_held = false;
+            self.work.notify_one();
+            let waited = self.progress.wait_timeout(state, Duration::from_micros(50));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (state.is_held, state.is_stepped) = (true, each);
+    }
+
     /// Puts changes in. Waits while too much is pending, unless the log fails: then the jobs that run are the bound.
     pub(super) fn put(&self, changes: Changes) {
         if changes.is_empty() {
@@ -89,9 +115,15 @@ impl Queue {
         state.put += 1;
         // A wake for each change would cost more than the change.
         let wakes = state.is_idle || state.is_urgent();
+        #[cfg(test)]
+        let is_stepped = state.is_stepped;
         drop(state);
         if wakes {
             self.work.notify_one();
+        }
+        #[cfg(test)]
+        if is_stepped {
+            self.step(true);
         }
     }
 
@@ -153,12 +185,12 @@ impl Queue {
     /// end.
     pub(super) fn take(&self) -> Option<Changes> {
         let mut state = self.lock();
-        while !state.closing && !state.is_urgent() {
+        while !state.closing && (state.is_held || !state.is_urgent()) {
             let left = state.next_commit.map(|at| at.saturating_duration_since(Instant::now()));
             if let Some(left) = left.filter(|left| !left.is_zero()) {
                 let waited = self.work.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else if state.pending.is_empty() {
+            } else if state.is_held || state.pending.is_empty() {
                 state.is_idle = true;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.is_idle = false;

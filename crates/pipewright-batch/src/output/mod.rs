@@ -304,6 +304,12 @@ impl Output {
         self.shared.memory.peak()
     }
 
+    /// Returns true if the thread that prints has nothing to do.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.shared.queue.is_idle()
+    }
+
     /// Prints everything that is left, also the output of attempts that were not finished and of jobs that were not settled, in
     /// the order of the jobs. Waits until the readers have taken all of it.
     ///

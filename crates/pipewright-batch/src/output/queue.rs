@@ -50,6 +50,9 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
+    /// The thread waits for an item, and has flushed what it has printed.
+    #[cfg(test)]
+    is_idle: bool,
     /// The thread prints an item that is nowhere else.
     is_printing: bool,
     memory_bytes: usize,
@@ -280,9 +283,20 @@ impl Queue {
             if state.closed {
                 return None;
             }
+            #[cfg(test)]
+            (state.is_idle = true);
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            #[cfg(test)]
+            (state.is_idle = false);
             was_idle = false;
         }
+    }
+
+    /// Returns true if the thread has nothing to do.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.ended || state.is_idle && state.items.is_empty()
     }
 
     /// Returns true if nothing more is printed to the stream.

@@ -1,9 +1,10 @@
 //! The facts of a game, beside what the log says: each beginning and end of each job, and each byte that was printed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -44,7 +45,7 @@ pub(super) struct Truth {
 }
 
 /// A row of the table `jobs`, as of the last commit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) id: JobId,
     pub(super) number: i64,
@@ -77,17 +78,21 @@ pub(super) struct State {
     /// The last input: its lines, in order.
     pub(super) input: Vec<(JobId, Line)>,
     pub(super) options: Options,
-    pub(super) rows: HashMap<u32, Row>,
+    pub(super) rows: BTreeMap<u32, Row>,
     pub(super) printed: Vec<u8>,
     /// Folders that were on disk before a commit.
     pub(super) synced: HashSet<PathBuf>,
     /// The process is dead: nothing counts any more.
     pub(super) is_frozen: bool,
+    /// The reader of the output takes nothing at the moment.
+    pub(super) is_reader_busy: bool,
     /// A falsehood: the row of the audit, or a word, and the facts.
     pub(super) wrong: Vec<(&'static str, String)>,
     /// The files as of the last commit: the log, and its write-ahead log.
     pub(super) committed: [Vec<u8>; 2],
     pub(super) commits: u64,
+    /// Everything that has happened, line by line.
+    pub(super) story: Vec<String>,
 }
 
 /// The world, which the executor, the printing thread and the thread of the log share.
@@ -101,17 +106,23 @@ impl World {
 
     /// Returns a stream that notes what is printed while the process lives.
     pub(super) fn stream(&self) -> Box<dyn Write + Send> {
-        Box::new(Stream(self.clone()))
+        Box::new(Stream(self.clone(), self.lock().options.run))
     }
 }
 
-struct Stream(World);
+struct Stream(World, usize);
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.0.lock();
+        let is_dead = |state: &State| state.is_frozen || state.options.run != self.1;
+        while state.is_reader_busy && !is_dead(&state) {
+            drop(state);
+            std::thread::park_timeout(Duration::from_micros(50));
+            state = self.0.lock();
+        }
         // A dead process prints nothing, and notes nothing as printed.
-        if state.is_frozen {
+        if is_dead(&state) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         state.printed.extend_from_slice(bytes);
@@ -126,7 +137,13 @@ impl Write for Stream {
 impl State {
     pub(super) fn note(&mut self, row: &'static str, facts: String) {
         let run = self.options.run;
+        self.tell(format!("WRONG, {row}: {facts}"));
         self.wrong.push((row, format!("run {run}: {facts}")));
+    }
+
+    /// Adds a line to the story.
+    pub(super) fn tell(&mut self, line: String) {
+        self.story.push(line);
     }
 
     /// Returns the job that has a name in the last input: the first one that is named so.
@@ -173,6 +190,7 @@ impl State {
                 self.note("after", format!("{id} begins after {name:?}: {awaited:?}"));
             }
         }
+        self.tell(format!("begins {id}, attempt {attempt}, runs: {runs}"));
         let truth = self.jobs.entry(id).or_default();
         if runs {
             truth.begins += 1;
@@ -190,7 +208,13 @@ impl State {
         self.commits += 1;
         let rows = read_rows(connection);
         for (row, now) in &rows {
-            self.check_row(self.rows.get(row).cloned(), now);
+            let before = self.rows.get(row).cloned();
+            if before.as_ref() != Some(now) {
+                let Row { id, state, last_attempt, is_removed, runs, .. } = now;
+                let facts = (last_attempt, is_removed, runs);
+                self.tell(format!("commit {}: {id} {state} {facts:?}", self.commits));
+            }
+            self.check_row(before, now);
         }
         self.rows = rows;
     }
@@ -241,7 +265,7 @@ impl State {
 }
 
 /// Reads what the log says.
-pub(super) fn read_rows(connection: &Connection) -> HashMap<u32, Row> {
+pub(super) fn read_rows(connection: &Connection) -> BTreeMap<u32, Row> {
     let query = "SELECT jobs.id, identity, name, state, last_attempt, removed IS NOT NULL, \
                  running.job IS NOT NULL, outcome, code, output_path, jobs.number FROM jobs \
                  LEFT JOIN running ON running.job = jobs.id \
