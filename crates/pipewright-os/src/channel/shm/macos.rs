@@ -13,6 +13,7 @@ use rustix::shm::{self, OFlags};
 
 use super::call_error::in_call;
 pub(super) use super::mapping::Mapping;
+use super::rounded::has_size;
 use crate::base::handle::Handle;
 
 pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
@@ -25,7 +26,7 @@ pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
 
 pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping> {
     let stat = rustix::fs::fstat(handle)?;
-    if u64::try_from(stat.st_size).ok() != Some(size as u64) {
+    if !u64::try_from(stat.st_size).is_ok_and(|found| has_size(found, size as u64)) {
         let message = "shared memory was refused: its size is not the announced one";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }

@@ -37,6 +37,8 @@ mod call_error;
 mod copy;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 mod linux;
+#[cfg(any(target_os = "macos", test))]
+mod rounded;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 use linux as imp;
 #[cfg(target_os = "macos")]
@@ -196,7 +198,8 @@ impl Seen {
     /// # Platform
     /// Linux: `F_GET_SEALS` has to report that the object can neither shrink nor be mapped for writing any
     /// more. `fstat` has to report the exact size and, after `ftruncate` to that size (which removes pages
-    /// behind the end), no holes. Then `mmap(PROT_READ)` and `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows:
+    /// behind the end), no holes. Then `mmap(PROT_READ)` and `MADV_DONTFORK`. macOS: `fstat`, whose size may be
+    /// rounded up to whole pages, `mmap`. Windows:
     /// `NtQuerySection` has to report committed memory of that size that is not backed by a file, and after
     /// `MapViewOfFile(FILE_MAP_READ)` `VirtualQuery` has to report that all of it is readable.
     ///
