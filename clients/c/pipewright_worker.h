@@ -1579,7 +1579,13 @@ static int pw_open_pipe(pipewright_channel *channel) {
     return PIPEWRIGHT_OK;
 }
 
-static void pw_claim(int number) { fcntl(number, F_SETFD, FD_CLOEXEC); }
+static void pw_claim(int number) {
+    fcntl(number, F_SETFD, FD_CLOEXEC);
+#ifndef __linux__
+    /* macOS ignores MSG_DONTWAIT when it sends. The end is ours alone. */
+    fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK);
+#endif
+}
 
 static void pw_user(char *to, size_t room) { snprintf(to, room, "%lu", (unsigned long)geteuid()); }
 

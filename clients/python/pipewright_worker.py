@@ -153,6 +153,9 @@ class _Link:
     def __init__(self, number: int, max_backlog_bytes: int) -> None:
         self.socket = socket.socket(fileno=number)
         self.socket.settimeout(None)
+        if not sys.platform.startswith("linux"):
+            # macOS ignores MSG_DONTWAIT when it sends. The end is ours alone.
+            os.set_blocking(number, False)
         self.buffer = bytearray()
         self.at = 0
         self.handles: Deque[int] = collections.deque()

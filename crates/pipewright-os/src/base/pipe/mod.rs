@@ -8,6 +8,8 @@ use unix as imp;
 pub(crate) use unix::MOST_READ_BYTES;
 #[cfg(unix)]
 pub(crate) use unix::NonblockMethod;
+#[cfg(all(unix, feature = "ipc"))]
+pub(crate) use unix::{SOCKET_BYTES_AFTER_POLL, is_ready_now, wait_for};
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -293,7 +293,8 @@ impl ChannelEnd {
     /// accept at once and sends it with the next call or [`flush`](Self::flush).
     ///
     /// # Platform
-    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. Windows: an overlapped `WriteFile` of a copy; bytes
+    /// Linux: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. macOS: `sendmsg` on an end that is non-blocking; on one of other code
+    /// `poll` first, and then no more than fits. Windows: an overlapped `WriteFile` of a copy; bytes
     /// waiting for space in the pipe count as kept.
     ///
     /// # Errors

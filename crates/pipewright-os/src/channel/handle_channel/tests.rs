@@ -20,7 +20,31 @@ fn both() -> (ChannelEnd, ChannelEnd) {
 
 #[test]
 fn bytes_that_do_not_fit_are_kept_and_sent_in_order() {
+    check_order(both());
+}
+
+/// The end of another process's socket, on macOS.
+#[cfg(unix)]
+#[test]
+fn an_end_whose_mode_is_not_ours_sends_no_more_than_fits() {
+    let (mut a, b) = both();
+    a.send_after_poll();
+    check_order((a, b));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_wait_on_an_end_that_is_in_nonblocking_mode_waits() {
     let (mut a, mut b) = both();
+    rustix::io::ioctl_fionbio(&b.socket, true).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| b.wait_and_receive().unwrap());
+        a.send(&[IoSlice::new(b"late")]).unwrap();
+        assert_eq!(waits.join().unwrap(), Arrived::Bytes { to_caller: 0, ahead: 4 });
+    });
+}
+
+fn check_order((mut a, mut b): (ChannelEnd, ChannelEnd)) {
     let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
     let (first, second) = bytes.split_at(1_000_000);
     a.send(&[IoSlice::new(first)]).unwrap();

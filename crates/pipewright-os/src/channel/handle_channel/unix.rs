@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{SocketAddr, UnixStream};
 
+use rustix::event::PollFlags;
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
@@ -14,14 +15,45 @@ use rustix::net::{
 use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
 use crate::base::event::EventSource;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
+use crate::base::pipe::{SOCKET_BYTES_AFTER_POLL, is_ready_now, wait_for};
 use crate::process::child::ChildHandle;
 
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    sending: Sending,
+}
+
+/// The reason why a send does not block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// `MSG_DONTWAIT`, which belongs to the call. The mode belongs to the open file description, which another process may share.
+    Flagged,
+    /// `O_NONBLOCK`, on an end that is ours alone.
+    OwnMode,
+    /// `poll` first, and then no more than fits: the mode is not ours to change.
+    AfterPoll,
+}
+
+/// macOS ignores `MSG_DONTWAIT` in a send (XNU's `sosend` looks at `SS_NBIO` only): a send on a blocking socket would wait for the
+/// other side, which may wait for us.
+const OURS: Sending = if cfg!(target_os = "linux") { Sending::Flagged } else { Sending::OwnMode };
+const FOREIGN: Sending =
+    if cfg!(target_os = "linux") { Sending::Flagged } else { Sending::AfterPoll };
+
+impl Socket {
+    /// Takes an end that no other code uses.
+    fn ours(fd: OwnedFd) -> io::Result<Socket> {
+        if OURS == Sending::OwnMode {
+            rustix::io::ioctl_fionbio(&fd, true)?;
+        }
+        Ok(Socket { fd, sending: OURS })
+    }
+}
 
 pub(super) fn pair() -> io::Result<(Socket, Handle)> {
     let (ours, theirs) = ends()?;
-    Ok((Socket(ours), Handle::from(theirs)))
+    Ok((Socket::ours(ours)?, Handle::from(theirs)))
 }
 
 #[cfg(target_os = "linux")]
@@ -44,7 +76,11 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     if handle.kind()? != HandleKind::Socket {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is not a socket"));
     }
-    Ok(Socket(OwnedFd::from(handle)))
+    let fd = OwnedFd::from(handle);
+    // As for both ends of a pair.
+    #[cfg(not(target_os = "linux"))]
+    rustix::net::sockopt::set_socket_nosigpipe(&fd, true)?;
+    Ok(Socket { fd, sending: FOREIGN })
 }
 
 /// Checks that the number is that of an inherited channel end, and of the one with that ID.
@@ -75,7 +111,7 @@ pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
     // same.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
-    Ok(Socket(fd))
+    Socket::ours(fd)
 }
 
 /// Returns a copy of a stream socket whose ends have no name, so that it was not connected to an address.
@@ -115,29 +151,42 @@ pub(super) fn settle(_: &mut Socket) -> io::Result<()> {
 
 pub(super) fn end_sending(socket: &Socket) {
     // Ignored: the other side is gone.
-    let _ = shutdown(&socket.0, Shutdown::Write);
+    let _ = shutdown(&socket.fd, Shutdown::Write);
 }
 
 /// Returns true if there is something that was not received, and nothing more can come.
 pub(super) fn end_both(socket: &Socket) -> bool {
     // Ignored: the other side is gone, and then nothing more can come either.
-    let _ = shutdown(&socket.0, Shutdown::Both);
+    let _ = shutdown(&socket.fd, Shutdown::Both);
     // An error is no proof that there is nothing.
-    rustix::io::ioctl_fionread(&socket.0).map_or(true, |bytes| bytes > 0)
+    rustix::io::ioctl_fionread(&socket.fd).map_or(true, |bytes| bytes > 0)
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
-/// The call is made non-blocking by its flags, not by the mode of the socket: the mode belongs to the open
-/// file description, which another process may share.
 #[cfg(target_os = "linux")]
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
+/// The socket has `SO_NOSIGPIPE`.
 #[cfg(not(target_os = "linux"))]
-const SEND: SendFlags = SendFlags::DONTWAIT;
+const NO_SIGNAL: SendFlags = SendFlags::empty();
+
+/// Returns the first bytes of the parts.
+fn first_bytes<'a>(parts: &'a [IoSlice<'_>], mut most: usize) -> Vec<IoSlice<'a>> {
+    let mut first = Vec::new();
+    for part in parts {
+        let piece = part.get(..most).unwrap_or(part);
+        most -= piece.len();
+        first.push(IoSlice::new(piece));
+        if most == 0 {
+            break;
+        }
+    }
+    first
+}
 
 /// Sends once. Returns 0 if there is no room.
 pub(super) fn send(
@@ -151,9 +200,20 @@ pub(super) fn send(
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    let Socket { fd, sending } = &end.socket;
+    let first;
+    let (parts, flags) = match sending {
+        Sending::Flagged => (parts, NO_SIGNAL | SendFlags::DONTWAIT),
+        Sending::OwnMode => (parts, NO_SIGNAL),
+        Sending::AfterPoll if !is_ready_now(fd.as_fd(), PollFlags::OUT) => return Ok(0),
+        Sending::AfterPoll => {
+            first = first_bytes(parts, SOCKET_BYTES_AFTER_POLL);
+            (&first[..], NO_SIGNAL)
+        }
+    };
     loop {
         end.calls.send += 1;
-        match sendmsg(&end.socket.0, parts, &mut control, SEND) {
+        match sendmsg(fd, parts, &mut control, flags) {
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(0),
@@ -210,13 +270,17 @@ pub(super) fn receive(
         calls.receive += 1;
         // SAFETY: an open socket, and a message whose parts and control data are live buffers of the lengths
         // that it names, mutably borrowed here.
-        let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, flags) };
+        let count = unsafe { libc::recvmsg(socket.fd.as_raw_fd(), &raw mut message, flags) };
         if let Ok(count) = usize::try_from(count) {
             break count;
         }
         let error = io::Error::last_os_error();
         match error.kind() {
             io::ErrorKind::Interrupted => {}
+            // Its mode is non-blocking.
+            io::ErrorKind::WouldBlock if wait == Blocking::Yes => {
+                wait_for(socket.fd.as_fd(), PollFlags::IN)?;
+            }
             io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
             io::ErrorKind::ConnectionReset => {
                 // The other side ended without reading everything.
@@ -255,6 +319,14 @@ pub(super) fn receive(
     }
     handles.extend(received);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
+}
+
+#[cfg(test)]
+impl ChannelEnd {
+    /// Makes an end send as one whose mode is not ours, on a system without `MSG_DONTWAIT`.
+    pub(super) fn send_after_poll(&mut self) {
+        self.socket.sending = Sending::AfterPoll;
+    }
 }
 
 pub(super) fn lacks_room_for_handles(error: &io::Error) -> bool {

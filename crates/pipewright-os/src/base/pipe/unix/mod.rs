@@ -14,8 +14,10 @@ use rustix::io::Errno;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::raw_pipe;
-pub(crate) use nonblock::NonblockMethod;
-use nonblock::{Nonblock, is_ready_now};
+use nonblock::Nonblock;
+#[cfg(feature = "ipc")]
+pub(crate) use nonblock::SOCKET_BYTES_AFTER_POLL;
+pub(crate) use nonblock::{NonblockMethod, is_ready_now};
 
 /// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
 /// pipe's lock for the whole read, so a reader that takes a megabyte at once keeps its writer
@@ -205,7 +207,8 @@ fn wait_and_retry(error: Errno, fd: BorrowedFd<'_>, flags: PollFlags) -> io::Res
     }
 }
 
-fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
+/// Waits until a call would do something, or a signal came.
+pub(crate) fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     let mut polled = [PollFd::from_borrowed_fd(fd, flags)];
     match rustix::event::poll(&mut polled, None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

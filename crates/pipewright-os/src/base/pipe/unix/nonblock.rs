@@ -20,6 +20,10 @@ use crate::base::test_hooks::{Forced, is_forced};
 /// The number of bytes that a pipe surely takes if `poll` reports it writable (pipe(7)).
 const ATOMIC_WRITE_BYTES: usize = libc::PIPE_BUF;
 
+/// The number of bytes that a stream socket surely takes if `poll` reports it writable. macOS: `SO_SNDLOWAT`, which is 2048 unless
+/// somebody lowers it; Linux: at least three quarters of the buffer are free.
+pub(crate) const SOCKET_BYTES_AFTER_POLL: usize = 2048;
+
 /// The method that keeps calls on one descriptor from blocking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -28,7 +32,8 @@ pub(crate) enum NonblockMethod {
     Detect,
     /// Passes `RWF_NOWAIT` with each call.
     NowaitFlag,
-    /// Passes `MSG_DONTWAIT` with each call: a socket.
+    /// Passes `MSG_DONTWAIT` with each call: a socket. macOS ignores the flag when it sends, so that a write calls `poll` first and
+    /// takes at most [`SOCKET_BYTES_AFTER_POLL`].
     DontwaitFlag,
     /// Reads with `vmsplice` and `SPLICE_F_NONBLOCK` from an end that is open for reading only. The
     /// kernel copies the bytes, as `read` does. Linux only.
@@ -221,6 +226,9 @@ impl Nonblock {
         loop {
             let done = match self.method_for(fd, true) {
                 NonblockMethod::NowaitFlag => write_flagged(fd, bytes),
+                NonblockMethod::DontwaitFlag if IS_SEND_FLAG_IGNORED => {
+                    send_after_poll(fd, bytes, is_ready)
+                }
                 NonblockMethod::DontwaitFlag => rustix::net::send(fd, bytes, SendFlags::DONTWAIT),
                 NonblockMethod::Splice | NonblockMethod::PollFirst | NonblockMethod::Terminal
                     if !is_ready && !is_ready_now(fd, PollFlags::OUT) =>
@@ -244,6 +252,17 @@ impl Nonblock {
             }
         }
     }
+}
+
+const IS_SEND_FLAG_IGNORED: bool = !cfg!(target_os = "linux");
+
+/// Sends what fits on a socket in blocking mode. `is_ready`: `poll` has just reported room.
+fn send_after_poll(fd: BorrowedFd<'_>, bytes: &[u8], is_ready: bool) -> Result<usize, Errno> {
+    if !is_ready && !is_ready_now(fd, PollFlags::OUT) {
+        return Err(Errno::AGAIN);
+    }
+    let piece = bytes.get(..SOCKET_BYTES_AFTER_POLL).unwrap_or(bytes);
+    rustix::net::send(fd, piece, SendFlags::empty())
 }
 
 /// Returns true if the error means that `RWF_NOWAIT` is not available: not for this file
@@ -273,7 +292,7 @@ fn method_for_kind(fd: BorrowedFd<'_>) -> NonblockMethod {
 }
 
 /// Returns true if a call would now do something or fail.
-pub(super) fn is_ready_now(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
+pub(crate) fn is_ready_now(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(fd, flags)];
     // An error of poll is not an error of the file: the call will report that one.
     rustix::event::poll(&mut polled, Some(&Default::default())) != Ok(0)
@@ -368,4 +387,26 @@ fn read_spliced(_: BorrowedFd<'_>, _: &mut [MaybeUninit<u8>]) -> Result<usize, E
 #[cfg(not(target_os = "linux"))]
 fn write_flagged(_: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_in_blocking_mode_takes_what_fits_and_no_send_waits() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (bytes, mut sent) = ([7; 3 * SOCKET_BYTES_AFTER_POLL], 0);
+        loop {
+            match send_after_poll(ours.as_fd(), &bytes, false) {
+                Ok(count) => sent += count,
+                Err(error) => break assert_eq!(error, Errno::AGAIN),
+            }
+        }
+        assert!(sent >= SOCKET_BYTES_AFTER_POLL, "{sent}");
+        drop(theirs);
+    }
 }
