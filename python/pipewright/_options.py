@@ -193,7 +193,7 @@ def _descriptors(options: Dict[str, Any], result: Dict[str, Any]) -> None:
         warnings.warn("pass_fds overriding close_fds.", RuntimeWarning, stacklevel=5)
     elif not close_fds:
         result["inherit_all"] = True
-    wrong: List[Any] = [fd for fd in pass_fds if not isinstance(fd, int) or fd < 0]
+    wrong: List[Any] = [fd for fd in pass_fds if not isinstance(fd, int) or not 0 <= fd < 1 << 31]
     if wrong:
         raise ValueError("bad value(s) in fds_to_keep")
     # The child has these three in any case.

@@ -126,7 +126,15 @@ class PendingReply:
     def cancel(self) -> None: ...
 
 class Pool:
-    def __init__(self, options: Dict[str, Any], workers: int, max_calls: int) -> None: ...
+    def __init__(
+        self,
+        options: Dict[str, Any],
+        workers: int,
+        max_calls: int,
+        drain: float,
+        handshake_timeout: Optional[float] = None,
+        max_message_bytes: Optional[int] = None,
+    ) -> None: ...
     def begin(self, request: bytes, timeout: Optional[float] = None, idempotent: bool = False) -> PendingReply: ...
     def close(self) -> None: ...
 

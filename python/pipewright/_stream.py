@@ -70,6 +70,7 @@ class Run:
         self._decoder: Any = None
         self._ending: Optional[native.Ending] = None
         self._result: Optional[CompletedProcess[Any]] = None
+        self._closed = False
 
     @property
     def pid(self) -> int:
@@ -92,7 +93,8 @@ class Run:
             self._stream.signal(int(sig))
 
     def close(self) -> None:
-        """Ends the tree. Does nothing after the end."""
+        """Ends the tree, and with it an iteration. Does nothing after the end."""
+        self._closed = True
         self._stream.abandon()
 
     def _finished(self, ending: native.Ending) -> CompletedProcess[Any]:
@@ -129,6 +131,8 @@ class Lines(Run):
         return self
 
     def __next__(self) -> Line:
+        if self._closed:
+            raise StopIteration
         try:
             item = self._stream.next()
         except BaseException:
@@ -169,6 +173,8 @@ class Events(Run):
         return self
 
     def __next__(self) -> Event:
+        if self._closed:
+            raise StopIteration
         try:
             item = self._stream.next()
         except BaseException:

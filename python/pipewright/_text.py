@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import sys
 
 from pipewright._std import std as _std
 
@@ -17,7 +18,10 @@ class Decoding:
     __slots__ = ("encoding", "errors")
 
     def __init__(self, encoding: Optional[str], errors: Optional[str]) -> None:
-        self.encoding = default_encoding() if encoding is None or encoding == "locale" else encoding
+        if encoding is None:
+            self.encoding = default_encoding()
+        else:
+            self.encoding = locale_encoding() if encoding == "locale" else encoding
         self.errors = errors or "strict"
         # Found before anything is started.
         codecs.lookup(self.encoding)
@@ -65,10 +69,32 @@ class Decoding:
 
 
 def default_encoding() -> str:
-    """Returns the encoding of the locale."""
+    """Returns the encoding of text for which the caller names none, and warns as PEP 597 says."""
+    if getattr(sys.flags, "warn_default_encoding", 0):
+        _warn_of_default()
+    return "utf-8" if sys.flags.utf8_mode else locale_encoding()
+
+
+def locale_encoding() -> str:
+    """Returns the encoding of the locale, also in Python's UTF-8 mode."""
     import locale
 
-    return locale.getpreferredencoding(False)
+    # From Python 3.11 on; the older function warns about this file in UTF-8 mode.
+    get: Any = getattr(locale, "getencoding", None)
+    return str(get() if get is not None else locale.getpreferredencoding(False))
+
+
+def _warn_of_default() -> None:
+    import builtins
+    import warnings
+
+    # The line of the caller, who is outside of this package.
+    frame: Any = sys._getframe()
+    level, package = 1, __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warning: Any = vars(builtins)["EncodingWarning"]
+    warnings.warn("'encoding' argument not specified.", warning, stacklevel=level)
 
 
 def take(options: Dict[str, Any]) -> Optional[Decoding]:

@@ -133,6 +133,10 @@ class _Ahead:
 class Pool:
     """Workers that answer calls. A worker that dies is replaced.
 
+    `max_waiting`: the calls that may wait for a worker. `drain`: the seconds that `close` leaves the calls that have begun.
+    `handshake_timeout`: the seconds that a new worker has to answer, 10 unless given. `max_message_bytes`: the longest request
+    and reply, 256 MiB unless given; the smaller one of host and worker holds.
+
     >>> import sys
     >>> from pipewright.ipc import Pool
     >>> program = "from pipewright.ipc import Worker; Worker(lambda request: request[::-1]).serve()"
@@ -141,7 +145,17 @@ class Pool:
     (b'cba', [b'ed', b'gf'])
     """
 
-    def __init__(self, args: Args, *, workers: int = 1, max_waiting: int = 4096, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        args: Args,
+        *,
+        workers: int = 1,
+        max_waiting: int = 4096,
+        drain: float = 30.0,
+        handshake_timeout: Optional[float] = None,
+        max_message_bytes: Optional[int] = None,
+        **options: Unpack[Options],
+    ) -> None:
         given: Any = dict(options, args=args)
         native = _options.native(given)
         # The pool ends its workers.
@@ -150,7 +164,7 @@ class Pool:
             if name not in options:
                 native[name] = -6
         self._max_waiting = max_waiting
-        self._native = _NativePool(native, workers, max_waiting)
+        self._native = _NativePool(native, workers, max_waiting, drain, handshake_timeout, max_message_bytes)
 
     def begin(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> PendingReply:
         """Sends a request. The reply is that of `wait()`."""
@@ -167,7 +181,7 @@ class Pool:
         return ahead.replies()
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers: those that answer a call after it, or after `drain`. An interrupt kills them."""
         self._native.close()
 
     def __enter__(self) -> Self:

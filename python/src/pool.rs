@@ -38,16 +38,19 @@ pub(crate) struct PendingReply {
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (options, workers, max_calls))]
+    #[pyo3(signature = (options, workers, max_calls, drain, handshake_timeout=None, max_message_bytes=None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         workers: usize,
         max_calls: usize,
+        drain: f64,
+        handshake_timeout: Option<f64>,
+        max_message_bytes: Option<u64>,
     ) -> PyResult<Pool> {
         guarded(|| {
             let command = command(options)?;
-            let options = PoolOptions {
+            let mut options = PoolOptions {
                 min_workers: workers,
                 max_workers: workers,
                 // A call that is given up costs the worker, and no other call.
@@ -55,6 +58,13 @@ impl Pool {
                 max_waiting: max_calls,
                 ..PoolOptions::default()
             };
+            options.shutdown.drain = duration(drain)?;
+            if let Some(timeout) = handshake_timeout {
+                options.channel.handshake_timeout = duration(timeout)?;
+            }
+            if let Some(bytes) = max_message_bytes {
+                options.channel.max_message_bytes = bytes;
+            }
             let pool = py.detach(|| pipewright_ipc::Pool::new(command, options));
             let pool = Shared::new(Some(Arc::new(pool.map_err(Failure::Ipc)?)));
             Ok(Pool { owner: Owner::this_process(), pool })
@@ -86,17 +96,18 @@ impl Pool {
         })
     }
 
-    /// Ends the workers.
+    /// Ends the workers, after the calls that they have. An exception of a signal handler kills them.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         guarded(|| {
             self.owner.check()?;
-            let pool = self.pool.lock(py).take();
-            py.detach(|| {
-                if let Some(pool) = pool.and_then(Arc::into_inner) {
-                    pool.shut_down();
-                }
-            });
-            Ok(())
+            let Some(pool) = self.pool.lock(py).take().and_then(Arc::into_inner) else {
+                return Ok(());
+            };
+            let mut ending = Box::pin(pool.shut_down_async());
+            let ended = repeat(py, None, |limit| Ok(poll_within(ending.as_mut(), limit)));
+            // The drop of what has not ended kills the workers, and waits for their ends.
+            py.detach(|| drop(ending));
+            ended.map(|_| ())
         })
     }
 }
@@ -126,20 +137,28 @@ impl PendingReply {
     fn wait_for(&self, limit: Duration) -> Result<Option<Vec<u8>>, Failure> {
         let mut call = self.call.lock_detached();
         let pending = call.as_mut().ok_or(Failure::Gone)?;
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        let mut polled = Pin::new(&mut *pending).poll(&mut context);
-        if polled.is_pending() {
-            thread::park_timeout(limit);
-            polled = Pin::new(pending).poll(&mut context);
-        }
-        let Poll::Ready(reply) = polled else { return Ok(None) };
+        let Some(reply) = poll_within(Pin::new(pending), limit) else { return Ok(None) };
         *call = None;
         reply.map(|reply| Some(reply.into_bytes())).map_err(Failure::Ipc)
     }
 }
 
-/// Wakes a thread that waits for a reply.
+/// Polls a future, and once more when it has woken this thread or the time is up.
+fn poll_within<F: Future + ?Sized>(mut future: Pin<&mut F>, limit: Duration) -> Option<F::Output> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut polled = future.as_mut().poll(&mut context);
+    if polled.is_pending() {
+        thread::park_timeout(limit);
+        polled = future.poll(&mut context);
+    }
+    match polled {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// Wakes a thread that waits for a future.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

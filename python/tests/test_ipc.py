@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -59,3 +62,38 @@ def test_the_file_of_the_worker_is_the_one_of_the_clients() -> None:
 
     assert worker.__doc__ is not None and "one file, standard library only" in worker.__doc__
     assert pipewright.ipc is ipc
+
+
+def test_an_interrupt_ends_the_close_of_a_pool_and_its_workers() -> None:
+    pool = ipc.Pool([sys.executable, "-c", WORKER], drain=600)
+    reply = pool.begin(b"sleep")
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    # The call sleeps for 600 s: without the interrupt, the test would not end.
+    with pytest.raises(KeyboardInterrupt):
+        pool.close()
+    interrupt.join()
+    with pytest.raises(pipewright.CallError):
+        reply.wait()
+
+
+def test_the_close_of_a_pool_leaves_a_call_the_time_to_drain() -> None:
+    pool = ipc.Pool([sys.executable, "-c", WORKER], drain=0.2)
+    reply = pool.begin(b"sleep")
+    pool.close()
+    with pytest.raises(pipewright.CallError):
+        reply.wait()
+
+
+def test_a_worker_that_does_not_answer_is_refused_after_the_time_for_it() -> None:
+    pool = ipc.Pool(["sleep", "600"], handshake_timeout=0.1)
+    with pytest.raises(pipewright.CallError, match="handshake"):
+        pool.call(b"x")
+    pool.close()
+
+
+def test_a_message_over_the_limit_is_refused() -> None:
+    with ipc.Pool([sys.executable, "-c", WORKER], max_message_bytes=1000) as pool:
+        with pytest.raises(pipewright.CallError, match="1000"):
+            pool.call(bytes(1001))
+        assert pool.call(bytes(1000)) == bytes(1000)

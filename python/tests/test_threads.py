@@ -186,3 +186,22 @@ def test_threads_share_a_pool_and_a_batch() -> None:
     batch = pipewright.batch([["true"]] * 40, slots=4)
     ends = together(*[lambda: [end.number for end in batch] for _ in range(3)])
     assert sorted(number for part in ends for number in part) == list(range(40))
+
+
+def test_questions_about_a_batch_are_answered_while_a_thread_waits_for_it() -> None:
+    run = pipewright.batch([["sleep", "8"]], slots=1)
+    ended = threading.Event()
+
+    def wait() -> None:
+        run.run()
+        ended.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    # Each waits for one turn of the other thread at most; before, for 8 of them.
+    for _ in range(20):
+        assert run.counts["succeeded"] == 0 and repr(run)
+    assert not ended.is_set()
+    run.stop()
+    waiting.join(LIMIT)
+    assert ended.is_set()

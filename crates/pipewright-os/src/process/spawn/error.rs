@@ -66,7 +66,7 @@ pub enum BadInput {
     NulInProgram,
     /// A NUL byte in that argument, counted from 0.
     NulInArg(usize),
-    /// A NUL byte in an environment variable's name or value, or `=` in its name.
+    /// An environment variable without a name, with `=` in its name, or with a NUL byte.
     BadVariable(usize),
     /// A NUL byte in the working directory or the root directory.
     NulInDirectory,
@@ -120,7 +120,7 @@ impl fmt::Display for BadInput {
             BadInput::NulInProgram => f.write_str("NUL byte in the program's name"),
             BadInput::NulInArg(index) => write!(f, "NUL byte in argument {}", index + 1),
             BadInput::BadVariable(_) => {
-                f.write_str("NUL byte in an environment variable, or = in its name")
+                f.write_str("an environment variable has no name, = in its name, or a NUL byte")
             }
             BadInput::NulInDirectory => f.write_str("NUL byte in a directory's name"),
             BadInput::InheritIsStdio(index) => {
