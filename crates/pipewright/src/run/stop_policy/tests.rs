@@ -174,3 +174,89 @@ fn a_stream_that_seems_to_be_held_is_looked_at_again() {
     assert_eq!(policy.due(start, true), Due::Nothing);
     assert_eq!(policy.due(start + MS, true), Due::StopReading);
 }
+
+#[test]
+fn the_limits_are_told_as_given() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(100 * MS);
+        rules.idle_timeout = Some(30 * MS);
+    });
+    assert_eq!(policy.deadline(), Some(start + 100 * MS));
+    assert_eq!(policy.idle_timeout(), Some(30 * MS));
+    assert!(!policy.is_tee_blocked());
+    policy.note_tee_blocked(true);
+    assert!(policy.is_tee_blocked());
+}
+
+#[test]
+fn the_time_is_up_at_either_limit_until_an_end_or_a_stop() {
+    let limits = |rules: &mut Rules| {
+        rules.timeout = Some(100 * MS);
+        rules.idle_timeout = Some(30 * MS);
+    };
+    let (mut policy, start) = policy(limits);
+    let is_up = |policy: &StopPolicy| [29, 30].map(|ms| policy.is_time_up(start + ms * MS));
+    assert_eq!(is_up(&policy), [false, true]);
+    policy.note_output(start + 90 * MS);
+    let is_up = |policy: &StopPolicy| [99, 100, 101].map(|ms| policy.is_time_up(start + ms * MS));
+    assert_eq!(is_up(&policy), [false, true, true]);
+    policy.note_end(start + 95 * MS);
+    assert_eq!(is_up(&policy), [false; 3]);
+    // Nor once a stop has begun.
+    let (mut policy, start) = super::tests::policy(limits);
+    assert_eq!(policy.stop(Outcome::Cancelled, start), Due::SendStopSignal);
+    assert!(!policy.is_time_up(start + 100 * MS));
+}
+
+#[test]
+fn nothing_is_due_after_the_end_without_open_streams() {
+    let (mut policy, start) = policy(|rules| rules.timeout = Some(100 * MS));
+    assert_eq!(policy.next(false), Some(start + 100 * MS));
+    policy.note_end(start + 10 * MS);
+    assert_eq!(policy.next(false), None);
+    assert_eq!(policy.due(start + 200 * MS, false), Due::Nothing);
+}
+
+#[test]
+fn no_kill_follows_when_all_that_the_stop_reaches_are_gone() {
+    let (mut policy, start) = policy(|rules| rules.kill_grace = 50 * MS);
+    assert_eq!(policy.stop(Outcome::Cancelled, start), Due::SendStopSignal);
+    policy.note_end(start + 10 * MS);
+    // Descendants may still write: the streams are not given up before the kill.
+    assert_eq!(policy.next(true), Some(start + 50 * MS));
+    policy.note_all_gone(start + 20 * MS);
+    policy.note_all_gone(start + 30 * MS);
+    assert_eq!(policy.next(false), None);
+    assert_eq!(policy.next(true), Some(start + 30 * MS));
+    assert_eq!(policy.due(start + 29 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 30 * MS, true), Due::StopReading);
+    assert_eq!(policy.due(start + 50 * MS, false), Due::Nothing);
+    // A tee gets its time then.
+    policy.note_tee_blocked(true);
+    assert_eq!(policy.next(true), Some(start + 20 * MS + TEE_QUIET));
+}
+
+#[test]
+fn a_shorter_grace_counts_after_the_stop_signal_and_a_longer_one_does_not() {
+    let (mut policy, start) = policy(|rules| rules.kill_grace = 500 * MS);
+    policy.set_grace(100 * MS, start);
+    assert_eq!(policy.stop(Outcome::Cancelled, start), Due::SendStopSignal);
+    assert_eq!(policy.next(false), Some(start + 100 * MS));
+    policy.set_grace(900 * MS, start);
+    assert_eq!(policy.next(false), Some(start + 100 * MS));
+    policy.set_grace(20 * MS, start + 10 * MS);
+    assert_eq!(policy.next(false), Some(start + 30 * MS));
+    assert_eq!(policy.due(start + 30 * MS, false), Due::Kill);
+}
+
+#[test]
+fn the_waits_after_a_kill_are_bounded() {
+    let (mut policy, start) = policy(|rules| rules.kill_grace = Duration::ZERO);
+    assert_eq!((policy.killed_wait_ends(), policy.killed_child_wait_ends()), (None, None));
+    assert_eq!(policy.stop(Outcome::Cancelled, start), Due::Kill);
+    assert_eq!(policy.killed_wait_ends(), Some(start + KILLED_WAIT));
+    assert_eq!(policy.killed_child_wait_ends(), Some(start + KILLED_CHILD_WAIT));
+    policy.note_end(start + 10 * MS);
+    assert_eq!(policy.killed_wait_ends(), Some(start + KILLED_WAIT));
+    assert_eq!(policy.killed_child_wait_ends(), None);
+}
