@@ -44,6 +44,7 @@ cargo clippy --all-targets --locked --manifest-path python/Cargo.toml -- -D warn
 # Their tests say that they are skipped without them.
 have uvloop || :
 have trio anyio || :
+have gevent eventlet || :
 say "${commands[1]}"
 ${commands[1]}
 

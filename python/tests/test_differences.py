@@ -237,6 +237,16 @@ def test_a_child_that_other_code_reaps() -> None:
     assert theirs.wait() == 0
 
 
+def test_the_environment_is_in_order_of_its_names() -> None:
+    done = pipewright.run(["env"], env={"Z": "1", "A": "2"}, stdout=PIPE)
+    assert done.stdout == b"A=2\nZ=1\n"
+
+
+def test_a_variable_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="has no name"):
+        pipewright.run(["env"], env={"": "x"})
+
+
 def test_signal_handlers_may_be_late() -> None:
     times = []
     before = signal.signal(signal.SIGALRM, lambda *_: times.append(time.monotonic()))
