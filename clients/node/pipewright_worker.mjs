@@ -784,7 +784,13 @@ class Calls {
   }
 
   #text(error) {
-    const text = error instanceof Error ? error.message || error.name : String(error);
+    let text;
+    try {
+      text = String(error instanceof Error ? error.message || error.name : error);
+    } catch {
+      // An object without a prototype, or whose getters throw.
+      text = 'an exception that has no text';
+    }
     return Buffer.from(text).subarray(0, this.channel.maxMessageBytes);
   }
 }

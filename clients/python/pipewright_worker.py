@@ -878,7 +878,11 @@ class _Calls:
             self.channel._send(_FAILED, number, self.text(error))
 
     def text(self, error: BaseException) -> bytes:
-        text = str(error) or type(error).__name__
+        try:
+            text = str(error) or type(error).__name__
+        except Exception:
+            # The exception's own code failed, and the worker goes on.
+            text = type(error).__name__
         return text.encode("utf-8", "replace")[: self.channel.max_message_bytes]
 
 

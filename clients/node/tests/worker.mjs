@@ -26,6 +26,8 @@ async function act(request, call) {
       return "x".repeat(number());
     case "fail":
       throw new RequestError(rest.toString());
+    case "fail-without-text":
+      throw Object.create(null);
     case "exit":
       process.stderr.write("a line before\nthe last line\n");
       process.exit(number());

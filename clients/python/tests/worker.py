@@ -17,6 +17,13 @@ class RequestError(Exception):
     """A request that fails. A plain message has no reply for that, so the worker ends with this error."""
 
 
+class Silent(Exception):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 class Acts:
     def __init__(self) -> None:
         self.count = 0
@@ -38,6 +45,8 @@ class Acts:
             return b"x" * int(rest)
         if name == b"fail":
             raise RequestError(rest.decode())
+        if name == b"fail-without-text":
+            raise Silent
         if name == b"exit":
             print("a line before\nthe last line", file=sys.stderr, flush=True)
             os._exit(int(rest))

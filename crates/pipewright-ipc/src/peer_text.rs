@@ -55,14 +55,18 @@ fn is_panic(line: &str) -> bool {
     line.starts_with("thread '") && line.contains(" panicked at ")
 }
 
-/// Returns true for lines that Rust writes after a panic: hints and the backtrace.
+/// Returns true for lines that Rust writes after a panic, hints and the backtrace, and Node after an uncaught exception: the frames
+/// and its version.
 fn is_backtrace(line: &str) -> bool {
     let frame = line.trim_start();
     let number = frame.split(':').next().unwrap_or_default();
     let is_frame = frame != line
         && (frame.starts_with("at ")
             || !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()));
-    is_frame || line.starts_with("note: ") || line == "stack backtrace:"
+    is_frame
+        || line.starts_with("note: ")
+        || line == "stack backtrace:"
+        || line.starts_with("Node.js v")
 }
 
 #[cfg(test)]
@@ -100,6 +104,9 @@ mod tests {
         assert_eq!(said("note: look at the log"), ["note: look at the log"]);
         assert_eq!(said("  7: a list of its own\nend: 7"), ["end: 7"]);
         assert!(said("\n").is_empty());
+        // An uncaught exception of Node.
+        let crash = "file:///worker.mjs:2\nthrow new Error('no disk')\n      ^\n\nError: no disk\n    at file:///worker.mjs:2:9\n\nNode.js v20.20.2\n";
+        assert_eq!(said(crash), ["Error: no disk"]);
         // Cut off before its message.
         assert_eq!(said(&format!("{PLACE}:")), [PLACE.to_owned() + ":"]);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pipewright::{Child, ExitStatus};
+use pipewright::{Child, ExitStatus, OutOfMemory};
 
 /// The kinds of failure, each with the facts that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +89,9 @@ pub enum ErrorKind {
         stderr_tail: String,
         /// The number of workers that got the call: more than one if it was retried. All of them ended.
         attempts: u32,
+        /// The facts, if the kernel killed a process of the worker for lack of memory and the workers have
+        /// [limits](pipewright::Command::limits).
+        out_of_memory: Option<OutOfMemory>,
     },
     /// The worker's handler returned an error.
     Failed {

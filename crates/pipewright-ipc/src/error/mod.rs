@@ -212,7 +212,7 @@ impl fmt::Display for Error {
                 }
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
-            (ErrorKind::Lost { pid, status, stderr_tail, attempts }, source) => {
+            (ErrorKind::Lost { pid, status, stderr_tail, attempts, out_of_memory }, source) => {
                 write!(f, "worker {pid} ended during the call")?;
                 if *attempts > 1 {
                     write!(f, " (attempt {attempts})")?;
@@ -222,6 +222,9 @@ impl fmt::Display for Error {
                     (Some(status), Some(source)) => write!(f, ": {source} ({status})")?,
                     (None, Some(source)) => write!(f, ": {source}")?,
                     (None, None) => {}
+                }
+                if let Some(lack) = out_of_memory {
+                    return write!(f, ": {lack}");
                 }
                 summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
@@ -270,7 +273,10 @@ mod tests {
         let stderr_tail = "first\nlast\u{7}".to_owned();
         let lost = |attempts| {
             let stderr_tail = stderr_tail.clone();
-            Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail, attempts }).to_string()
+            let out_of_memory = None;
+            let kind =
+                ErrorKind::Lost { pid: 7, status: None, stderr_tail, attempts, out_of_memory };
+            Error::new(kind).to_string()
         };
         assert_eq!(lost(1), r"worker 7 ended during the call: last\u{7}");
         assert_eq!(lost(3), r"worker 7 ended during the call (attempt 3): last\u{7}");

@@ -66,7 +66,7 @@ fn callers_on_many_threads_get_their_own_replies() {
 fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
     let (pool, pid) = one_idle();
     let error = pool.call("exit 7").unwrap_err();
-    let ErrorKind::Lost { pid: whose, status, stderr_tail, attempts: 1 } = error.kind() else {
+    let ErrorKind::Lost { pid: whose, status, stderr_tail, attempts: 1, .. } = error.kind() else {
         panic!("{error:?}")
     };
     assert_eq!((u64::from(*whose), status.unwrap().code()), (pid, Some(7)));

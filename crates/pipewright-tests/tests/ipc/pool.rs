@@ -85,6 +85,25 @@ fn a_dead_worker_fails_its_own_calls_with_its_status() {
     assert_eq!(*pool.call("echo still here").unwrap(), *b"still here");
 }
 
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn a_worker_that_ran_out_of_memory_says_so() {
+    use pipewright::Limits;
+    use pipewright_tests::skip::{Need, skipped};
+
+    let mut command = worker("calls");
+    command.limits(Limits::new().memory_max(64 << 20).memory_swap_max(0));
+    let pool = Pool::new(command, options()).unwrap();
+    let error = pool.call("leak 200000000").unwrap_err();
+    if matches!(error.kind(), ErrorKind::Start) {
+        skipped(Need::TreeLimits, error);
+        return;
+    }
+    let ErrorKind::Lost { out_of_memory: Some(lack), .. } = error.kind() else { panic!("{error}") };
+    assert!(error.to_string().ends_with(&lack.to_string()), "{error}");
+    assert_eq!(*pool.call("echo still here").unwrap(), *b"still here");
+}
+
 #[watched_test]
 fn a_failed_call_is_an_error_and_its_worker_is_kept() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });

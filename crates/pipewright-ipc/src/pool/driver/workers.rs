@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright::ExitStatus;
+use pipewright::{ExitStatus, OutOfMemory};
 
 use super::PoolDriver;
 use crate::error::{Error, ErrorKind, Peer};
@@ -223,7 +223,8 @@ impl PoolDriver {
         let (_, stderr_tail) = worker.finish(self.options.on_line.as_ref());
         let fault = worker.fault.as_ref().map(Error::share);
         let (pid, has_served) = (worker.child.id(), worker.has_served);
-        let end = WorkerEnd { pid, has_served, status: None, stderr_tail, fault };
+        let out_of_memory = worker.child.out_of_memory();
+        let end = WorkerEnd { pid, has_served, status: None, stderr_tail, fault, out_of_memory };
         let calls = take_calls(worker);
         self.end_calls(calls, &end);
     }
@@ -236,7 +237,8 @@ impl PoolDriver {
             fault = fault.filter(|fault| !fault.is_disconnect());
         }
         let (pid, has_served) = (worker.child.id(), worker.has_served);
-        let end = WorkerEnd { pid, has_served, status, stderr_tail, fault };
+        let out_of_memory = worker.child.out_of_memory();
+        let end = WorkerEnd { pid, has_served, status, stderr_tail, fault, out_of_memory };
         let error = (!worker.is_retired).then(|| end.error(1));
         trace::worker_ended(&trace::WorkerEnded {
             worker: worker.number,
@@ -299,17 +301,19 @@ struct WorkerEnd {
     status: Option<ExitStatus>,
     stderr_tail: String,
     fault: Option<Error>,
+    out_of_memory: Option<OutOfMemory>,
 }
 
 impl WorkerEnd {
     /// Returns the error of a call of this worker, which that many workers had.
     fn error(&self, attempts: u32) -> Error {
-        let WorkerEnd { pid, has_served, status, stderr_tail, fault } = self;
+        let WorkerEnd { pid, has_served, status, stderr_tail, fault, out_of_memory } = self;
         if !has_served {
             return self.without_handshake();
         }
         let (status, stderr_tail) = (*status, stderr_tail.clone());
-        let kind = ErrorKind::Lost { pid: *pid, status, stderr_tail, attempts };
+        let out_of_memory = *out_of_memory;
+        let kind = ErrorKind::Lost { pid: *pid, status, stderr_tail, attempts, out_of_memory };
         match fault {
             Some(fault) => Error::caused(kind, fault.share()),
             None => Error::new(kind),

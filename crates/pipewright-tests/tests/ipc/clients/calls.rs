@@ -49,6 +49,14 @@ pub(super) fn a_failed_call_is_an_error_and_its_worker_is_kept(client: &Client) 
     assert_eq!(number(&pool, "pid"), pid);
 }
 
+pub(super) fn an_exception_without_a_text_fails_only_its_call(client: &Client) {
+    let pool = one(client);
+    let pid = number(&pool, "pid");
+    let error = pool.call("fail-without-text").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Failed { bytes: 1.., .. }), "{error}");
+    assert_eq!(number(&pool, "pid"), pid);
+}
+
 pub(super) fn items_are_paced_by_their_reader(client: &Client) {
     let pool = one(client);
     for window in [1, 2, 7] {

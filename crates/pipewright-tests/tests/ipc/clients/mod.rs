@@ -69,7 +69,7 @@ suites! {
         a_stopped_and_continued_worker_loses_nothing, messages_before_a_kill_arrive_whole_and_in_order,
         handles_go_with_messages, stdout_is_not_read_as_messages, shared_memory_is_used_where_it_is_promised;
     calls: many_calls_are_answered, a_failed_call_is_an_error_and_its_worker_is_kept,
-        items_are_paced_by_their_reader, a_worker_asks_its_caller, a_cancelled_call_ends_and_its_worker_is_kept,
+        an_exception_without_a_text_fails_only_its_call, items_are_paced_by_their_reader, a_worker_asks_its_caller, a_cancelled_call_ends_and_its_worker_is_kept,
         a_call_that_is_cancelled_while_it_waits_is_not_started, a_reset_is_acknowledged,
         a_dead_worker_fails_its_calls_with_its_status, a_body_that_is_too_long_fails_only_its_own_call,
         an_answer_arrives_behind_long_calls_that_wait;
