@@ -238,7 +238,7 @@ def test_a_child_that_other_code_reaps() -> None:
 
 
 def test_the_environment_is_in_order_of_its_names() -> None:
-    done = pipewright.run(["env"], env={"Z": "1", "A": "2"}, stdout=PIPE)
+    done = pipewright.run(["env"], env={"Z": "1", "A": "2"}, capture_output=True)
     assert done.stdout == b"A=2\nZ=1\n"
 
 
