@@ -68,6 +68,8 @@ pub(crate) struct CommonOptions {
     pub(crate) env: Vec<OsString>,
 
     /// Set the variables in FILE: a line K=V for each (repeatable)
+    ///
+    /// As docker run --env-file: no quotes, no expansion, comments only on lines of their own.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
           help_heading = headings::ENVIRONMENT)]
     pub(crate) env_file: Vec<PathBuf>,

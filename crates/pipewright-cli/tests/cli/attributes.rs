@@ -47,6 +47,38 @@ fn variables_are_read_from_files() {
 }
 
 #[test]
+fn every_line_of_the_table_gives_its_variable() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gotchas.md");
+    let Ok(text) = std::fs::read_to_string(page) else {
+        pace::skipped(pace::Need::File("docs/gotchas.md"), "the package has no documents");
+        return;
+    };
+    let place = Place::new();
+    let (_, table) = text.split_once("## Files of variables").unwrap();
+    let mut rows = 0;
+    for row in table.lines().skip_while(|it| !it.starts_with("| `")).take_while(|it| !it.is_empty())
+    {
+        let cells: Vec<&str> = row.split(" | ").map(|cell| cell.trim_start_matches("| ")).collect();
+        let [line, variable, _] = cells[..] else { panic!("{row}") };
+        place.write("file", &format!("{}\n", line.trim_matches('`')));
+        let words = ["run", "--clear-env", "--env-file", "file", "--", "/usr/bin/env"];
+        let output = place.tool(&words).env("A", "old").output().unwrap();
+        if let Some(words) = variable.strip_prefix("an error: ") {
+            assert!(err(&output).contains(words.trim_matches('`')), "{row}: {}", err(&output));
+        } else {
+            let given = match variable {
+                "none" => String::new(),
+                "the value that this process has, if it has one" => "A=old\n".to_owned(),
+                words => format!("{}\n", words.trim_matches('`')),
+            };
+            assert_eq!(out(&output), given, "{row}: {}", err(&output));
+        }
+        rows += 1;
+    }
+    assert!(rows >= 16, "{rows}");
+}
+
+#[test]
 fn umask_and_niceness_are_set() {
     for tool in ["run", "pipe"] {
         let words = [tool, "--umask", "027", "--nice", "5", "--", "sh", "-c", "umask; nice"];
