@@ -16,6 +16,7 @@ const ARCHITECTURES: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=supervisor");
+    println!("cargo::rerun-if-changed=nolibc");
     println!("cargo::rustc-check-cfg=cfg(pipewright_supervisor, pipewright_std_pipes)");
     if minor_version().is_some_and(|minor| minor >= STD_PIPES_SINCE) {
         println!("cargo::rustc-cfg=pipewright_std_pipes");
@@ -64,6 +65,8 @@ fn compile(image: &Path) -> Result<(), String> {
         "strip=symbols",
     ]);
     rustc.args(["-C", "overflow-checks=no", "-C", "debug-assertions=no", "-C", "codegen-units=1"]);
+    // Nothing is unwound, so the tables for it would only be carried along.
+    rustc.args(["-C", "force-unwind-tables=no"]);
     rustc.args(["-C", "relocation-model=static", "-C", "default-linker-libraries=no"]);
     if variable("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
         // If the C library is linked statically, rustc adds start files, which define `_start`.

@@ -2,8 +2,8 @@
 
 use core::mem::MaybeUninit;
 
-use crate::call::call;
-use crate::number;
+use crate::nolibc::call::call;
+use crate::nolibc::number;
 use crate::system::{self, Arguments, CGROUP_PARENT};
 
 /// The name of the cgroup among the arguments, and the first of the three paths.

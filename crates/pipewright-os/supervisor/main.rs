@@ -33,31 +33,19 @@
 // The compiler must not turn loops into calls of `memcpy`: here that would be such a loop (`memory.rs`).
 #![no_builtins]
 
-mod call;
-mod child;
-mod children;
-mod clone;
-mod clone3;
 mod groups;
 mod memory;
+#[path = "../nolibc/mod.rs"]
 #[expect(dead_code, reason = "the host uses the rest")]
-mod message;
-mod number;
+mod nolibc;
 mod request;
 mod sizes;
 mod slot;
 mod start;
 mod system;
 
+use nolibc::message::{CAN_WORK, ENDED, ENDED_LAST, STOPPED, TREE_ENDED};
 use system::{Arguments, PollSet, Reaped};
-
-/// The message kinds; `src/process/contain/linux/report.rs` reads them.
-const ENDED: i64 = 1;
-/// The command ended and no process is left: the host needs neither a second message nor a query.
-const ENDED_LAST: i64 = 6;
-const TREE_ENDED: i64 = 2;
-const STOPPED: i64 = 4;
-const CAN_WORK: i64 = 5;
 
 /// The argument of a tree that lives on if the host ends.
 const LIVES_ON: usize = 8;

@@ -2,46 +2,17 @@
 
 use core::mem::MaybeUninit;
 
-use crate::call::call;
-use crate::message::{MOST_HANDLES, REQUEST_WORDS, Request};
-use crate::number;
+use crate::nolibc::call::call;
+use crate::nolibc::message::{
+    MOST_HANDLES, Message, Part, REQUEST_WORDS, RIGHTS_HEADER_BYTES, Request, Rights, SCM_RIGHTS,
+    SOL_SOCKET,
+};
+use crate::nolibc::number;
 use crate::system;
-
-const SOL_SOCKET: i32 = 1;
-const SCM_RIGHTS: i32 = 1;
-/// The size of a control message's header (cmsg(3)).
-const HEADER_BYTES: usize = 16;
-
-#[repr(C)]
-struct Part {
-    base: *mut u8,
-    length: usize,
-}
-
-/// The kernel's struct user_msghdr.
-#[repr(C)]
-struct Message {
-    name: usize,
-    name_bytes: usize,
-    parts: *mut Part,
-    part_count: usize,
-    control: *mut u8,
-    control_bytes: usize,
-    flags: usize,
-}
-
-/// The control message with the handles.
-#[repr(C)]
-struct Rights {
-    bytes: usize,
-    level: i32,
-    kind: i32,
-    handles: [MaybeUninit<i32>; MOST_HANDLES],
-}
 
 /// The handles that came with a request. Each is close-on-exec.
 pub struct Handles {
-    rights: MaybeUninit<Rights>,
+    rights: MaybeUninit<Rights<MOST_HANDLES, MaybeUninit<i32>>>,
     count: usize,
     /// Some did not arrive, because there was no room for them.
     is_truncated: bool,
@@ -68,15 +39,9 @@ impl Handles {
         const EAGAIN: isize = 11;
         let mut words = MaybeUninit::<[i64; REQUEST_WORDS]>::uninit();
         let mut part = Part { base: words.as_mut_ptr().cast(), length: REQUEST_WORDS * 8 };
-        let mut message = Message {
-            name: 0,
-            name_bytes: 0,
-            parts: &raw mut part,
-            part_count: 1,
-            control: self.rights.as_mut_ptr().cast(),
-            control_bytes: size_of::<Rights>(),
-            flags: 0,
-        };
+        let mut message = Message::of(&mut part);
+        message.control = self.rights.as_mut_ptr().cast();
+        message.control_bytes = size_of_val(&self.rights);
         let place = &raw mut message as usize;
         let socket = system::HOST as usize;
         let received = call(number::RECVMSG, [socket, place, MSG_DONTWAIT_CMSG_CLOEXEC, 0, 0, 0]);
@@ -101,7 +66,7 @@ impl Handles {
 
     /// Counts the handles in the control message, of which the kernel has written that many bytes.
     fn set_count(&mut self, written: usize) {
-        if written < HEADER_BYTES {
+        if written < RIGHTS_HEADER_BYTES {
             return;
         }
         let rights = self.rights.as_ptr();
@@ -109,8 +74,8 @@ impl Handles {
         let (level, kind) = unsafe { ((*rights).level, (*rights).kind) };
         // SAFETY: as above.
         let bytes = unsafe { (*rights).bytes };
-        if level == SOL_SOCKET && kind == SCM_RIGHTS && bytes >= HEADER_BYTES {
-            let count = (bytes - HEADER_BYTES) / 4;
+        if level == SOL_SOCKET && kind == SCM_RIGHTS && bytes >= RIGHTS_HEADER_BYTES {
+            let count = (bytes - RIGHTS_HEADER_BYTES) / 4;
             self.count = if count < MOST_HANDLES { count } else { MOST_HANDLES };
         }
     }
@@ -128,7 +93,8 @@ impl Handles {
         if index >= self.count {
             return None;
         }
-        let first = self.rights.as_ptr().cast::<u8>().wrapping_add(HEADER_BYTES).cast::<i32>();
+        let first =
+            self.rights.as_ptr().cast::<u8>().wrapping_add(RIGHTS_HEADER_BYTES).cast::<i32>();
         // SAFETY: the kernel has written that many numbers, and the index is less.
         Some(unsafe { first.wrapping_add(index).read() })
     }
@@ -141,36 +107,4 @@ impl Handles {
             index += 1;
         }
     }
-}
-
-/// Sends a message, with a handle.
-pub fn send_with_handle(words: &[i64; 6], handle: i32) -> bool {
-    const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
-    #[repr(C)]
-    struct OneRight {
-        bytes: usize,
-        level: i32,
-        kind: i32,
-        handle: i32,
-        padding: i32,
-    }
-    let mut right = OneRight {
-        bytes: HEADER_BYTES + 4,
-        level: SOL_SOCKET,
-        kind: SCM_RIGHTS,
-        handle,
-        padding: 0,
-    };
-    let mut part = Part { base: words.as_ptr().cast_mut().cast(), length: 48 };
-    let message = Message {
-        name: 0,
-        name_bytes: 0,
-        parts: &raw mut part,
-        part_count: 1,
-        control: (&raw mut right).cast(),
-        control_bytes: size_of::<OneRight>(),
-        flags: 0,
-    };
-    let place = &raw const message as usize;
-    call(number::SENDMSG, [system::HOST as usize, place, MSG_DONTWAIT_NOSIGNAL, 0, 0, 0]) >= 0
 }

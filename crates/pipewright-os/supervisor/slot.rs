@@ -1,11 +1,12 @@
 //! The supervisor of a slot: it starts one command after another, and leaves nothing of one before the next.
 //!
-//! The host asks for a start by a message (`message.rs`), and gets the result, then the messages that every
+//! The host asks for a start by a message (`nolibc/message.rs`), and gets the result, then the messages that every
 //! supervisor sends. When the command and all its descendants have ended, or have been killed at the host's
 //! request, this process has no child, and waits for the next request.
 
 use crate::WatchedTree;
-use crate::message::{READY, Request};
+use crate::nolibc::message::{READY, Request, TREE_ENDED};
+use crate::nolibc::steps::own_pid;
 use crate::request::{Handles, Received};
 use crate::start::Starter;
 use crate::system::{self, PollSet};
@@ -18,7 +19,7 @@ pub fn serve() -> ! {
     // A failure shows as the end of this process.
     let Some(exits) = system::child_exit_signalfd() else { system::exit(1) };
     let Some(starter) = Starter::new() else { system::exit(1) };
-    system::send(&[READY, system::own_pid(), starter.memory() as i64, 0, 0, 0]);
+    system::send(&[READY, i64::from(own_pid()), starter.memory() as i64, 0, 0, 0]);
     let mut poll_set = PollSet::new(exits, system::READABLE | system::AT_END);
     let mut slot = Slot { tree: WatchedTree::supervised(NONE), job: 0, is_last: false };
     loop {
@@ -96,7 +97,7 @@ impl Slot {
     /// Reports the end of the tree, unless the end of the command already was.
     fn note_end(&mut self) {
         if self.tree.subject != NONE && !self.tree.end_reported {
-            system::send(&[crate::TREE_ENDED, self.tree.killed, 0, 0, 0, 0]);
+            system::send(&[TREE_ENDED, self.tree.killed, 0, 0, 0, 0]);
         }
         self.tree = WatchedTree::supervised(NONE);
     }

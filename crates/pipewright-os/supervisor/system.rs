@@ -3,9 +3,10 @@
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
 
-use crate::call::call;
-use crate::children::{self, check_child};
-use crate::number;
+use crate::nolibc::call::call;
+use crate::nolibc::children::{self, check_child};
+use crate::nolibc::message::MESSAGE_WORDS;
+use crate::nolibc::number;
 use crate::sizes::RUSAGE_WORDS;
 
 /// A number that no handle has.
@@ -16,7 +17,7 @@ const HOST_PIDFD: i32 = 1;
 const GUARD_PIDFD: i32 = 2;
 const CGROUP_KILL: i32 = 3;
 pub const CGROUP_PARENT: i32 = 4;
-const CHILDREN: i32 = 5;
+pub const CHILDREN: i32 = 5;
 pub const PLANS: i32 = 6;
 pub const FIRST_FREE: usize = 7;
 
@@ -165,7 +166,7 @@ pub fn reap() -> Reaped {
 
 /// Sends a message to the host, which may not be listening any more. If there is no room for it, sends it again until there is:
 /// the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to the guard.
-pub fn send(message: &[i64; 6]) {
+pub fn send(message: &[i64; MESSAGE_WORDS]) {
     const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
     const EAGAIN: isize = 11;
     const ENOMEM: isize = 12;
@@ -174,7 +175,14 @@ pub fn send(message: &[i64; 6]) {
     loop {
         let sent = call(
             number::SENDTO,
-            [HOST as usize, message.as_ptr() as usize, 48, MSG_DONTWAIT_NOSIGNAL, 0, 0],
+            [
+                HOST as usize,
+                message.as_ptr() as usize,
+                size_of_val(message),
+                MSG_DONTWAIT_NOSIGNAL,
+                0,
+                0,
+            ],
         );
         if !matches!(-sent, EAGAIN | ENOMEM | ENOBUFS) || host_has_ended() {
             return;
@@ -276,23 +284,6 @@ fn drain(exits: i32) {
 
 pub fn pause(nanos: i64) {
     poll(&mut [], Some(nanos));
-}
-
-/// Returns the number of this process.
-pub fn own_pid() -> i64 {
-    call(number::GETPID, [0; 6]) as i64
-}
-
-/// Kills and reaps all children, and what they leave, until none is left.
-pub fn end_children() {
-    const WALL: usize = 0x4000_0000;
-    const ECHILD: isize = 10;
-    loop {
-        kill_children();
-        if call(number::WAIT4, [usize::MAX, 0, WALL, 0, 0, 0]) == -ECHILD {
-            return;
-        }
-    }
 }
 
 pub fn kill(pid: i32) {

@@ -12,6 +12,13 @@ pub(crate) mod kqueue;
 pub(crate) mod libproc;
 pub mod limits;
 pub mod member;
+#[cfg(unix)]
+#[path = "../../nolibc/mod.rs"]
+#[cfg_attr(
+    all(target_os = "linux", not(test)),
+    expect(dead_code, reason = "the supervisor uses the rest")
+)]
+pub(crate) mod nolibc;
 pub mod open;
 #[cfg(target_os = "linux")]
 pub(crate) mod pidfd;

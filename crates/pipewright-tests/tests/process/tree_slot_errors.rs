@@ -141,6 +141,7 @@ fn a_command_in_a_slot_is_like_any_other() {
         }
         same(&|command| _ = command.umask(0o27).nice(3), &[&format!("status={field}")]);
     }
+    same(&|command| _ = command.default_signal(pipewright::Signal::HUP), &["status=SigIgn"]);
     same(&|_| (), &["limits", "cwd", "env-all"]);
     let limit = |command: &mut Command| {
         command.rlimit(pipewright::Resource::OpenFiles, Some(99), Some(200));

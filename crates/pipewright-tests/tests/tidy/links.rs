@@ -7,12 +7,13 @@ use std::path::Path;
 use super::{none, root};
 
 /// Folders that the documents abbreviate, as architecture.md says; the first that fits counts.
-const ABBREVIATED: [(&str, &str); 5] = [
+const ABBREVIATED: [(&str, &str); 6] = [
     ("os/", "crates/pipewright-os/src/"),
     ("ipc/", "crates/pipewright-ipc/src/"),
     ("disk/src/", "crates/pipewright-disk/src/"),
     ("disk/", "crates/pipewright-disk/src/"),
     ("supervisor/", "crates/pipewright-os/supervisor/"),
+    ("nolibc/", "crates/pipewright-os/nolibc/"),
 ];
 
 /// Folders of the root: a word that begins with one is a path, with any ending.

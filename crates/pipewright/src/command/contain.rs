@@ -117,7 +117,6 @@ impl Command {
             ("contain", self.contain != Contain::None),
             ("foreground", self.lifetime.foreground.is_some()),
             ("detached", self.lifetime.detached),
-            ("default_signal", !self.unix.default_signals.is_empty()),
         ];
         match refused.iter().find(|(_, is_set)| *is_set && self.slot.is_some()) {
             Some((setter, _)) => {

@@ -9,7 +9,7 @@ mod unix;
 use unix as imp;
 #[cfg(windows)]
 mod windows;
-#[cfg(all(unix, feature = "process"))]
+#[cfg(all(target_os = "macos", feature = "process"))]
 pub(crate) use unix::current_mask;
 #[cfg(unix)]
 pub(crate) use unix::{AllBlocked, empty_set, is_ignored};

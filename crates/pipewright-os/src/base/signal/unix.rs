@@ -101,7 +101,7 @@ impl Drop for MaskBefore {
 }
 
 /// Returns the signal mask of this thread.
-#[cfg(feature = "process")]
+#[cfg(all(target_os = "macos", feature = "process"))]
 pub(crate) fn current_mask() -> libc::sigset_t {
     let mut current = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: only queries, into a live set; the call cannot fail.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::check::check;
-use super::{Env, Plan, Search, SpawnError, WindowsOptions};
+use super::{Env, Plan, Search, SpawnError, options};
 
 /// The directories that the system searches without `PATH` (confstr(3), `_CS_PATH`).
 pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -34,9 +34,9 @@ unsafe impl Sync for Layout {}
 impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check(plan)?;
-        if let Some(option) = plan.windows.and_then(WindowsOptions::first_set_option) {
-            return Err(SpawnError::unsupported(option, "Windows"));
-        }
+        options::check_windows_options(plan)?;
+        #[cfg(target_os = "macos")]
+        options::check(plan, options::Way::Macos)?;
         let mut strings = Strings::with_room_for(plan);
         let program = plan.program.as_bytes();
 
@@ -82,7 +82,14 @@ impl Layout {
         self.pointers[self.envp..].as_ptr()
     }
 
+    /// Returns the paths to try, and then NULL.
+    #[cfg(target_os = "linux")]
+    pub(super) fn candidate_list(&self) -> &[*const c_char] {
+        &self.pointers[self.candidates..]
+    }
+
     /// Returns the paths to try, ended by NULL.
+    #[cfg(any(target_os = "macos", test))]
     pub(super) fn candidates(&self) -> *const *const c_char {
         self.pointers[self.candidates..].as_ptr()
     }
@@ -233,7 +240,7 @@ mod tests {
     use std::ffi::CStr;
     use std::path::Path;
 
-    use super::super::{ChildStdio, EnvSnapshot, Inherit, UnixOptions};
+    use super::super::{ChildStdio, EnvSnapshot, Inherit, UnixOptions, WindowsOptions};
     use super::*;
 
     /// Returns the strings of an array that ends with NULL.

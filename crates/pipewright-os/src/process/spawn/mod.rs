@@ -4,6 +4,7 @@ mod check;
 mod contain;
 mod error;
 mod names;
+mod options;
 mod plan;
 mod slot;
 mod snapshot;

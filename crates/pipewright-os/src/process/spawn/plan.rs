@@ -272,45 +272,6 @@ impl UnixOptions {
             (group, _) => Group::Join(group),
         };
     }
-
-    /// Returns the setter of the first Unix-only option that is not at its default.
-    #[cfg(windows)]
-    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let Credentials { user, group, groups } = &self.identity;
-        let requested = [
-            ("process_group", matches!(self.group, Group::Join(_))),
-            ("uid", user.is_some()),
-            ("gid", group.is_some()),
-            ("groups", groups.is_some()),
-            ("chroot", self.chroot.is_some()),
-            ("umask", self.umask.is_some()),
-            ("nice", self.nice.is_some()),
-            ("default_signal", !self.default_signals.is_empty()),
-            ("rlimit", !self.limits.is_empty()),
-        ];
-        first(&requested)
-    }
-}
-
-impl WindowsOptions {
-    /// Returns the setter of the first option that is not at its default.
-    #[cfg(unix)]
-    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
-        let requested = [
-            ("creation_flags", self.creation_flags != 0),
-            ("show_window", self.show_window.is_some()),
-            ("raw_arg", !self.raw_args.is_empty()),
-            ("force_quotes", self.force_quotes),
-            ("no_window", self.no_window),
-            ("breakaway_from_job", self.breakaway_from_job),
-            ("allow_breakaway", self.allow_breakaway),
-        ];
-        first(&requested)
-    }
-}
-
-fn first(requested: &[(&'static str, bool)]) -> Option<&'static str> {
-    requested.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
 }
 
 impl<'a> Inherit<'a> {

@@ -1,50 +1,51 @@
 //! Steps as numbers, for the report of a child to its parent.
 
+use crate::process::nolibc::step;
 use crate::process::spawn::Step;
 
+#[cfg(any(target_os = "macos", test))]
 pub(super) fn number_of(step: Step) -> u32 {
-    let (step, index) = match step {
-        Step::Check(_) | Step::Create | Step::Breakaway => (0, 0),
-        Step::Group => (1, 0),
-        Step::Limit(index) => (2, index),
-        Step::Umask => (3, 0),
-        Step::Nice => (4, 0),
-        Step::Chroot => (5, 0),
-        Step::Identity => (6, 0),
-        Step::CurrentDir => (7, 0),
-        Step::Stdio(target) => (8, usize::from(target)),
-        Step::Inherit(index) => (9, index),
-        Step::CloseOthers => (10, 0),
-        Step::ParentDeath => (11, 0),
-        Step::Exec => (12, 0),
-        Step::Contain => (13, 0),
-        Step::PreExec => (14, 0),
-        Step::Terminal => (15, 0),
-        Step::TreeLimits => (16, 0),
-    };
-    step | ((index as u32) << 8)
+    match step {
+        Step::Check(_) | Step::Create | Step::Breakaway => step::CREATE,
+        Step::Group => step::GROUP,
+        Step::Limit(index) => step::with_index(step::LIMIT, index),
+        Step::Umask => step::UMASK,
+        Step::Nice => step::NICE,
+        Step::Chroot => step::CHROOT,
+        Step::Identity => step::IDENTITY,
+        Step::CurrentDir => step::CURRENT_DIR,
+        Step::Stdio(target) => step::with_index(step::STDIO, usize::from(target)),
+        Step::Inherit(index) => step::with_index(step::INHERIT, index),
+        Step::CloseOthers => step::CLOSE_OTHERS,
+        Step::ParentDeath => step::PARENT_DEATH,
+        Step::Exec => step::EXEC,
+        Step::Contain => step::CONTAIN,
+        Step::PreExec => step::PRE_EXEC,
+        Step::Terminal => step::TERMINAL,
+        Step::TreeLimits => step::TREE_LIMITS,
+    }
 }
 
-/// Returns the step of a number from [`number_of`].
+/// Returns the step of a number.
 pub(super) fn step_of(number: u32) -> Step {
-    let index = (number >> 8) as usize;
-    match number & 0xff {
-        1 => Step::Group,
-        2 => Step::Limit(index),
-        3 => Step::Umask,
-        4 => Step::Nice,
-        5 => Step::Chroot,
-        6 => Step::Identity,
-        7 => Step::CurrentDir,
-        8 => Step::Stdio(index as u8),
-        9 => Step::Inherit(index),
-        10 => Step::CloseOthers,
-        11 => Step::ParentDeath,
-        12 => Step::Exec,
-        13 => Step::Contain,
-        14 => Step::PreExec,
-        15 => Step::Terminal,
-        16 => Step::TreeLimits,
+    let (step, index) = step::parts(number);
+    match step {
+        step::GROUP => Step::Group,
+        step::LIMIT => Step::Limit(index),
+        step::UMASK => Step::Umask,
+        step::NICE => Step::Nice,
+        step::CHROOT => Step::Chroot,
+        step::IDENTITY => Step::Identity,
+        step::CURRENT_DIR => Step::CurrentDir,
+        step::STDIO => Step::Stdio(index as u8),
+        step::INHERIT => Step::Inherit(index),
+        step::CLOSE_OTHERS => Step::CloseOthers,
+        step::PARENT_DEATH => Step::ParentDeath,
+        step::EXEC => Step::Exec,
+        step::CONTAIN => Step::Contain,
+        step::PRE_EXEC => Step::PreExec,
+        step::TERMINAL => Step::Terminal,
+        step::TREE_LIMITS => Step::TreeLimits,
         _ => Step::Create,
     }
 }

@@ -29,7 +29,7 @@ pub fn is_controlling() -> bool {
 /// The terminal of a process, whose job may be in the foreground.
 #[derive(Debug)]
 pub struct Foreground {
-    terminal: Handle,
+    pub(crate) terminal: Handle,
 }
 
 impl Foreground {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::limits::KeptGroups;
-use super::message::Request;
 use super::report::{JobNotStarted, Reports, SupervisorReport};
 use super::{Supervisor, release_groups};
 use crate::base::generation::Generation;
@@ -22,6 +21,7 @@ use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::contain::end_wait::EndWait;
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
+use crate::process::nolibc::message::Request;
 use crate::process::procfs::children_of;
 use crate::process::status::Ended;
 use crate::process::tree::{add_children, is_child_of};

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::message::{MOST_HANDLES, PLAN_BYTES, Plan, Request, field, flag};
+use crate::process::nolibc::message::{PLAN_BYTES, Plan, Request, field, flag};
 
 proptest! {
     #[test]
@@ -28,13 +28,11 @@ proptest! {
         index in prop_oneof![0_usize..100, Just(usize::MAX), any::<usize>()],
     ) {
         let plan = Plan::new(&words, BASE);
-        prop_assert!(plan.handle_count() <= MOST_HANDLES);
-        let inside = |found: Option<u64>| found.is_none_or(|found| words.contains(&found));
-        prop_assert!(inside(plan.target(index)) && inside(plan.candidate(index)));
-        if let Some(limit) = plan.limit(index) {
-            prop_assert!(limit.iter().all(|word| words.contains(word)));
+        for list in [plan.array(index), plan.list(index, index, 1), plan.list(0, 1, 3)].into_iter().flatten() {
+            prop_assert!(list.is_empty() || words.as_ptr_range().contains(&list.as_ptr()));
+            prop_assert!(list.as_ptr_range().end <= words.as_ptr_range().end || list.is_empty());
         }
-        let _ = (plan.is_whole(), plan.has(flag::SEARCHES), plan.word(index));
+        let _ = (plan.has(flag::SEARCHES), plan.word(index));
     }
 }
 
@@ -51,7 +49,7 @@ fn word() -> impl Strategy<Value = u64> {
 }
 
 #[test]
-fn an_empty_plan_is_not_whole() {
-    assert!(!Plan::new(&[], BASE).is_whole());
-    assert!(!Plan::new(&[0; field::COUNT], BASE).is_whole());
+fn an_empty_plan_has_no_program() {
+    assert!(Plan::new(&[], BASE).array(field::ARGV).is_none());
+    assert!(Plan::new(&[0; field::COUNT], BASE).array(field::ARGV).is_none());
 }

@@ -9,15 +9,11 @@
 //! | `report.rs` | the messages of a supervisor |
 //! | `reporter.rs` | the exit status of a command, from those messages |
 //! | `job.rs` | the tree of one command of a slot |
-//! | `supervisor/message.rs` | the requests to the supervisor of a slot |
 
 pub(crate) mod cgroup;
 pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod limits;
-#[path = "../../../../supervisor/message.rs"]
-#[cfg_attr(not(test), expect(dead_code, reason = "the supervisor reads the plans"))]
-pub(crate) mod message;
 #[cfg(test)]
 mod message_tests;
 mod place;

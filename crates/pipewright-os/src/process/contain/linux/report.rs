@@ -11,20 +11,16 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
 };
 
-use super::message::{MOST_HANDLES, READY, Request, STARTED};
 use crate::base::generation::Generation;
+use crate::process::nolibc::message::{
+    CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,
+    TREE_ENDED,
+};
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
 const WORD_BYTES: usize = 8;
-/// The size of a message: six words, as `supervisor/main.rs` sends them. The first is the kind.
-const MESSAGE_BYTES: usize = 6 * WORD_BYTES;
-
-const ENDED: i64 = 1;
-const ENDED_LAST: i64 = 6;
-const TREE_ENDED: i64 = 2;
-const STOPPED: i64 = 4;
-const CAN_WORK: i64 = 5;
+const MESSAGE_BYTES: usize = MESSAGE_WORDS * WORD_BYTES;
 
 /// A message from the supervisor or the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +52,7 @@ pub(crate) struct StartedCommand {
 
 impl StartedCommand {
     /// Returns the message that [`Reports::started`] reads.
-    pub(crate) fn words(pid: i32, supervisor: i32, errno: i32) -> [i64; 6] {
+    pub(crate) fn words(pid: i32, supervisor: i32, errno: i32) -> [i64; MESSAGE_WORDS] {
         [STARTED, i64::from(pid), i64::from(supervisor), i64::from(errno), 0, 0]
     }
 }
@@ -72,7 +68,7 @@ pub(crate) enum NotStarted {
 
 impl NotStarted {
     /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Supervisor`].
-    pub(crate) fn words(errno: i32) -> [i64; 6] {
+    pub(crate) fn words(errno: i32) -> [i64; MESSAGE_WORDS] {
         [STARTED, 0, 0, i64::from(errno), 1, 0]
     }
 }

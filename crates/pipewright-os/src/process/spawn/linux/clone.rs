@@ -7,21 +7,19 @@
 )]
 
 use std::io;
-use std::mem;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, ChildSetup, Handlers};
-use super::raw_clone;
 use super::stack::Stack;
 use crate::base::signal::AllBlocked;
 use crate::base::test_hooks::{Forced, is_forced};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+use crate::process::nolibc::clone as nolibc;
 use crate::process::pidfd::pidfds_are_refused;
 
 /// The flag to reset handlers: Linux 5.5, and only through clone3 (the low 32 bits are full); clone(2).
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-/// The flag to be born in a cgroup: Linux 5.7; clone(2).
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A substitute for an errno: the child has to join its cgroup by a file, which the caller has not opened.
 pub(super) const NOT_BORN_IN_CGROUP: i32 = i32::MAX - 2;
@@ -159,10 +157,10 @@ unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
         return Err(io::Error::from_raw_os_error(NOT_BORN_IN_CGROUP));
     }
     // SAFETY: as this function's.
-    match unsafe { raw_clone::clone(request, with_pidfd) } {
+    match unsafe { clone(request, with_pidfd) } {
         Err(error) if wants_pidfd && error.raw_os_error() == Some(libc::EINVAL) => {
             // SAFETY: as this function's.
-            unsafe { raw_clone::clone(request, flags) }
+            unsafe { clone(request, flags) }
         }
         done => done,
     }
@@ -178,27 +176,67 @@ fn is_refused(error: &io::Error) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone3(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
-    // SAFETY: all zeroes is a clone_args that the kernel accepts.
-    let mut args: libc::clone_args = unsafe { mem::zeroed() };
-    args.exit_signal = libc::SIGCHLD as u64;
-    args.flags = (flags & !libc::SIGCHLD) as u64 | CLONE_CLEAR_SIGHAND;
-    args.pidfd = request.pidfd.unwrap_or(std::ptr::null_mut()) as u64;
-    args.child_tid = request.stack.mark() as u64;
-    if let Some(cgroup) = request.cgroup {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = cgroup as u64;
-    }
-    args.stack = request.stack.low() as u64;
-    args.stack_size = Stack::BYTES as u64;
+    let new = new_process(request, request.after_clone3);
+    let flags = (flags & !libc::SIGCHLD) as u64 | CLONE_CLEAR_SIGHAND;
     // SAFETY: as this function's.
-    unsafe { raw_clone::clone3(request, &args) }
+    number_or_error(unsafe { nolibc::clone3(flags, Stack::BYTES, request.cgroup, &new) })
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn clone3(_: &CloneRequest<'_>, _: libc::c_int) -> io::Result<i32> {
-    // The child of clone3 starts on a new stack, so the call has to be written in assembly. On other
-    // processors clone does the same, with handlers reset one by one.
+    // Nobody has tried it there: clone does the same, with handlers reset one by one.
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+fn new_process(request: &CloneRequest<'_>, entry: EntryFn) -> nolibc::NewProcess {
+    nolibc::NewProcess {
+        stack_top: request.stack.top(),
+        entry,
+        argument: request.argument,
+        pidfd: request.pidfd.unwrap_or(std::ptr::null_mut()),
+        child_tid: request.stack.mark(),
+    }
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+fn number_or_error(result: isize) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result as i32)) } else { Ok(result as i32) }
+}
+
+/// Creates a process on the given stack that begins at `after_clone`.
+///
+/// # Safety
+/// As for [`vfork`] and [`clone_without_waiting`].
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+unsafe fn clone(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
+    let new = new_process(request, request.after_clone);
+    // SAFETY: as this function's. The stack's mark is its lowest word.
+    number_or_error(unsafe { nolibc::clone(flags as u64, &new) })
+}
+
+/// Creates a process with the C library's clone, on other processors. Nothing is supervised there, so no
+/// stack is marked.
+///
+/// # Safety
+/// As for the function above.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+unsafe fn clone(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
+    let pidfd: *mut std::os::fd::RawFd = request.pidfd.unwrap_or(std::ptr::null_mut());
+    // SAFETY: the child runs the entry on a stack of its own, with an argument that the parent keeps where
+    // it is. The kernel writes the pidfd where the parent's tid would go (clone(2)).
+    let pid = unsafe {
+        libc::clone(
+            request.after_clone,
+            request.stack.top().cast(),
+            flags,
+            request.argument,
+            pidfd,
+            std::ptr::null_mut::<libc::c_void>(),
+            request.stack.mark(),
+        )
+    };
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }
 }
 
 extern "C" fn run_with_defaults(setup: *mut libc::c_void) -> libc::c_int {

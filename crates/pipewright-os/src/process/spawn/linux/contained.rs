@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
 use super::child::ChildSetup;
 use super::{
-    Group, Moves, Plan, SpawnError, Step, child_setup, clone, dumpable, moves, start,
-    start_uncontained, supervised,
+    Group, Lists, Plan, SpawnError, Step, child_setup, clone, dumpable, start, start_uncontained,
+    supervised,
 };
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::cgroup::{self, Cgroup};
@@ -28,14 +28,14 @@ pub(crate) fn start_contained(
     ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
     let layout = &Layout::new(plan)?;
-    let moves = &moves(plan)?;
+    let lists = &Lists::of(plan)?;
     if ends_with_parent {
         // A process group is not enough.
         can_supervise(plan)?;
     }
     let cgroup = Cgroup::new().map_err(|error| SpawnError::new(Step::Create, error))?;
     if let Some(cgroup) = cgroup {
-        match start_held(plan, layout, moves, cgroup.into(), ends_with_parent) {
+        match start_held(plan, layout, lists, cgroup.into(), ends_with_parent) {
             Err(error) if cgroup_errno(&error).is_some() => {
                 if cgroup_errno(&error).is_some_and(cgroup::is_permanent) {
                     cgroup::disable();
@@ -50,10 +50,10 @@ pub(crate) fn start_contained(
     }
     let lives_on = !ends_with_parent;
     let supervised = can_supervise(plan)
-        .and_then(|()| start_supervised(plan, layout, moves, TreeHolder::default(), lives_on));
+        .and_then(|()| start_supervised(plan, layout, lists, TreeHolder::default(), lives_on));
     match supervised {
         Err(error) if error.step == Step::Contain && !ends_with_parent => {
-            start_in_group(plan, moves)
+            start_in_group(plan, lists)
         }
         done => done,
     }
@@ -80,19 +80,20 @@ impl From<Cgroup> for TreeHolder {
 pub(super) fn start_held(
     plan: &Plan<'_>,
     layout: &Layout,
-    moves: &Moves,
+    lists: &Lists,
     holder: TreeHolder,
     ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
     if ends_with_parent || holder.cgroup.is_none() {
-        return start_supervised(plan, layout, moves, holder, false);
+        return start_supervised(plan, layout, lists, holder, false);
     }
     let TreeHolder { cgroup, limit_procs, meter } = holder;
+    let groups: Vec<RawFd> = limit_procs.iter().map(AsRawFd::as_raw_fd).collect();
     // A forked child joins by the file.
     let is_born_there = clone::is_born_in_cgroup() && plan.unix.pre_exec.is_empty();
     let mut procs = open_procs(cgroup.as_ref().filter(|_| !is_born_there))?;
     let exit = loop {
-        let setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
+        let setup = setup_in(plan, layout, lists, cgroup.as_ref(), procs.as_ref(), &groups);
         match start(&setup, start_uncontained) {
             Err(error) if error.source.raw_os_error() == Some(clone::NOT_BORN_IN_CGROUP) => {
                 procs = open_procs(cgroup.as_ref())?;
@@ -112,34 +113,35 @@ fn open_procs(cgroup: Option<&Cgroup>) -> Result<Option<OwnedFd>, SpawnError> {
 fn setup_in<'a>(
     plan: &'a Plan<'a>,
     layout: &'a Layout,
-    moves: &'a Moves,
+    lists: &'a Lists,
     cgroup: Option<&Cgroup>,
     procs: Option<&OwnedFd>,
-    limit_procs: &'a [OwnedFd],
+    groups: &'a [RawFd],
 ) -> ChildSetup<'a> {
-    let mut setup = child_setup(plan, layout, moves);
+    let mut setup = child_setup(plan, layout, lists);
     setup.cgroup = cgroup.map(|cgroup| cgroup.dir().as_raw_fd());
     setup.cgroup_procs = procs.map(AsRawFd::as_raw_fd);
-    setup.limit_procs = limit_procs;
+    setup.steps.groups = groups;
     setup
 }
 
 fn start_supervised(
     plan: &Plan<'_>,
     layout: &Layout,
-    moves: &Moves,
+    lists: &Lists,
     holder: TreeHolder,
     lives_on: bool,
 ) -> Result<ChildHandle, SpawnError> {
     let TreeHolder { cgroup, limit_procs, meter } = holder;
+    let groups: Vec<RawFd> = limit_procs.iter().map(AsRawFd::as_raw_fd).collect();
     let procs = open_procs(cgroup.as_ref())?;
-    let mut setup = setup_in(plan, layout, moves, cgroup.as_ref(), procs.as_ref(), &limit_procs);
+    let mut setup = setup_in(plan, layout, lists, cgroup.as_ref(), procs.as_ref(), &groups);
     // The supervisor is its parent, and makes sure of that.
     setup.parent_pid = 0;
     let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
-    let groups = meter.as_ref().map(|meter| meter.group_paths());
+    let paths = meter.as_ref().map(|meter| meter.group_paths());
     let child = start(&setup, |setup| {
-        supervised::start(setup, cgroup.as_ref(), groups.as_deref(), lives_on)
+        supervised::start(setup, cgroup.as_ref(), paths.as_deref(), lives_on)
     });
     let child = child.map_err(|error| match error {
         SpawnError { step: Step::Contain, source, .. } if source.raw_os_error().is_none() => {
@@ -157,7 +159,7 @@ fn start_supervised(
     ))
 }
 
-fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnError> {
+fn start_in_group(plan: &Plan<'_>, lists: &Lists) -> Result<ChildHandle, SpawnError> {
     let group = match plan.unix.group {
         Group::Same => Group::Own,
         chosen => chosen,
@@ -165,7 +167,7 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
     let options = UnixOptions { group, ..plan.unix.clone() };
     let plan = Plan { unix: &options, ..*plan };
     let layout = Layout::new(&plan)?;
-    start(&child_setup(&plan, &layout, moves), start_uncontained)
+    start(&child_setup(&plan, &layout, lists), start_uncontained)
 }
 
 /// Checks that a supervisor is possible for that child.

@@ -13,6 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::child::{ChildSetup, FailureReport};
+use crate::process::nolibc::steps::Stdio;
 
 /// True once a child has been seen to write to the parent's memory.
 static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
@@ -72,8 +73,9 @@ impl ErrorPipe {
 /// handle that other code has closed is an error, and must not be confused with one of these.
 fn ends(setup: &ChildSetup<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let is_named = |fd: RawFd| {
-        let is_moved = setup.moves.iter().any(|place| place.from == fd || place.to == fd);
-        fd <= libc::STDERR_FILENO || is_moved || setup.stdio.contains(&Some(fd))
+        let is_moved = setup.steps.moves.iter().any(|place| place.from == fd || place.to == fd);
+        let is_source = |stdio: &Stdio| matches!(stdio, Stdio::From(source) if *source == fd);
+        fd <= libc::STDERR_FILENO || is_moved || setup.steps.stdio.iter().any(is_source)
     };
     let move_away = |mut end: OwnedFd| {
         while is_named(end.as_raw_fd()) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::contained::{TreeHolder, can_supervise, start_held};
-use super::{Plan, SpawnError, Step, moves};
+use super::{Lists, Plan, SpawnError, Step};
 use crate::process::child::ChildHandle;
 use crate::process::contain::linux::limits::{KeptGroups, LimitedGroups, NotLimited, keep};
 use crate::process::limits::TreeLimits;
@@ -19,7 +19,7 @@ pub(crate) fn start_limited(
     let limits = plan.limits.copied().unwrap_or_default();
     check(&limits)?;
     let layout = &Layout::new(plan)?;
-    let moves = &moves(plan)?;
+    let lists = &Lists::of(plan)?;
     if ends_with_parent {
         can_supervise(plan)?;
     }
@@ -29,7 +29,7 @@ pub(crate) fn start_limited(
         can_supervise(plan)?;
     }
     let holder = TreeHolder { cgroup, limit_procs, meter: Some(Box::new(meter)) };
-    start_held(plan, layout, moves, holder, ends_with_parent)
+    start_held(plan, layout, lists, holder, ends_with_parent)
 }
 
 /// A function that returns the groups for the next tree of a slot, perhaps those of the last one.

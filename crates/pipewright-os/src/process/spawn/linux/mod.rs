@@ -1,16 +1,20 @@
 //! The parent's half of a start.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use super::layout::Layout;
-use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
+use super::{
+    ChildStdio, Group, Inherit, ParentExit, Plan, Resource, SpawnError, Step, listed, steps,
+};
 use crate::base::handle::Handle;
-use crate::base::signal::{AllBlocked, Signal, current_mask};
+use crate::base::signal::{AllBlocked, Signal};
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
+use crate::process::nolibc::steps::{self as nolibc, Move, STOP_PENDING, Stdio, Steps};
 use crate::process::pidfd::open_pidfd;
 
 mod child;
@@ -22,7 +26,6 @@ mod error_pipe;
 mod forked;
 mod limited;
 mod open_handles;
-mod raw_clone;
 mod raw_syscall;
 mod sandbox;
 mod slot;
@@ -32,7 +35,7 @@ mod supervised;
 mod supervisor_program;
 mod trial;
 
-use child::{ChildSetup, Move};
+use child::ChildSetup;
 pub(crate) use contained::start_contained;
 use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
@@ -46,8 +49,8 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
         return (contain.start)(plan, contain.ends_with_parent);
     }
     let layout = Layout::new(plan)?;
-    let moves = moves(plan)?;
-    start(&child_setup(plan, &layout, &moves), start_uncontained)
+    let lists = Lists::of(plan)?;
+    start(&child_setup(plan, &layout, &lists), start_uncontained)
 }
 
 pub(super) use super::layout::{is_path, search_dirs};
@@ -58,8 +61,8 @@ pub(super) fn parent_exit() -> ParentExit {
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let layout = Layout::new(plan)?;
-    let moves = moves(plan)?;
-    let setup = child_setup(plan, &layout, &moves);
+    let lists = Lists::of(plan)?;
+    let setup = child_setup(plan, &layout, &lists);
     let mut locked = plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     // If the exec fails, this process continues with the signal mask that it had.
@@ -93,7 +96,7 @@ fn start<T>(
         let done = once(setup);
         let errno = done.as_ref().err().and_then(|error| error.source.raw_os_error());
         match errno {
-            Some(child::STOP_PENDING) => stops += 1,
+            Some(STOP_PENDING) => stops += 1,
             Some(errno) if setup.shares_handles.load(Relaxed) => {
                 may_share = false;
                 if errno == child::HANDLES_SHARED {
@@ -163,40 +166,53 @@ fn failure(setup: &ChildSetup<'_>) -> Option<SpawnError> {
     }
 }
 
-fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> ChildSetup<'a> {
-    ChildSetup {
-        stdio: plan.stdio.map(|stdio| match stdio {
-            ChildStdio::Inherit => None,
-            ChildStdio::Handle(handle) => Some(handle.as_raw_fd()),
-        }),
-        moves: match moves {
-            Moves::None => &[],
-            Moves::Some(moves) => moves,
+fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> ChildSetup<'a> {
+    let unix = plan.unix;
+    let steps = Steps {
+        default_signals: default_signals(plan),
+        ignores_sigchld: Cell::new(false),
+        groups: &[],
+        group: match unix.group {
+            Group::Same => nolibc::Group::Same,
+            Group::Own => nolibc::Group::Own,
+            Group::Join(group) => nolibc::Group::Join(group),
+            Group::Session => nolibc::Group::Session,
         },
-        close_others: matches!(plan.inherit, Inherit::List(_)),
-        options: plan.unix,
-        unset_groups: plan.unix.unset_groups(),
+        own_terminal: own_terminal(plan).map(AsRawFd::as_raw_fd),
+        foreground: plan
+            .foreground
+            .filter(|_| unix.group == Group::Own)
+            .map(|foreground| foreground.terminal().as_raw_fd()),
+        host_dir: None,
+        stdio: plan.stdio.map(|stdio| match stdio {
+            ChildStdio::Inherit => Stdio::Kept,
+            ChildStdio::Handle(handle) => Stdio::From(handle.as_raw_fd()),
+        }),
+        moves: &lists.moves,
+        limits: &lists.limits,
+        umask: unix.umask,
+        nice: unix.nice,
         current_dir: layout.current_dir(),
-        chroot: layout.chroot(),
         argv: layout.argv(),
         envp: layout.envp(),
-        candidates: layout.candidates(),
+        candidates: layout.candidate_list(),
         searches: !is_path(plan.program),
-        mask: plan.unix.std_rules.then(current_mask),
+        mask: if unix.std_rules { nolibc::own_mask() } else { 0 },
+        may_retry: Cell::new(false),
+        shares_memory: Cell::new(false),
+    };
+    ChildSetup {
+        steps,
+        close_others: matches!(plan.inherit, Inherit::List(_)),
+        options: unix,
+        unset_groups: unix.unset_groups(),
+        chroot: layout.chroot(),
         cgroup: None,
         cgroup_procs: None,
-        limit_procs: &[],
-        terminal: plan
-            .foreground
-            .filter(|_| plan.unix.group == Group::Own)
-            .map(|foreground| foreground.terminal().as_raw_fd()),
-        own_terminal: own_terminal(plan).map(AsRawFd::as_raw_fd),
-        parent_pid: match plan.unix.kill_on_parent_exit {
+        parent_pid: match unix.kill_on_parent_exit {
             Some(_) => std::process::id() as i32,
             None => 0,
         },
-        ignores_sigchld: AtomicBool::new(false),
-        may_retry: AtomicBool::new(false),
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
         has_begun: AtomicBool::new(false),
@@ -206,26 +222,58 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
     }
 }
 
+/// Returns the set of signals that get their default action.
+fn default_signals(plan: &Plan<'_>) -> u64 {
+    let signals = plan.unix.default_signals.iter();
+    signals.fold(0, |set, signal| set | nolibc::bit(signal.number() as usize))
+}
+
 /// Returns the terminal that the child takes. Only a session can take one.
 fn own_terminal<'a>(plan: &Plan<'a>) -> Option<&'a Handle> {
     plan.terminal.filter(|_| plan.unix.group == Group::Session)?.handle()
 }
 
-/// The inherited handles, with their numbers in the child.
-enum Moves {
-    /// None: the common case, without an allocation.
-    None,
-    Some(Vec<Move>),
+/// The lists of a plan as the child reads them. Usually empty, and then without an allocation.
+struct Lists {
+    /// The inherited handles, with their numbers in the child.
+    moves: Vec<Move>,
+    /// The resource limits, each three words.
+    limits: Vec<u64>,
 }
 
-fn moves(plan: &Plan<'_>) -> Result<Moves, SpawnError> {
-    let list = plan.inherit.list();
-    if list.is_empty() {
-        return Ok(Moves::None);
+impl Lists {
+    fn of(plan: &Plan<'_>) -> Result<Lists, SpawnError> {
+        let list = plan.inherit.list();
+        listed::check(list)?;
+        let place = |entry: &(Handle, _)| Move::new(entry.0.as_raw_fd(), listed::number(entry));
+        Ok(Lists { moves: list.iter().map(place).collect(), limits: limits(plan).collect() })
     }
-    listed::check(list)?;
-    let place = |entry: &(Handle, _)| Move::new(entry.0.as_raw_fd(), listed::number(entry));
-    Ok(Moves::Some(list.iter().map(place).collect()))
+}
+
+/// Returns the resource limits of a plan, each three words: resource, soft, hard.
+fn limits<'a>(plan: &Plan<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    const NO_LIMIT: u64 = libc::RLIM64_INFINITY;
+    plan.unix.limits.iter().flat_map(|limit| {
+        let number = u64::from(resource_number(limit.resource));
+        [number, limit.soft.unwrap_or(NO_LIMIT), limit.hard.unwrap_or(NO_LIMIT)]
+    })
+}
+
+/// Returns the number of a resource.
+fn resource_number(resource: Resource) -> u32 {
+    // They are c_uint in glibc, c_int in musl.
+    let number = match resource {
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::CoreDump => libc::RLIMIT_CORE,
+        Resource::CpuTime => libc::RLIMIT_CPU,
+        Resource::Data => libc::RLIMIT_DATA,
+        Resource::FileSize => libc::RLIMIT_FSIZE,
+        Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
+        Resource::Stack => libc::RLIMIT_STACK,
+    };
+    number as u32
 }
 
 /// Takes ownership of the pidfd that `CLONE_PIDFD` wrote.

@@ -2,10 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use super::raw_syscall::syscall;
 use crate::base::test_hooks::{Forced, is_forced};
-
-/// Makes a system call, with at most six arguments. The error is an error number.
-pub(super) type Syscall = fn(libc::c_long, [usize; 6]) -> Result<usize, i32>;
 
 /// Closes the handles from a number on, except the listed ones.
 ///
@@ -17,15 +15,14 @@ pub(super) type Syscall = fn(libc::c_long, [usize; 6]) -> Result<usize, i32>;
 pub(super) fn close_from(
     from: RawFd,
     except: impl Iterator<Item = RawFd> + Clone,
-    syscall: Syscall,
 ) -> Result<(), i32> {
-    if !is_forced(Forced::NoCloseRange) && close_ranges(from, except.clone(), syscall).is_ok() {
+    if !is_forced(Forced::NoCloseRange) && close_ranges(from, except.clone()).is_ok() {
         return Ok(());
     }
     let is_kept = |fd: RawFd| fd < from || except.clone().any(|kept| kept == fd);
     let mut next = from;
     loop {
-        let closed = each_open(syscall, |fd| {
+        let closed = each_open(|fd| {
             if !is_kept(fd) {
                 // Ignored: Linux closes the handle even if it reports an error (close(2)).
                 let _ = syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
@@ -46,11 +43,7 @@ pub(super) fn close_from(
 }
 
 /// Closes the ranges between the listed handles.
-fn close_ranges(
-    mut from: RawFd,
-    except: impl Iterator<Item = RawFd> + Clone,
-    syscall: Syscall,
-) -> Result<(), i32> {
+fn close_ranges(mut from: RawFd, except: impl Iterator<Item = RawFd> + Clone) -> Result<(), i32> {
     let close_range = |from: RawFd, to: RawFd| {
         syscall(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]).map(drop)
     };
@@ -69,7 +62,7 @@ fn close_ranges(
 ///
 /// # Errors
 /// `/proc/self/fd` cannot be read.
-pub(super) fn each_open(syscall: Syscall, mut found: impl FnMut(RawFd)) -> Result<(), i32> {
+pub(super) fn each_open(mut found: impl FnMut(RawFd)) -> Result<(), i32> {
     let path = c"/proc/self/fd".as_ptr() as usize;
     let flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
     let list = syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0])?;

@@ -4,38 +4,15 @@
 //! process shares.
 
 use std::ffi::{CStr, c_char};
-use std::mem;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use call::call;
-
 use super::open_handles;
+use crate::process::nolibc::call::call;
+use crate::process::nolibc::{message, steps};
 
-#[cfg(pipewright_supervisor)]
-#[path = "../../../../supervisor/call.rs"]
-mod call;
-
-/// A stub: on a processor whose system calls are not known nothing is supervised, so nothing calls this.
-#[cfg(not(pipewright_supervisor))]
-mod call {
-    pub(super) fn call(_: usize, _: [usize; 6]) -> isize {
-        -(libc::ENOSYS as isize)
-    }
-}
-
-#[path = "../../../../supervisor/children.rs"]
-mod children;
-
-/// The numbers of the calls that `children` makes.
-mod number {
-    pub(super) const LSEEK: usize = libc::SYS_lseek as usize;
-    pub(super) const READ: usize = libc::SYS_read as usize;
-    pub(super) const KILL: usize = libc::SYS_kill as usize;
-    pub(super) const WAITID: usize = libc::SYS_waitid as usize;
-}
-
-fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
+/// Makes a call by its number. The error is an error number.
+pub(super) fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     let result = call(number as usize, arguments);
     usize::try_from(result).map_err(|_| -result as i32)
 }
@@ -53,21 +30,12 @@ pub(super) fn become_subreaper() {
 /// Makes children that end wait to be reaped, and returns true if SIGCHLD was ignored until now. An ignored
 /// SIGCHLD stays ignored over clone and exec, and then ends are not reported.
 pub(super) fn reset_sigchld() -> bool {
-    const SIGSET_BYTES: usize = 8;
-    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes. It is
-    // larger than this on no processor.
-    let default = [0_usize; 8];
-    let mut before = [0_usize; 8];
-    let signal = libc::SIGCHLD as usize;
-    let (to, from) = (default.as_ptr() as usize, before.as_mut_ptr() as usize);
-    let _ = syscall(libc::SYS_rt_sigaction, [signal, to, from, SIGSET_BYTES, 0, 0]);
-    let [handler, ..] = before;
-    handler == libc::SIG_IGN
+    steps::set_handler(libc::SIGCHLD as usize, steps::DEFAULT) == steps::IGNORED
 }
 
 /// Opens a pidfd of this process, for its child.
 pub(super) fn open_own_pidfd() -> Result<RawFd, i32> {
-    syscall(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+    syscall(libc::SYS_pidfd_open, [steps::own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
 /// Opens the list of the children of this process. The open file still lists them after exec.
@@ -75,10 +43,6 @@ pub(super) fn open_children() -> Result<RawFd, i32> {
     let path = c"/proc/thread-self/children".as_ptr() as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).map(|fd| fd as RawFd)
-}
-
-pub(super) fn own_pid() -> i32 {
-    syscall(libc::SYS_getpid, [0; 6]).map_or(0, |pid| pid as i32)
 }
 
 /// Creates an eventfd that can be signalled once and waited for by a process that shares nothing else.
@@ -110,21 +74,6 @@ pub(super) fn kill(pid: i32) -> bool {
     syscall(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]).is_ok()
 }
 
-/// Kills and reaps children until none is left. What a killed one leaves becomes a child of this process, which has to be a
-/// subreaper. `list` is the open list of children; without one, children are only waited for.
-pub(super) fn end_children(list: RawFd) {
-    loop {
-        if list >= 0 {
-            children::kill_children(list);
-        }
-        // Any further child is left by one that ends later, so the list is read again after each end.
-        match syscall(libc::SYS_wait4, [usize::MAX, 0, libc::__WALL as usize, 0, 0, 0]) {
-            Ok(_) | Err(libc::EINTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
 /// Exits. The status is the error that this process has met, for the host.
 pub(super) fn exit(errno: i32) -> ! {
     loop {
@@ -132,45 +81,18 @@ pub(super) fn exit(errno: i32) -> ! {
     }
 }
 
-/// Sends words, and a handle with them if there is one.
-///
-/// # Errors
-/// `ETOOMANYREFS`: too many handles of this user are in transit through sockets (unix(7)).
+/// Sends words, and a handle with them if there is one, and waits for room.
 pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Result<(), i32> {
-    /// A control message with one handle, as cmsg(3) lays it out.
-    #[repr(C)]
-    struct OneHandle {
-        header: libc::cmsghdr,
-        handle: RawFd,
-        padding: i32,
+    match message::send(socket, words, handle, 0) {
+        errno @ ..0 => Err(-errno as i32),
+        _ => Ok(()),
     }
-    // SAFETY: all zeroes is a valid message header, and an empty one.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    let mut part = libc::iovec {
-        iov_base: words.as_ptr().cast_mut().cast(),
-        iov_len: mem::size_of_val(words),
-    };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    // SAFETY: as above.
-    let mut rights: OneHandle = unsafe { mem::zeroed() };
-    if let Some(handle) = handle {
-        rights.header.cmsg_len = mem::offset_of!(OneHandle, padding) as _;
-        rights.header.cmsg_level = libc::SOL_SOCKET;
-        rights.header.cmsg_type = libc::SCM_RIGHTS;
-        rights.handle = handle;
-        message.msg_control = (&raw mut rights).cast();
-        message.msg_controllen = mem::size_of::<OneHandle>() as _;
-    }
-    let flags = libc::MSG_NOSIGNAL as usize;
-    syscall(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0])
-        .map(drop)
 }
 
 /// Closes the handles that the program does not need, so that there is room if the host has none left.
 pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
     // Ignored: `exec_image` fails for the same reason.
-    let _ = open_handles::close_from(0, handles.iter().copied().chain([image]), syscall);
+    let _ = open_handles::close_from(0, handles.iter().copied().chain([image]));
 }
 
 /// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
@@ -199,7 +121,7 @@ pub(super) fn exec_image<const N: usize>(
     }
     // The copies are close-on-exec. A handle that the host has opened without that flag is closed here.
     let copies = moved.into_iter().flatten().chain([image]).map(|fd| fd as RawFd);
-    if let Err(errno) = open_handles::close_from(N as RawFd, copies, syscall) {
+    if let Err(errno) = open_handles::close_from(N as RawFd, copies) {
         return errno;
     }
     for (number, fd) in moved.into_iter().enumerate() {

@@ -39,6 +39,7 @@ use crate::process::contain::linux::image::{self, image};
 use crate::process::contain::linux::report::{NotStarted, Reports, StartedCommand};
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::member::Member;
+use crate::process::nolibc::children::end_children;
 use crate::process::pidfd::send;
 use crate::process::room::is_lack;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
@@ -266,7 +267,7 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
             errno
         }
     };
-    raw_syscall::end_children(program.handles[CHILDREN]);
+    end_children(program.handles[CHILDREN]);
     raw_syscall::exit(errno)
 }
 
@@ -319,7 +320,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
         Err(errno) => program.report_failure(errno),
     }
     // A command that was started may have left processes already.
-    raw_syscall::end_children(program.handles[CHILDREN]);
+    end_children(program.handles[CHILDREN]);
     raw_syscall::exit(0)
 }
 
@@ -333,7 +334,7 @@ fn start_command(
     if !context.is_proven.load(Relaxed) {
         wait_for_proof(context)?;
     }
-    setup.ignores_sigchld.store(context.ignores_sigchld.load(Relaxed), Relaxed);
+    setup.steps.ignores_sigchld.set(context.ignores_sigchld.load(Relaxed));
     let [_, stack] = context.stacks;
     let (pid, pidfd) = match clone::create(setup, stack) {
         Ok(created) => created,

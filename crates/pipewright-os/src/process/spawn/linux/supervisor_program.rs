@@ -7,6 +7,7 @@ use super::digits::Digits;
 use super::raw_syscall;
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::report::{NotStarted, StartedCommand};
+use crate::process::nolibc::steps::own_pid;
 
 /// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
 pub(super) const HANDLES: usize = 7;
@@ -106,7 +107,7 @@ impl SupervisorProgram {
         pidfd: Option<&OwnedFd>,
         errno: i32,
     ) -> Result<(), i32> {
-        let words = StartedCommand::words(pid, raw_syscall::own_pid(), errno);
+        let words = StartedCommand::words(pid, own_pid(), errno);
         raw_syscall::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
     }
 

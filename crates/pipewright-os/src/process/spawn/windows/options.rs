@@ -6,6 +6,7 @@ use windows_sys::Win32::System::Threading::{
     CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, DETACHED_PROCESS, EXTENDED_STARTUPINFO_PRESENT,
 };
 
+use crate::process::spawn::options::{self, Way};
 use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
 
 /// The flags that give a child a console of its own, or none.
@@ -67,14 +68,7 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
         // The handle of its first thread is closed, so the child would never run.
         return Err(SpawnError::bad(BadInput::Suspended));
     }
-    let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
-    let option = match plan.unix.first_set_option() {
-        Some(option) => option,
-        None if plan.arg0.is_some() => "arg0",
-        None if numbered => "inherit_fd_as",
-        None => return Ok(()),
-    };
-    Err(SpawnError::unsupported(option, "Unix"))
+    options::check(plan, Way::Windows)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::process::child::{ChildHandle, ContainedTree, Containment};
 use crate::process::contain::windows::{Job, JobTree};
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
+use crate::process::spawn::options::{self, Way};
 use crate::process::spawn::slot::{Begun, Slot, TreeSlot};
 use crate::process::spawn::{BadInput, Plan};
 
@@ -42,9 +43,7 @@ struct State {
 
 impl Slot for WindowsSlot {
     fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError> {
-        if plan.contain.is_some_and(|contain| contain.slot_limits.is_none()) {
-            return Err(SpawnError::bad(BadInput::NotInSlot("contain")));
-        }
+        options::check(plan, Way::WindowsSlot)?;
         // Each field is one assignment.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.tree.strong_count() > 0 || !state.job.empty() {

@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::child::STOP_PENDING;
 use super::contained::{can_supervise_any, cannot_supervise, not_supervised};
 use super::sandbox::Rights;
 use super::trial::try_supervisor;
@@ -30,8 +29,9 @@ use crate::base::generation::Generation;
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
 use crate::process::contain::linux::limits::{GroupNames, KeptGroups};
-use crate::process::contain::linux::message::Request;
 use crate::process::contain::linux::report::{JobNotStarted, KILLED};
+use crate::process::nolibc::message::Request;
+use crate::process::nolibc::steps::STOP_PENDING;
 use crate::process::spawn::slot::{Begun, RequestedStart, Slot, TreeSlot};
 use crate::process::spawn::{BadInput, Plan, steps};
 use launch::{SlotSupervision, launch};

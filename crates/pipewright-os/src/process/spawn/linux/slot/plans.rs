@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::request::{Handles, PlanWords};
 use super::{SpawnError, Step};
-use crate::process::contain::linux::message::PLAN_BYTES;
+use crate::process::nolibc::message::PLAN_BYTES;
 
 /// The most bytes of a plan that stay in memory for the next one.
 const KEPT_BYTES: usize = 1 << 20;

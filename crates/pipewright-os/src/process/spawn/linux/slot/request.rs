@@ -8,38 +8,24 @@ use rustix::io::Errno;
 
 use crate::base::handle::is_close_on_exec;
 use crate::process::contain::linux::limits::{Joins, KeptGroups};
-use crate::process::contain::linux::message::{
+use crate::process::nolibc::message::{
     CGROUP_HANDLE, CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES,
     TERMINAL_HANDLE, field, flag, group,
 };
 use crate::process::spawn::layout::Layout;
-use crate::process::spawn::linux::child::resource_number;
-use crate::process::spawn::linux::own_terminal;
-use crate::process::spawn::{
-    BadInput, ChildStdio, Credentials, Group, Inherit, Plan, SpawnError, Step, is_path, listed,
-};
+use crate::process::spawn::linux::{default_signals, limits, own_terminal};
+use crate::process::spawn::options::{self, Way};
+use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError, Step, is_path, listed};
 
-/// Refuses options that a supervisor does not support.
+/// Refuses options that a slot does not have.
 pub(super) fn check_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
-    let Credentials { user, group, groups } = &plan.unix.identity;
     // Stdio, the terminal, the working directory, a cgroup and three groups of limits are handles too.
     const MOST_INHERITED: usize = MOST_HANDLES - 10;
-    let refused = [
-        ("contain", plan.contain.is_some_and(|contain| contain.slot_limits.is_none())),
-        ("foreground", plan.foreground.is_some()),
-        ("inherit_all", matches!(plan.inherit, Inherit::AllAnd(_))),
-        ("inherit", plan.inherit.list().len() > MOST_INHERITED),
-        ("uid", user.is_some()),
-        ("gid", group.is_some()),
-        ("groups", groups.is_some()),
-        ("chroot", plan.unix.chroot.is_some()),
-        ("pre_exec", !plan.unix.pre_exec.is_empty()),
-        ("std_rules", plan.unix.std_rules),
-    ];
-    match refused.into_iter().find(|(_, is_set)| *is_set) {
-        Some((option, _)) => Err(SpawnError::bad(BadInput::NotInSlot(option))),
-        None => Ok(()),
+    options::check(plan, Way::LinuxSlot)?;
+    if plan.inherit.list().len() > MOST_INHERITED {
+        return Err(SpawnError::bad(BadInput::NotInSlot("inherit")));
     }
+    Ok(())
 }
 
 /// The handles of a start. The targets of all are in the plan.
@@ -187,16 +173,12 @@ impl PlanWords<'_> {
             plan.unix.limits.len() as u64,
             address(targets_at),
             handles.targets.len() as u64,
+            default_signals(plan),
         ] {
             push(word);
         }
         layout.pointers_at(strings).for_each(&mut push);
-        for limit in &plan.unix.limits {
-            const NO_LIMIT: u64 = libc::RLIM64_INFINITY;
-            push(u64::from(resource_number(limit.resource)));
-            push(limit.soft.unwrap_or(NO_LIMIT));
-            push(limit.hard.unwrap_or(NO_LIMIT));
-        }
+        limits(plan).for_each(&mut push);
         handles.targets.iter().copied().for_each(push);
     }
 }

@@ -3,14 +3,17 @@
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::Path;
 
+use super::super::{ChildSetup, Lists, child_setup, start, start_uncontained};
 use super::request::{Handles, PlanWords};
 use crate::base::generation::tests::in_a_fork;
-use crate::process::contain::linux::message::{self, CURRENT_DIR_HANDLE, field, flag, group, step};
+use crate::base::signal::Signal;
+use crate::process::nolibc::message::{self, CURRENT_DIR_HANDLE, field, flag, group};
+use crate::process::nolibc::steps::Stdio;
 use crate::process::spawn::layout::Layout;
-use crate::process::spawn::linux::child::resource_number;
+use crate::process::spawn::linux::resource_number;
 use crate::process::spawn::{
-    ChildStdio, Env, Group, Inherit, Plan, Resource, ResourceLimit, Search, Step, TreeSlot,
-    UnixOptions, begin, spawn, steps,
+    ChildStdio, Env, Group, Inherit, Plan, Resource, ResourceLimit, Search, TreeSlot, UnixOptions,
+    begin, spawn,
 };
 
 fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
@@ -43,6 +46,7 @@ fn the_supervisor_reads_the_plan_that_was_written() {
         umask: Some(0o27),
         nice: Some(-3),
         limits: vec![limit],
+        default_signals: vec![Signal::INT, Signal::TERM],
         ..UnixOptions::default()
     };
     let env = [("A".into(), "1".into())];
@@ -62,20 +66,18 @@ fn the_supervisor_reads_the_plan_that_was_written() {
         bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
 
     let read = message::Plan::new(&words, BASE);
-    assert!(read.is_whole());
     let text = |address: u64| {
         assert!(address >= BASE + strings_at);
         let at = usize::try_from(address - BASE).unwrap();
         CStr::from_bytes_until_nul(&bytes[at..]).unwrap().to_str().unwrap().to_owned()
     };
     let array = |field: usize| -> Vec<String> {
-        let first = usize::try_from((read.word(field) - BASE) / 8).unwrap();
-        words[first..].iter().take_while(|word| **word != 0).map(|word| text(*word)).collect()
+        let words = read.array(field).unwrap().iter();
+        words.take_while(|word| **word != 0).map(|word| text(*word)).collect()
     };
     assert_eq!(array(field::ARGV), ["cc", "x", "long argument"]);
     assert_eq!(array(field::ENVP), ["A=1"]);
-    let candidates: Vec<_> = (0..).map_while(|index| read.candidate(index)).map(text).collect();
-    assert_eq!(candidates, ["/a/cc", "./cc", "/b c/cc"]);
+    assert_eq!(array(field::CANDIDATES), ["/a/cc", "./cc", "/b c/cc"]);
     assert_eq!(text(read.word(field::CURRENT_DIR)), "relative");
     let flags = flag::SEARCHES | flag::MAY_RETRY | flag::HAS_UMASK | flag::HAS_NICE;
     assert_eq!(read.word(field::FLAGS) & flags, flags);
@@ -83,31 +85,27 @@ fn the_supervisor_reads_the_plan_that_was_written() {
     assert_eq!((read.word(field::GROUP), read.word(field::GROUP_ID)), (group::JOIN, 77));
     assert_eq!((read.word(field::UMASK), read.word(field::NICE) as i64), (0o27, -3));
     let number = u64::from(resource_number(Resource::OpenFiles));
-    assert_eq!(read.limit(0), Some([number, 9, libc::RLIM64_INFINITY]));
-    assert_eq!(read.limit(1), None);
-    let targets: Vec<_> = (0..).map_while(|index| read.target(index)).collect();
-    assert_eq!(targets.len(), read.handle_count());
+    let limits = read.list(field::LIMITS, field::LIMIT_COUNT, 3).unwrap();
+    assert_eq!(limits, [number, 9, libc::RLIM64_INFINITY]);
+    let signals = 1 << (libc::SIGINT - 1) | 1 << (libc::SIGTERM - 1);
+    assert_eq!(read.word(field::DEFAULT_SIGNALS), signals);
+    let targets = read.list(field::TARGETS, field::TARGET_COUNT, 1).unwrap();
     assert_eq!(targets.last(), Some(&CURRENT_DIR_HANDLE));
 }
 
 #[test]
-fn the_steps_of_both_programs_have_the_same_numbers() {
-    for (number, expected) in [
-        (step::CREATE, Step::Create),
-        (step::GROUP, Step::Group),
-        (step::with_index(step::LIMIT, 3), Step::Limit(3)),
-        (step::NICE, Step::Nice),
-        (step::CURRENT_DIR, Step::CurrentDir),
-        (step::with_index(step::STDIO, 2), Step::Stdio(2)),
-        (step::with_index(step::INHERIT, 7), Step::Inherit(7)),
-        (step::EXEC, Step::Exec),
-        (step::TERMINAL, Step::Terminal),
-        (step::TREE_LIMITS, Step::TreeLimits),
-    ] {
-        assert_eq!(steps::step_of(number), expected);
-    }
-    assert_eq!(message::STOP_PENDING, super::STOP_PENDING);
-    assert_eq!([group::SAME, group::OWN, group::SESSION], [0, 1, 3]);
+fn a_standard_handle_that_the_host_does_not_have_is_closed_in_the_child() {
+    let args: [OsString; 2] = ["-c".into(), "[ ! -e /proc/self/fd/0 ]".into()];
+    let unix = UnixOptions::default();
+    let plan = plan("/bin/sh", &args, &unix);
+    let (layout, lists) = (Layout::new(&plan).unwrap(), Lists::of(&plan).unwrap());
+    let mut setup = child_setup(&plan, &layout, &lists);
+    let succeeds = |setup: &ChildSetup<'_>| {
+        start(setup, start_uncontained).unwrap().wait().unwrap().status.success()
+    };
+    assert!(!succeeds(&setup));
+    setup.steps.stdio[0] = Stdio::Closed;
+    assert!(succeeds(&setup));
 }
 
 #[test]

@@ -1,29 +1,33 @@
-//! clone(2) as assembly: the C library's function stores its error in `errno`, and the supervisor has no library.
+//! clone(2) and clone3(2) as assembly.
+//!
+//! The C library's function stores its error in `errno`, which a process that runs in this process's memory shares with a
+//! thread. musl's (1.2.4 and later) returns `EINVAL` for `CLONE_CHILD_CLEARTID`, which shows when a child has left its stack. And
+//! the supervisor has no library.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 
 /// The stack, the entry and the places of a new process.
-pub(super) struct NewProcess {
+pub(crate) struct NewProcess {
     /// One past the highest byte of its stack, page-aligned.
-    pub(super) stack_top: *mut u8,
-    pub(super) entry: extern "C" fn(*mut c_void) -> c_int,
-    pub(super) argument: *mut c_void,
+    pub(crate) stack_top: *mut u8,
+    pub(crate) entry: extern "C" fn(*mut c_void) -> c_int,
+    pub(crate) argument: *mut c_void,
     /// The place of the pidfd (`CLONE_PIDFD`).
-    pub(super) pidfd: *mut c_int,
+    pub(crate) pidfd: *mut c_int,
     /// The place of its number (`CLONE_CHILD_SETTID`, `CLONE_CHILD_CLEARTID`).
-    pub(super) child_tid: *mut c_int,
+    pub(crate) child_tid: *mut c_int,
 }
 
 /// The arguments of a call that creates a process, in their order for this processor.
-pub(super) type Arguments = [usize; 5];
+type Arguments = [usize; 5];
 
 /// Creates a process on the given stack that begins at the entry. A negative result is an error number.
 ///
 /// # Safety
 /// Nothing else may use the stack. The entry must not return, and must do nothing that is unsafe in a process that
 /// shares the memory of a running one. The argument must stay valid for as long as the new process uses it.
-pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
+pub(crate) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
     let (flags, stack) = (flags as usize, new.stack_top as usize);
     // The kernel writes the pidfd where the parent's tid would go.
     let (pidfd, child_tid) = (new.pidfd as usize, new.child_tid as usize);
@@ -37,12 +41,61 @@ pub(super) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
     unsafe { create(number, arguments, new) }
 }
 
+/// The arguments of clone3(2).
+#[repr(C, align(8))]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Creates a process as [`clone`] does, by clone3(2): in a cgroup, if one is given (Linux 5.7), and with flags beyond 32 bits. Its
+/// end sends SIGCHLD.
+///
+/// # Safety
+/// As for [`clone`].
+pub(crate) unsafe fn clone3(
+    flags: u64,
+    stack_bytes: usize,
+    cgroup: Option<i32>,
+    new: &NewProcess,
+) -> isize {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    const SIGCHLD: u64 = 17;
+    let arguments = CloneArgs {
+        flags: if cgroup.is_some() { flags | CLONE_INTO_CGROUP } else { flags },
+        pidfd: new.pidfd as u64,
+        child_tid: new.child_tid as u64,
+        parent_tid: 0,
+        exit_signal: SIGCHLD,
+        stack: new.stack_top as u64 - stack_bytes as u64,
+        stack_size: stack_bytes as u64,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: cgroup.unwrap_or(0) as u64,
+    };
+    /// The number on all processors.
+    const CLONE3: isize = 435;
+    let place = &raw const arguments as usize;
+    // SAFETY: as the caller promises. The kernel makes the stack's top from its start and its size.
+    unsafe { create(CLONE3, [place, size_of::<CloneArgs>(), 0, 0, 0], new) }
+}
+
 /// Makes a call that creates a process, which begins at the entry. The stack is among the arguments.
 ///
 /// # Safety
 /// As for [`clone`].
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
     // SAFETY: the call returns twice. In the parent it is an ordinary system call, which clobbers rcx and r11.
     // In the child every other register is unchanged and rsp is the top of the stack, page-aligned and used
@@ -78,7 +131,7 @@ pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProces
 /// # Safety
 /// As for x86-64.
 #[cfg(target_arch = "aarch64")]
-pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
     // SAFETY: as for x86-64. The call clobbers x0, and the kernel preserves no more of the SVE registers than the C ABI
     // does.
@@ -111,7 +164,7 @@ pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProces
 /// # Safety
 /// As for x86-64.
 #[cfg(target_arch = "riscv64")]
-pub(super) unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
     let result: isize;
     // SAFETY: as for x86-64. The call clobbers a0, and the kernel discards the vector registers, which the C ABI does not
     // preserve either.

@@ -1,5 +1,4 @@
-//! The requests of a host to the supervisor of a slot, and the layout of the plans that they refer to. The
-//! library contains this file too.
+//! The messages between host and supervisor, and the layout of the plans that a slot's requests refer to.
 //!
 //! A plan is a list of words, then strings. It lies in a memory that the host writes and the supervisor maps, at
 //! an address that the supervisor has reported. All pointers in it are addresses of the supervisor, so nothing
@@ -8,6 +7,9 @@
 //! The supervisor checks a plan again each time it reads a word: it never reads beyond the memory, whatever the
 //! plan contains. Strings are read by the kernel alone.
 
+use super::call::call;
+use super::number;
+
 /// The words of a request: its kind, the number of the job, the bytes of the plan.
 pub(crate) const REQUEST_WORDS: usize = 3;
 /// The most bytes of a plan. The kernel refuses arguments and environments of more than 6 MiB (execve(2)).
@@ -15,9 +17,22 @@ pub(crate) const PLAN_BYTES: usize = 16 << 20;
 /// The most handles of a start, stdio and the working directory included (unix(7), `SCM_RIGHTS`).
 pub(crate) const MOST_HANDLES: usize = 253;
 
-/// The kinds of the supervisor's messages that only a slot has; the others are in `main.rs`.
-pub(crate) const READY: i64 = 7;
+/// The words of a message of the supervisor. The first is its kind.
+pub(crate) const MESSAGE_WORDS: usize = 6;
+
+/// The kinds of the supervisor's messages. The end of the command, or of a process that the guard had to adopt.
+pub(crate) const ENDED: i64 = 1;
+/// No process is left.
+pub(crate) const TREE_ENDED: i64 = 2;
+/// The result of a start.
 pub(crate) const STARTED: i64 = 3;
+pub(crate) const STOPPED: i64 = 4;
+/// This machine allows the work of a supervisor.
+pub(crate) const CAN_WORK: i64 = 5;
+/// The command ended and no process is left: the host needs neither a second message nor a query.
+pub(crate) const ENDED_LAST: i64 = 6;
+/// A slot can start commands.
+pub(crate) const READY: i64 = 7;
 
 const START: i64 = 1;
 const END_TREE: i64 = 2;
@@ -74,7 +89,9 @@ pub(crate) mod field {
     /// The address and the number of the targets of the handles in the message.
     pub(crate) const TARGETS: usize = 11;
     pub(crate) const TARGET_COUNT: usize = 12;
-    pub(crate) const COUNT: usize = 13;
+    /// The set of signals that get their default action.
+    pub(crate) const DEFAULT_SIGNALS: usize = 13;
+    pub(crate) const COUNT: usize = 14;
 }
 
 /// The bits of [`field::FLAGS`].
@@ -110,28 +127,6 @@ pub(crate) const CGROUP_HANDLE: u64 = u64::MAX - 3;
 /// The target of the handle of the `cgroup.procs` that the command joins if it is not born there, which gets no number.
 pub(crate) const CGROUP_PROCS_HANDLE: u64 = u64::MAX - 4;
 
-/// The numbers of the steps of a start, as in `src/process/spawn/steps.rs`.
-pub(crate) mod step {
-    pub(crate) const CREATE: u32 = 0;
-    pub(crate) const GROUP: u32 = 1;
-    pub(crate) const LIMIT: u32 = 2;
-    pub(crate) const NICE: u32 = 4;
-    pub(crate) const CURRENT_DIR: u32 = 7;
-    pub(crate) const STDIO: u32 = 8;
-    pub(crate) const INHERIT: u32 = 9;
-    pub(crate) const EXEC: u32 = 12;
-    pub(crate) const TERMINAL: u32 = 15;
-    pub(crate) const TREE_LIMITS: u32 = 16;
-
-    /// Returns the number of a step with an index.
-    pub(crate) const fn with_index(step: u32, index: usize) -> u32 {
-        step | ((index as u32) << 8)
-    }
-}
-
-/// The substitute for an error number if a stop signal is pending.
-pub(crate) const STOP_PENDING: i32 = i32::MAX;
-
 /// A plan in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
@@ -157,52 +152,92 @@ impl<'a> Plan<'a> {
         self.word(field::FLAGS) & flag != 0
     }
 
-    /// Returns the number of the handles that belong to the plan.
-    pub(crate) fn handle_count(&self) -> usize {
-        self.count(field::TARGET_COUNT, MOST_HANDLES)
-    }
-
-    /// Returns the number that a handle gets; `None` beyond the last one.
-    pub(crate) fn target(&self, index: usize) -> Option<u64> {
-        if index >= self.handle_count() {
-            return None;
-        }
-        self.at(self.word(field::TARGETS), index)
-    }
-
-    /// Returns a limit; `None` beyond the last one.
-    pub(crate) fn limit(&self, index: usize) -> Option<[u64; 3]> {
-        if index >= self.count(field::LIMIT_COUNT, self.words.len()) {
-            return None;
-        }
-        let limits = self.word(field::LIMITS);
-        let first = index.checked_mul(3)?;
-        Some([self.at(limits, first)?, self.at(limits, first + 1)?, self.at(limits, first + 2)?])
-    }
-
-    /// Returns the address of a path to try; `None` beyond the last one.
-    pub(crate) fn candidate(&self, index: usize) -> Option<u64> {
-        self.at(self.word(field::CANDIDATES), index).filter(|address| *address != 0)
-    }
-
-    /// Returns true if the arrays that the kernel reads lie in the memory.
-    pub(crate) fn is_whole(&self) -> bool {
-        let has = |field| self.at(self.word(field), 0).is_some();
-        has(field::ARGV) && has(field::ENVP) && has(field::CANDIDATES)
-    }
-
-    fn count(&self, field: usize, most: usize) -> usize {
-        let count = self.word(field);
-        if count <= most as u64 { count as usize } else { 0 }
-    }
-
-    /// Returns the word with that index in the array at an address; `None` outside the memory.
-    fn at(&self, array: u64, index: usize) -> Option<u64> {
-        let offset = array.checked_sub(self.base)?;
+    /// Returns the words from the address in that field to the end of the memory; `None` outside it.
+    pub(crate) fn array(&self, field: usize) -> Option<&'a [u64]> {
+        let offset = self.word(field).checked_sub(self.base)?;
         if offset % 8 != 0 {
             return None;
         }
-        let place = (offset / 8).checked_add(index as u64)?;
-        self.words.get(usize::try_from(place).ok()?).copied()
+        self.words.get(usize::try_from(offset / 8).ok()?..).filter(|words| !words.is_empty())
+    }
+
+    /// Returns the list at the address in one field, with the number of its entries, each of that many words, in the other. `None`
+    /// outside the memory.
+    pub(crate) fn list(&self, array: usize, count: usize, width: usize) -> Option<&'a [u64]> {
+        match usize::try_from(self.word(count)).ok()? {
+            0 => Some(&[]),
+            count => self.array(array)?.get(..count.checked_mul(width)?),
+        }
     }
 }
+
+/// Sends words, and a handle with them if there is one. The socket may have no room; nobody may be listening.
+///
+/// # Errors
+/// `ETOOMANYREFS`: too many handles of this user are in transit through sockets (unix(7)).
+pub(crate) fn send(socket: i32, words: &[i64], handle: Option<i32>, flags: usize) -> isize {
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let mut rights = Rights::<1> {
+        bytes: RIGHTS_HEADER_BYTES + size_of::<i32>(),
+        level: SOL_SOCKET,
+        kind: SCM_RIGHTS,
+        handles: [handle.unwrap_or(-1)],
+    };
+    let mut part = Part { base: words.as_ptr().cast_mut().cast(), length: size_of_val(words) };
+    let mut message = Message::of(&mut part);
+    if handle.is_some() {
+        message.control = (&raw mut rights).cast();
+        message.control_bytes = size_of::<Rights<1>>();
+    }
+    let place = &raw const message as usize;
+    call(number::SENDMSG, [socket as usize, place, flags | MSG_NOSIGNAL, 0, 0, 0])
+}
+
+pub(crate) const SOL_SOCKET: i32 = 1;
+pub(crate) const SCM_RIGHTS: i32 = 1;
+
+/// The kernel's struct iovec.
+#[repr(C)]
+pub(crate) struct Part {
+    pub(crate) base: *mut u8,
+    pub(crate) length: usize,
+}
+
+/// The kernel's struct user_msghdr.
+#[repr(C)]
+pub(crate) struct Message {
+    name: usize,
+    name_bytes: usize,
+    parts: *mut Part,
+    part_count: usize,
+    pub(crate) control: *mut u8,
+    pub(crate) control_bytes: usize,
+    pub(crate) flags: usize,
+}
+
+impl Message {
+    /// Returns a message of that part alone, without handles.
+    pub(crate) fn of(part: &mut Part) -> Message {
+        Message {
+            name: 0,
+            name_bytes: 0,
+            parts: part,
+            part_count: 1,
+            control: core::ptr::null_mut(),
+            control_bytes: 0,
+            flags: 0,
+        }
+    }
+}
+
+/// A control message with handles, as cmsg(3) lays it out.
+#[repr(C)]
+pub(crate) struct Rights<const N: usize, T = i32> {
+    pub(crate) bytes: usize,
+    pub(crate) level: i32,
+    pub(crate) kind: i32,
+    pub(crate) handles: [T; N],
+}
+
+/// The size of its header.
+pub(crate) const RIGHTS_HEADER_BYTES: usize = 16;
