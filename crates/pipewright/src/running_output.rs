@@ -1,4 +1,4 @@
-//! The output of a command that the caller waits for in steps.
+//! The output of a command that the caller waits for in run.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use pipewright_os::base::wait::WaitDescriptor;
 
 use crate::error::Error;
 use crate::output::Output;
-use crate::run::{RunHandle, Steps, StepsDescriptor};
+use crate::run::{Run, RunDescriptor, RunHandle};
 
-/// The output of a running command or pipeline, which the caller waits for in steps, from
+/// The output of a running command or pipeline, which the caller waits for in run, from
 /// [`Command::start_output`](crate::Command::start_output).
 ///
 /// It is for programs that have to do something else between two waits, such as to look for signals, and for event loops
@@ -32,25 +32,25 @@ use crate::run::{RunHandle, Steps, StepsDescriptor};
 #[derive(Debug)]
 pub struct RunningOutput {
     /// Declared before the run, so dropped first: it waits for the run's handles.
-    descriptor: StepsDescriptor,
-    steps: Steps,
+    descriptor: RunDescriptor,
+    run: Run,
 }
 
 impl RunningOutput {
-    pub(crate) fn new(steps: Steps) -> RunningOutput {
-        RunningOutput { descriptor: StepsDescriptor::default(), steps }
+    pub(crate) fn new(run: Run) -> RunningOutput {
+        RunningOutput { descriptor: RunDescriptor::default(), run }
     }
 
     /// Returns the process id; of a pipeline, that of the first stage.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.steps.pid()
+        self.run.pid()
     }
 
     /// Returns a handle to the processes, for other threads.
     #[must_use]
     pub fn handle(&self) -> RunHandle {
-        self.steps.handle()
+        self.run.handle()
     }
 
     /// Waits for the end of the command, for at most `limit`; zero only does what can be done at once. Returns `None` if
@@ -75,12 +75,12 @@ impl RunningOutput {
         // A limit too long for the clock means no limit.
         let until = Instant::now().checked_add(limit);
         loop {
-            let is_over = !self.steps.step_until(until)?;
-            if is_over || (self.steps.have_children_ended() && !self.steps.step_until(until)?) {
-                let output = self.steps.output();
-                return output.unwrap_or_else(|| Err(self.steps.already_reported())).map(Some);
+            let is_over = !self.run.step(until)?;
+            if is_over || (self.run.have_children_ended() && !self.run.step(until)?) {
+                let output = self.run.output();
+                return output.unwrap_or_else(|| Err(self.run.already_reported())).map(Some);
             }
-            let is_full = bytes < usize::MAX && self.steps.bytes_so_far() >= bytes;
+            let is_full = bytes < usize::MAX && self.run.bytes_so_far() >= bytes;
             if is_full || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
             }
@@ -90,12 +90,12 @@ impl RunningOutput {
     /// Returns the number of bytes that have been captured and not taken, of stdout or stderr, whichever has more.
     #[must_use]
     pub fn bytes_so_far(&mut self) -> usize {
-        self.steps.bytes_so_far()
+        self.run.bytes_so_far()
     }
 
     /// Returns a copy of the stdout and the stderr that have been captured so far.
     pub fn so_far(&mut self) -> [Vec<u8>; 2] {
-        self.steps.so_far()
+        self.run.so_far()
     }
 
     /// Takes the stdout and the stderr that have been captured so far: a large output is processed while it arrives, in
@@ -123,7 +123,7 @@ impl RunningOutput {
         for buffer in buffers.iter_mut() {
             buffer.clear();
         }
-        self.steps.take_so_far(buffers);
+        self.run.take_so_far(buffers);
     }
 
     /// Returns a descriptor that becomes readable when [`wait_for`](Self::wait_for) with a limit of zero has something to
@@ -135,7 +135,7 @@ impl RunningOutput {
     /// # Errors
     /// No more handles are available.
     pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
-        self.steps.update_descriptor(&mut self.descriptor)
+        self.run.update_descriptor(&mut self.descriptor)
     }
 
     /// Returns the descriptor of [`wait_descriptor`](Self::wait_descriptor) without a timer, and the time at which the next
@@ -144,7 +144,7 @@ impl RunningOutput {
     /// # Errors
     /// As for [`wait_descriptor`](Self::wait_descriptor).
     pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
-        self.steps.register_descriptor(&mut self.descriptor)
+        self.run.register_descriptor(&mut self.descriptor)
     }
 
     /// Sets the descriptor of [`wait_descriptor`](Self::wait_descriptor), which was made before the start: so no wait fails

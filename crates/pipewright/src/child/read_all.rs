@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output};
-use crate::run::{ActiveRun, Collect, HeldTerminal, RunSettings};
+use crate::run::{Collect, HeldTerminal, Run, RunSettings};
 use crate::text::into_text;
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
@@ -78,7 +78,7 @@ impl Child {
     pub fn read_all_lines(self) -> Result<Lines, Error> {
         let RunSettings { decoding, max_line_bytes, .. } = *self.run.options();
         decoding.check_splits_at_line_feeds(self.run.program())?;
-        Ok(Lines::new(self.into_run(Collect::Chunks).into_steps(), decoding, max_line_bytes))
+        Ok(Lines::new(self.into_run(Collect::Chunks).enforced(), decoding, max_line_bytes))
     }
 
     /// Returns an iterator over the child's events from now on, like [`Command::events`](crate::Command::events):
@@ -100,11 +100,11 @@ impl Child {
     /// ```
     #[must_use = "the child waits when its pipes are full"]
     pub fn read_all_events(self) -> Events {
-        Events::new(self.into_run(Collect::Chunks).into_steps())
+        Events::new(self.into_run(Collect::Chunks).enforced())
     }
 
     /// Returns the run that reads the streams.
-    pub(super) fn into_run(mut self, collect: Collect) -> ActiveRun {
+    pub(super) fn into_run(mut self, collect: Collect) -> Run {
         let outputs = [self.stdout.take(), self.stderr.take()];
         let terminal = HeldTerminal { pty: self.pty.take(), child_end: self.take_child_terminal() };
         self.run.into_run((self.stdin.take(), outputs), terminal, collect)

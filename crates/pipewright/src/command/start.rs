@@ -24,7 +24,7 @@ use crate::error::{
 use crate::input::Feed;
 use crate::reaper;
 use crate::run::{
-    ActiveRun, Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Started, TeeTarget, on_demand,
+    Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Run, Started, TeeTarget, on_demand,
 };
 use crate::trace::{self, Trace};
 use crate::tree_slot::TreeSlot;
@@ -64,9 +64,14 @@ impl Command {
         &self,
         defaults: StdioDefaults,
         collect: Collect,
-    ) -> Result<ActiveRun, Error> {
+    ) -> Result<Run, Error> {
         let started = self.start_child(defaults)?;
-        Ok(ActiveRun::of_child(started, &self.program, &self.options, collect))
+        Ok(self.run_of(started, collect))
+    }
+
+    /// Returns the run of a child of this command.
+    pub(crate) fn run_of(&self, started: Started, collect: Collect) -> Run {
+        Run::of_child(started, &self.program, &self.options, collect)
     }
 
     /// Starts the child.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee};
-use crate::run::{ActiveRun, Collect, RunSettings, Started, Steps, on_demand};
+use crate::run::{Collect, Run, RunSettings, Started, on_demand};
 use crate::running_output::RunningOutput;
 use crate::text::into_text;
 
@@ -59,8 +59,7 @@ impl Command {
             let ended = started.wait().map_err(|e| Error::cannot(&self.program, "wait for", e))?;
             return Ok(ended.status);
         }
-        let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Nothing);
-        let output = run.finish()?;
+        let output = self.run_of(started, Collect::Nothing).finish()?;
         check_tee(&self.program, &output)?;
         Ok(output.status)
     }
@@ -215,19 +214,18 @@ impl Command {
     /// The command could not be started; none is running.
     pub fn start_output(&mut self) -> Result<RunningOutput, Error> {
         self.options.prepare_enforcement(&self.program)?;
-        Ok(RunningOutput::new(self.start_capture()?.into_steps()))
+        Ok(RunningOutput::new(self.start_run(CAPTURED, Collect::All)?.enforced()))
     }
 
-    fn start_steps(&self) -> Result<Steps, Error> {
+    fn start_steps(&self) -> Result<Run, Error> {
         self.options.prepare_enforcement(&self.program)?;
         let mut started = self.start_child(CAPTURED)?;
         let stdin = started.ends.stdin.take();
-        let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Chunks);
-        Ok(run.into_steps().with_stdin(stdin))
+        Ok(self.run_of(started, Collect::Chunks).enforced().with_stdin(stdin))
     }
 
     /// Starts the run that [`capture`](Self::capture) finishes.
-    pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
+    pub(crate) fn start_capture(&mut self) -> Result<Run, Error> {
         self.start_run(CAPTURED, Collect::All)
     }
 
@@ -237,8 +235,8 @@ impl Command {
     }
 
     /// Returns the run of a child that such a start has started.
-    pub(crate) fn captured(&self, started: Started) -> ActiveRun {
-        ActiveRun::of_child(started, &self.program, &self.options, Collect::All)
+    pub(crate) fn captured(&self, started: Started) -> Run {
+        self.run_of(started, Collect::All)
     }
 
     /// Starts the command and returns the child, in std's shape.

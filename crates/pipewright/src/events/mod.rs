@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
-use crate::run::{RunHandle, Steps, StepsDescriptor};
+use crate::run::{Run, RunDescriptor, RunHandle};
 #[cfg(feature = "tokio")]
 pub use task::AsyncEvents;
 
@@ -46,26 +46,26 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Events {
     /// Declared before the run, so dropped first: it waits for the run's handles.
-    descriptor: StepsDescriptor,
-    steps: Steps,
+    descriptor: RunDescriptor,
+    run: Run,
     started: bool,
 }
 
 impl Events {
-    pub(crate) fn new(steps: Steps) -> Events {
-        Events { descriptor: StepsDescriptor::default(), steps, started: false }
+    pub(crate) fn new(run: Run) -> Events {
+        Events { descriptor: RunDescriptor::default(), run, started: false }
     }
 
     /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.steps.pid()
+        self.run.pid()
     }
 
     /// Returns a handle to the processes, for other threads.
     #[must_use]
     pub fn handle(&self) -> RunHandle {
-        self.steps.handle()
+        self.run.handle()
     }
 
     /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may return
@@ -75,7 +75,7 @@ impl Events {
     /// # Errors
     /// No more handles are available; `Unsupported` on systems other than Linux.
     pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
-        self.steps.update_descriptor(&mut self.descriptor)
+        self.run.update_descriptor(&mut self.descriptor)
     }
 
     /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
@@ -84,7 +84,7 @@ impl Events {
     /// # Errors
     /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
     pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
-        self.steps.register_descriptor(&mut self.descriptor)
+        self.run.register_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to
@@ -116,7 +116,7 @@ impl Events {
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.steps.take_stdin()
+        self.run.take_stdin()
     }
 
     /// Waits for the next event, for at most `limit`, for callers that also have other work. Zero returns only
@@ -136,7 +136,7 @@ impl Events {
     }
 
     fn next_until(&mut self, until: Option<Instant>) -> Next<Result<Event, Error>> {
-        match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
+        match self.poll_next_by(until, |run| Poll::Ready(run.step(until))) {
             Poll::Ready(next) => next,
             // Cannot happen: this step is never pending.
             Poll::Pending => Next::Pending,
@@ -147,7 +147,7 @@ impl Events {
     fn poll_next_by(
         &mut self,
         until: Option<Instant>,
-        mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
+        mut step: impl FnMut(&mut Run) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Event, Error>>> {
         let mut limit_passed = false;
         loop {
@@ -157,7 +157,7 @@ impl Events {
             if limit_passed {
                 return Poll::Ready(Next::Pending);
             }
-            match ready!(step(&mut self.steps)) {
+            match ready!(step(&mut self.run)) {
                 Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
                 Ok(false) => return Poll::Ready(self.end()),
                 Err(error) => return Poll::Ready(Next::Item(Err(error))),
@@ -167,7 +167,7 @@ impl Events {
 
     /// Returns the last event, once.
     fn end(&mut self) -> Next<Result<Event, Error>> {
-        match self.steps.ending() {
+        match self.run.ending() {
             Some(ended) => Next::Item(ended.map(Event::Exited)),
             None => Next::Done,
         }
@@ -179,7 +179,7 @@ impl Events {
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
     pub fn finish(self) -> Result<Ending, Error> {
-        self.steps.finish()
+        self.run.finish_ending()
     }
 
     fn take(&mut self) -> Option<Event> {
@@ -188,7 +188,7 @@ impl Events {
             return Some(Event::Started(self.pid()));
         }
         for source in [Source::Stdout, Source::Stderr] {
-            let Some(chunk) = self.steps.take(source) else { continue };
+            let Some(chunk) = self.run.take(source) else { continue };
             let bytes = self.keep_buffer(source, chunk.bytes);
             if bytes.is_empty() {
                 // The end of this stream; the end of the child is an event of its own.
@@ -209,7 +209,7 @@ impl Events {
         }
         let bytes = buffer.as_slice().to_owned();
         buffer.clear();
-        self.steps.give_back(source, buffer);
+        self.run.give_back(source, buffer);
         bytes
     }
 }

@@ -75,7 +75,7 @@ impl AsyncEvents {
     /// Those of [`Events::finish`].
     pub async fn finish(mut self) -> Result<Ending, Error> {
         let AsyncEvents { watch, events } = &mut self;
-        poll_fn(|cx| events.steps.poll_finish(cx, watch)).await
+        poll_fn(|cx| events.run.poll_ending(cx, watch)).await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Error>>> {
@@ -88,7 +88,7 @@ impl AsyncEvents {
         until: Option<Instant>,
     ) -> Poll<Next<Result<Event, Error>>> {
         let AsyncEvents { watch, events } = self;
-        events.poll_next_by(until, |steps| steps.poll_step(cx, watch, until))
+        events.poll_next_by(until, |run| run.poll(cx, watch, until))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::next::Next;
 use crate::outcome::Source;
 use crate::output::Ending;
-use crate::run::{Chunk, RunHandle, Steps, StepsDescriptor};
+use crate::run::{Chunk, Run, RunDescriptor, RunHandle};
 use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.
@@ -59,8 +59,8 @@ impl Default for Line {
 #[derive(Debug)]
 pub struct Lines {
     /// Declared before the run, so dropped first: it waits for the run's handles.
-    descriptor: StepsDescriptor,
-    steps: Steps,
+    descriptor: RunDescriptor,
+    run: Run,
     decoding: Decoding,
     splitters: [Splitter; 2],
     /// The lines that are being handed out. `source` is their stream.
@@ -71,10 +71,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(steps: Steps, decoding: Decoding, max_line: Option<usize>) -> Lines {
+    pub(crate) fn new(run: Run, decoding: Decoding, max_line: Option<usize>) -> Lines {
         Lines {
-            descriptor: StepsDescriptor::default(),
-            steps,
+            descriptor: RunDescriptor::default(),
+            run,
             decoding,
             splitters: [Splitter::new(max_line), Splitter::new(max_line)],
             batch: Batch::default(),
@@ -86,13 +86,13 @@ impl Lines {
     /// Returns the process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.steps.pid()
+        self.run.pid()
     }
 
     /// Returns a handle to the processes, for other threads.
     #[must_use]
     pub fn handle(&self) -> RunHandle {
-        self.steps.handle()
+        self.run.handle()
     }
 
     /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may return
@@ -102,7 +102,7 @@ impl Lines {
     /// # Errors
     /// Those of [`Events::wait_descriptor`](crate::Events::wait_descriptor).
     pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
-        self.steps.update_descriptor(&mut self.descriptor)
+        self.run.update_descriptor(&mut self.descriptor)
     }
 
     /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
@@ -111,7 +111,7 @@ impl Lines {
     /// # Errors
     /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
     pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
-        self.steps.register_descriptor(&mut self.descriptor)
+        self.run.register_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to
@@ -165,7 +165,7 @@ impl Lines {
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.steps.take_stdin()
+        self.run.take_stdin()
     }
 
     /// Puts the next line into an existing one, which avoids an allocation. Returns `false` if there is none;
@@ -217,7 +217,7 @@ impl Lines {
     pub fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
         // A limit too long for the clock means no limit.
         let until = Instant::now().checked_add(limit);
-        match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
+        match self.poll_next_by(until, |run| Poll::Ready(run.step(until))) {
             Poll::Ready(next) => next,
             // Cannot happen: this step is never pending.
             Poll::Pending => Next::Pending,
@@ -228,7 +228,7 @@ impl Lines {
     fn poll_next_by(
         &mut self,
         until: Option<Instant>,
-        mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
+        mut step: impl FnMut(&mut Run) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Line, Error>>> {
         let mut limit_passed = false;
         loop {
@@ -241,7 +241,7 @@ impl Lines {
             if limit_passed {
                 return Poll::Ready(Next::Pending);
             }
-            match ready!(step(&mut self.steps)) {
+            match ready!(step(&mut self.run)) {
                 Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
                 Ok(false) => return Poll::Ready(Next::Done),
                 Err(error) => return Poll::Ready(Next::Item(Err(error))),
@@ -255,7 +255,7 @@ impl Lines {
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
     pub fn finish(self) -> Result<Ending, Error> {
-        self.steps.finish()
+        self.run.finish_ending()
     }
 
     /// Returns the next of the lines that have arrived.
@@ -280,7 +280,7 @@ impl Lines {
             if self.take_batch() {
                 return Ok(true);
             }
-            if !self.steps.step()? {
+            if !self.run.step(None)? {
                 return Ok(false);
             }
         }
@@ -292,10 +292,10 @@ impl Lines {
         if !mem::replace(&mut self.is_reading, true) {
             let done = mem::take(&mut self.batch);
             let buffer = self.splitters[self.source as usize].reclaim(done);
-            self.steps.give_back(self.source, buffer);
+            self.run.give_back(self.source, buffer);
         }
         for source in [Source::Stdout, Source::Stderr] {
-            if let Some(chunk) = self.steps.take(source) {
+            if let Some(chunk) = self.run.take(source) {
                 if self.split(source, chunk) {
                     self.is_reading = false;
                     return true;
@@ -315,7 +315,7 @@ impl Lines {
                 true
             }
             Err(buffer) => {
-                self.steps.give_back(source, buffer);
+                self.run.give_back(source, buffer);
                 false
             }
         }
@@ -323,7 +323,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.steps.program(), FailedOperation::Child("decode the output of"), kind, None)
+        Error::new(self.run.program(), FailedOperation::Child("decode the output of"), kind, None)
     }
 }
 

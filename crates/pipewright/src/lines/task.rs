@@ -87,7 +87,7 @@ impl AsyncLines {
     /// Those of [`Lines::finish`].
     pub async fn finish(mut self) -> Result<Ending, Error> {
         let AsyncLines { watch, lines } = &mut self;
-        poll_fn(|cx| lines.steps.poll_finish(cx, watch)).await
+        poll_fn(|cx| lines.run.poll_ending(cx, watch)).await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
@@ -100,7 +100,7 @@ impl AsyncLines {
         until: Option<Instant>,
     ) -> Poll<Next<Result<Line, Error>>> {
         let AsyncLines { watch, lines } = self;
-        lines.poll_next_by(until, |steps| steps.poll_step(cx, watch, until))
+        lines.poll_next_by(until, |run| run.poll(cx, watch, until))
     }
 }
 

@@ -8,7 +8,7 @@ use super::end::pipeline_output;
 use super::start::StartedStages;
 use super::{PipelineOutput, join_names};
 use crate::error::Error;
-use crate::run::{ActiveRun, Collect, HeldTerminal, Processes, RunSettings, SpawnedRun};
+use crate::run::{Children as _, Collect, HeldTerminal, Processes, Run, RunSettings, SpawnedRun};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running pipeline, or one that has ended.
@@ -46,7 +46,7 @@ impl PipelineChild {
     /// Returns the process ids of the stages, from first to last.
     #[must_use]
     pub fn ids(&self) -> Vec<u32> {
-        self.run.processes().iter().map(|child| child.pid()).collect()
+        self.run.processes().handles().iter().map(|child| child.pid()).collect()
     }
 
     /// Waits until all stages have ended, and reads the piped streams meanwhile. Closes a piped stdin first.
@@ -57,12 +57,13 @@ impl PipelineChild {
     /// A stage could not be read from or waited for; none is then running.
     pub fn wait_with_output(self) -> Result<PipelineOutput, Error> {
         run_async_for_test!(self.wait_with_output_async());
-        let (run, programs, pipefail) = self.into_run();
-        run.finish_with(|children, whole| pipeline_output(programs, children, whole, pipefail))
+        let (mut run, programs, pipefail) = self.into_run();
+        let whole = run.finish()?;
+        pipeline_output(programs, run.children(), whole, pipefail)
     }
 
     /// Returns the run that reads the streams.
-    pub(super) fn into_run(self) -> (ActiveRun, Vec<OsString>, bool) {
+    pub(super) fn into_run(self) -> (Run, Vec<OsString>, bool) {
         let PipelineChild { stdin, stdout, stderr, run, programs, pipefail } = self;
         // No stage has a terminal.
         let terminal = HeldTerminal::default();
@@ -84,7 +85,7 @@ impl PipelineChild {
     /// A stage changed its user, so this process may not signal it; the stages after it were signalled.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         let mut reached = false;
-        for child in self.run.processes().iter().rev() {
+        for child in self.run.processes().handles().iter().rev() {
             reached |= child.signal(signal).map_err(|error| self.run.cannot("signal", error))?;
         }
         Ok(reached)

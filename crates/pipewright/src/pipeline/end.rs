@@ -9,6 +9,7 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::{TreeUsage, Usage};
 
+use super::join_names;
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::output::{Captured, CapturedStream, Output, check_success};
@@ -98,10 +99,14 @@ pub(super) fn pipeline_output(
     children: &[ChildHandle],
     whole: Output,
     pipefail: bool,
-) -> io::Result<PipelineOutput> {
-    let ends = programs.into_iter().zip(children);
-    let stages: io::Result<Vec<_>> = ends.map(|(program, it)| StageEnd::of(program, it)).collect();
-    Ok(with_stages(whole, stages?, pipefail))
+) -> Result<PipelineOutput, Error> {
+    let ends = programs.iter().zip(children);
+    let stages: io::Result<Vec<_>> =
+        ends.map(|(program, it)| StageEnd::of(program.clone(), it)).collect();
+    match stages {
+        Ok(stages) => Ok(with_stages(whole, stages, pipefail)),
+        Err(error) => Err(Error::cannot(&join_names(&programs), "wait for", error)),
+    }
 }
 
 /// Completes the output of the whole with the results of the stages.

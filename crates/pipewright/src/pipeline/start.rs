@@ -13,8 +13,8 @@ use crate::command::{
 };
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::run::{
-    ActiveRun, Children as _, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds,
-    Processes, RunInfo, RunSettings, Started, StopTargets, TeeTarget, on_demand,
+    Children as _, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds, Processes, Run,
+    RunInfo, RunSettings, Started, StopTargets, TeeTarget, on_demand,
 };
 
 /// Running stages, and the parent's ends of their pipes.
@@ -43,7 +43,7 @@ impl Pipeline<'_> {
         match self.start_all(defaults, stderr, &mut started) {
             Ok(()) => Ok(started),
             Err(error) => {
-                StopTargets::default().abandon(&started.processes, None);
+                StopTargets::default().abandon(started.processes.handles(), None);
                 Err(error)
             }
         }
@@ -156,14 +156,9 @@ impl StartedStages {
     }
 
     /// Returns the run, which keeps as much output as `collect` says, and the programs of the stages.
-    pub(super) fn into_run(
-        self,
-        options: &RunSettings,
-        collect: Collect,
-    ) -> (ActiveRun, Vec<OsString>) {
+    pub(super) fn into_run(self, options: &RunSettings, collect: Collect) -> (Run, Vec<OsString>) {
         let StartedStages { programs, processes, ends, at, foreground } = self;
         let info = RunInfo {
-            program: join_names(&programs),
             started: at,
             made_in: processes.made_in(),
             background_feed: None,
@@ -172,6 +167,9 @@ impl StartedStages {
             terminal: HeldTerminal::default(),
             trace: processes.trace(),
         };
-        (ActiveRun::new(processes, info, ends, options, collect), programs)
+        (
+            Run::new(Arc::new(processes), join_names(&programs), info, ends, options, collect),
+            programs,
+        )
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::run::{ActiveRun, Collect, Decide, RunSettings, Steps};
+use crate::run::{Collect, Decide, Run, RunSettings};
 use crate::running_output::RunningOutput;
 
 impl Pipeline<'_> {
@@ -61,19 +61,19 @@ impl Pipeline<'_> {
     /// Those of [`output`](Self::output).
     pub fn start_output(&mut self) -> Result<RunningOutput, Error> {
         self.options.prepare_enforcement(&self.name())?;
-        Ok(RunningOutput::new(self.start_capture()?.into_steps()))
+        Ok(RunningOutput::new(self.start_capture()?.enforced()))
     }
 
-    fn start_steps(&mut self) -> Result<Steps, Error> {
+    fn start_steps(&mut self) -> Result<Run, Error> {
         self.options.prepare_enforcement(&self.name())?;
         let mut started = self.start(CAPTURED)?;
         let stdin = started.ends.stdin.take();
         let (run, _) = started.into_run(&self.options, Collect::Chunks);
-        Ok(run.decided_by(self.decide()).into_steps().with_stdin(stdin))
+        Ok(run.decided_by(self.decide()).enforced().with_stdin(stdin))
     }
 
     /// Starts a capture of the whole pipeline, for a `RunSet`.
-    pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
+    pub(crate) fn start_capture(&mut self) -> Result<Run, Error> {
         let (run, _) = self.start(CAPTURED)?.into_run(&self.options, Collect::All);
         Ok(run.decided_by(self.decide()))
     }

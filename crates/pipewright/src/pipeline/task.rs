@@ -29,8 +29,7 @@ impl Pipeline<'_> {
         let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
         let mut run = run.into_future();
         let whole = (&mut run).await?;
-        let result = pipeline_output(programs, run.children(), whole, self.pipefail);
-        result.map_err(|error| Error::cannot(&self.name(), "wait for", error))
+        pipeline_output(programs, run.children(), whole, self.pipefail)
     }
 }
 
@@ -62,8 +61,8 @@ impl PipelineChild {
     /// is then dropped, not killed.
     pub async fn wait_with_output_async(self) -> Result<PipelineOutput, Error> {
         check_runtime_to_wait(self.run.program())?;
-        let (run, programs, pipefail) = self.into_run();
-        let result = |children: &[_], whole| pipeline_output(programs, children, whole, pipefail);
-        run.finish_async_with(result).await
+        let (mut run, programs, pipefail) = self.into_run();
+        let whole = run.finish_async().await?;
+        pipeline_output(programs, run.children(), whole, pipefail)
     }
 }

@@ -12,7 +12,7 @@ use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
 use crate::output::{check_success, check_tee};
-use crate::run::Collect;
+use crate::run::{Children as _, Collect};
 use crate::text::into_text;
 
 impl Pipeline<'_> {
@@ -38,13 +38,12 @@ impl Pipeline<'_> {
         if is_plain && !self.options.rules.can_stop() {
             // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
-            return wait_for_all(&started.processes, self.pipefail)
+            return wait_for_all(started.processes.handles(), self.pipefail)
                 .map_err(|error| Error::cannot(&join_names(&started.programs), "wait for", error));
         }
-        let (run, programs) = started.into_run(&self.options, Collect::Nothing);
-        let pipefail = self.pipefail;
-        let output = run
-            .finish_with(|children, whole| pipeline_output(programs, children, whole, pipefail))?;
+        let (mut run, programs) = started.into_run(&self.options, Collect::Nothing);
+        let whole = run.finish()?;
+        let output = pipeline_output(programs, run.children(), whole, self.pipefail)?;
         check_tee(&self.name(), &output)?;
         Ok(output.status)
     }
@@ -174,9 +173,9 @@ impl Pipeline<'_> {
         defaults: StdioDefaults,
         collect: Collect,
     ) -> Result<PipelineOutput, Error> {
-        let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
-        let pipefail = self.pipefail;
-        run.finish_with(|children, whole| pipeline_output(programs, children, whole, pipefail))
+        let (mut run, programs) = self.start(defaults)?.into_run(&self.options, collect);
+        let whole = run.finish()?;
+        pipeline_output(programs, run.children(), whole, self.pipefail)
     }
 
     pub(crate) fn name(&self) -> OsString {

@@ -8,7 +8,7 @@ use pipewright_os::process::status::ExitStatus;
 use super::PipelineChild;
 use super::verbs::wait_for_all;
 use crate::error::Error;
-use crate::run::StopRequest;
+use crate::run::{Children as _, StopRequest};
 
 impl PipelineChild {
     /// Waits until all stages have ended. First closes a piped stdin that was not taken. Returns the
@@ -36,13 +36,13 @@ impl PipelineChild {
     /// Those of [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let cannot = |error| self.run.cannot("wait for", error);
-        for child in self.run.processes().iter() {
+        for child in self.run.processes().handles() {
             if child.try_wait().map_err(cannot)?.is_none() {
                 return Ok(None);
             }
         }
         self.run.ended();
-        wait_for_all(self.run.processes(), self.pipefail).map(Some).map_err(cannot)
+        wait_for_all(self.run.processes().handles(), self.pipefail).map(Some).map_err(cannot)
     }
 
     /// Waits until all stages have ended, for at most `limit`. Returns `None` if any is still running then; those
@@ -100,7 +100,7 @@ impl PipelineChild {
 
     /// Returns the status of the pipeline. Waits for stages that have not ended.
     pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
-        let status = wait_for_all(self.run.processes(), self.pipefail);
+        let status = wait_for_all(self.run.processes().handles(), self.pipefail);
         let status = status.map_err(|error| self.run.cannot("wait for", error))?;
         self.run.stop_input()?;
         Ok(status)

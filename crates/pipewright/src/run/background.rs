@@ -1,4 +1,5 @@
-//! Enforces the rules of runs while their callers do not wait, on one thread for all runs.
+//! Enforces the rules of runs while their callers do not wait, on one thread for all runs; and the place of a run's state
+//! meanwhile.
 //!
 //! The thread starts with the first such run and ends after a second without any.
 
@@ -12,9 +13,9 @@ use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
+use super::options::RunSettings;
 use super::process::Children;
-use super::state::NextLook;
-use super::suspended::SuspendedRun;
+use super::state::{NextLook, RunState};
 use crate::rules::{Rules, earlier};
 
 /// The time that the idle thread waits before it ends.
@@ -38,7 +39,7 @@ struct Runs {
 #[derive(Debug)]
 pub(crate) struct EnforcedRun {
     pub(crate) children: Arc<dyn Children>,
-    pub(crate) suspended: Arc<SuspendedRun>,
+    pub(crate) place: Arc<StatePlace>,
     pub(crate) rules: Rules,
 }
 
@@ -67,7 +68,7 @@ fn prepare() -> io::Result<()> {
 }
 
 fn enforce(run: EnforcedRun) -> Enforcement {
-    run.suspended.call_when_missed(wake);
+    run.place.call_when_missed(wake);
     let mut runs = runs();
     let number = runs.next;
     runs.next += 1;
@@ -161,6 +162,124 @@ fn serve(wake: &Wake) {
 
 impl EnforcedRun {
     fn look(&self) -> NextLook {
-        self.suspended.look(|run| run.enforce(self.children.handles(), &self.rules, Instant::now()))
+        self.place.look(|run| run.enforce(self.children.handles(), &self.rules, Instant::now()))
+    }
+}
+
+/// The place of a run's state between two waits, such as a stop that one of the waits has begun.
+///
+/// If the rules are enforced in the background, the background thread finds the state here. A wait takes it out, and enforces
+/// the rules itself.
+#[derive(Debug, Default)]
+pub(crate) struct StatePlace(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Option<Box<RunState>>,
+    /// Called when the state is put back, if the background thread did not find it here.
+    call: Option<fn()>,
+    /// True if the background thread did not find the state here.
+    was_missed: bool,
+}
+
+impl StatePlace {
+    /// Returns true if a wait has left a state to continue.
+    pub(crate) fn has_state(&self) -> bool {
+        self.lock().state.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Each field is consistent on its own.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the state out.
+    pub(crate) fn take_out(&self) -> Option<Box<RunState>> {
+        self.lock().state.take()
+    }
+
+    /// Puts the state back.
+    pub(crate) fn put(&self, state: Box<RunState>) {
+        let mut inner = self.lock();
+        // A stop that has begun changes the time of the next action.
+        let is_new = inner.was_missed || state.is_stopping();
+        inner.was_missed = false;
+        // If two threads wait, either state will do.
+        inner.state = Some(state);
+        let call = inner.call.filter(|_| is_new);
+        drop(inner);
+        if let Some(call) = call {
+            call();
+        }
+    }
+
+    /// Sets the function to call when a state is put back that the background thread did not find.
+    fn call_when_missed(&self, call: fn()) {
+        self.lock().call = Some(call);
+    }
+
+    /// Calls `look` with the state, if it is here. Otherwise the wait that has it enforces its rules.
+    fn look(&self, look: impl FnOnce(&mut RunState) -> NextLook) -> NextLook {
+        let mut inner = self.lock();
+        match &mut inner.state {
+            Some(state) => look(state),
+            None => {
+                inner.was_missed = true;
+                NextLook::default()
+            }
+        }
+    }
+}
+
+/// The state of a run that has one caller: held here, or shared with the background thread between two calls.
+#[derive(Debug)]
+pub(super) struct HeldState {
+    /// `None` after the end, and while it is in the place. Here too after a panic in a call.
+    here: Option<Box<RunState>>,
+    shared: Option<(Enforcement, Arc<StatePlace>)>,
+}
+
+impl HeldState {
+    pub(super) fn new(state: Box<RunState>) -> HeldState {
+        HeldState { here: Some(state), shared: None }
+    }
+
+    /// Shares the state with the background thread, if the settings say so.
+    pub(super) fn share(&mut self, settings: &RunSettings, children: &Arc<dyn Children>) {
+        if settings.is_enforced() {
+            let place = Arc::default();
+            let enforcement = settings.enforce(Arc::clone(children), &place);
+            self.shared = enforcement.map(|enforcement| (enforcement, place));
+            self.suspend();
+        }
+    }
+
+    /// Takes the state back from the background thread. `None` after the end.
+    pub(super) fn resume(&mut self) -> Option<&mut RunState> {
+        if let Some(state) = self.shared.as_ref().and_then(|(_, place)| place.take_out()) {
+            self.here = Some(state);
+        }
+        self.here.as_deref_mut()
+    }
+
+    /// Leaves the state to the background thread, if it is shared.
+    pub(super) fn suspend(&mut self) {
+        if let Some((_, place)) = &self.shared {
+            if let Some(state) = self.here.take() {
+                place.put(state);
+            }
+        }
+    }
+
+    /// Returns true before the end.
+    pub(super) fn is_some(&self) -> bool {
+        self.here.is_some() || self.shared.as_ref().is_some_and(|(_, place)| place.has_state())
+    }
+
+    /// Takes the state for good. The rules are not enforced any more.
+    pub(super) fn end(&mut self) -> Option<Box<RunState>> {
+        self.resume();
+        self.shared = None;
+        self.here.take()
     }
 }

@@ -1,90 +1,26 @@
-//! The options that commands and pipelines have in common.
+//! The options that commands and pipelines have in common, and their setters, with their documentation written once.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use pipewright_os::base::signal::Signal;
-
-use super::background::{EnforcedRun, Enforcement, Enforcer};
-use super::on_demand;
+use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
 use super::process::Children;
-use super::suspended::SuspendedRun;
-use crate::cancel::CancelToken;
 use crate::error::{Error, could_not_prepare};
-use crate::rules::{Limit, Linger, Rules};
+use crate::rules::{Limit, Rules};
 use crate::text::Decoding;
 
-/// The settings of a whole run: its rules, and the part of its output that is kept. The setters of
-/// [`Command`](crate::Command) and [`Pipeline`](crate::Pipeline) call the setters of this type.
+/// The settings of a whole run: its rules, and the part of its output that is kept.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunSettings {
     pub(crate) rules: Rules,
     /// Enforces the rules in the background; `None` if that is not set.
-    enforcer: Option<Enforcer>,
+    pub(crate) enforcer: Option<Enforcer>,
     pub(crate) limit: Option<Limit>,
     pub(crate) max_line_bytes: Option<usize>,
     pub(crate) decoding: Decoding,
 }
 
 impl RunSettings {
-    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        self.rules.timeout = Some(timeout);
-    }
-
-    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
-        self.rules.deadline = Some(deadline);
-    }
-
-    pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
-        self.rules.idle_timeout = Some(timeout);
-    }
-
-    pub(crate) fn set_cancel(&mut self, token: &CancelToken) {
-        self.rules.cancel = Some(token.clone());
-    }
-
-    pub(crate) fn set_enforce_in_background(&mut self) {
-        self.enforcer = Some(on_demand::ENFORCER);
-    }
-
-    pub(crate) fn set_kill_grace(&mut self, grace: Duration) {
-        self.rules.kill_grace = grace;
-    }
-
-    pub(crate) fn set_stop_signal(&mut self, signal: Signal) {
-        self.rules.stop_signal = signal;
-    }
-
-    pub(crate) fn set_limit(&mut self, limit: Limit) {
-        self.limit = Some(limit);
-    }
-
-    pub(crate) fn set_max_line(&mut self, bytes: usize) {
-        self.max_line_bytes = Some(bytes);
-    }
-
-    pub(crate) fn set_linger(&mut self, linger: Linger) {
-        self.rules.linger = linger;
-    }
-
-    pub(crate) fn set_linger_drain(&mut self) {
-        self.rules.linger_drain = Some(on_demand::DRAIN);
-    }
-
-    pub(crate) fn set_coalesce_reads(&mut self) {
-        self.rules.coalesce_reads = true;
-    }
-
-    pub(crate) fn set_strict_utf8(&mut self) {
-        self.decoding.make_strict();
-    }
-
-    #[cfg(feature = "encoding")]
-    pub(crate) fn set_encoding(&mut self, encoding: &'static encoding_rs::Encoding) {
-        self.decoding.use_encoding(encoding);
-    }
-
     /// Returns the name of the first option that is set.
     pub(crate) fn first_set(&self) -> Option<&'static str> {
         let default = Rules::default();
@@ -106,15 +42,20 @@ impl RunSettings {
         settings.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
-    /// Enforces the rules in the background while the run is suspended, if that is set.
+    /// Returns true if the rules are enforced in the background.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.enforcer.is_some()
+    }
+
+    /// Enforces the rules in the background while the run's state is in its place, if that is set.
     pub(crate) fn enforce(
         &self,
-        children: &Arc<impl Children + 'static>,
-        suspended: &Arc<SuspendedRun>,
+        children: Arc<dyn Children>,
+        place: &Arc<StatePlace>,
     ) -> Option<Enforcement> {
         let enforcer = self.enforcer?;
-        let (children, suspended) = (Arc::clone(children), Arc::clone(suspended));
-        Some((enforcer.enforce)(EnforcedRun { children, suspended, rules: self.rules.clone() }))
+        let place = Arc::clone(place);
+        Some((enforcer.enforce)(EnforcedRun { children, place, rules: self.rules.clone() }))
     }
 
     /// Starts the background thread, if it is needed. Fails if it cannot be started.
@@ -127,3 +68,148 @@ impl RunSettings {
         prepared.map_err(|error| could_not_prepare(program, step(), error))
     }
 }
+
+/// Implements the setters for a type that has a field `options`.
+macro_rules! option_setters {
+    ($owner:ty) => {
+        /// Limits that stop a run, and related settings. The first limit that is reached stops the run: the child (in a
+        /// pipeline every stage, the last one first) and the descendants that can be found get the stop signal, and those
+        /// that are left after the grace are killed. The output so far is in the result.
+        impl $owner {
+            /// Stops the run after this time. Zero stops it at once.
+            ///
+            /// Calls that wait enforce it, and also the kill after the grace. Nothing enforces it between two calls of
+            /// `next` of [`lines`](Self::lines) or [`events`](Self::events), or before the first wait for a
+            /// [`spawn`](Self::spawn)ed child, unless [`enforce_in_background`](Self::enforce_in_background) is set.
+            pub fn timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
+                self.options.rules.timeout = Some(timeout);
+                self
+            }
+
+            /// Stops the run at this time. If [`timeout`](Self::timeout) is set too, the earlier one counts.
+            pub fn deadline(&mut self, deadline: ::std::time::Instant) -> &mut Self {
+                self.options.rules.deadline = Some(deadline);
+                self
+            }
+
+            /// Stops the run after this long without output. Only streams that pass through this process count. If none
+            /// does, this is a timeout from the start.
+            pub fn idle_timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
+                self.options.rules.idle_timeout = Some(timeout);
+                self
+            }
+
+            /// Stops the run when the token is cancelled, for example [by a signal](crate::CancelToken::cancel_on). If
+            /// the child has already ended and something else holds its streams open, stops reading them.
+            pub fn cancel(&mut self, token: &$crate::CancelToken) -> &mut Self {
+                self.options.rules.cancel = Some(token.clone());
+                self
+            }
+
+            /// Enforces [`timeout`](Self::timeout), [`deadline`](Self::deadline), [`idle_timeout`](Self::idle_timeout),
+            /// [`cancel`](Self::cancel) and the kill after the grace even while nothing waits for the child. One
+            /// background thread does this for the whole process.
+            ///
+            /// By default, only calls that wait enforce them. If the caller works for a minute between two calls of
+            /// `next` of [`lines`](Self::lines) or [`events`](Self::events), a timeout is up to a minute late. If the
+            /// caller reads or writes the streams of a [`spawn`](Self::spawn)ed child directly, a timeout takes effect
+            /// with the next wait. With this setting, the run is stopped on time, and the next call reports that. The
+            /// kill of a [`stop_async`](crate::Child#method.stop_async) whose future was dropped is on time as well.
+            /// Verbs that run the command to its end do not need it.
+            ///
+            /// A child that ends in time has not timed out, however late a call notices its end. Unread output does not
+            /// count as silence. The option also works for the commands of [`run_all`](crate::run_all) or a
+            /// [`Runner`](crate::Runner), between two calls of `next`; only `next` checks the token of the whole set.
+            ///
+            /// # Errors
+            /// The verb fails, and starts nothing, if the thread cannot be started.
+            ///
+            /// ```
+            /// use pipewright::{Command, Stdio};
+            /// use std::{io::Read, time::Duration};
+            /// let mut command = Command::new("sh");
+            /// command.args(["-c", "echo said; exec sleep 600"]).stdout(Stdio::piped());
+            /// let mut child = command.timeout(Duration::from_millis(200)).enforce_in_background().spawn()?;
+            /// let mut text = String::new();
+            /// // Nothing waits for the child, and yet this returns.
+            /// child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+            /// assert_eq!(text, "said\n");
+            /// assert!(!child.wait()?.success());
+            /// # Ok::<(), pipewright::Error>(())
+            /// ```
+            pub fn enforce_in_background(&mut self) -> &mut Self {
+                self.options.enforcer = Some($crate::run::on_demand::ENFORCER);
+                self
+            }
+
+            /// Sets the time between the stop signal and the kill. The default is 5 s. Zero kills at once, without a stop
+            /// signal.
+            #[doc(alias = "grace")]
+            pub fn kill_grace(&mut self, grace: ::std::time::Duration) -> &mut Self {
+                self.options.rules.kill_grace = grace;
+                self
+            }
+
+            /// Sets the stop signal. The default is `TERM`.
+            pub fn stop_signal(&mut self, signal: $crate::Signal) -> &mut Self {
+                self.options.rules.stop_signal = signal;
+                self
+            }
+
+            /// Limits the part of each stream that is kept. By default everything is kept.
+            /// [`Limit::fail`](crate::Limit::fail) also applies in verbs that keep nothing. Data from one stage of a
+            /// pipeline to the next is not limited.
+            pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
+                self.options.limit = Some(limit);
+                self
+            }
+
+            /// Limits each line of [`lines`](Self::lines) to this many bytes: the rest of a longer line is skipped.
+            /// Without it, a line may use up all memory.
+            pub fn max_line(&mut self, bytes: usize) -> &mut Self {
+                self.options.max_line_bytes = Some(bytes);
+                self
+            }
+
+            /// Sets how long streams are read after the child, or every stage of a pipeline, has ended, if something else
+            /// holds a stream open.
+            pub fn linger(&mut self, linger: $crate::Linger) -> &mut Self {
+                self.options.rules.linger = linger;
+                self
+            }
+
+            /// Drains streams in the background after the run has stopped reading them, and discards the bytes. Without
+            /// it, such a stream is closed, and the next process that writes to it gets SIGPIPE.
+            pub fn linger_drain(&mut self) -> &mut Self {
+                self.options.rules.linger_drain = Some($crate::run::on_demand::DRAIN);
+                self
+            }
+
+            /// Lets up to 1 ms pass before a stream is read, so that several small writes of the child are read in one go.
+            /// Each read wakes this process, which costs more than a short child. The end of the child is never delayed.
+            ///
+            /// Streams that are only captured are always read in this way. This includes those that are passed on as they
+            /// arrive: by [`Stdio::tee`](crate::Stdio::tee), [`Stdio::tee_with`](crate::Stdio::tee_with) and
+            /// [`events`](Self::events).
+            pub fn coalesce_reads(&mut self) -> &mut Self {
+                self.options.rules.coalesce_reads = true;
+                self
+            }
+
+            /// Makes text that is not UTF-8 an error with the offset, instead of using replacement characters. A
+            /// character cut by a limit is dropped silently.
+            pub fn strict_utf8(&mut self) -> &mut Self {
+                self.options.decoding.make_strict();
+                self
+            }
+
+            /// Decodes text from this encoding instead of UTF-8.
+            #[cfg(feature = "encoding")]
+            pub fn encoding(&mut self, encoding: &'static encoding_rs::Encoding) -> &mut Self {
+                self.options.decoding.use_encoding(encoding);
+                self
+            }
+        }
+    };
+}
+pub(crate) use option_setters;

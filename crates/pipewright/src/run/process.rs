@@ -1,19 +1,23 @@
-//! The owner of a child, which leaves no zombie and, if the tree is held, no process of the tree.
+//! The owners of children, which leave no zombie and, if the tree is held, no process of the tree; and a handle to those of a
+//! run, for other threads.
 
 use std::fmt;
 use std::io;
 use std::mem;
 use std::ops::Deref;
 use std::slice;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::generation::Generation;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::status::Ended;
+use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::status::{Ended, ExitStatus};
+use pipewright_os::process::usage::Usage;
 
 use super::stop_targets::StopTargets;
+use crate::error::Error;
 use crate::reaper;
 use crate::trace::Trace;
 
@@ -35,18 +39,6 @@ pub(crate) struct OwnedProcess {
     trace: Trace,
 }
 
-impl Default for OwnedProcess {
-    fn default() -> OwnedProcess {
-        OwnedProcess::new(ChildHandle::default(), None, Trace::default())
-    }
-}
-
-impl Default for Processes {
-    fn default() -> Processes {
-        Processes::with_room_for(0)
-    }
-}
-
 /// Kills the child and the descendants that a kill reaches, and waits briefly for the child.
 pub(super) fn kill(child: &ChildHandle) {
     // Errors are ignored, as documented: the child has changed its user. The wait is best effort.
@@ -63,16 +55,6 @@ impl OwnedProcess {
         trace: Trace,
     ) -> OwnedProcess {
         OwnedProcess { child, made_in: Generation::current(), on_drop, trace }
-    }
-
-    /// Returns the span of the process.
-    pub(crate) fn trace(&self) -> Trace {
-        self.trace.clone()
-    }
-
-    /// Returns the child as a slice, for runs of several children.
-    pub(crate) fn as_slice(&self) -> &[ChildHandle] {
-        slice::from_ref(&self.child)
     }
 
     /// Waits for the end with one system call less: no other thread can use this handle.
@@ -162,35 +144,11 @@ impl Processes {
         Processes { children, made_in, on_drop: None, trace: Trace::default() }
     }
 
-    /// Converts the owner of one child.
-    pub(crate) fn of(process: OwnedProcess) -> Processes {
-        let mut process = process;
-        Processes {
-            children: vec![mem::take(&mut process.child)],
-            made_in: process.made_in,
-            on_drop: process.on_drop,
-            trace: mem::take(&mut process.trace),
-        }
-    }
-
     /// Adds a child after the others. If one child is killed on drop, all are.
     pub(crate) fn push(&mut self, mut process: OwnedProcess) {
         self.on_drop = self.on_drop.or(process.on_drop);
         self.trace.extend(mem::take(&mut process.trace));
         self.children.push(mem::take(&mut process.child));
-    }
-
-    /// Returns the spans of the processes.
-    pub(crate) fn trace(&self) -> Trace {
-        self.trace.clone()
-    }
-}
-
-impl Deref for Processes {
-    type Target = [ChildHandle];
-
-    fn deref(&self) -> &[ChildHandle] {
-        &self.children
     }
 }
 
@@ -210,24 +168,114 @@ pub(crate) trait Children: fmt::Debug + Send + Sync {
 
     /// Returns the process that has started them.
     fn made_in(&self) -> Generation;
+
+    /// Returns their spans.
+    fn trace(&self) -> Trace;
 }
 
 impl Children for OwnedProcess {
     fn handles(&self) -> &[ChildHandle] {
-        self.as_slice()
+        slice::from_ref(&self.child)
     }
 
     fn made_in(&self) -> Generation {
         self.made_in
+    }
+
+    fn trace(&self) -> Trace {
+        self.trace.clone()
     }
 }
 
 impl Children for Processes {
     fn handles(&self) -> &[ChildHandle] {
-        self
+        &self.children
     }
 
     fn made_in(&self) -> Generation {
         self.made_in
+    }
+
+    fn trace(&self) -> Trace {
+        self.trace.clone()
+    }
+}
+
+/// A handle to the processes of a run that is driven step by step. Other threads can signal and kill them while the run
+/// is waited for.
+///
+/// # Drop
+/// Does nothing. But a tree that is held ends only when the run and all handles to it are dropped.
+#[derive(Debug, Clone)]
+pub struct RunHandle(Arc<dyn Children>);
+
+/// The end of one process of a run: of a command, or of a stage of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChildEnd {
+    /// The process id that it had.
+    pub pid: u32,
+    /// The exit status.
+    pub status: ExitStatus,
+    /// CPU time and memory; `None` if other code in this program reaped it.
+    pub usage: Option<Usage>,
+}
+
+impl RunHandle {
+    pub(super) fn new(processes: Arc<dyn Children>) -> RunHandle {
+        RunHandle(processes)
+    }
+
+    /// Waits for the ends of the processes, and returns them. Those of a pipeline's stages are in their order.
+    ///
+    /// # Errors
+    /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)).
+    pub fn ends(&self) -> Result<Vec<ChildEnd>, Error> {
+        let end = |child: &ChildHandle| {
+            let ended = child.wait()?;
+            let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));
+            Ok(ChildEnd { pid: child.pid(), status: ended.status, usage })
+        };
+        let ends: io::Result<Vec<ChildEnd>> = self.0.handles().iter().map(end).collect();
+        ends.map_err(|error| Error::cannot(self.name().as_ref(), "wait for", error))
+    }
+
+    /// Kills the processes and the descendants that can be found, or the whole tree if it is contained. Does not wait for
+    /// their end.
+    ///
+    /// # Errors
+    /// A process has changed its user, so this process may not signal it.
+    pub fn kill(&self) -> Result<(), Error> {
+        let killed = StopTargets::default().kill(self.0.handles());
+        killed.map_err(|error| Error::cannot(self.name().as_ref(), "kill", error))
+    }
+
+    /// Sends a signal to the processes themselves, not to their descendants. Returns `false` if all have ended.
+    ///
+    /// # Errors
+    /// A process has changed its user, so this process may not signal it.
+    pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
+        let mut sent = false;
+        for child in self.0.handles().iter() {
+            let result = child.signal(signal);
+            sent |= result.map_err(|e| Error::cannot(self.name().as_ref(), "signal", e))?;
+        }
+        Ok(sent)
+    }
+
+    /// Returns the process ids; those of a pipeline's stages are in their order.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.handles().iter().map(ChildHandle::pid).collect()
+    }
+
+    /// Returns the mechanism that contains the first process.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.0.handles().first().map_or(Containment::None, ChildHandle::containment)
+    }
+
+    fn name(&self) -> String {
+        self.0.handles().first().map_or(0, ChildHandle::pid).to_string()
     }
 }

@@ -1,21 +1,24 @@
-//! A child that has just been started, the parent's ends of its streams, and the part of the streams that is kept.
+//! A child that has just been started: the parent's ends of its streams and of its terminal, the part of the streams that is
+//! kept, and the facts that no step of its run changes.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
+use pipewright_os::process::pty::{ChildTerminal, Pty};
 use pipewright_os::process::status::Ended;
 
 use super::foreground::ForegroundJob;
 use super::process::OwnedProcess;
-use super::sink::Sink;
+use super::stream::Sink;
 use super::tee::TeeTarget;
-use super::terminal::TerminalEnds;
-use crate::input::Feed;
+use crate::input::{FedInput, Feed};
 use crate::outcome::Source;
 use crate::output::TAIL_BYTES;
 use crate::rules::{Limit, OnExceed};
+use crate::trace::Trace;
 
 /// A started child.
 #[derive(Debug)]
@@ -136,4 +139,36 @@ impl Collect {
             Collect::Chunks => Sink::for_chunks(limit),
         }
     }
+}
+
+/// The facts about a run apart from its children, its rules and its streams.
+#[derive(Debug)]
+pub(crate) struct RunInfo {
+    pub(crate) started: Instant,
+    /// The process that has started the children: not a fork of it.
+    pub(crate) made_in: Generation,
+    /// Input that is fed in the background.
+    pub(crate) background_feed: Option<Box<dyn FedInput>>,
+    pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
+    pub(crate) stderr_merged: bool,
+    pub(crate) terminal: HeldTerminal,
+    pub(crate) trace: Trace,
+}
+
+/// The two sides of a terminal, until the start.
+#[derive(Debug)]
+pub(crate) struct TerminalEnds {
+    pub(crate) pty: Pty,
+    pub(crate) child_end: ChildTerminal,
+}
+
+/// The sides of the child's terminal that this process holds while the child runs.
+#[derive(Debug, Default)]
+pub(crate) struct HeldTerminal {
+    /// This process's side: the terminal would hang up without it, even if nobody reads any more.
+    #[expect(dead_code, reason = "it is only held")]
+    pub(crate) pty: Option<Pty>,
+    /// The child's side: the output cannot end before the child does. A child that closes the terminal, and opens it again
+    /// (`/dev/tty`), would otherwise be lost in between.
+    pub(crate) child_end: Option<ChildTerminal>,
 }

@@ -1,36 +1,35 @@
 //! The state of a run. Each step waits once, for all events, and handles the results.
 
-mod act;
-mod enforce;
-mod finish;
-mod panics;
-mod so_far;
+use std::ffi::{OsStr, OsString};
 #[cfg(feature = "tokio")]
-mod task;
-
-pub(super) use enforce::NextLook;
-
+use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::panic;
+use std::path::Path;
+#[cfg(feature = "tokio")]
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::pipe::PipeReader;
+#[cfg(feature = "tokio")]
+use pipewright_os::base::wait::Watch;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::limits::{OutOfMemory, Victim};
 use pipewright_os::process::status::Ended;
 
 use super::foreground::POLL_INTERVAL;
-use super::info::RunInfo;
-use super::read_coalescer::ReadCoalescer;
-use super::sink::LimitCheck;
-use super::started::Streams;
-use super::stop_policy::StopPolicy;
+use super::started::{HeldTerminal, RunInfo, Streams};
+use super::stop_policy::{Due, StopPolicy};
 use super::stop_targets::StopTargets;
-use super::stream::{Chunk, Stream, is_full_read};
-use super::terminal::HeldTerminal;
+use super::stream::{Chunk, Collected, LimitCheck, ReadCoalescer, Sink, Stream, is_full_read};
+use super::tee::PanicPayload;
+use crate::cancel::CancelToken;
 use crate::error::OperationError;
 use crate::input::Feed;
-use crate::outcome::{Outcome, Source};
+use crate::outcome::{Exceeded, Outcome, Source};
+use crate::output::Output;
 use crate::rules::{Rules, earlier};
 
 const STDOUT: usize = 0;
@@ -115,24 +114,16 @@ impl RunState {
 
     /// Gives a suspended run its input and its streams.
     pub(super) fn with_streams(
-        self: Box<RunState>,
+        mut self: Box<RunState>,
         feed: Option<Feed>,
         streams: Streams,
-    ) -> RunState {
+    ) -> Box<RunState> {
         // The first read is not delayed: there may be a chunk already.
-        RunState { feed, streams: streams.map(Stream::new), ..*self }
+        (self.feed, self.streams) = (feed, streams.map(Stream::new));
+        self
     }
 
-    /// Waits once and handles the results. Returns false if there was nothing left to wait for.
-    pub(crate) fn step(
-        &mut self,
-        children: &[ChildHandle],
-        rules: &Rules,
-    ) -> Result<bool, OperationError> {
-        self.step_until(None, children, rules)
-    }
-
-    /// Steps as [`step`](Self::step) does, but waits no longer than `until`.
+    /// Waits once, but no longer than `until`, and handles the results. Returns false if there was nothing left to wait for.
     pub(crate) fn step_until(
         &mut self,
         until: Option<Instant>,
@@ -429,5 +420,417 @@ impl RunState {
             self.stdin_unread = feed.stop()?;
         }
         Ok(())
+    }
+}
+
+impl RunState {
+    /// Does everything that is due by now.
+    fn act(
+        &mut self,
+        children: &[ChildHandle],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), OperationError> {
+        if self.policy.killed_child_wait_ends().is_some_and(|end| now >= end) {
+            let message = "still running 30 s after the kill";
+            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, message)));
+        }
+        if self.policy.is_time_up(now) {
+            self.note_ends_in_time(children, now)?;
+        }
+        loop {
+            match self.policy.due(now, self.is_reading()) {
+                Due::Nothing => return Ok(()),
+                Due::StopReading => self.stop_reading(rules)?,
+                due => self.carry_out(due, children, rules)?,
+            }
+        }
+    }
+
+    /// Forwards the signals of the token, and stops the children if it is cancelled.
+    fn handle_cancel(
+        &mut self,
+        children: &[ChildHandle],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), OperationError> {
+        let Some(token) = &rules.cancel else { return Ok(()) };
+        for signal in token.take_signals() {
+            for child in children {
+                // Ignored: it has ended meanwhile, or has changed its user.
+                let _ = child.signal(signal);
+            }
+        }
+        if token.is_cancelled() {
+            self.note_ends_in_time(children, now)?;
+            self.stop(Outcome::Cancelled, children, rules, now)?;
+        }
+        Ok(())
+    }
+
+    /// Records children that have already ended, so that a later timeout or cancel does not count as the reason. A task
+    /// that was not polled for a while learns of readable streams first, and of the end only with its next poll.
+    #[cold]
+    fn note_ends_in_time(
+        &mut self,
+        children: &[ChildHandle],
+        now: Instant,
+    ) -> Result<(), OperationError> {
+        loop {
+            let ended_count = self.ended_count;
+            if !self.is_stopping() {
+                self.note_end(children, now)?;
+            }
+            if self.ended_count == ended_count {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stops the children, unless they are being stopped already.
+    pub(crate) fn stop(
+        &mut self,
+        outcome: Outcome,
+        children: &[ChildHandle],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), OperationError> {
+        self.check_process("stop")?;
+        self.given_up |= self.ended.is_some();
+        let due = self.policy.stop(outcome, now);
+        self.carry_out(due, children, rules)
+    }
+
+    /// Stops the children with this grace. A stop that has begun goes on, and takes no longer than before.
+    pub(crate) fn stop_within(
+        &mut self,
+        grace: Duration,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<(), OperationError> {
+        let now = Instant::now();
+        self.policy.set_grace(grace, now);
+        self.stop(Outcome::Cancelled, children, rules, now)
+    }
+
+    fn carry_out(
+        &mut self,
+        due: Due,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<(), OperationError> {
+        match due {
+            Due::SendStopSignal => {
+                let signal = rules.effective_stop_signal();
+                self.info.trace.stopping(signal, self.policy.stopped());
+                if !self.targets.request_stop(children, signal) {
+                    self.policy.note_unsignalable();
+                }
+            }
+            Due::Kill => {
+                self.info.trace.killing(self.policy.stopped());
+                self.targets.kill(children).map_err(|e| ("stop", e))?;
+            }
+            Due::Nothing | Due::StopReading => {}
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes that are in the pipes now, and gives the pipes up.
+    fn stop_reading(&mut self, rules: &Rules) -> Result<(), OperationError> {
+        let was_blocked = self.policy.is_tee_blocked();
+        for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
+            let rest = stream.give_up(slot, rules.linger_drain);
+            let rest = rest.map_err(|e| ("read the output of", e))?;
+            self.limit_exceeded |= rest.exceeds_limit;
+            self.held_open |= !rest.at_end;
+        }
+        self.note_tee_blocked();
+        if !was_blocked && self.policy.is_tee_blocked() {
+            // Its reader has just got the rest, and has as much time for it as for any other bytes.
+            self.policy.note_output(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// The next wait for a run that is enforced.
+#[derive(Debug, Default)]
+pub(crate) struct NextLook {
+    pub(crate) until: Option<Instant>,
+    pub(crate) token: Option<CancelToken>,
+}
+
+impl RunState {
+    /// Stops and kills if time or the token requires it. Reads nothing and records no end: the next wait does that, and
+    /// also reports errors.
+    pub(crate) fn enforce(
+        &mut self,
+        children: &[ChildHandle],
+        rules: &Rules,
+        now: Instant,
+    ) -> NextLook {
+        if !self.is_stopping() {
+            if have_ended(children) {
+                // They have ended in time, however late a caller notices that.
+                return NextLook::default();
+            }
+            // Ignored here and below: the next wait tries again, and reports the error.
+            let _ = self.handle_cancel(children, rules, now);
+        }
+        if self.has_unread_output() {
+            // Unread output does not count as silence.
+            self.policy.note_output(now);
+        }
+        loop {
+            match self.policy.due(now, false) {
+                Due::Nothing | Due::StopReading => break,
+                due => {
+                    let _ = self.carry_out(due, children, rules);
+                }
+            }
+        }
+        let token = rules.cancel.clone().filter(|_| !self.is_stopping());
+        NextLook { until: self.policy.next(false), token }
+    }
+
+    /// Returns true once a stop has begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.policy.stopped().is_some()
+    }
+
+    fn has_unread_output(&self) -> bool {
+        [STDOUT, STDERR].into_iter().any(|index| {
+            let pipe = match &self.slots[index] {
+                Slot::Read(pipe, _) => Some(pipe),
+                _ => self.streams[index].pipe.as_ref(),
+            };
+            pipe.is_some_and(|pipe| pipe.available().is_ok_and(|bytes| bytes > 0))
+        })
+    }
+}
+
+/// Returns true if all have ended, as far as is known. Does not wait: without pidfds a wait would need a thread.
+fn have_ended(children: &[ChildHandle]) -> bool {
+    children.iter().all(|child| !matches!(child.try_wait(), Ok(None)))
+}
+
+impl RunState {
+    /// Returns true once all children are known to have ended.
+    pub(crate) fn have_children_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Returns the kept bytes of a stream.
+    pub(crate) fn so_far(&self, source: Source) -> &[u8] {
+        let index = source as usize;
+        match (&self.slots[index], &self.streams[index].sink) {
+            (Slot::Read(_, buffer) | Slot::ReadDone(_, buffer, _), _) => buffer,
+            (_, Some(sink)) => sink.so_far(),
+            (_, None) => &[],
+        }
+    }
+
+    /// Moves the kept bytes of a stream into an empty buffer, whose memory is used for the next ones. Does nothing while a
+    /// read has them, or if a limit decides which of them are kept.
+    pub(crate) fn take_so_far(&mut self, source: Source, buffer: &mut Vec<u8>) {
+        let index = source as usize;
+        if let (Slot::Off, Some(sink)) = (&self.slots[index], &mut self.streams[index].sink) {
+            sink.swap_kept(buffer);
+        }
+    }
+}
+
+impl RunState {
+    /// Continues the panic of a tee's closure, if there was one.
+    pub(crate) fn resume_panic(&mut self) {
+        if let Some(payload) = self.take_panic() {
+            panic::resume_unwind(payload);
+        }
+    }
+
+    /// Takes the panic of a tee's closure.
+    pub(crate) fn take_panic(&mut self) -> Option<PanicPayload> {
+        let mut sinks = self.streams.iter_mut().filter_map(|stream| stream.sink.as_mut());
+        sinks.find_map(Sink::take_panic)
+    }
+}
+
+/// Returns the containment of the children. Stages that have joined the group of the first have none of their own.
+fn containment(children: &[ChildHandle]) -> Containment {
+    let mut all = children.iter().rev().map(ChildHandle::containment);
+    all.find(|found| *found != Containment::None).unwrap_or(Containment::None)
+}
+
+impl RunState {
+    /// Holds the sides of the child's terminal until the child has ended, or the run.
+    pub(crate) fn hold(&mut self, terminal: HeldTerminal) {
+        self.info.terminal = terminal;
+    }
+
+    /// Returns the result. With several children, it has the status of the last one. Ends held trees: the run is over.
+    /// The caller adds the program's name.
+    pub(crate) fn finish(
+        self,
+        children: &[ChildHandle],
+        program: &OsStr,
+    ) -> Result<Output, OperationError> {
+        self.conclude(children, program, true)
+    }
+
+    /// Ends a wait for children whose owner keeps them. A held tree lasts until the owner drops it.
+    pub(crate) fn finish_wait(self, children: &[ChildHandle]) -> Result<(), OperationError> {
+        self.conclude(children, OsStr::new(""), false).map(drop)
+    }
+
+    fn conclude(
+        mut self,
+        children: &[ChildHandle],
+        program: &OsStr,
+        ends_trees: bool,
+    ) -> Result<Output, OperationError> {
+        let elapsed = self.info.started.elapsed();
+        self.stop_feeding()?;
+        let child = children.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
+        let ended = match self.ended {
+            Some(ended) => ended,
+            None => child.wait().map_err(|e| ("wait for", e))?,
+        };
+        // The run no longer waits for the rest of the tree, and kills it. Then the tree's figures are final.
+        let trees = || children.iter().filter_map(ChildHandle::tree);
+        let leftovers_killed = trees().filter(|_| ends_trees).map(|tree| tree.end()).sum();
+        let resources = child.tree().and_then(|tree| tree.resources());
+        let out_of_memory = resources.as_ref().and_then(|it| it.out_of_memory).or_else(|| {
+            trees().filter_map(|tree| tree.resources()).find_map(|it| it.out_of_memory)
+        });
+        let out_of_memory = out_of_memory.map(|oom| with_victim(oom, child.pid(), ended, program));
+        let unstopped = match (out_of_memory, ended.status.signal()) {
+            _ if self.limit_exceeded => Outcome::LimitExceeded,
+            (Some(oom), _) => Outcome::OutOfMemory(oom),
+            (None, Some(_)) => Outcome::Signaled,
+            (None, None) => Outcome::Exited,
+        };
+        let outcome = self.policy.stopped().unwrap_or(unstopped);
+        let exceeded = self.exceeded(outcome);
+        let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
+        let total_bytes = |finished: &Option<Collected>| finished.as_ref().map(|it| it.total_bytes);
+        let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
+        let (stdout_bytes, stderr_bytes) = (total_bytes(&out), total_bytes(&err));
+        let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
+        let output = Output {
+            status: ended.status,
+            stdout: out.kept,
+            stderr: err.kept,
+            outcome,
+            exceeded,
+            program: OsString::new(),
+            pid: child.pid(),
+            elapsed,
+            out_of_memory,
+            usage: ended.usage.map(|usage| child.refine_peak_memory(usage)),
+            tree_usage: resources.as_ref().map(|resources| Box::new(resources.usage)),
+            limits: resources.map(|resources| Box::new(resources.held)),
+            held_open: self.held_open,
+            truncated: out.truncated || err.truncated,
+            tee_failed,
+            stdin_unread: self.stdin_unread,
+            containment: containment(children),
+            leftovers_killed,
+            stdout_bytes,
+            stderr_bytes,
+            stderr_merged: self.info.stderr_merged,
+        };
+        self.info.trace.run_ended(children, &output);
+        Ok(output)
+    }
+
+    /// Returns the limit that this outcome is about.
+    fn exceeded(&self, outcome: Outcome) -> Option<Exceeded> {
+        match outcome {
+            Outcome::TimedOut => {
+                let deadline = self.policy.deadline()?;
+                Some(Exceeded::Time(deadline.saturating_duration_since(self.info.started)))
+            }
+            Outcome::IdleTimedOut => self.policy.idle_timeout().map(Exceeded::Silence),
+            Outcome::LimitExceeded => {
+                let sinks = self.streams.iter().filter_map(|stream| stream.sink.as_ref());
+                sinks.filter_map(Sink::fail_limit_bytes).next().map(Exceeded::Bytes)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Adds the victim, if the tree never had another process than the killed child.
+fn with_victim(oom: OutOfMemory, pid: u32, ended: Ended, program: &OsStr) -> OutOfMemory {
+    let was_child = ended.status.was_killed() && oom.peak_pids == Some(1);
+    if oom.victim.is_some() || !was_child {
+        return oom;
+    }
+    let name = Path::new(program).file_name().unwrap_or(program);
+    let mut oom = oom;
+    oom.victim = Some(Victim::new(pid, &name.to_string_lossy()));
+    oom
+}
+
+#[cfg(feature = "tokio")]
+impl RunState {
+    /// Polls [`step_until`](Self::step_until). `Pending` leaves the state unchanged.
+    pub(crate) fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        watch: &mut Watch,
+        until: Option<Instant>,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Poll<Result<bool, OperationError>> {
+        let Some(mut wait) = self.before(children, rules)? else { return Poll::Ready(Ok(false)) };
+        match watch.poll_wait(cx, &mut wait.slots, earlier(wait.until, until)) {
+            Poll::Ready(waited) => {
+                let done = self.after(&mut wait.slots, waited.map(drop), children, rules);
+                if let Some(payload) = self.take_panic() {
+                    // A caller that catches the panic may poll again: nothing is registered.
+                    cx.waker().wake_by_ref();
+                    panic::resume_unwind(payload);
+                }
+                Poll::Ready(done.map(|()| true))
+            }
+            Poll::Pending => {
+                self.take_back(&mut wait.slots);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits until there is nothing left to wait for, but no longer than `until`. Returns false if there is more to wait
+    /// for. An error does not affect the children.
+    pub(crate) async fn run_until(
+        &mut self,
+        until: Option<Instant>,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<bool, OperationError> {
+        // Dropped before the end is handled: its registrations would keep a pipe open.
+        let mut watch = Watch::default();
+        poll_fn(|cx| {
+            loop {
+                if let Err(error) = wait::check_runtime() {
+                    return Poll::Ready(Err(("wait for", error)));
+                }
+                match ready!(self.poll_step(cx, &mut watch, until, children, rules)) {
+                    Ok(true) if self.is_late(until) => {
+                        // The runtime may not have looked at the child since it was registered.
+                        self.note_ends_in_time(children, Instant::now())?;
+                        if self.is_late(until) {
+                            return Poll::Ready(Ok(false));
+                        }
+                    }
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Ready(Ok(true)),
+                    Err(failed) => return Poll::Ready(Err(failed)),
+                }
+            }
+        })
+        .await
     }
 }

@@ -1,20 +1,21 @@
-//! Copies a child's stream to one of this process's own, or to a handle, without blocking on a slow reader.
+//! Copies a child's stream to one of this process's own, to a handle or to a closure, without blocking on a slow reader.
 //!
 //! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
 //! memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
 //! effect in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would
 //! come after everything else.
 
+use std::any::Any;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::PipeWriter;
 use pipewright_os::base::stdio;
 use pipewright_os::base::wait::Slot;
 
-use super::tee_with::{OpenTeeWith, PanicPayload};
 use crate::outcome::Source;
 use crate::output::TeeFailed;
 
@@ -196,5 +197,121 @@ impl Tee for TeeWriter {
 
     fn failed(&self) -> Option<TeeFailed> {
         self.failed
+    }
+}
+
+/// Returns a function that opens tees to a stream of this process. They share the closure.
+pub(crate) fn open_tee_map<F: FnMut(&[u8]) -> Vec<u8> + Send + 'static>(
+    to: Source,
+    map: F,
+) -> OpenTeeWith {
+    let map = Arc::new(Mutex::new(map));
+    Arc::new(move || Box::new(MappedTee { map: Arc::clone(&map), inner: open_tee(to) }))
+}
+
+/// A tee that changes what it passes on.
+struct MappedTee<F> {
+    map: Arc<Mutex<F>>,
+    inner: Box<dyn Tee>,
+}
+
+impl<F: FnMut(&[u8]) -> Vec<u8> + Send> Tee for MappedTee<F> {
+    fn write(&mut self, bytes: &[u8]) {
+        // The closure is the caller's: after a panic it is called as before.
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let mapped = map(bytes);
+        drop(map);
+        if !mapped.is_empty() {
+            self.inner.write(&mapped);
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.inner.has_pending()
+    }
+
+    fn submit(&mut self) -> Slot<'static> {
+        self.inner.submit()
+    }
+
+    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
+        self.inner.note_written(writer, result);
+    }
+
+    fn give_up(&mut self) {
+        self.inner.give_up();
+    }
+
+    fn failed(&self) -> Option<TeeFailed> {
+        self.inner.failed()
+    }
+}
+
+impl<F> fmt::Debug for MappedTee<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MappedTee").field(&self.inner).finish()
+    }
+}
+
+/// Opens the tee to a closure, for each run. A trait object, so that only programs with such a tee contain the code. The
+/// auto traits are those that `Command` and `Child` had without it.
+pub(crate) type OpenTeeWith =
+    Arc<dyn Fn() -> Box<dyn Tee> + Send + Sync + UnwindSafe + RefUnwindSafe>;
+
+/// The payload of a panic.
+pub(crate) type PanicPayload = Box<dyn Any + Send>;
+
+/// Returns a function that opens tees to this closure. They share it.
+pub(crate) fn open_tee_with<F: FnMut(&[u8]) + Send + 'static>(closure: F) -> OpenTeeWith {
+    let closure = Arc::new(Mutex::new(closure));
+    Arc::new(move || Box::new(ClosureTee { closure: Arc::clone(&closure), panic: None }))
+}
+
+/// A tee to a closure.
+struct ClosureTee<F> {
+    closure: Arc<Mutex<F>>,
+    /// The payload of its panic, until the run's state allows it to continue. Unwinding at once would lose the chunk, and
+    /// the finished reads of other runs that were waited for together.
+    panic: Option<PanicPayload>,
+}
+
+impl<F: FnMut(&[u8]) + Send> Tee for ClosureTee<F> {
+    fn write(&mut self, bytes: &[u8]) {
+        // The closure is the caller's: after a panic it is called as before.
+        let mut closure = self.closure.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = panic::catch_unwind(AssertUnwindSafe(|| closure(bytes)));
+        if let Err(payload) = called {
+            self.panic.get_or_insert(payload);
+        }
+    }
+
+    fn takes_excess(&self) -> bool {
+        true
+    }
+
+    fn take_panic(&mut self) -> Option<PanicPayload> {
+        self.panic.take()
+    }
+
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    fn submit(&mut self) -> Slot<'static> {
+        Slot::Off
+    }
+
+    fn note_written(&mut self, _: PipeWriter, _: io::Result<usize>) {}
+
+    fn give_up(&mut self) {}
+
+    fn failed(&self) -> Option<TeeFailed> {
+        None
+    }
+}
+
+impl<F> fmt::Debug for ClosureTee<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClosureTee")
     }
 }

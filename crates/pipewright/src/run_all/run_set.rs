@@ -1,9 +1,7 @@
 //! A set of runs that one thread runs to their ends together.
 
-use std::ffi::OsString;
 use std::io;
-use std::mem;
-use std::sync::Arc;
+use std::panic;
 use std::time::Instant;
 
 use pipewright_os::base::wait::{self, Slot};
@@ -13,50 +11,37 @@ use super::runnable::{BegunCapture, StartingCapture};
 use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::{Error, OperationError};
-use crate::outcome::Outcome;
 use crate::output::Capture;
 use crate::rules::earlier;
-use crate::run::{
-    ActiveRun, Decide, Enforcement, Processes, RunSettings, RunState, SLOTS, SuspendedRun, decided,
-};
+use crate::run::{Resumed, Run, SLOTS};
 use crate::text::into_text;
 
 /// The running commands.
-///
-/// The two vectors have the same length: a wait borrows the members while the runs are changed.
 #[derive(Debug, Default)]
 pub(super) struct RunSet {
     members: Vec<RunningCommand>,
-    /// `None` between two calls, for a member whose rules are enforced in the background: its run is suspended there.
-    runs: Vec<Option<Box<RunState>>>,
     /// The commands that slots have been asked to start.
     starting: Vec<(usize, StartingCapture)>,
     /// The results of starts that failed after they had begun.
     failed: Vec<CommandEnd>,
 }
 
-/// The facts about a started command.
+/// A started command.
 #[derive(Debug)]
 struct RunningCommand {
     index: usize,
-    /// The enforcement in the background. Dropped before the processes, because it has handles of them.
-    background: Option<(Enforcement, Arc<SuspendedRun>)>,
-    processes: Arc<Processes>,
-    program: OsString,
-    options: RunSettings,
-    decide: Option<Decide>,
+    run: Run,
 }
 
-/// The state of a member before a wait.
-enum CommandState {
+/// The step of a member that waits, or the result of one that has nothing to wait for.
+enum MemberStep {
     Waiting,
-    Ended,
-    Failed(OperationError),
+    Done(Result<bool, OperationError>),
 }
 
 impl RunningSet for RunSet {
     fn len(&self) -> usize {
-        self.runs.len() + self.starting.len() + self.failed.len()
+        self.members.len() + self.starting.len() + self.failed.len()
     }
 
     fn start(&mut self, index: usize, command: Runnable<'_>) -> Result<(), Error> {
@@ -71,10 +56,7 @@ impl RunningSet for RunSet {
         while let Some((index, start)) = self.starting.pop() {
             self.finish_start(index, start);
         }
-        let now = Instant::now();
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            member.stop(run, now);
-        }
+        self.members.iter_mut().for_each(|member| member.run.stop());
     }
 
     fn stop_one(&mut self, index: usize) -> bool {
@@ -82,9 +64,8 @@ impl RunningSet for RunSet {
             let (index, start) = self.starting.swap_remove(at);
             self.finish_start(index, start);
         }
-        let mut all = self.runs.iter_mut().zip(&self.members);
-        if let Some((run, member)) = all.find(|(_, member)| member.index == index) {
-            member.stop(run, Instant::now());
+        if let Some(member) = self.members.iter_mut().find(|member| member.index == index) {
+            member.run.stop();
             return true;
         }
         self.failed.iter().any(|(failed, _)| *failed == index)
@@ -92,17 +73,8 @@ impl RunningSet for RunSet {
 }
 
 impl RunSet {
-    fn add(&mut self, index: usize, run: ActiveRun) {
-        let ActiveRun { processes, state, program, options, decide } = run;
-        let processes = Arc::new(processes);
-        let suspended = Arc::new(SuspendedRun::default());
-        let enforcement = options.enforce(&processes, &suspended);
-        let background = enforcement.map(|enforcement| (enforcement, suspended));
-        let member = RunningCommand { index, background, processes, program, options, decide };
-        let mut run = Some(Box::new(state));
-        member.suspend(&mut run);
-        self.members.push(member);
-        self.runs.push(run);
+    fn add(&mut self, index: usize, run: Run) {
+        self.members.push(RunningCommand { index, run: run.enforced() });
     }
 
     fn finish_start(&mut self, index: usize, start: StartingCapture) {
@@ -131,24 +103,20 @@ impl RunSet {
         wake: Option<&Wake>,
         limit: Option<Instant>,
     ) -> Vec<CommandEnd> {
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            member.resume(run);
-        }
-        // A panic that came with results, which were returned first.
-        self.resume_panics();
         let ends = self.step_all(cancel, wake, limit);
         if ends.is_empty() {
+            // One that came with results waits until they have been returned.
             self.resume_panics();
-        }
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            member.suspend(run);
         }
         ends
     }
 
     /// Continues the panic of a tee's closure. The runs continue if the caller catches it.
     fn resume_panics(&mut self) {
-        self.runs.iter_mut().flatten().for_each(|run| run.resume_panic());
+        let panic = self.members.iter_mut().find_map(|member| member.run.take_panic());
+        if let Some(panic) = panic {
+            panic::resume_unwind(panic);
+        }
     }
 
     fn step_all(
@@ -157,25 +125,28 @@ impl RunSet {
         wake: Option<&Wake>,
         limit: Option<Instant>,
     ) -> Vec<CommandEnd> {
-        let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + self.starting.len() + 2);
-        let mut states = Vec::with_capacity(self.runs.len());
+        // A panic that came with results, which were returned first.
+        self.resume_panics();
+        let mut slots = Vec::with_capacity(self.members.len() * SLOTS + self.starting.len() + 2);
+        let mut steps = Vec::with_capacity(self.members.len());
         let mut until = limit;
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            let Some(run) = run else {
-                states.push(CommandState::Ended);
+        for member in &mut self.members {
+            let Some(run) = member.run.resume() else {
+                steps.push((None, MemberStep::Done(Ok(false))));
                 continue;
             };
-            states.push(match run.before(&member.processes, &member.options.rules) {
+            let step = match run.state.before(run.children, run.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
                     until = earlier(until, wait.until);
-                    CommandState::Waiting
+                    MemberStep::Waiting
                 }
-                Ok(None) => CommandState::Ended,
-                Err(failed) => CommandState::Failed(failed),
-            });
+                Ok(None) => MemberStep::Done(Ok(false)),
+                Err(failed) => MemberStep::Done(Err(failed)),
+            };
+            steps.push((Some(run), step));
         }
-        let has_ends = states.iter().any(|state| !matches!(state, CommandState::Waiting));
+        let has_ends = steps.iter().any(|(_, step)| matches!(step, MemberStep::Done(_)));
         if has_ends || !self.failed.is_empty() {
             // There are results to return now, so the wait must not block.
             until = Some(Instant::now());
@@ -187,53 +158,45 @@ impl RunSet {
         slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));
         let waited = wait::any(&mut slots, until).map(drop);
         if let (Some(token), Some(Slot::EventDone)) = (cancel, slots.last()) {
-            self.forward_signals(token);
+            forward_signals(token, steps.iter().filter_map(|(run, _)| run.as_ref()));
         }
         let starts = slots.iter().skip(starts_at).take(self.starting.len());
         let has_come: Vec<_> = starts.map(|slot| matches!(slot, Slot::EventDone)).collect();
         let mut lent = slots.chunks_mut(SLOTS);
-        for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
-            let (CommandState::Waiting, Some(run)) = (&*state, run) else {
+        for (run, step) in &mut steps {
+            let (Some(run), MemberStep::Waiting) = (run, &*step) else {
                 // It lent no slots.
                 continue;
             };
-            let (slots, children) = (lent.next().unwrap_or_default(), &*member.processes);
+            let slots = lent.next().unwrap_or_default();
             let waited = waited.as_ref().map_err(copy_error).copied();
-            if let Err(failed) = run.after(slots, waited, children, &member.options.rules) {
-                *state = CommandState::Failed(failed);
+            if let Err(failed) = run.state.after(slots, waited, run.children, run.rules) {
+                *step = MemberStep::Done(Err(failed));
             }
         }
         drop(slots);
-        let mut ends = self.remove_ended(states);
+        let steps = steps.into_iter().map(|(_, step)| step).collect();
+        let mut ends = self.remove_ended(steps);
         self.finish_starts(&has_come);
         ends.append(&mut self.failed);
         ends
     }
 
-    /// Forwards the token's signals to all children. Errors are ignored: a child has ended.
-    fn forward_signals(&self, token: &CancelToken) {
-        for signal in token.take_signals() {
-            for member in &self.members {
-                for child in member.processes.iter() {
-                    let _ = child.signal(signal);
-                }
-            }
-        }
-    }
-
-    /// Removes the members that have ended, and returns their results.
-    fn remove_ended(&mut self, states: Vec<CommandState>) -> Vec<CommandEnd> {
+    /// Removes the members that have ended, and returns their results. The others are left to the background.
+    fn remove_ended(&mut self, steps: Vec<MemberStep>) -> Vec<CommandEnd> {
         let mut ends = Vec::new();
         // From the end: the member that replaces a removed one has already been handled.
-        for (at, state) in states.into_iter().enumerate().rev() {
-            let failed = match state {
-                CommandState::Waiting => continue,
-                CommandState::Ended => None,
-                CommandState::Failed(failed) => Some(failed),
-            };
-            let (run, member) = (self.runs.swap_remove(at), self.members.swap_remove(at));
-            if let Some(run) = run {
-                ends.push((member.index, member.end(*run, failed)));
+        for (at, step) in steps.into_iter().enumerate().rev() {
+            match step {
+                MemberStep::Waiting => {
+                    if let Some(member) = self.members.get_mut(at) {
+                        member.run.suspend();
+                    }
+                }
+                MemberStep::Done(stepped) => {
+                    let member = self.members.swap_remove(at);
+                    ends.push((member.index, member.end(stepped)));
+                }
             }
         }
         ends
@@ -241,57 +204,23 @@ impl RunSet {
 }
 
 impl RunningCommand {
-    /// Takes the run back from the enforcement in the background.
-    fn resume(&self, run: &mut Option<Box<RunState>>) {
-        if let (Some((_, suspended)), None) = (&self.background, &*run) {
-            *run = suspended.take_out();
-        }
-    }
-
-    /// Leaves the run to the enforcement in the background.
-    fn suspend(&self, run: &mut Option<Box<RunState>>) {
-        if let (Some((_, suspended)), Some(run)) =
-            (&self.background, run.take_if(|_| self.background.is_some()))
-        {
-            suspended.put(run);
-        }
-    }
-
-    fn stop(&self, run: &mut Option<Box<RunState>>, now: Instant) {
-        self.resume(run);
-        if let Some(run) = run {
-            if run.stop(Outcome::Cancelled, &self.processes, &self.options.rules, now).is_err() {
-                // A child has changed its user and cannot be stopped. The others are killed.
-                run.abandon(&self.processes);
-            }
-        }
-        self.suspend(run);
-    }
-
-    fn end(self, mut run: RunState, failed: Option<OperationError>) -> Result<Capture, Error> {
-        let children = &self.processes;
-        let output = match failed {
-            None => run.finish(children).and_then(|whole| {
-                decided(self.decide, children, whole).map_err(|source| ("wait for", source))
-            }),
-            Some(failed) => {
-                run.abandon(children);
-                Err(failed)
-            }
-        };
-        let output =
-            output.map_err(|(doing, source)| Error::cannot(&self.program, doing, source))?;
-        into_text(&self.program, self.options.decoding, output)
+    fn end(mut self, stepped: Result<bool, OperationError>) -> Result<Capture, Error> {
+        let output = self.run.end(stepped)?;
+        into_text(self.run.program(), self.run.settings().decoding, output)
     }
 }
 
 impl Drop for RunSet {
     fn drop(&mut self) {
-        for (mut run, member) in mem::take(&mut self.runs).into_iter().zip(&self.members) {
-            member.resume(&mut run);
-            if let Some(mut run) = run {
-                run.abandon(&member.processes);
-            }
+        self.members.iter_mut().for_each(|member| member.run.abandon());
+    }
+}
+
+/// Forwards the token's signals to all children. Errors are ignored: a child has ended.
+fn forward_signals<'a>(token: &CancelToken, runs: impl Iterator<Item = &'a Resumed<'a>> + Clone) {
+    for signal in token.take_signals() {
+        for child in runs.clone().flat_map(|run| run.children) {
+            let _ = child.signal(signal);
         }
     }
 }

@@ -8,7 +8,7 @@ use pipewright_os::base::event::WaitEvent;
 use crate::command::{BegunChild, Command, StartingChild};
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::pipeline::{Pipeline, Stage};
-use crate::run::ActiveRun;
+use crate::run::Run;
 
 /// A command or a pipeline, owned or borrowed: the type that [`run_all`](crate::run_all) and
 /// [`Runner::push`](crate::Runner::push) convert their commands to.
@@ -18,7 +18,7 @@ pub struct Runnable<'a>(Box<dyn StartCapture + Send + Sync + 'a>);
 /// A command that starts a capture. Used as a trait object, so that a program without pipelines does not contain their
 /// code.
 trait StartCapture: fmt::Debug {
-    fn start(&mut self) -> Result<ActiveRun, Error>;
+    fn start(&mut self) -> Result<Run, Error>;
     /// Begins the capture, and does not wait for a slot's answer if the command is owned.
     fn begin(mut self: Box<Self>) -> Result<BegunCapture, Error> {
         self.start().map(BegunCapture::Running)
@@ -30,7 +30,7 @@ trait StartCapture: fmt::Debug {
 /// A capture that has begun.
 #[expect(clippy::large_enum_variant, reason = "it lives for one match")]
 pub(crate) enum BegunCapture {
-    Running(ActiveRun),
+    Running(Run),
     /// A slot has been asked to start the command.
     Starting(StartingCapture),
 }
@@ -49,7 +49,7 @@ impl StartingCapture {
     }
 
     /// Waits for the start.
-    pub(crate) fn finish(self) -> Result<ActiveRun, Error> {
+    pub(crate) fn finish(self) -> Result<Run, Error> {
         let started = self.command.finish_child(self.child)?;
         Ok(self.command.captured(started))
     }
@@ -63,7 +63,7 @@ impl Runnable<'_> {
 
     /// Starts the capture.
     #[cfg(feature = "tokio")]
-    pub(crate) fn start(&mut self) -> Result<ActiveRun, Error> {
+    pub(crate) fn start(&mut self) -> Result<Run, Error> {
         self.0.start()
     }
 
@@ -79,7 +79,7 @@ impl Runnable<'_> {
 }
 
 impl StartCapture for Command {
-    fn start(&mut self) -> Result<ActiveRun, Error> {
+    fn start(&mut self) -> Result<Run, Error> {
         self.start_capture()
     }
 
@@ -98,7 +98,7 @@ impl StartCapture for Command {
 }
 
 impl StartCapture for Stage<'_> {
-    fn start(&mut self) -> Result<ActiveRun, Error> {
+    fn start(&mut self) -> Result<Run, Error> {
         self.command_mut().start_capture()
     }
 
@@ -108,7 +108,7 @@ impl StartCapture for Stage<'_> {
 }
 
 impl StartCapture for Pipeline<'_> {
-    fn start(&mut self) -> Result<ActiveRun, Error> {
+    fn start(&mut self) -> Result<Run, Error> {
         self.start_capture()
     }
 
@@ -118,7 +118,7 @@ impl StartCapture for Pipeline<'_> {
 }
 
 impl<T: StartCapture> StartCapture for &mut T {
-    fn start(&mut self) -> Result<ActiveRun, Error> {
+    fn start(&mut self) -> Result<Run, Error> {
         (**self).start()
     }
 

@@ -3,7 +3,6 @@
 mod runner;
 mod waker;
 
-use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem;
@@ -24,9 +23,9 @@ use crate::cancel::CancelToken;
 use crate::error::{Error, FailedOperation};
 use crate::next::Next;
 use crate::output::{Capture, Output};
-use crate::run::{ActiveRun, RunFuture};
+use crate::run::{Run, RunFuture};
 use crate::runtime::{check_runtime, poll_within_budget};
-use crate::text::{Decoding, into_text};
+use crate::text::into_text;
 pub use runner::AsyncRunner;
 use waker::{CommandWaker, TaskWaker};
 
@@ -100,8 +99,6 @@ struct RunningCommand {
     /// Makes it due.
     waker: Waker,
     run: RunFuture,
-    program: OsString,
-    decoding: Decoding,
 }
 
 impl<'a, I> AsTheyEndAsync<I>
@@ -258,7 +255,7 @@ impl RunningCommands {
     /// keeps running, and its own result is returned later.
     fn unsupported_end(&self, error: io::Error) -> Option<CommandEnd> {
         let first = self.members.iter().min_by_key(|member| member.index)?;
-        Some((first.index, Err(Error::cannot(&first.program, "wait for", error))))
+        Some((first.index, Err(Error::cannot(first.run.run().program(), "wait for", error))))
     }
 
     /// Sends a signal to all children.
@@ -270,17 +267,9 @@ impl RunningCommands {
 }
 
 impl RunningCommand {
-    fn new(index: usize, burst: usize, run: ActiveRun, task: &Arc<TaskWaker>) -> RunningCommand {
+    fn new(index: usize, burst: usize, run: Run, task: &Arc<TaskWaker>) -> RunningCommand {
         let due = CommandWaker::new(task);
-        RunningCommand {
-            index,
-            burst,
-            waker: Arc::clone(&due).into(),
-            due,
-            program: run.program.clone(),
-            decoding: run.options.decoding,
-            run: run.into_future(),
-        }
+        RunningCommand { index, burst, waker: Arc::clone(&due).into(), due, run: run.into_future() }
     }
 
     fn stop(&mut self) {
@@ -295,6 +284,6 @@ impl RunningCommand {
     }
 
     fn decode(&self, output: Result<Output, Error>) -> Result<Capture, Error> {
-        into_text(&self.program, self.decoding, output?)
+        into_text(self.run.run().program(), self.run.run().settings().decoding, output?)
     }
 }

@@ -1,0 +1,423 @@
+//! One owner of a run: its processes, their state, the settings, and the rule for the result.
+//!
+//! [`Run::step`] is the only way forward for a thread, [`Run::poll`] for a task (`task.rs`). The verbs that run a command to
+//! its end loop over them, those that hand out chunks call them once per chunk, and a set of runs waits for all of its members
+//! at once between [`RunState::before`] and [`RunState::after`].
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipewright_os::base::pipe::PipeWriter;
+use pipewright_os::base::wait::{Slot, WaitDescriptor};
+use pipewright_os::process::child::ChildHandle;
+
+use super::background::HeldState;
+use super::options::RunSettings;
+use super::process::{Children, RunHandle};
+use super::started::{Collect, HeldTerminal, ParentEnds, RunInfo, Started, streams};
+use super::state::RunState;
+use super::stop_targets::StopTargets;
+use super::stream::Chunk;
+use super::tee::PanicPayload;
+use crate::error::{Error, OperationError};
+use crate::outcome::{Outcome, Source};
+use crate::output::{Ending, Output};
+use crate::rules::Rules;
+
+/// A run whose children have been started.
+///
+/// Nothing happens between two calls: a child that writes too fast blocks, and the next step carries out a stop that is due,
+/// unless the rules are [enforced in the background](Run::enforced).
+///
+/// # Drop
+/// Closes the streams. Children that still run go to the reaper, or are killed if `kill_on_drop` is set.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Dropped before the processes: the enforcement in the background has handles of them.
+    state: HeldState,
+    processes: Arc<dyn Children>,
+    program: OsString,
+    settings: RunSettings,
+    /// The pipeline's rule for the status of the whole.
+    decide: Option<Decide>,
+    /// This process's end of a piped stdin, until the caller takes it or waits.
+    stdin: Option<PipeWriter>,
+    pub(super) phase: Phase,
+}
+
+/// Returns the result of a whole pipeline from the ends of its children.
+pub(crate) type Decide = fn(&[ChildHandle], Output) -> io::Result<Output>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Running,
+    /// Everything has been read, and all children have ended.
+    Ended,
+    /// An error has been reported, and no child is left.
+    Failed,
+}
+
+/// A run during a call: its state, and what every step needs.
+#[derive(Debug)]
+pub(crate) struct Resumed<'a> {
+    pub(crate) state: &'a mut RunState,
+    pub(crate) children: &'a [ChildHandle],
+    pub(crate) rules: &'a Rules,
+}
+
+impl Run {
+    /// Creates the run of a child that has just been started.
+    pub(crate) fn of_child(
+        started: Started,
+        program: &OsStr,
+        settings: &RunSettings,
+        collect: Collect,
+    ) -> Run {
+        let Started { process, mut ends, at, foreground } = started;
+        let terminal = ends.terminal.take();
+        let has_terminal = terminal.is_some();
+        let info = RunInfo {
+            started: at,
+            made_in: process.made_in(),
+            background_feed: None,
+            foreground,
+            stderr_merged: ends.stderr_merged,
+            // The reader is another handle of this process's side.
+            terminal: HeldTerminal {
+                pty: None,
+                child_end: terminal.map(|it| it.child_end.hold(it.pty)),
+            },
+            trace: Children::trace(&process),
+        };
+        let collect = match collect {
+            Collect::StderrTail if has_terminal => Collect::Tails,
+            collect => collect,
+        };
+        Run::new(Arc::new(process), program.to_owned(), info, ends, settings, collect)
+    }
+
+    /// Creates the run of started children. Closes a stdin that the caller has not taken, so that the first child finds
+    /// the end of its input.
+    pub(crate) fn new(
+        processes: Arc<dyn Children>,
+        program: OsString,
+        info: RunInfo,
+        ends: ParentEnds,
+        settings: &RunSettings,
+        collect: Collect,
+    ) -> Run {
+        let ParentEnds { stdin, feed, stdout, stderr, .. } = ends;
+        drop(stdin);
+        let streams = streams([stdout, stderr], collect, settings.limit);
+        let state = Box::new(RunState::new(&settings.rules, info, feed, streams));
+        Run::resuming(state, processes, program, settings.clone())
+    }
+
+    /// Creates a run that goes on from this state.
+    pub(super) fn resuming(
+        state: Box<RunState>,
+        processes: Arc<dyn Children>,
+        program: OsString,
+        settings: RunSettings,
+    ) -> Run {
+        let (state, phase) = (HeldState::new(state), Phase::Running);
+        Run { state, processes, program, settings, decide: None, stdin: None, phase }
+    }
+
+    /// Sets the rule for the status of several children.
+    pub(crate) fn decided_by(self, decide: Decide) -> Run {
+        Run { decide: Some(decide), ..self }
+    }
+
+    /// Adds this process's end of the child's stdin.
+    pub(crate) fn with_stdin(self, stdin: Option<PipeWriter>) -> Run {
+        Run { stdin, ..self }
+    }
+
+    /// Enforces the rules in the background between two calls, if the settings say so. A verb that runs to the end without
+    /// returning to the caller does not need it.
+    pub(crate) fn enforced(mut self) -> Run {
+        self.state.share(&self.settings, &self.processes);
+        self
+    }
+
+    /// Runs all children to their ends on the calling thread. After an error no child is left.
+    pub(crate) fn finish(&mut self) -> Result<Output, Error> {
+        while self.step_here(None)? {}
+        let program = mem::take(&mut self.program);
+        match self.conclude() {
+            Some(Ok(output)) => Ok(Output { program, ..output }),
+            Some(Err((doing, source))) => Err(Error::cannot(&program, doing, source)),
+            None => {
+                self.program = program;
+                Err(self.already_reported())
+            }
+        }
+    }
+
+    /// Reads and discards the rest, waits for the children, and returns the result without streams.
+    pub(crate) fn finish_ending(mut self) -> Result<Ending, Error> {
+        self.keep_nothing();
+        while self.step(None)? {}
+        self.ending().unwrap_or_else(|| Err(self.already_reported()))
+    }
+
+    /// Waits once, but no longer than `until`. Returns false if there was nothing left to wait for. After an error no child is
+    /// left.
+    pub(crate) fn step(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        run_async_for_test!(self.step_async(until));
+        self.step_here(until)
+    }
+
+    fn step_here(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        if self.phase != Phase::Running {
+            return Ok(false);
+        }
+        // The caller has not taken it, so the child must find the end of its input.
+        self.stdin = None;
+        let stepped = self.with(|Resumed { state, children, rules }| {
+            let stepped = state.step_until(until, children, rules);
+            if stepped.is_err() {
+                state.abandon(children);
+            }
+            stepped
+        });
+        self.note(stepped.unwrap_or(Ok(false)))
+    }
+
+    pub(super) fn note(&mut self, stepped: Result<bool, OperationError>) -> Result<bool, Error> {
+        match stepped {
+            Ok(true) => {}
+            Ok(false) => self.phase = Phase::Ended,
+            Err(_) => self.phase = Phase::Failed,
+        }
+        stepped.map_err(|(doing, source)| Error::cannot(&self.program, doing, source))
+    }
+
+    /// Calls `act` with the state, which is taken back from the enforcement in the background meanwhile. `None` after the end.
+    pub(super) fn with<T>(&mut self, act: impl FnOnce(Resumed<'_>) -> T) -> Option<T> {
+        let done = self.resume().map(act);
+        self.suspend();
+        done
+    }
+
+    /// Takes the state back from the enforcement in the background. [`suspend`](Self::suspend) comes after it.
+    pub(crate) fn resume(&mut self) -> Option<Resumed<'_>> {
+        let Run { state, processes, settings, .. } = self;
+        let (state, children, rules) = (state.resume()?, processes.handles(), &settings.rules);
+        Some(Resumed { state, children, rules })
+    }
+
+    /// Leaves the state to the enforcement in the background, if there is one.
+    pub(crate) fn suspend(&mut self) {
+        self.state.suspend();
+    }
+
+    /// Ends the run, and returns the result without the program's name. `None` unless everything has ended, and for the second
+    /// call.
+    fn conclude(&mut self) -> Option<Result<Output, OperationError>> {
+        if self.phase != Phase::Ended {
+            return None;
+        }
+        let state = self.state.end()?;
+        let children = self.processes.handles();
+        let whole = state.finish(children, &self.program);
+        Some(match self.decide {
+            Some(decide) => whole
+                .and_then(|whole| decide(children, whole).map_err(|source| ("wait for", source))),
+            None => whole,
+        })
+    }
+
+    /// Returns the result with the kept bytes of the streams, once, after a run that has not failed.
+    pub(crate) fn output(&mut self) -> Option<Result<Output, Error>> {
+        Some(match self.conclude()? {
+            Ok(output) => Ok(Output { program: self.program.clone(), ..output }),
+            Err((doing, source)) => Err(Error::cannot(&self.program, doing, source)),
+        })
+    }
+
+    /// Returns the result as [`output`](Self::output) does, without streams.
+    pub(crate) fn ending(&mut self) -> Option<Result<Ending, Error>> {
+        self.output().map(|output| output.map(Output::without_streams))
+    }
+
+    /// Ends the run of a set with its output, or with the error of its last step.
+    pub(crate) fn end(&mut self, stepped: Result<bool, OperationError>) -> Result<Output, Error> {
+        if stepped.is_err() {
+            self.with(|Resumed { state, children, .. }| state.abandon(children));
+        }
+        self.note(stepped)?;
+        self.output().unwrap_or_else(|| Err(self.already_reported()))
+    }
+
+    /// Returns the error of a second request for the result: the children are gone.
+    pub(crate) fn already_reported(&self) -> Error {
+        let message = "its result has already been returned";
+        Error::cannot(&self.program, "wait for", io::Error::other(message))
+    }
+
+    /// Stops the children, as a cancel does.
+    pub(crate) fn stop(&mut self) {
+        let stopped = self.with(|Resumed { state, children, rules }| {
+            state.stop(Outcome::Cancelled, children, rules, Instant::now())
+        });
+        if stopped.is_some_and(|stopped| stopped.is_err()) {
+            // A child has changed its user and cannot be stopped. The others are killed.
+            self.kill();
+        }
+    }
+
+    /// Kills the children and the descendants that a kill reaches, unless the run has ended. Does not wait for them, which
+    /// would block a task. Does nothing in a fork of the process that has started them.
+    pub(super) fn kill(&mut self) {
+        if self.processes.made_in().is_current() && self.state.is_some() {
+            // Ignored: a child that has changed its user cannot be killed.
+            let _ = StopTargets::default().kill(self.children());
+        }
+    }
+
+    /// Takes the panic of a closure that gets a copy of a stream.
+    pub(crate) fn take_panic(&mut self) -> Option<PanicPayload> {
+        self.with(|run| run.state.take_panic()).flatten()
+    }
+
+    /// Kills all processes of a run that has not ended, and waits for as long as a kill may take.
+    pub(crate) fn abandon(&mut self) {
+        self.with(|Resumed { state, children, .. }| state.abandon(children));
+    }
+
+    /// Takes this process's end of a piped stdin, if nothing has taken it or waited yet.
+    pub(crate) fn take_stdin(&mut self) -> Option<PipeWriter> {
+        self.stdin.take()
+    }
+
+    /// Returns the process id; with several children, that of the first.
+    pub(crate) fn pid(&self) -> u32 {
+        self.children().first().map_or(0, ChildHandle::pid)
+    }
+
+    /// Returns the children.
+    pub(crate) fn children(&self) -> &[ChildHandle] {
+        self.processes.handles()
+    }
+
+    /// Returns a handle to the processes, for other threads.
+    pub(crate) fn handle(&self) -> RunHandle {
+        RunHandle::new(Arc::clone(&self.processes))
+    }
+
+    pub(crate) fn program(&self) -> &OsString {
+        &self.program
+    }
+
+    pub(crate) fn settings(&self) -> &RunSettings {
+        &self.settings
+    }
+
+    /// Returns true once all children are known to have ended: often there is nothing left to wait for then.
+    pub(crate) fn have_children_ended(&mut self) -> bool {
+        self.with(|run| run.state.have_children_ended()).unwrap_or(false)
+    }
+
+    /// Takes the new bytes of a stream, and the rest once at its end.
+    pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
+        if self.phase == Phase::Failed {
+            return None;
+        }
+        self.with(|run| run.state.take(source)).flatten()
+    }
+
+    /// Gives a buffer back. Its bytes come before the next chunk of the stream.
+    pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
+        self.with(|run| run.state.give_back(source, buffer));
+    }
+
+    pub(super) fn keep_nothing(&mut self) {
+        self.with(|run| run.state.keep_nothing());
+    }
+
+    /// Returns a copy of the bytes of both streams that have been kept.
+    pub(crate) fn so_far(&mut self) -> [Vec<u8>; 2] {
+        let copies = |run: Resumed<'_>| {
+            [Source::Stdout, Source::Stderr].map(|source| run.state.so_far(source).to_vec())
+        };
+        self.with(copies).unwrap_or_default()
+    }
+
+    /// Returns the number of bytes that have been kept of the longer stream.
+    pub(crate) fn bytes_so_far(&mut self) -> usize {
+        let lengths = |run: Resumed<'_>| {
+            [Source::Stdout, Source::Stderr].map(|source| run.state.so_far(source).len())
+        };
+        self.with(lengths).unwrap_or_default().into_iter().max().unwrap_or(0)
+    }
+
+    /// Moves the bytes that have been kept into empty buffers. See [`RunState::take_so_far`].
+    pub(crate) fn take_so_far(&mut self, buffers: &mut [Vec<u8>; 2]) {
+        self.with(|run| {
+            for (source, buffer) in [Source::Stdout, Source::Stderr].into_iter().zip(buffers) {
+                run.state.take_so_far(source, buffer);
+            }
+        });
+    }
+
+    /// Returns the descriptor that becomes readable when the next step without a wait has something to do.
+    pub(crate) fn update_descriptor(
+        &mut self,
+        descriptor: &mut RunDescriptor,
+    ) -> Result<i32, Error> {
+        self.set_descriptor(descriptor, |made, slots, until| made.update(slots, until))
+            .map(|(number, ())| number)
+    }
+
+    /// Returns the descriptor without a timer, and the time at which the next step is due in any case.
+    pub(crate) fn register_descriptor(
+        &mut self,
+        descriptor: &mut RunDescriptor,
+    ) -> Result<(i32, Option<Instant>), Error> {
+        self.set_descriptor(descriptor, |made, slots, until| made.register(slots, until))
+    }
+
+    fn set_descriptor<T>(
+        &mut self,
+        descriptor: &mut RunDescriptor,
+        set: impl Fn(&mut WaitDescriptor, &[Slot<'_>], Option<Instant>) -> io::Result<T>,
+    ) -> Result<(i32, T), Error> {
+        let cannot = |program: &OsStr, error| Error::cannot(program, "wait for", error);
+        let made = match &mut descriptor.0 {
+            Some(made) => made,
+            none => none.insert(WaitDescriptor::new().map_err(|e| cannot(&self.program, e))?),
+        };
+        let mut updated = None;
+        if self.phase == Phase::Running {
+            updated = self
+                .with(|Resumed { state, children, rules }| match state.before(children, rules) {
+                    Ok(Some(mut wait)) => {
+                        let updated = set(made, &wait.slots, wait.until);
+                        state.take_back(&mut wait.slots);
+                        Some(updated)
+                    }
+                    // The next step reports the end, or the error.
+                    Ok(None) | Err(_) => None,
+                })
+                .flatten();
+        }
+        let updated = updated.unwrap_or_else(|| set(made, &[], Some(Instant::now())));
+        let set = updated.map_err(|error| cannot(&self.program, error))?;
+        Ok((made.number(), set))
+    }
+}
+
+/// The descriptor through which an event loop waits for the next step, made for the first wait.
+#[derive(Debug, Default)]
+pub(crate) struct RunDescriptor(Option<WaitDescriptor>);
+
+impl From<WaitDescriptor> for RunDescriptor {
+    fn from(made: WaitDescriptor) -> RunDescriptor {
+        RunDescriptor(Some(made))
+    }
+}
