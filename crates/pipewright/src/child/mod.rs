@@ -1,24 +1,34 @@
-//! A started child, in std's shape.
+//! A started child, in std's shape: waiting for it, stopping it, reading all of it, and its limits.
 
-mod limits;
-mod read_all;
 #[cfg(feature = "tokio")]
 mod task;
-mod wait;
 
 use std::ffi::OsStr;
+use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::limits::{HeldLimits, OutOfMemory, TreeResources};
 use pipewright_os::process::pty::{ChildTerminal, Pty};
-
-use crate::error::Error;
-use crate::process_handle::ProcessHandle;
-use crate::run::{OwnedProcess, RunSettings, SpawnedRun, Started, TerminalEnds};
-use crate::{ChildStderr, ChildStdin, ChildStdout};
+use pipewright_os::process::status::ExitStatus;
+use pipewright_os::process::usage::TreeUsage;
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_waits;
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::lines::Lines;
+use crate::output::{Capture, Output};
+use crate::process_handle::ProcessHandle;
+use crate::run::{
+    Collect, HeldTerminal, OwnedProcess, Run, RunSettings, SpawnedRun, Started, StopRequest,
+    TerminalEnds,
+};
+use crate::text::into_text;
+use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running child, or one that has ended.
 ///
@@ -166,5 +176,274 @@ impl From<Child> for ProcessHandle {
     fn from(child: Child) -> ProcessHandle {
         let (process, program) = child.run.into_parts();
         ProcessHandle::started(process, &program)
+    }
+}
+
+/// Waits, which several threads may call at once.
+impl Child {
+    /// Waits until the child has ended. First closes its piped stdin, if it was not taken, so that a child that
+    /// reads to the end of its input ends.
+    ///
+    /// The command's timeouts and cancel token apply. Piped streams are not read: use
+    /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
+    ///
+    /// # Errors
+    /// The status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed,
+    /// which does not affect the child. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, the
+    /// child was killed, and this returns the reader's error.
+    pub fn wait(&self) -> Result<ExitStatus, Error> {
+        run_async_for_test!(self.wait_async());
+        match self.wait_until(None)? {
+            Some(status) => Ok(status),
+            // Cannot happen without a deadline; not worth a panic if it does.
+            None => Err(self.run.cannot("wait for", io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Returns the exit status, or `None` while the child runs. Never blocks, and enforces no timeout.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait).
+    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        let ended =
+            self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
+        if ended.is_some() {
+            drop(self.take_child_terminal());
+            self.run.ended();
+        }
+        Ok(ended.map(|ended| ended.status))
+    }
+
+    /// Waits until the child has ended, for at most `limit`. Returns `None` if it is still running then; it keeps
+    /// running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and the command's timeouts and
+    /// cancel token apply meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait).
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// use std::time::Duration;
+    /// let child = Command::new("sleep").arg("60").spawn()?;
+    /// assert_eq!(child.try_wait_for(Duration::from_millis(10))?, None);
+    /// child.kill()?;
+    /// assert!(child.try_wait_for(Duration::from_secs(60))?.is_some());
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "wait_timeout")]
+    pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
+        run_async_for_test!(self.try_wait_for_async(limit));
+        // A limit too long for the clock means no limit.
+        self.wait_until(Instant::now().checked_add(limit))
+    }
+
+    /// Stops the child as a timeout does, and waits for its end. Sends the command's
+    /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, and
+    /// after its [`kill_grace`](crate::Command::kill_grace) kills those that remain. If the child has already
+    /// ended, that is not an error, and nothing is signalled.
+    ///
+    /// Meanwhile, piped streams are not read and stdin is not closed.
+    ///
+    /// # Platform
+    /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is killed
+    /// at once.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
+    ///
+    /// ```
+    /// use pipewright::{Command, Signal};
+    /// let child = Command::new("sleep").arg("60").spawn()?;
+    /// assert_eq!(child.stop()?.terminating_signal(), Some(Signal::TERM));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "terminate")]
+    pub fn stop(&self) -> Result<ExitStatus, Error> {
+        run_async_for_test!(self.stop_async());
+        self.stop_as(self.run.stop_request())
+    }
+
+    /// Like [`stop`](Self::stop), with this signal and grace instead of the command's. A zero grace kills at once.
+    ///
+    /// # Errors
+    /// Those of [`stop`](Self::stop).
+    pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
+        run_async_for_test!(self.stop_with_async(signal, grace));
+        self.stop_as(StopRequest { signal, grace })
+    }
+
+    fn stop_as(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop(request)?;
+        self.status()
+    }
+
+    fn wait_until(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
+        self.run.close_stdin(self.stdin.as_ref())?;
+        if self.run.needs_a_run() {
+            if !self.run.wait(until)? {
+                return Ok(None);
+            }
+        } else {
+            let waited = match until {
+                // Without pidfds, waiting for several things at once would need a thread.
+                None => self.process().wait().map(drop),
+                until => wait::any(&mut [Slot::Event(&**self.process())], until).map(drop),
+            };
+            waited.map_err(|error| self.run.cannot("wait for", error))?;
+        }
+        let status = self.try_wait()?;
+        if status.is_some() {
+            self.run.stop_input()?;
+        }
+        Ok(status)
+    }
+
+    /// Returns the status of a child that has ended.
+    pub(super) fn status(&self) -> Result<ExitStatus, Error> {
+        let ended = self.process().wait().map_err(|error| self.run.cannot("wait for", error))?;
+        drop(self.take_child_terminal());
+        self.run.ended();
+        self.run.stop_input()?;
+        Ok(ended.status)
+    }
+}
+
+/// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
+///
+/// They first close a piped stdin, unless you have taken it. In the result, a stream that is not piped, or that you
+/// have taken, is empty, and its number of bytes ([`stdout_bytes`](crate::Captured::stdout_bytes)) is `None`. The
+/// command's timeouts, limits and cancel token apply; the timeout counts from the start.
+impl Child {
+    /// Reads both streams to the end, waits for the child, and returns its output as bytes.
+    ///
+    /// # Errors
+    /// The child could not be read from or waited for; it is then no longer running.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("sh")
+    ///     .args(["-c", "echo out; echo err >&2"])
+    ///     .stdout(Stdio::piped())
+    ///     .stderr(Stdio::null())
+    ///     .spawn()?;
+    /// let output = child.read_all_bytes()?;
+    /// assert_eq!((output.stdout.as_slice(), output.stderr_bytes), (&b"out\n"[..], None));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_bytes(self) -> Result<Output, Error> {
+        run_async_for_test!(self.read_all_bytes_async());
+        self.into_run(Collect::All).finish()
+    }
+
+    /// Same as [`read_all_bytes`](Self::read_all_bytes), under std's name.
+    ///
+    /// # Errors
+    /// Those of [`read_all_bytes`](Self::read_all_bytes).
+    pub fn wait_with_output(self) -> Result<Output, Error> {
+        self.read_all_bytes()
+    }
+
+    /// Reads both streams to the end, waits for the child, and returns its output as text, decoded as by
+    /// [`Command::capture`](crate::Command::capture).
+    ///
+    /// # Errors
+    /// Those of [`read_all_bytes`](Self::read_all_bytes), and output that is not UTF-8 with `strict_utf8`.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hi").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.read_all_text()?.stdout, "hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_text(self) -> Result<Capture, Error> {
+        run_async_for_test!(self.read_all_text_async());
+        let (program, decoding) = (self.run.program().clone(), self.run.options().decoding);
+        into_text(&program, decoding, self.read_all_bytes()?)
+    }
+
+    /// Returns an iterator over the lines of both streams as they arrive, like
+    /// [`Command::lines`](crate::Command::lines). [`Lines::finish`] waits for the child.
+    ///
+    /// # Errors
+    /// The command's encoding is not ASCII-compatible, so line ends cannot be found. The child is then dropped.
+    /// Later errors are items.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("seq").arg("3").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Result<Vec<_>, _> = child.read_all_lines()?.collect();
+    /// assert_eq!(lines?.len(), 3);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_lines(self) -> Result<Lines, Error> {
+        let RunSettings { decoding, max_line_bytes, .. } = *self.run.options();
+        decoding.check_splits_at_line_feeds(self.run.program())?;
+        Ok(Lines::new(self.into_run(Collect::Chunks).enforced(), decoding, max_line_bytes))
+    }
+
+    /// Returns an iterator over the child's events from now on, like [`Command::events`](crate::Command::events):
+    /// the start, output of either piped stream, and the end.
+    ///
+    /// ```
+    /// use pipewright::{Command, Event, Stdio};
+    /// let child = Command::new("echo").arg("hi").stdout(Stdio::piped()).spawn()?;
+    /// let mut written = Vec::new();
+    /// for event in child.read_all_events() {
+    ///     match event? {
+    ///         Event::Stdout(bytes) => written.extend(bytes),
+    ///         Event::Exited(ending) => assert!(ending.success()),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!(written, b"hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use = "the child waits when its pipes are full"]
+    pub fn read_all_events(self) -> Events {
+        Events::new(self.into_run(Collect::Chunks).enforced())
+    }
+
+    /// Returns the run that reads the streams.
+    pub(super) fn into_run(mut self, collect: Collect) -> Run {
+        let outputs = [self.stdout.take(), self.stderr.take()];
+        let terminal = HeldTerminal { pty: self.pty.take(), child_end: self.take_child_terminal() };
+        self.run.into_run((self.stdin.take(), outputs), terminal, collect)
+    }
+}
+
+/// Limits and resources of a child with [limits](crate::Command::limits). All of these return `None` for other children. Each
+/// call asks the kernel, and costs a few reads of files.
+impl Child {
+    /// Returns the limits in force, and those that are missing.
+    #[must_use]
+    pub fn limits(&self) -> Option<HeldLimits> {
+        self.resources().map(|resources| resources.held)
+    }
+
+    /// Returns the resources that all processes of the child have used so far.
+    ///
+    /// ```
+    /// use pipewright::{Command, Limits, Stdio};
+    /// let limits = Limits::new().pids_max(50).best_effort();
+    /// let child = Command::new("sort").limits(limits).stdin(Stdio::piped()).spawn();
+    /// if let Ok(child) = child {
+    ///     let used = child.tree_usage().and_then(|usage| usage.peak_pids);
+    ///     println!("{used:?} processes at most");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn tree_usage(&self) -> Option<TreeUsage> {
+        self.resources().map(|resources| resources.usage)
+    }
+
+    /// Returns the facts about a kill for lack of memory, if the kernel has killed a process of the child so far. The child itself
+    /// may run on, and [`wait`](Self::wait) returns its exit status as that of any other.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Option<OutOfMemory> {
+        self.resources()?.out_of_memory
+    }
+
+    fn resources(&self) -> Option<TreeResources> {
+        self.process().tree()?.resources()
     }
 }

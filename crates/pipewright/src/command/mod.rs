@@ -7,21 +7,16 @@
 //! | `limits.rs` | the limits of the tree |
 //! | `lifetime.rs` | children that are detached, forgotten or killed on drop |
 //! | `verbs.rs`, `task.rs` | the verbs, on a thread and for tasks |
-//! | `start.rs` | the start: opens the streams and writes the plan |
+//! | `start.rs` | the start: opens the streams and writes the plan; it may not wait for the answer of a slot |
 //! | `pty.rs` | a terminal of its own for the child |
-//! | `child_end.rs` | the child's end of a stream |
-//! | `begin.rs` | a start that does not wait for a slot's answer |
 //! | `stage.rs` | a command as a stage of a pipeline |
 //! | `convert.rs`, `show.rs` | conversions, and how a command prints |
 
-mod begin;
-mod child_end;
 mod contain;
 mod convert;
 mod env;
 mod lifetime;
 mod limits;
-mod named_file;
 mod options;
 mod pty;
 mod show;
@@ -40,11 +35,10 @@ use std::path::{Path, PathBuf};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
-pub(crate) use begin::{BegunChild, StartingChild};
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
 pub(crate) use stage::{StageJob, StagePipes, StagePosition, StageStderr};
-pub(crate) use start::{StdioDefault, StdioDefaults};
+pub(crate) use start::{BegunChild, StartingChild, StdioDefault, StdioDefaults};
 pub use stdio::Stdio;
 #[cfg(feature = "tokio")]
 pub(crate) use task::async_verbs;

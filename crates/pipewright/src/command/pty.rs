@@ -4,10 +4,9 @@ use pipewright_os::process::pty::{self, PtySize};
 use pipewright_os::process::spawn::Group;
 
 use super::Command;
-use super::child_end::ChildEnd;
 use super::env::ChildEnv;
 use super::start::{Prepared, StdioDefault, StdioDefaults};
-use super::stdio::Choice;
+use super::stdio::{ChildEnd, Choice};
 use crate::error::{Error, could_not_open_terminal};
 use crate::run::{OpenTee, OutputEnd, ParentEnds, TeeTarget, TerminalEnds, on_demand};
 

@@ -6,17 +6,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::event::WaitEvent;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
-use pipewright_os::base::stdio;
-use pipewright_os::base::wait;
+use pipewright_os::base::{stdio, wait};
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::{self, Inherit, Plan, SpawnError};
+use pipewright_os::process::spawn::{self, Begun, Inherit, Plan, RequestedStart, SpawnError};
 use pipewright_os::process::std_process::ParentStream;
 
-use super::child_end::ChildEnd;
 use super::env::ChildEnv;
-use super::named_file::NamedFile;
-use super::stdio::Choice;
+use super::stdio::{ChildEnd, Choice, NamedFile};
 use super::{Command, INHERITED, Stdio};
 use crate::error::{
     Error, ErrorKind, FailedOperation, could_not_open, could_not_prepare, could_not_start,
@@ -375,5 +373,67 @@ pub(super) fn retry_if_busy(
         let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
         tries += 1;
         started = spawn::spawn(plan);
+    }
+}
+
+/// A start that has begun.
+pub(crate) enum BegunChild {
+    Started(Started),
+    /// A slot has been asked for it.
+    Starting(StartingChild),
+}
+
+/// A start that a slot has been asked for.
+///
+/// # Drop
+/// Waits for the result, and kills the child.
+#[derive(Debug)]
+pub(crate) struct StartingChild {
+    prepared: Prepared,
+    at: Instant,
+    start: RequestedStart,
+}
+
+impl StartingChild {
+    /// Returns the event that ends the wait for the result.
+    pub(crate) fn result(&self) -> &dyn WaitEvent {
+        &self.start
+    }
+}
+
+impl Command {
+    /// Begins a start, and does not wait for a slot's answer.
+    pub(crate) fn begin_child(&self, defaults: StdioDefaults) -> Result<BegunChild, Error> {
+        let is_plain = !self.lifetime.detached && self.lifetime.foreground.is_none();
+        if self.slot.is_none() || !is_plain {
+            return self.start_child(defaults).map(BegunChild::Started);
+        }
+        self.try_to_begin(defaults).inspect_err(trace::not_started)
+    }
+
+    fn try_to_begin(&self, defaults: StdioDefaults) -> Result<BegunChild, Error> {
+        reaper::sweep();
+        self.check_pty()?;
+        self.check_slot()?;
+        let at = Instant::now();
+        let prepared = self.prepare(defaults)?;
+        let plan = self.plan(&prepared);
+        let begun = match spawn::begin(&plan) {
+            Ok(Begun::Requested(start)) => {
+                return Ok(BegunChild::Starting(StartingChild { prepared, at, start }));
+            }
+            Ok(Begun::Started(child)) => Ok(child),
+            Err(failed) => Err(failed),
+        };
+        let child = retry_if_busy(&plan, begun)?;
+        Ok(BegunChild::Started(self.started(child, prepared.ends, at)))
+    }
+
+    /// Waits for the result of a start that this command has begun.
+    pub(crate) fn finish_child(&self, starting: StartingChild) -> Result<Started, Error> {
+        let StartingChild { prepared, at, start } = starting;
+        let plan = self.plan(&prepared);
+        let child = retry_if_busy(&plan, start.finish(&plan)).inspect_err(trace::not_started)?;
+        Ok(self.started(child, prepared.ends, at))
     }
 }

@@ -1,20 +1,25 @@
-//! The standard handles of a child.
+//! The standard handles of a child: the choices, the files that they name, and the child's ends.
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use pipewright_os::base::handle::Handle;
+use pipewright_os::base::late_open::{self, LateOpen};
 use pipewright_os::base::pipe::Mode;
+use pipewright_os::process::pty::ChildTerminal;
+use pipewright_os::process::spawn::ChildStdio;
 use pipewright_os::process::std_process::{
     ParentStream, STD_STDIN_MODE, Stdio as StdStdio, StdioKind,
 };
 
 use super::Command;
-use super::named_file::NamedFile;
 use crate::error::Error;
 use crate::outcome::Source;
+use crate::rules::Rules;
 use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_map, open_tee_with};
 
 /// A choice for a child's stdin, stdout or stderr.
@@ -280,5 +285,77 @@ impl fmt::Debug for Stdio {
             Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),
         };
         write!(f, "Stdio({name})")
+    }
+}
+
+/// The child's end of one of its standard streams.
+#[derive(Debug)]
+pub(super) enum ChildEnd {
+    Inherit,
+    /// The terminal of the child.
+    Terminal,
+    /// The handle that the command has for this stream.
+    OfCommand,
+    Owned(Handle),
+    SameAsStdout,
+}
+
+impl ChildEnd {
+    pub(super) fn as_plan<'a>(
+        &'a self,
+        setting: Option<&'a Stdio>,
+        terminal: Option<&'a ChildTerminal>,
+    ) -> ChildStdio<'a> {
+        match (self, setting) {
+            (ChildEnd::Owned(handle), _) => ChildStdio::Handle(handle),
+            (ChildEnd::Terminal, _) => {
+                terminal.map_or(ChildStdio::Inherit, ChildStdio::of_terminal)
+            }
+            (ChildEnd::OfCommand, Some(Stdio(Choice::Handle(handle)))) => {
+                ChildStdio::Handle(handle)
+            }
+            _ => ChildStdio::Inherit,
+        }
+    }
+}
+
+/// The time between two looks at a cancellation.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A file, opened when the command starts.
+pub(super) struct NamedFile {
+    pub(super) path: PathBuf,
+    /// A pointer, so that a program without such a file does not contain the code.
+    pub(super) open: fn(&Path, &OpenOptions, &Rules) -> io::Result<File>,
+}
+
+impl NamedFile {
+    pub(super) fn new(path: PathBuf) -> NamedFile {
+        NamedFile { path, open }
+    }
+}
+
+fn open(path: &Path, options: &OpenOptions, rules: &Rules) -> io::Result<File> {
+    let Rules { timeout, deadline, cancel, .. } = rules;
+    let is_bounded = timeout.is_some() || deadline.is_some() || cancel.is_some();
+    if !is_bounded || !late_open::waits(path) {
+        return options.open(path);
+    }
+    // A timeout beyond the range of the clock never expires.
+    let by_timeout = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let end = by_timeout.into_iter().chain(*deadline).min();
+    let open = LateOpen::start(path, options.clone())?;
+    loop {
+        let look = Instant::now() + LOOK;
+        if let Some(file) = open.wait(Some(end.map_or(look, |end| end.min(look)))) {
+            return file;
+        }
+        let words = "no other process has opened it";
+        if cancel.as_ref().is_some_and(|cancel| cancel.is_cancelled()) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, words));
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+        }
     }
 }

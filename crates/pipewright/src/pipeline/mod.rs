@@ -3,11 +3,9 @@
 mod child;
 mod end;
 mod start;
-mod streams;
 #[cfg(feature = "tokio")]
 mod task;
 mod verbs;
-mod wait;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -3,18 +3,19 @@
 //! | file | contents |
 //! |---|---|
 //! | `runnable.rs` | a command or a pipeline |
-//! | `queue.rs`, `push_queue.rs` | the rules, without waiting: which command starts next, and the results |
+//! | `queue.rs` | the rules, without waiting: which command starts next, and the results |
 //! | `run_set.rs` | the wait for all that run, on a thread |
 //! | `runner.rs` | a runner, which takes more commands while some run |
 //! | `task.rs` | the same for tasks |
 
-mod push_queue;
 mod queue;
 mod run_set;
 mod runnable;
 mod runner;
 #[cfg(feature = "tokio")]
 mod task;
+#[cfg(feature = "tokio")]
+mod waker;
 
 use std::num::NonZero;
 use std::thread;

@@ -28,7 +28,6 @@ trait StartCapture: fmt::Debug {
 }
 
 /// A capture that has begun.
-#[expect(clippy::large_enum_variant, reason = "it lives for one match")]
 pub(crate) enum BegunCapture {
     Running(Run),
     /// A slot has been asked to start the command.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wake::Wake;
 
-use super::push_queue::PushQueue;
+use super::queue::PushQueue;
 use super::run_set::RunSet;
 use super::{Runnable, next_end};
 use crate::cancel::CancelToken;
