@@ -273,6 +273,9 @@ class Popen(_std.Popen[AnyStr]):
             if self.stdin:
                 self.stdin.close()
         finally:
+            if self._communication is not None:
+                # After an error of it or a time limit, its ends are others than those of the files.
+                self._communication.close()
             if exc_type is KeyboardInterrupt:
                 self.kill()
             self.wait()

@@ -150,6 +150,13 @@ impl State {
             return false;
         }
         self.held_open |= self.is_reading();
+        self.close();
+        (self.child, self.is_over) = (None, true);
+        true
+    }
+
+    /// Closes the ends of all streams. What was read is kept.
+    fn close(&mut self) {
         for (slot, kept) in self.slots.iter_mut().zip(&mut self.kept) {
             if let Slot::Read(_, bytes) | Slot::ReadDone(_, bytes, _) = mem::take(slot) {
                 *kept = bytes;
@@ -157,8 +164,6 @@ impl State {
         }
         self.slots[2] = Slot::Off;
         self.input.close();
-        (self.child, self.is_over) = (None, true);
-        true
     }
 
     /// Waits once. Returns true if the child has just ended.
@@ -351,6 +356,11 @@ impl Communication {
             let last = mem::take(&mut self.state.lock(py).kept);
             Ok((self.large.finish(py, 0, &last[0])?, self.large.finish(py, 1, &last[1])?))
         })
+    }
+
+    /// Closes the ends of all streams: the command gets no more input, and nothing more is read.
+    fn close(&self, py: Python<'_>) {
+        self.state.lock(py).close();
     }
 
     /// Returns true if something still held a stream open when reading ended.

@@ -46,6 +46,15 @@ def test_the_output_so_far_has_both_streams() -> None:
         assert [len(it) for it in child.communicate()] == [3000000, 2]
 
 
+def test_the_end_of_a_with_closes_what_communicate_holds() -> None:
+    # The command reads its input to the end, and some is left.
+    with pytest.raises(pipewright.TimeoutExpired):
+        with pipewright.Popen(["sh", "-c", "sleep 0.3; exec cat"], stdin=-1, stdout=-1) as child:
+            child.communicate(b"x" * 300000, timeout=0.05)
+    # Its reader is gone, too.
+    assert child.returncode in (0, -signal.SIGPIPE)
+
+
 def test_a_second_communicate_gives_the_same() -> None:
     child: Any = pipewright.Popen(["sh", "-c", "head -c 2000000 /dev/zero; echo w >&2"], stdout=-1, stderr=-1)
     assert child.communicate() == child.communicate()
