@@ -319,34 +319,43 @@ pub fn prove() {
 /// No child of this process has ended yet.
 pub fn can_work() -> usize {
     const EPERM: usize = 1;
-    if !is_allowed() {
-        return EPERM;
+    let failed = first_failure();
+    if failed < 0 {
+        // Its number is not remembered as a refusal if it says that there is no room.
+        return failed.unsigned_abs();
     }
     match open_signalfd() {
-        // Its number is not remembered as a refusal if it says that there is no room.
         failed @ ..0 => failed.unsigned_abs(),
-        fd => usize::from(!close(fd as i32)),
+        fd if close(fd as i32) => 0,
+        _ => EPERM,
     }
 }
 
-fn is_allowed() -> bool {
+/// Returns the first error of the calls that supervising takes, or 0.
+fn first_failure() -> isize {
     const PR_GET_CHILD_SUBREAPER: usize = 37;
+    const EPERM: isize = 1;
     const ECHILD: isize = 10;
     const EBADF: isize = 9;
-    let works = |result: isize| result == 0 || result == -ECHILD;
+    let unless = |expected: isize, result: isize| if result == -expected { 0 } else { result };
     let mut is_subreaper = 0_i32;
     let mut status = 0_i32;
     let pid = call(number::GETPID, [0; 6]) as usize;
     let place = &raw mut is_subreaper as usize;
     call(number::PRCTL, [PR_GET_CHILD_SUBREAPER, place, 0, 0, 0, 0]);
-    is_subreaper == 1
-        && works(call(number::WAIT4, [usize::MAX, &raw mut status as usize, 1, 0, 0, 0]))
-        && works(check_child(P_ALL, 0))
-        && call(number::KILL, [pid, 0, 0, 0, 0, 0]) == 0
-        && call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]) == 0
-        && call(number::READ, [CHILDREN as usize, &raw mut status as usize, 1, 0, 0, 0]) >= 0
-        && poll(&mut [], Some(0))
-        && call(number::SENDTO, [usize::MAX, 0, 0, 0, 0, 0]) == -EBADF
+    let status = &raw mut status as usize;
+    let no_time = [0_i64; 2];
+    let results = [
+        if is_subreaper == 1 { 0 } else { -EPERM },
+        unless(ECHILD, call(number::WAIT4, [usize::MAX, status, 1, 0, 0, 0])),
+        unless(ECHILD, check_child(P_ALL, 0)),
+        call(number::KILL, [pid, 0, 0, 0, 0, 0]),
+        call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]),
+        call(number::READ, [CHILDREN as usize, status, 1, 0, 0, 0]),
+        call(number::PPOLL, [0, 0, no_time.as_ptr() as usize, 0, 8, 0]),
+        unless(EBADF, call(number::SENDTO, [usize::MAX, 0, 0, 0, 0, 0])),
+    ];
+    results.into_iter().find(|result| *result < 0).unwrap_or(0)
 }
 
 fn close(fd: i32) -> bool {

@@ -77,10 +77,12 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
             NotStarted::Command(error) | NotStarted::Supervisor(error) => error,
         })?;
     }
-    if reports.take()? == Some(SupervisorReport::CanWork) {
-        return Ok(());
+    match reports.take()? {
+        Some(SupervisorReport::CanWork) => Ok(()),
+        // Its message has not arrived, which says nothing about this machine.
+        None => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        Some(_) => Err(io::ErrorKind::PermissionDenied.into()),
     }
-    Err(io::ErrorKind::PermissionDenied.into())
 }
 
 extern "C" fn run_alone(argument: *mut c_void) -> c_int {
