@@ -83,6 +83,7 @@ cell "the threads of idle children, beside those of tokio's" \
 # The long runs of the nets, whose short ones are in the gate.
 net() { PIPEWRIGHT_NET=all tests "$@"; }
 cell "workers that do anything: the long run" net --test peers
+cell "random children beside what they write: 100,000 cases" net --test beside
 # The tool is one of its scenarios.
 faults() { bash ci/with-hooks.sh build --locked --workspace --bins && net --test faults; }
 cell "every call fails once: the long run" faults

@@ -19,6 +19,7 @@
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | the kernel's trace of io_uring (Linux) |
 //! | [`pace`] | the times of a slow machine |
+//! | [`said`] | streams whose every byte is known |
 //! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | reports skipped tests |
 
@@ -43,6 +44,7 @@ pub mod oracle;
 pub mod pace;
 #[cfg(target_os = "linux")]
 pub mod refuse;
+pub mod said;
 pub mod service;
 pub mod skip;
 pub mod traced;

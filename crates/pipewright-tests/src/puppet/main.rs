@@ -10,6 +10,8 @@
 mod acts;
 #[cfg(target_os = "linux")]
 mod peer;
+#[cfg(unix)]
+mod play;
 mod probe;
 mod started;
 mod streams;

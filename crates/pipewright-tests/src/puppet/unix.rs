@@ -12,6 +12,7 @@ pub(crate) fn begin() {}
 /// Performs one act.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
+        "play" => crate::play::play(value),
         "raise" => raise(value),
         "ignore" => ignore(value),
         "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
