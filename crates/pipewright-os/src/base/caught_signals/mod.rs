@@ -34,7 +34,8 @@ impl CaughtSignals {
     /// they stay ignored. Call it before other threads start.
     ///
     /// # Errors
-    /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.)
+    /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.) macOS: no thread can be started, or no more handles are
+    /// available.
     pub fn new(signals: &[Signal]) -> io::Result<CaughtSignals> {
         imp::Caught::new(signals).map(CaughtSignals)
     }
@@ -59,11 +60,11 @@ impl CaughtSignals {
     /// ```
     ///
     /// # Platform
-    /// Linux: `sigtimedwait`. macOS: a kqueue, and `sigwait` once that reports a signal. Windows: an
+    /// Linux: `sigtimedwait`. macOS: a thread in `sigwait`, which no other call there can replace. Windows: an
     /// event that the console's handler sets.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait). macOS: also if no more handles are available.
+    /// As [`wait`](Self::wait).
     #[doc(alias = "wait_timeout")]
     pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
         // A limit beyond the range of the clock is no limit.
@@ -75,7 +76,7 @@ impl CaughtSignals {
     /// `tokio`).
     ///
     /// # Platform
-    /// Linux: a `signalfd`; macOS: a kqueue; registered with the runtime. Catch the signals before you
+    /// Linux: a `signalfd`, registered with the runtime; macOS: the pipe of the thread in `sigwait`. Catch the signals before you
     /// build a multi-threaded runtime.
     ///
     /// # Cancellation
@@ -92,7 +93,8 @@ impl CaughtSignals {
     /// Waits for the next signal, and also returns its origin.
     ///
     /// # Platform
-    /// Linux: `sigwaitinfo`. Other Unix: `sigwait`, and every signal counts as sent by a process.
+    /// Linux: `sigwaitinfo`. macOS: `sigwait`, which does not tell the sender: `INT`, `QUIT` and `TSTP` count as sent by the terminal
+    /// if this process is in its foreground (`tcgetpgrp`).
     /// Windows: only Ctrl-C counts as sent by the terminal; a parent can also send a break.
     ///
     /// # Errors

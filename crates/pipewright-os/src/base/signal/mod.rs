@@ -62,10 +62,6 @@ impl Signal {
     /// The size of the terminal has changed.
     pub const WINCH: Signal = Signal(imp::WINCH);
 
-    /// The highest number of a signal.
-    #[cfg(all(unix, not(target_os = "linux")))]
-    pub(crate) const LAST: i32 = imp::LAST;
-
     /// Returns the signal with that number, if there is one: 1 to 64 on Linux, 1 to 31 elsewhere.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {

@@ -12,8 +12,6 @@ mod task;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
-#[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) use unix::poll_readable;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -130,7 +128,8 @@ fn make_room(buffer: &mut Vec<u8>) -> io::Result<()> {
 /// (`CancelIoEx`), and the cancel is waited for; a read that finished first counts, so that no byte
 /// is lost. A write that is not done stays pending, and the next wait or write of the same bytes to
 /// that end continues it, so that no byte is written twice. It is cancelled only when the end is
-/// dropped or other bytes are written to it; a reader may have taken part of it by then. A deadline
+/// dropped or other bytes are written to it; a reader may have taken part of it by then. A console is waited for and its keys are
+/// taken (`ReadConsoleInputW`); while it edits lines it is checked every 5 ms for one that is complete. A deadline
 /// less than one clock tick away gets a timer. An end that is not overlapped is checked every 5 ms
 /// (`PeekNamedPipe`), or written to by a thread of its own, with the same rules
 /// (`CancelSynchronousIo`).

@@ -126,17 +126,15 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
     pipe.read_ready(buffer)
 }
 
-/// Waits until the descriptor is readable, or until the deadline. `false`: it is not readable.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn poll_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
-    let entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    poll(&mut [entry], deadline)
-}
-
 fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let count = match poll_once(polled, left) {
+        // macOS reports an event of a descriptor to one of its entries only.
+        let once = match NAMES_EACH_ONCE && has_duplicates(polled) {
+            true => poll_each_once,
+            false => poll_once,
+        };
+        let count = match once(polled, left) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 poll_each_once(polled, left)
             }
@@ -149,6 +147,17 @@ fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bo
             Err(error) => return Err(error),
         }
     }
+}
+
+const NAMES_EACH_ONCE: bool = !cfg!(target_os = "linux");
+
+/// Returns true if a descriptor has several entries, or perhaps if there are very many.
+fn has_duplicates(polled: &[libc::pollfd]) -> bool {
+    const MOST_COMPARED: usize = 64;
+    let again = |(at, entry): (usize, &libc::pollfd)| {
+        entry.fd >= 0 && polled.iter().take(at).any(|earlier| earlier.fd == entry.fd)
+    };
+    polled.len() > MOST_COMPARED || polled.iter().enumerate().any(again)
 }
 
 /// Polls each descriptor once. poll(2) refuses more entries than this process may have descriptors,
@@ -212,4 +221,36 @@ fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<
     // SAFETY: the entries are a live slice of that length.
     let count = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_event_reaches_all_entries_of_its_descriptor() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let of = |stream: &UnixStream, events| libc::pollfd {
+            fd: stream.as_raw_fd(),
+            events,
+            revents: 0,
+        };
+        let mut polled = [
+            of(&ours, libc::POLLIN),
+            IGNORED,
+            of(&theirs, libc::POLLIN),
+            of(&ours, libc::POLLOUT),
+            of(&ours, libc::POLLIN),
+        ];
+        assert!(has_duplicates(&polled));
+        assert!(!has_duplicates(&polled[..3]));
+        assert!(!has_duplicates(&[IGNORED, IGNORED]));
+        assert_eq!(rustix::io::write(&theirs, b"x"), Ok(1));
+        assert_eq!(poll_each_once(&mut polled, None).unwrap(), 1);
+        let found = polled.map(|entry| entry.revents);
+        assert_eq!(found, [libc::POLLIN, 0, 0, libc::POLLOUT, libc::POLLIN]);
+    }
 }

@@ -1,49 +1,83 @@
 //! Blocks signals, and takes them with calls that wait for them.
 
 mod handler;
-#[cfg(any(feature = "tokio", not(target_os = "linux")))]
+#[cfg(all(feature = "tokio", target_os = "linux"))]
 mod ready;
+#[cfg(any(test, not(target_os = "linux")))]
+mod sigwait_thread;
 
 use std::fmt;
+#[cfg(all(feature = "tokio", not(target_os = "linux")))]
+use std::future::poll_fn;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::mem::MaybeUninit;
-use std::time::{Duration, Instant};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
+use std::time::Instant;
 
 use super::ArrivedSignal;
 use crate::base::signal::{Signal, empty_set, is_ignored};
+#[cfg(all(feature = "tokio", not(target_os = "linux")))]
+use crate::base::wait::{Slot, Watch};
 pub(super) use handler::{can_arrive, install, record_previous, restore};
-#[cfg(any(feature = "tokio", not(target_os = "linux")))]
+#[cfg(all(feature = "tokio", target_os = "linux"))]
 use ready::Ready;
+#[cfg(not(target_os = "linux"))]
+use sigwait_thread::SigwaitThread;
 
 pub(super) struct Caught {
+    #[cfg(target_os = "linux")]
     set: libc::sigset_t,
     is_empty: bool,
+    #[cfg(not(target_os = "linux"))]
+    thread: SigwaitThread,
 }
 
 impl Caught {
     pub(super) fn new(signals: &[Signal]) -> io::Result<Caught> {
-        let mut caught = Caught { set: empty_set(), is_empty: true };
+        let (mut set, mut numbers) = (empty_set(), Vec::new());
         for signal in signals {
             if is_ignored(*signal)? {
                 continue;
             }
             // SAFETY: a live set.
-            if unsafe { libc::sigaddset(&raw mut caught.set, signal.number()) } != 0 {
+            if unsafe { libc::sigaddset(&raw mut set, signal.number()) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            caught.is_empty = false;
+            // They cannot be caught (sigprocmask(2)).
+            if !matches!(*signal, Signal::KILL | Signal::STOP) {
+                numbers.push(signal.number());
+            }
         }
         // SAFETY: a live set, and no pointer for the old one.
-        let error = unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const caught.set, std::ptr::null_mut())
-        };
-        if error == 0 { Ok(caught) } else { Err(io::Error::from_raw_os_error(error)) }
+        let error =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Ok(Caught {
+            is_empty: numbers.is_empty(),
+            #[cfg(target_os = "linux")]
+            set,
+            #[cfg(not(target_os = "linux"))]
+            thread: SigwaitThread::new(&numbers)?,
+        })
     }
 
+    #[cfg(target_os = "linux")]
     pub(super) fn wait(&self) -> io::Result<ArrivedSignal> {
         self.check()?;
         arrived(wait_for_one_of(&self.set)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn wait(&self) -> io::Result<ArrivedSignal> {
+        loop {
+            if let Some(arrived) = self.wait_until(None)? {
+                return Ok(arrived);
+            }
+        }
     }
 
     /// Needs no descriptor and no memory: a caller that could not wait would keep no time, and take no signal.
@@ -66,23 +100,13 @@ impl Caught {
     #[cfg(not(target_os = "linux"))]
     pub(super) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<ArrivedSignal>> {
         self.check()?;
-        if let Some(arrived) = self.take()? {
-            return Ok(Some(arrived));
-        }
-        let ready = Ready::new(&self.set)?;
-        loop {
-            // Again, now that the handle exists: it need not report earlier arrivals.
-            if let Some(arrived) = self.take()? {
-                return Ok(Some(arrived));
-            }
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(None);
-            }
-            ready.wait(until)?;
-        }
+        self.thread
+            .wait_until(until)?
+            .map(|number| arrived((number, sender_of(number))))
+            .transpose()
     }
 
-    #[cfg(feature = "tokio")]
+    #[cfg(all(feature = "tokio", target_os = "linux"))]
     pub(super) async fn wait_async(&self) -> io::Result<ArrivedSignal> {
         self.check()?;
         let ready = Ready::new(&self.set)?.register()?;
@@ -92,8 +116,22 @@ impl Caught {
                 return Ok(arrived);
             }
             let mut guard = ready.readable().await?;
-            guard.get_inner().lower();
             guard.clear_ready();
+        }
+    }
+
+    #[cfg(all(feature = "tokio", not(target_os = "linux")))]
+    pub(super) async fn wait_async(&self) -> io::Result<ArrivedSignal> {
+        self.check()?;
+        let mut watch = Watch::default();
+        loop {
+            // Taken last: no await follows in which it could be dropped.
+            self.thread.wake().lower();
+            if let Some(number) = self.thread.take() {
+                return arrived((number, sender_of(number)));
+            }
+            let mut slots = [Slot::Event(self.thread.wake())];
+            poll_fn(|cx| watch.poll_wait(cx, &mut slots, None)).await?;
         }
     }
 
@@ -103,7 +141,7 @@ impl Caught {
     }
 
     /// Takes a signal that has arrived.
-    #[cfg(any(feature = "tokio", not(target_os = "linux")))]
+    #[cfg(all(feature = "tokio", target_os = "linux"))]
     fn take(&self) -> io::Result<Option<ArrivedSignal>> {
         take_one_of(&self.set, Duration::ZERO)?.map(arrived).transpose()
     }
@@ -118,7 +156,6 @@ fn arrived((number, sender): (i32, Sender)) -> io::Result<ArrivedSignal> {
 
 /// The sender of a signal.
 enum Sender {
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not known"))]
     Kernel,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not known"))]
     Process(i32),
@@ -135,6 +172,28 @@ impl Sender {
             _ => Sender::Unknown,
         }
     }
+}
+
+/// Returns the sender, which macOS does not tell. Ctrl-C, Ctrl-\ and Ctrl-Z reach the whole group in the foreground of the terminal: with
+/// such a signal passed on, a command in this process's group would get each twice.
+#[cfg(not(target_os = "linux"))]
+fn sender_of(number: i32) -> Sender {
+    if is_typed(number, is_in_foreground) { Sender::Kernel } else { Sender::Unknown }
+}
+
+#[cfg(any(test, not(target_os = "linux")))]
+fn is_typed(number: i32, is_in_foreground: impl FnOnce() -> bool) -> bool {
+    matches!(number, libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP) && is_in_foreground()
+}
+
+/// Returns true if this process's group has its terminal. An error is no.
+#[cfg(any(test, not(target_os = "linux")))]
+fn is_in_foreground() -> bool {
+    use std::os::fd::AsRawFd as _;
+    let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
+    // SAFETY: an open file.
+    let foreground = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
+    foreground == rustix::process::getpgrp().as_raw_nonzero().get()
 }
 
 /// Returns true for another process of this process's group.
@@ -191,25 +250,6 @@ fn take_one_of(set: &libc::sigset_t, limit: Duration) -> io::Result<Option<(i32,
     }
 }
 
-/// Takes a pending signal. Another thread that waits for it may take it in between: then this waits
-/// for the next one.
-#[cfg(not(target_os = "linux"))]
-fn take_one_of(set: &libc::sigset_t, _: Duration) -> io::Result<Option<(i32, Sender)>> {
-    let mut pending = empty_set();
-    // SAFETY: a live set.
-    if unsafe { libc::sigpending(&raw mut pending) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let is_in = |set: &libc::sigset_t, number| {
-        // SAFETY: a live set; a number that is no signal's is in no set.
-        unsafe { libc::sigismember(set, number) == 1 }
-    };
-    match (1..=Signal::LAST).any(|number| is_in(set, number) && is_in(&pending, number)) {
-        true => wait_for_one_of(set).map(Some),
-        false => Ok(None),
-    }
-}
-
 #[cfg(not(target_os = "linux"))]
 fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, Sender)> {
     let mut number = 0;
@@ -217,5 +257,23 @@ fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, Sender)> {
     match unsafe { libc::sigwait(set, &raw mut number) } {
         0 => Ok((number, Sender::Unknown)),
         error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_signals_of_keys_are_typed_and_only_in_the_foreground() {
+        for number in [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+            assert!(is_typed(number, || true));
+            assert!(!is_typed(number, || false));
+        }
+        for number in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1] {
+            assert!(!is_typed(number, || true));
+        }
+        // Either may be true here; it neither fails nor waits.
+        let _ = is_in_foreground();
     }
 }
