@@ -11,6 +11,8 @@ fn a_limit_of_a_job_holds_or_is_an_error() {
     let none = Limits::new();
     let limits = [
         (LimitKind::Memory, none.memory_max(256 << 20)),
+        // Not a whole number of pages.
+        (LimitKind::Memory, none.memory_max(2_000_000_000)),
         (LimitKind::Pids, none.pids_max(10)),
         (LimitKind::Cpu, none.cpu_max(1.5)),
     ];

@@ -2,9 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `job.rs` | the figures of a job of Windows |
 //! | `unavailable.rs` | a limit that cannot be held here |
 //! | `oom.rs` | an end for lack of memory |
 
+#[cfg(any(windows, test))]
+pub(crate) mod job;
 mod oom;
 mod unavailable;
 

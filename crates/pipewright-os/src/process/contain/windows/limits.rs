@@ -4,7 +4,6 @@ use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::AsRawHandle as _;
 use std::ptr;
-use std::thread;
 use std::time::Duration;
 
 use windows_sys::Win32::System::JobObjects::{
@@ -14,8 +13,11 @@ use windows_sys::Win32::System::JobObjects::{
     JobObjectCpuRateControlInformation, QueryInformationJobObject, SetInformationJobObject,
 };
 
+use windows_sys::Win32::System::Threading::{ALL_PROCESSOR_GROUPS, GetActiveProcessorCount};
+
 use super::Job;
 use crate::base::handle::size_of_u32;
+use crate::process::limits::job::{cpu_rate, kept_memory};
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
 use crate::process::usage::TreeUsage;
 
@@ -60,7 +62,8 @@ pub(super) fn usage(job: &Job) -> TreeUsage {
 
 fn set_memory(job: &Job, bytes: u64) -> io::Result<()> {
     let mut info = job.extended()?;
-    info.JobMemoryLimit = usize::try_from(bytes).unwrap_or(usize::MAX);
+    // The kernel keeps whole pages.
+    info.JobMemoryLimit = kept_memory(usize::try_from(bytes).unwrap_or(usize::MAX) as u64) as usize;
     info.BasicLimitInformation.LimitFlags |= JOB_OBJECT_LIMIT_JOB_MEMORY;
     job.set_extended(&info)?;
     let found = job.extended()?;
@@ -81,13 +84,10 @@ fn set_processes(job: &Job, most: u64) -> io::Result<()> {
 
 /// Limits the CPU time, which the system takes as a part of all processors.
 fn set_cpu(job: &Job, time_per_second: Duration) -> io::Result<()> {
-    /// The rate of all processors.
-    const ALL: f64 = 10_000.0;
-    #[expect(clippy::cast_precision_loss, reason = "a few processors")]
-    let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
-    let rate = (time_per_second.as_secs_f64() / processors * ALL).clamp(1.0, ALL);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in 1..=10000")]
-    let rate = rate as u32;
+    // Those of all groups: a process sees those of its own group, at most 64.
+    // SAFETY: takes a number.
+    let processors = unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) };
+    let rate = cpu_rate(time_per_second, processors as usize);
     let set = JOBOBJECT_CPU_RATE_CONTROL_INFORMATION {
         ControlFlags: JOB_OBJECT_CPU_RATE_CONTROL_ENABLE | JOB_OBJECT_CPU_RATE_CONTROL_HARD_CAP,
         Anonymous: JOBOBJECT_CPU_RATE_CONTROL_INFORMATION_0 { CpuRate: rate },
