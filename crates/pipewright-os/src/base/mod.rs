@@ -5,6 +5,7 @@ pub mod aligned;
 pub mod async_pipe;
 pub mod caught_signals;
 pub mod cpu;
+pub mod dialogs;
 pub mod durable;
 pub mod errno;
 pub mod error;

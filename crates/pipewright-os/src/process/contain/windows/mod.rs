@@ -17,11 +17,12 @@ use std::time::Duration;
 use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
 use windows_sys::Win32::System::JobObjects::{
     CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
-    JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK,
-    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_BASIC_PROCESS_ID_LIST,
-    JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectBasicAccountingInformation,
-    JobObjectBasicProcessIdList, JobObjectExtendedLimitInformation, QueryInformationJobObject,
-    SetInformationJobObject, TerminateJobObject,
+    JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+    JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK, JOBOBJECT_BASIC_ACCOUNTING_INFORMATION,
+    JOBOBJECT_BASIC_PROCESS_ID_LIST, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+    JobObjectBasicAccountingInformation, JobObjectBasicProcessIdList,
+    JobObjectExtendedLimitInformation, QueryInformationJobObject, SetInformationJobObject,
+    TerminateJobObject,
 };
 
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
@@ -42,10 +43,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Job(OwnedHandle);
 
 impl Job {
-    /// Creates the job of a whole tree.
+    /// Creates the job of a whole tree. A member that crashes ends: no dialog about it keeps the tree.
     pub(crate) fn for_tree(allow_breakaway: bool) -> io::Result<Job> {
         let breakaway = if allow_breakaway { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
-        Job::new(breakaway)
+        Job::new(breakaway | JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION)
     }
 
     fn new(limits: u32) -> io::Result<Job> {
@@ -292,5 +293,25 @@ impl ContainedTree for JobTree {
 
     fn release(self: Box<Self>) -> Option<ChildHandle> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::skipped::{Need, skipped};
+
+    #[test]
+    fn a_member_that_crashes_opens_no_dialog() {
+        for allow_breakaway in [false, true] {
+            let job = Job::for_tree(allow_breakaway).unwrap();
+            let flags = job.extended().unwrap().BasicLimitInformation.LimitFlags;
+            if flags == 0 {
+                return skipped(Need::Windows, "the system shows no limits of a job");
+            }
+            assert_ne!(flags & JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION, 0);
+            assert_ne!(flags & JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, 0);
+            assert_eq!(flags & JOB_OBJECT_LIMIT_BREAKAWAY_OK != 0, allow_breakaway);
+        }
     }
 }
