@@ -189,24 +189,33 @@ impl Enforcer {
             let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
         }
         let Some(signal) = signal else { return };
-        // Ignored here and below: the command has ended, or has changed its user.
-        self.send_to(signal);
-        if self.reach != Reach::Command && ![Signal::KILL, Signal::CONT].contains(&signal) {
+        if !self.send_to(signal) {
+            // Windows has no such signal, or the command has not this console: the time is over all the same.
+            let _ = match self.reach {
+                Reach::Command => self.child.signal(Signal::KILL).map(drop),
+                Reach::OwnGroup | Reach::GroupOfCommand => self.child.kill(),
+            };
+        } else if self.reach != Reach::Command && ![Signal::KILL, Signal::CONT].contains(&signal) {
             self.send_to(Signal::CONT);
         }
     }
 
-    fn send_to(&self, signal: Signal) {
-        match self.reach {
-            Reach::Command => drop(self.child.signal(signal)),
+    /// Returns false if the system cannot send the signal to the command. Other errors are ignored, here and above: the command has
+    /// ended, or has changed its user.
+    fn send_to(&self, signal: Signal) -> bool {
+        let child = self.child.child_handle();
+        let sent = match self.reach {
+            Reach::Command => child.signal(signal),
             Reach::OwnGroup => {
                 // The command may have left the group.
-                let _ = self.child.signal(signal);
+                let _ = child.signal(signal);
                 self.sent().push(signal);
                 signal::send_to_own_group(signal);
+                return true;
             }
-            Reach::GroupOfCommand => drop(self.child.child_handle().signal_group(signal)),
-        }
+            Reach::GroupOfCommand => child.signal_group(signal),
+        };
+        !sent.is_err_and(|error| error.kind() == io::ErrorKind::Unsupported)
     }
 
     fn sent(&self) -> MutexGuard<'_, Vec<Signal>> {

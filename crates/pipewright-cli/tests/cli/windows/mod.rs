@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::os::windows::fs::OpenOptionsExt as _;
 use std::os::windows::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,4 +105,15 @@ fn stages_of_a_pipeline_are_joined() {
         pipewright(&["pipe", "--", "cmd", "/c", "echo hi", "|", "cmd", "/c", "more"]).output();
     let output = output.unwrap();
     assert!(out(&output).contains("hi"), "{} {}", out(&output), err(&output));
+}
+
+#[test]
+fn timeout_kills_what_it_cannot_ask_to_end() {
+    // A command in the group of this process, and signals that Windows does not have.
+    for options in [&["--foreground"][..], &["-s", "USR1"], &["--foreground", "-s", "USR1"]] {
+        let command = ["1s", "ping", "-n", "600", "127.0.0.1"];
+        let args = [&["timeout"], options, &command].concat();
+        let output = pipewright(&args).stdout(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(124), "{options:?}: {}", err(&output));
+    }
 }
