@@ -119,7 +119,19 @@ impl ChannelReader {
             let result = match (read.result(), wait) {
                 (Some(result), _) => result,
                 (None, Blocking::Yes) => read.wait(),
-                (None, Blocking::No) => return Ok(ReadResult::Nothing),
+                (None, Blocking::No) => {
+                    // The kernel may set the event of the read before after that one's result was seen, and this one had begun:
+                    // a waiter would find it set, and nothing, again and again.
+                    self.event.lower();
+                    match read.result() {
+                        // It completed before that.
+                        Some(result) => {
+                            self.event.raise();
+                            result
+                        }
+                        None => return Ok(ReadResult::Nothing),
+                    }
+                }
             };
             self.running = None;
             match map_read_result(self.file.as_handle(), result) {
@@ -152,5 +164,27 @@ impl ChannelReader {
         let result = self.running.as_ref().and_then(OverlappedIo::result);
         let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));
         matches!(what, Some(Err(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::pipe::{Mode, PipeOptions, pair};
+    use crate::base::wake::is_signalled;
+
+    #[test]
+    fn a_late_event_of_an_earlier_read_wakes_a_waiter_once() {
+        let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+        let (reader, writer) = pair(options).unwrap();
+        let mut reads = ChannelReader::new(Arc::new(OwnedHandle::from(reader))).unwrap();
+        assert_eq!(reads.finish(Blocking::No).unwrap(), ReadResult::Nothing);
+        // As the kernel does, for the read before.
+        reads.event.raise();
+        assert_eq!(reads.finish(Blocking::No).unwrap(), ReadResult::Nothing);
+        assert!(!is_signalled(reads.event()));
+        assert_eq!(writer.try_write(b"x").unwrap(), 1);
+        assert_eq!(reads.finish(Blocking::Yes).unwrap(), ReadResult::Bytes);
+        assert_eq!(reads.bytes(), b"x");
     }
 }
