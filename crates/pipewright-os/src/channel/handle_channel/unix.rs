@@ -275,6 +275,9 @@ pub(super) fn receive(
             break count;
         }
         let error = io::Error::last_os_error();
+        if lost_handles(&error) {
+            return Err(Errno::MFILE.into());
+        }
         match error.kind() {
             io::ErrorKind::Interrupted => {}
             // Its mode is non-blocking.
@@ -319,6 +322,12 @@ pub(super) fn receive(
     }
     handles.extend(received);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
+}
+
+/// Returns true if the handles of a message were closed because this process may not have more. macOS has an error for it and the next
+/// call returns the bytes; Linux has `MSG_CTRUNC`.
+fn lost_handles(error: &io::Error) -> bool {
+    cfg!(target_os = "macos") && error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
 #[cfg(test)]
