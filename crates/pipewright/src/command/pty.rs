@@ -137,7 +137,7 @@ impl Command {
             None => (ChildEnd::Terminal, ParentEnds::default()),
         };
         if self.stdin.is_none() && matches!(defaults.stdin, StdioDefault::Null) {
-            pty.send_eof().map_err(cannot_open)?;
+            pty.send_eof_unseen().map_err(cannot_open)?;
         }
         let output = |tee| pty.reader().map(|pipe| OutputEnd::new(pipe, tee)).map_err(cannot_open);
         let mut stdout = ChildEnd::Terminal;

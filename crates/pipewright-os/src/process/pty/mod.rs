@@ -38,6 +38,19 @@ impl Default for PtySize {
     }
 }
 
+/// True where the output of a terminal ends a while after its programs: the console shows its last frame, and closes.
+///
+/// # Platform
+/// Windows: true.
+pub const ENDS_LATE: bool = cfg!(windows);
+
+/// True where the leader of a session does not end, killed or not, before the output of its terminal has been read, or the terminal has
+/// hung up.
+///
+/// # Platform
+/// macOS: true.
+pub const LEADER_WAITS: bool = cfg!(target_os = "macos");
+
 /// Opens a pseudo-terminal of that size. Returns this process's side and the child's.
 ///
 /// # Platform
@@ -187,6 +200,17 @@ impl Pty {
     /// `WouldBlock`: nobody reads the input, and its buffer is full.
     pub fn send_eof(&self) -> io::Result<()> {
         imp::send_eof(&self.0)
+    }
+
+    /// Types the end of the input before there is a program, and shows nothing of it.
+    ///
+    /// # Platform
+    /// macOS: a terminal there shows `^D`, so its echo is off meanwhile. Elsewhere as [`send_eof`](Self::send_eof).
+    ///
+    /// # Errors
+    /// As for [`send_eof`](Self::send_eof).
+    pub fn send_eof_unseen(&self) -> io::Result<()> {
+        imp::send_eof_unseen(&self.0)
     }
 
     /// Types the interrupt character, as Ctrl-C does. The foreground job gets SIGINT, unless its program reads keys

@@ -73,6 +73,19 @@ pub(super) fn send_eof(pty: &Pty) -> io::Result<()> {
     send_special(pty, SpecialCodeIndex::VEOF, CTRL_D)
 }
 
+/// Only the terminals of the BSDs show the character.
+pub(super) fn send_eof_unseen(pty: &Pty) -> io::Result<()> {
+    if cfg!(target_os = "linux") { send_eof(pty) } else { without_echo(pty, send_eof) }
+}
+
+fn without_echo(pty: &Pty, send: fn(&Pty) -> io::Result<()>) -> io::Result<()> {
+    let echoed = echoes(pty)?;
+    set_echo(pty, false)?;
+    let sent = send(pty);
+    set_echo(pty, echoed)?;
+    sent
+}
+
 pub(super) fn send_interrupt(pty: &Pty) -> io::Result<()> {
     send_special(pty, SpecialCodeIndex::VINTR, CTRL_C)
 }
@@ -110,4 +123,24 @@ pub(super) fn hold(terminal: ChildTerminal, pty: Pty) -> ChildTerminal {
 pub(super) fn release(terminal: ChildTerminal) -> Option<ChildTerminal> {
     drop(terminal);
     None
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_without_echo_is_not_shown_and_the_echo_is_back_afterwards() {
+        let (pty, theirs) = open(PtySize::default()).unwrap();
+        let send = |pty: &Pty| writer(pty)?.try_write(b"typed").map(drop);
+        without_echo(&pty, send).unwrap();
+        assert!(echoes(&pty).unwrap());
+        send_eof_unseen(&pty).unwrap();
+        assert!(echoes(&pty).unwrap());
+        // The first bytes that the terminal shows, the echo of ours among them, if there was one.
+        rustix::io::write(&theirs, b"shown").unwrap();
+        let mut shown = Vec::with_capacity(64);
+        reader(&pty).unwrap().read_spare(&mut shown).unwrap();
+        assert_eq!(shown, b"shown");
+    }
 }

@@ -223,6 +223,10 @@ pub(super) fn send_eof(pty: &Pty) -> io::Result<()> {
     send(pty, END_OF_INPUT)
 }
 
+pub(super) fn send_eof_unseen(pty: &Pty) -> io::Result<()> {
+    send_eof(pty)
+}
+
 pub(super) fn send_interrupt(pty: &Pty) -> io::Result<()> {
     send(pty, CTRL_C)
 }
