@@ -1,5 +1,9 @@
 //! Pipes, with a mode for each end.
 
+#[cfg(any(windows, test))]
+mod device_attributes;
+#[cfg(any(windows, test))]
+mod keys;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]

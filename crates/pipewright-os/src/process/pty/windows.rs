@@ -103,6 +103,7 @@ pub(super) fn open(size: PtySize) -> Result<(Pty, ChildTerminal), OpenError> {
     let state = Mutex::new(State { console: Some(console), size });
     let console = Arc::new(PseudoConsole { state, resize, close, release });
     let child = ChildTerminal { console: Arc::clone(&console), closes: true, input: None };
+    let reader = reader.answering(writer.try_clone().map_err(other)?);
     Ok((Pty { console, reader, writer }, child))
 }
 

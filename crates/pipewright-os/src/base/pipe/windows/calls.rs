@@ -5,8 +5,8 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_MORE_DATA, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
-    ERROR_PIPE_NOT_CONNECTED,
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_MORE_DATA, ERROR_NO_DATA,
+    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
 };
 use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 
@@ -49,18 +49,20 @@ pub(crate) fn map_write_result(result: io::Result<usize>) -> io::Result<usize> {
 
 pub(in super::super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: a live slice, mutably borrowed for the call.
-    unsafe { read_to(reader, buffer.as_mut_ptr(), buffer.len()) }
+    let count = unsafe { read_to(reader, buffer.as_mut_ptr(), buffer.len()) }?;
+    reader.note_read(buffer.get(..count).unwrap_or_default());
+    Ok(count)
 }
 
 pub(in super::super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    read_spare_with(buffer, |to, room| {
+    read_spare_with(reader, buffer, |to, room| {
         // SAFETY: the spare capacity of a buffer that is mutably borrowed.
         unsafe { read_to(reader, to, room) }
     })
 }
 
 pub(in super::super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    read_spare_with(buffer, |to, room| {
+    read_spare_with(reader, buffer, |to, room| {
         // SAFETY: as above.
         unsafe { try_read_to(reader, to, room) }
     })
@@ -68,6 +70,7 @@ pub(in super::super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) ->
 
 /// Reads into the spare capacity of a buffer.
 fn read_spare_with(
+    reader: &Reader,
     buffer: &mut Vec<u8>,
     read: impl FnOnce(*mut u8, usize) -> io::Result<usize>,
 ) -> io::Result<usize> {
@@ -76,6 +79,7 @@ fn read_spare_with(
     let count = read(spare.as_mut_ptr().cast(), room)?;
     // SAFETY: the read has initialized that many bytes after the length.
     unsafe { buffer.set_len(buffer.len() + count) };
+    reader.note_read(buffer.get(buffer.len() - count..).unwrap_or_default());
     Ok(count)
 }
 
@@ -86,6 +90,11 @@ fn read_spare_with(
 unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
     if room == 0 {
         return Ok(0);
+    }
+    if let Some(console) = &reader.console {
+        // SAFETY: promised by the caller.
+        let read = unsafe { console.read(reader.handle.as_handle(), to, room, true) };
+        return read.unwrap_or(Ok(0));
     }
     loop {
         let result = if reader.overlapped {
@@ -109,6 +118,11 @@ unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize
 unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
     if room == 0 {
         return Ok(0);
+    }
+    if let Some(console) = &reader.console {
+        // SAFETY: promised by the caller.
+        let read = unsafe { console.read(reader.handle.as_handle(), to, room, false) };
+        return read.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
     }
     if !reader.overlapped {
         // An object that is no pipe cannot be queried. It has data, or the read waits.
@@ -160,11 +174,29 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
     map_write_result(pending.unwrap_or_else(|| end.blocking_write()(&end.handle, bytes)))
 }
 
-/// Writes to a handle that may be overlapped, and waits for the result.
+/// Writes to an overlapped pipe, and waits for the result.
 pub(super) fn write_overlapped(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
+    write_at(handle, bytes, 0)
+}
+
+/// Writes to a handle of unknown mode, and waits for the result.
+pub(super) fn write_unknown(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
+    /// The offset that stands for the current position of a synchronous file (`FILE_USE_FILE_POINTER_POSITION`, see ZwWriteFile).
+    /// With 0 a file would be overwritten from its start.
+    const CURRENT_POSITION: u64 = 0xffff_ffff_ffff_fffe;
+    match write_at(handle, bytes, CURRENT_POSITION) {
+        // An overlapped handle has no position, and nothing was written.
+        Err(error) if error.raw_os_error() == Some(ERROR_INVALID_PARAMETER as i32) => {
+            write_at(handle, bytes, 0)
+        }
+        written => written,
+    }
+}
+
+fn write_at(handle: &OwnedHandle, bytes: &[u8], offset: u64) -> io::Result<usize> {
     let (raw, event) = (handle.as_raw_handle(), Wake::new()?);
     // SAFETY: an open handle and a live slice; it is done when `wait` returns.
-    unsafe { OverlappedIo::write(raw, &event, bytes.as_ptr(), bytes.len()) }.wait()
+    unsafe { OverlappedIo::write_at(raw, &event, bytes.as_ptr(), bytes.len(), offset) }.wait()
 }
 
 /// Writes to a synchronous handle.

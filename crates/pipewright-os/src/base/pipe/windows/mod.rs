@@ -1,6 +1,7 @@
 //! Named pipes; [`Mode::Async`](super::Mode::Async) is an overlapped end.
 
 mod calls;
+mod console;
 mod make;
 #[cfg(test)]
 mod npfs;
@@ -19,12 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windows_sys::Win32::Foundation::HANDLE;
 
+use super::device_attributes::Question;
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::handle::{Handle, copy_of, is_overlapped, number_of, timed_query};
 use crate::base::wake::Wake;
 
 pub(crate) use calls::{MOST_READ_BYTES, map_read_result, map_write_result};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+use console::ConsoleInput;
 #[cfg(feature = "ipc")]
 pub(crate) use make::duplex;
 use pending::PendingWrite;
@@ -37,6 +40,16 @@ pub(crate) use writer_thread::{WriteRequest, WriterThread};
 pub(super) struct Reader {
     handle: OwnedHandle,
     overlapped: bool,
+    /// A console, and the text of it that was taken and not read.
+    console: Option<Arc<ConsoleInput>>,
+    /// The output of a console, whose question is answered.
+    answers: Option<Arc<Answers>>,
+}
+
+/// The question of a console, and the way for the answer.
+struct Answers {
+    question: Mutex<Question>,
+    to: PipeWriter,
 }
 
 pub(super) struct Writer {
@@ -61,12 +74,20 @@ pub(crate) struct WriteEnd {
     writer_thread: OnceLock<WriterThread>,
 }
 
+/// The answer to the question of a console: a terminal of the level of a VT220, with colours.
+const ANSWER: &[u8] = b"\x1b[?61;22c";
+
 type BlockingWrite = fn(&OwnedHandle, &[u8]) -> io::Result<usize>;
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     use super::Mode::Async;
     let ends = make::pair(options)?;
-    let reader = Reader { handle: ends.read, overlapped: options.read == Async };
+    let reader = Reader {
+        handle: ends.read,
+        overlapped: options.read == Async,
+        console: None,
+        answers: None,
+    };
     let blocking =
         if options.write == Async { WriteBlocking::Overlapped } else { WriteBlocking::InCall };
     let writer = WriteEnd::new(ends.write, blocking, ends.bytes as usize);
@@ -74,6 +95,16 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
 }
 
 impl Reader {
+    fn note_read(&self, bytes: &[u8]) {
+        let Some(answers) = &self.answers else { return };
+        // Consistent between calls.
+        let mut question = answers.question.lock().unwrap_or_else(PoisonError::into_inner);
+        if !question.is_over() && question.is_asked_by(bytes) {
+            // Ignored: nobody has typed yet, so there is room; a console that has ended needs no answer.
+            let _ = answers.to.try_write(ANSWER);
+        }
+    }
+
     fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
@@ -83,6 +114,24 @@ impl PipeReader {
     /// Returns true if a read can be left to the kernel.
     pub(crate) fn is_overlapped(&self) -> bool {
         self.0.overlapped
+    }
+
+    /// Answers the question of the console whose output this is, at its input.
+    #[cfg(feature = "process")]
+    pub(crate) fn answering(self, to: PipeWriter) -> PipeReader {
+        let answers = Answers { question: Mutex::default(), to };
+        PipeReader(Reader { answers: Some(Arc::new(answers)), ..self.0 })
+    }
+
+    /// Looks at bytes that were read.
+    pub(crate) fn note_read(&self, bytes: &[u8]) {
+        self.0.note_read(bytes);
+    }
+
+    /// Returns the handle that is signalled when something was typed, for a console that edits no lines.
+    pub(crate) fn console(&self) -> Option<BorrowedHandle<'_>> {
+        let handle = self.0.handle.as_handle();
+        self.0.console.as_ref().filter(|_| !console::edits_lines(handle)).map(|_| handle)
     }
 }
 
@@ -152,7 +201,8 @@ impl WriteEnd {
         match self.blocking {
             // An overlapped write that is waited for works on both kinds. A plain call on an
             // overlapped end can return while the kernel still uses the buffer.
-            WriteBlocking::Overlapped | WriteBlocking::Unknown => calls::write_overlapped,
+            WriteBlocking::Overlapped => calls::write_overlapped,
+            WriteBlocking::Unknown => calls::write_unknown,
             WriteBlocking::InCall | WriteBlocking::InConsole | WriteBlocking::Never => {
                 calls::write_now
             }
@@ -223,7 +273,12 @@ pub(super) fn unread(_: &Writer) -> io::Result<usize> {
 }
 
 pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
-    Ok(Reader { handle: copy_of(reader.raw(), false)?, overlapped: reader.overlapped })
+    Ok(Reader {
+        handle: copy_of(reader.raw(), false)?,
+        overlapped: reader.overlapped,
+        console: reader.console.clone(),
+        answers: reader.answers.clone(),
+    })
 }
 
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
@@ -263,7 +318,13 @@ impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
         // No answer: only a synchronous end makes a query wait.
         let overlapped = timed_query::run(handle.as_handle(), is_overlapped).unwrap_or(false);
-        PipeReader(Reader { handle, overlapped })
+        let is_console = !overlapped && console::is_console(handle.as_handle());
+        PipeReader(Reader {
+            handle,
+            overlapped,
+            console: is_console.then(Arc::default),
+            answers: None,
+        })
     }
 }
 

@@ -316,3 +316,25 @@ fn ends_and_flags_are_send_and_sync() {
     fn sent<T: Send>() {}
     sent::<Slot<'static>>();
 }
+
+#[test]
+fn a_file_of_unknown_mode_is_written_at_its_position() {
+    let path = std::env::temp_dir().join(format!("pipewright-unknown-{}", std::process::id()));
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(b"kept ").unwrap();
+    let file = OwnedHandle::from(file);
+    for piece in [&b"and "[..], b"more"] {
+        assert_eq!(super::calls::write_unknown(&file, piece).unwrap(), piece.len());
+    }
+    drop(file);
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(found, b"kept and more");
+    for mode in MODES {
+        let options = PipeOptions { write: mode, ..PipeOptions::default() };
+        let (mut reader, writer) = pair(options).unwrap();
+        let writer = OwnedHandle::from(writer);
+        assert_eq!(super::calls::write_unknown(&writer, b"x").unwrap(), 1);
+        assert_eq!(reader.read(&mut [0; 4]).unwrap(), 1);
+    }
+}

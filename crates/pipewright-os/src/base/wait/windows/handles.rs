@@ -37,7 +37,8 @@ impl Handles {
     /// the transfers must outlive it.
     pub(super) fn new(slots: &[Slot<'_>], transfers: &Transfers) -> io::Result<Handles> {
         let of_slot = |(place, slot)| {
-            let handle = handle_of(slot).or_else(|| transfers.event_of(place))?;
+            let handle = handle_of(slot).or_else(|| transfers.event_of(place));
+            let handle = handle.or_else(|| console_of(slot))?;
             Some((handle.as_raw_handle(), place))
         };
         let of_slots: Vec<_> = slots.iter().enumerate().filter_map(of_slot).collect();
@@ -140,6 +141,14 @@ pub(in crate::base::wait) fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<Borrowe
     match slot.event()?.1 {
         EventSource::Signalled(handle) => Some(handle),
         EventSource::Unwaitable(_) => None,
+    }
+}
+
+/// Returns the console that a slot reads. When it is signalled, the read may still find no text.
+fn console_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
+    match slot {
+        Slot::Read(pipe, _) => pipe.console(),
+        _ => None,
     }
 }
 

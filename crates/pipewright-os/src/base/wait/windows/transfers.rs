@@ -107,6 +107,7 @@ impl Transfers {
                 TransferStart::Running(started) => *running = Some(started),
                 TransferStart::Done => done += 1,
                 TransferStart::Retry => self.needs_check = true,
+                TransferStart::Nothing => {}
             }
         }
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
@@ -141,6 +142,8 @@ pub(in crate::base::wait) enum TransferStart {
     Done,
     /// The transfer cannot be started, and has to be tried again.
     Retry,
+    /// There is nothing to read, and a handle reports when there may be.
+    Nothing,
 }
 
 fn is_transfer(slot: &Slot<'_>) -> bool {
@@ -199,7 +202,11 @@ fn event_of_write(slot: &Slot<'_>) -> io::Result<Option<Arc<Wake>>> {
 fn read_now(slot: &mut Slot<'_>) -> TransferStart {
     let Slot::Read(pipe, buffer) = slot else { return TransferStart::Done };
     match pipe.try_read_spare(buffer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => TransferStart::Retry,
+        // A console wakes the wait itself.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => match pipe.console() {
+            Some(_) => TransferStart::Nothing,
+            None => TransferStart::Retry,
+        },
         result => complete(slot, result),
     }
 }
@@ -241,6 +248,7 @@ pub(in crate::base::wait) fn finish(
             if let Some(Ok(count)) = result {
                 // SAFETY: the operation has initialized that many bytes after the length.
                 unsafe { buffer.set_len(buffer.len() + count) };
+                pipe.note_read(buffer.get(buffer.len() - count..).unwrap_or_default());
             }
             result
         }

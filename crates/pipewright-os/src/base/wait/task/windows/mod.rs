@@ -225,7 +225,7 @@ impl SlotState {
                         *self = SlotState::Write { running, target, handle_wait }
                     }
                     TransferStart::Done => return Ok(true),
-                    TransferStart::Retry => {}
+                    TransferStart::Retry | TransferStart::Nothing => {}
                 }
             }
             slot => match handle_of(slot) {
