@@ -19,7 +19,7 @@ fn the_output_ends_after_the_child() {
 #[watched_test]
 fn a_timeout_ends_a_child_on_a_console() {
     let capture = puppet(["wait=600"]).pty(SIZE).timeout(short()).capture().unwrap();
-    assert_eq!(capture.outcome, Outcome::TimedOut);
+    assert_eq!((&capture.outcome, capture.held_open), (&Outcome::TimedOut, false));
     assert!(!alive::is_running(capture.pid));
 }
 

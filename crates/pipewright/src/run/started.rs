@@ -166,9 +166,15 @@ pub(crate) struct TerminalEnds {
 #[derive(Debug, Default)]
 pub(crate) struct HeldTerminal {
     /// This process's side: the terminal would hang up without it, even if nobody reads any more.
-    #[expect(dead_code, reason = "it is only held")]
     pub(crate) pty: Option<Pty>,
     /// The child's side: the output cannot end before the child does. A child that closes the terminal, and opens it again
     /// (`/dev/tty`), would otherwise be lost in between.
     pub(crate) child_end: Option<ChildTerminal>,
+}
+
+impl HeldTerminal {
+    /// Returns true if a side of a terminal is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.pty.is_some() || self.child_end.is_some()
+    }
 }

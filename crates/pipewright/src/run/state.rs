@@ -17,6 +17,7 @@ use pipewright_os::base::wait::Watch;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{OutOfMemory, Victim};
+use pipewright_os::process::pty;
 use pipewright_os::process::status::Ended;
 
 use super::foreground::POLL_INTERVAL;
@@ -238,6 +239,12 @@ impl RunState {
     /// Does nothing in a fork of the process that has started them.
     pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
         if self.info.made_in.is_current() {
+            if pty::LEADER_WAITS && self.info.terminal.is_held() {
+                // Nobody reads on, and the child would not end.
+                self.slots = Default::default();
+                self.streams.iter_mut().for_each(|stream| stream.pipe = None);
+                self.info.terminal = HeldTerminal::default();
+            }
             // One limit for all waits after the first kill.
             self.targets.abandon(children, self.policy.killed_child_wait_ends());
         }
@@ -400,6 +407,9 @@ impl RunState {
         let fed = self.stop_feeding();
         if self.ended_count == children.len() {
             self.ended = Some(ended);
+            if pty::ENDS_LATE && self.info.terminal.is_held() {
+                self.policy.note_terminal_closes();
+            }
             self.info.terminal.child_end = None;
             if let Some(job) = &self.info.foreground {
                 job.ended();

@@ -22,6 +22,10 @@ const TEE_CAP: Duration = Duration::from_secs(5);
 /// The linger rule after a kill while a tee has unwritten bytes.
 const AFTER_KILL_TEE_BLOCKED: Linger = Linger::Settle { quiet: TEE_QUIET, cap: TEE_CAP };
 
+/// The rule for a terminal that closes after the end: its last frame comes with the close, however long it is silent before.
+const TERMINAL_CLOSES: Linger =
+    Linger::Settle { quiet: Duration::from_secs(2), cap: Duration::from_secs(2) };
+
 /// The longest wait for killed descendants. A kill takes microseconds. A process that takes longer is stuck in the
 /// kernel (a dead network disk), and the run must not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
@@ -46,6 +50,8 @@ pub(super) struct StopPolicy {
     all_gone_at: Option<Instant>,
     /// True while a tee has unwritten bytes. Silence does not count then.
     tee_blocked: bool,
+    /// True if a stream is a terminal that ends by itself, a while after the last child.
+    terminal_closes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +97,7 @@ impl StopPolicy {
             give_up_at: deadline,
             all_gone_at: None,
             tee_blocked: false,
+            terminal_closes: false,
         }
     }
 
@@ -118,6 +125,11 @@ impl StopPolicy {
     /// Returns true while a tee has unwritten bytes.
     pub(super) fn is_tee_blocked(&self) -> bool {
         self.tee_blocked
+    }
+
+    /// Records that a stream is a terminal that ends by itself, a while after the last child.
+    pub(super) fn note_terminal_closes(&mut self) {
+        self.terminal_closes = true;
     }
 
     /// Records the end of the last child.
@@ -253,8 +265,16 @@ impl StopPolicy {
             StopPhase::Stopping { .. } | StopPhase::Killed { .. } if self.tee_blocked => {
                 AFTER_KILL_TEE_BLOCKED
             }
+            StopPhase::Stopping { .. } | StopPhase::Killed { .. } if self.terminal_closes => {
+                TERMINAL_CLOSES
+            }
             StopPhase::Stopping { .. } | StopPhase::Killed { .. } => AFTER_KILL,
             StopPhase::Running if self.tee_blocked => Linger::UntilEof,
+            StopPhase::Running
+                if self.terminal_closes && matches!(self.linger, Linger::Settle { .. }) =>
+            {
+                TERMINAL_CLOSES
+            }
             StopPhase::Running => self.linger,
         };
         let lingers_until = match linger {
@@ -560,5 +580,36 @@ mod tests {
         policy.note_end(start + 10 * MS);
         assert_eq!(policy.killed_wait_ends(), Some(start + KILLED_WAIT));
         assert_eq!(policy.killed_child_wait_ends(), None);
+    }
+
+    /// On Windows the last frame of a killed terminal comes with the close of its console.
+    #[test]
+    fn a_terminal_that_closes_is_read_to_its_end() {
+        let (mut policy, start) = policy(|rules| {
+            rules.timeout = Some(100 * MS);
+            rules.kill_grace = Duration::ZERO;
+        });
+        assert_eq!(policy.due(start + 100 * MS, true), Due::Kill);
+        policy.note_terminal_closes();
+        policy.note_end(start + 110 * MS);
+        policy.note_all_gone(start + 110 * MS);
+        assert_eq!(policy.due(start + 300 * MS, true), Due::Nothing);
+        assert_eq!(policy.next(true), Some(start + 2_110 * MS));
+        assert_eq!(policy.due(start + 2_110 * MS, true), Due::StopReading);
+    }
+
+    #[test]
+    fn a_terminal_that_closes_after_a_normal_end_is_read_to_its_end() {
+        let lingers = [
+            (Linger::Settle { quiet: 10 * MS, cap: 40 * MS }, Some(2_000 * MS)),
+            (Linger::StopAtExit, Some(MS)),
+            (Linger::UntilEof, None),
+        ];
+        for (linger, ends_after) in lingers {
+            let (mut policy, start) = policy(|rules| rules.linger = linger);
+            policy.note_terminal_closes();
+            policy.note_end(start);
+            assert_eq!(policy.next(true), ends_after.map(|after| start + after), "{linger:?}");
+        }
     }
 }
