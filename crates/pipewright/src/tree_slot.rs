@@ -45,7 +45,7 @@ use crate::reaper;
 /// let slot = TreeSlot::new()?;
 /// for _ in 0..3 {
 ///     let capture = Command::new("sh")
-///         .args(["-c", "setsid sleep 600 > /dev/null 2>&1 & echo started"])
+///         .args(["-c", "(sleep 600 > /dev/null 2>&1 &); echo started"])
 ///         .contain_in(&slot)
 ///         .capture()?;
 ///     assert_eq!((capture.stdout.as_str(), capture.leftovers_killed), ("started\n", 1));

@@ -61,7 +61,7 @@ impl Command {
     /// ```
     /// use pipewright::{Command, Contain};
     /// let capture = Command::new("sh")
-    ///     .args(["-c", "setsid sleep 600 > /dev/null 2>&1 & echo started"])
+    ///     .args(["-c", "(sleep 600 > /dev/null 2>&1 &); echo started"])
     ///     .contain(Contain::Tree)
     ///     .capture()?;
     /// assert_eq!((capture.stdout.as_str(), capture.leftovers_killed), ("started\n", 1));

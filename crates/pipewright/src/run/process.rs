@@ -104,6 +104,10 @@ impl Drop for OwnedProcess {
             // If somebody killed the holder, the child may still run. Errors are ignored: it has ended.
             let _ = self.child.signal(Signal::KILL);
         }
+        let in_group = self.child.end_group();
+        if in_group > 0 {
+            self.trace.leftovers_killed(in_group);
+        }
         if let Some(guard) = self.child.release_tree() {
             reap_now_or_later(guard);
         }

@@ -708,7 +708,12 @@ impl RunState {
         };
         // The run no longer waits for the rest of the tree, and kills it. Then the tree's figures are final.
         let trees = || children.iter().filter_map(ChildHandle::tree);
-        let leftovers_killed = trees().filter(|_| ends_trees).map(|tree| tree.end()).sum();
+        let leftovers_killed = if ends_trees {
+            let in_trees: u32 = trees().map(|tree| tree.end()).sum();
+            in_trees + children.iter().map(ChildHandle::end_group).sum::<u32>()
+        } else {
+            0
+        };
         let resources = child.tree().and_then(|tree| tree.resources());
         let out_of_memory = resources.as_ref().and_then(|it| it.out_of_memory).or_else(|| {
             trees().filter_map(|tree| tree.resources()).find_map(|it| it.out_of_memory)

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::guard::Guard;
 use super::{ContainedTree, Containment};
@@ -19,12 +19,17 @@ use crate::base::event::EventSource;
 use crate::base::signal::Signal;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
+use crate::process::member::Member;
 use crate::process::status::Ended;
 use crate::process::usage::Usage;
 use crate::process::wait4::wait4;
 
 /// The polling interval for a child if a kqueue cannot be created.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The longest wait for killed members of a group, and the pause between two looks.
+const GROUP_END_WAIT: Duration = Duration::from_secs(1);
+const END_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
@@ -38,6 +43,18 @@ pub(crate) struct ChildHandle {
     guard: Option<Guard>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn ContainedTree>>,
+    /// The group that holds a tree.
+    group: Option<Box<HeldGroup>>,
+}
+
+/// The group of a tree. Its number is that of the child, which the reap frees: from then on the group is ours as long as one of the
+/// members that were there lives.
+#[derive(Debug, Default)]
+struct HeldGroup {
+    /// The processes of this library in it.
+    guards: Vec<u32>,
+    leftovers: OnceLock<Vec<Member>>,
+    killed: OnceLock<u32>,
 }
 
 /// Returns the event of the exit. Without room for a kqueue no descriptor reports it.
@@ -56,7 +73,15 @@ impl ChildHandle {
             guard: None,
             containment: Containment::None,
             tree: None,
+            group: None,
         }
+    }
+
+    /// Makes the group of a child that does not run yet end with it.
+    pub(crate) fn with_held_group(self) -> ChildHandle {
+        let own = self.pid();
+        let guards = members_of(own).into_iter().filter(|pid| *pid != own).collect();
+        ChildHandle { group: Some(Box::new(HeldGroup { guards, ..HeldGroup::default() })), ..self }
     }
 
     /// Adds a guard, which outlives this process.
@@ -88,8 +113,8 @@ impl ChildHandle {
     }
 
     pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
-        if self.guard.is_some() {
-            // The guard has to be informed before the reap.
+        if self.guard.is_some() || self.group.is_some() {
+            // The guard has to be informed before the reap, and the group to be seen.
             return self.wait();
         }
         let mut state = self.lock();
@@ -101,7 +126,7 @@ impl ChildHandle {
     }
 
     pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
-        if self.guard.is_some() {
+        if self.guard.is_some() || self.group.is_some() {
             // Needed to see the end before the reap. Ignored: polling works too.
             let _ = self.watch();
         }
@@ -112,12 +137,13 @@ impl ChildHandle {
         // NOTE_EXIT comes a moment before wait4 finds the child. To report "still running" then would make
         // the caller spin, or wait for ever (libuv/libuv#3521).
         let has_fired = self.watch.get().is_some_and(ExitWatch::has_fired);
+        if (self.guard.is_some() || self.group.is_some()) && !has_fired && !self.is_gone() {
+            return Ok(None);
+        }
         if let Some(guard) = &self.guard {
-            if !has_fired && !self.is_gone() {
-                return Ok(None);
-            }
             guard.notify_ended();
         }
+        self.note_leftovers();
         self.reap(&mut state, if has_fired { 0 } else { libc::WNOHANG })
     }
 
@@ -198,6 +224,49 @@ impl ChildHandle {
     pub(super) fn group_is_alive(&self) -> bool {
         let ended = self.lock();
         ended.is_none() && self.is_unreaped() && self.group_lives()
+    }
+
+    /// Finds the members of the group that holds the tree. Call this only while the child is not reaped.
+    fn note_leftovers(&self) {
+        let Some(group) = &self.group else { return };
+        let own = self.pid();
+        let is_other = |pid: &u32| *pid != own && !group.guards.contains(pid);
+        // Ignored: without room for a handle it is not found.
+        let open = |pid| Member::of(pid).ok().flatten();
+        let is_in = |member: &Member| member.is_alive() && member.group() == Some(own);
+        group.leftovers.get_or_init(|| {
+            let pids = members_of(own).into_iter().filter(is_other);
+            pids.filter_map(open).filter(is_in).collect()
+        });
+    }
+
+    pub(super) fn end_group(&self) -> u32 {
+        let Some(group) = &self.group else { return 0 };
+        *group.killed.get_or_init(|| {
+            // Ignored, here and below: what has ended needs no signal, and what has changed its user cannot be killed.
+            let is_running = self.owns_pid();
+            if is_running {
+                self.note_leftovers();
+            }
+            let leftovers = group.leftovers.get().map_or(&[][..], Vec::as_slice);
+            let alive: Vec<&Member> = leftovers.iter().filter(|it| it.is_alive()).collect();
+            if is_running {
+                let _ = self.signal_group(Signal::KILL);
+            }
+            if alive.is_empty() {
+                return 0;
+            }
+            // With those that they have started since.
+            let _ = kill(-self.pid, Signal::KILL);
+            let until = Instant::now() + GROUP_END_WAIT;
+            for member in &alive {
+                let _ = member.signal(Signal::KILL);
+                while member.is_alive() && Instant::now() < until {
+                    thread::park_timeout(END_PAUSE);
+                }
+            }
+            u32::try_from(alive.len()).unwrap_or(u32::MAX)
+        })
     }
 
     pub(super) fn is_group_leader(&self) -> bool {

@@ -224,4 +224,14 @@ impl ChildHandle {
     pub fn group_is_alive(&self) -> bool {
         self.0.group_is_alive()
     }
+
+    /// Kills what is left of the process group that holds the tree of this child, and the child itself if it has not ended. Waits a
+    /// moment for the ends, and returns the number of the others. Later calls return the same. 0 for a tree that is held in another way.
+    ///
+    /// # Platform
+    /// macOS, where only groups hold trees: those that were members when the child was reaped, or are now. Elsewhere 0.
+    #[must_use]
+    pub fn end_group(&self) -> u32 {
+        self.0.end_group()
+    }
 }

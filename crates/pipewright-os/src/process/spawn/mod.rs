@@ -9,6 +9,8 @@ mod plan;
 mod slot;
 mod snapshot;
 
+#[cfg(any(target_os = "macos", test))]
+mod groups;
 #[cfg(unix)]
 mod layout;
 #[cfg(target_os = "linux")]
@@ -114,6 +116,13 @@ pub fn begin(plan: &Plan<'_>) -> Result<Begun, SpawnError> {
         None => imp::spawn(plan).map(Begun::Started),
     }
 }
+
+/// True where a process group that holds a tree ends with this process, whatever ends that (see [`Contain::tree`]), and nothing holds
+/// trees better.
+///
+/// # Platform
+/// macOS: true.
+pub const GUARDS_GROUPS: bool = imp::GUARDS_GROUPS;
 
 /// Returns the setting for [`UnixOptions::kill_on_parent_exit`].
 #[must_use]

@@ -55,6 +55,9 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 
 pub(super) use super::layout::{is_path, search_dirs};
 
+/// False: what holds a tree here ends it.
+pub(super) const GUARDS_GROUPS: bool = false;
+
 pub(super) fn parent_exit() -> ParentExit {
     ParentExit { run: spawner_thread::run }
 }

@@ -17,6 +17,7 @@ use super::moves::HandleMoves;
 use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::base::signal::AllBlocked;
+use crate::process::spawn::groups::with_effective_first;
 use crate::process::spawn::pre_exec::{self, AbortOnPanic, Closure};
 use crate::process::spawn::{
     Credentials, Group, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
@@ -27,6 +28,8 @@ use crate::process::wait4::wait4;
 pub(super) struct ChildSetup<'a> {
     plan: &'a Plan<'a>,
     unset_groups: UnsetGroups,
+    /// The groups to set, the effective one first.
+    groups: Option<Vec<u32>>,
     chroot: *const c_char,
     current_dir: *const c_char,
     candidates: *const *const c_char,
@@ -52,6 +55,10 @@ impl<'a> ChildSetup<'a> {
         ChildSetup {
             plan,
             unset_groups: plan.unix.unset_groups(),
+            groups: plan.unix.identity.groups.as_ref().map(|groups| {
+                let own = || rustix::process::getegid().as_raw();
+                with_effective_first(plan.unix.identity.group.unwrap_or_else(own), groups)
+            }),
             chroot: layout.chroot(),
             current_dir: layout.current_dir(),
             candidates: layout.candidates(),
@@ -179,7 +186,7 @@ unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), FailedStep> {
         // SAFETY: a C string.
         check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
     }
-    change_identity(&options.identity, setup.unset_groups)?;
+    change_identity(&options.identity, setup.groups.as_deref(), setup.unset_groups)?;
     if !setup.current_dir.is_null() {
         // After the change of user, as in std: that user must be allowed to enter the directory. By a call
         // of its own, so that it happens once for any number of candidates.
@@ -285,8 +292,12 @@ fn add_nice(add: i32) -> Result<(), FailedStep> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, SELF, nice) }, Step::Nice)
 }
 
-fn change_identity(identity: &Credentials, unset: UnsetGroups) -> Result<(), FailedStep> {
-    if let Some(groups) = &identity.groups {
+fn change_identity(
+    identity: &Credentials,
+    groups: Option<&[u32]>,
+    unset: UnsetGroups,
+) -> Result<(), FailedStep> {
+    if let Some(groups) = groups {
         let count = groups.len() as libc::c_int;
         // SAFETY: an array of that length.
         check(unsafe { libc::setgroups(count, groups.as_ptr()) }, Step::Identity)?;

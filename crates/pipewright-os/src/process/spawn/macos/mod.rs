@@ -17,6 +17,8 @@
 use std::convert::Infallible;
 use std::ffi::CStr;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use super::layout::Layout;
 use super::{
@@ -25,6 +27,7 @@ use super::{
 use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
+use crate::process::libproc::{ProcessInfo, is_taken};
 use crate::process::limits::LimitUnavailable;
 
 mod actions;
@@ -69,6 +72,9 @@ pub(crate) fn start_contained(
     };
     start(&Plan { unix: &options, ..*plan }, guard_start)
 }
+
+/// True: a group holds a tree, and its guard ends it with this process.
+pub(super) const GUARDS_GROUPS: bool = true;
 
 /// Fails, unless the limits may be left out: nothing here holds the limits of a tree.
 pub(crate) fn start_limited(
@@ -158,14 +164,16 @@ fn start(plan: &Plan<'_>, guard_start: Option<GuardStart>) -> Result<ChildHandle
     if matches!(plan.unix.group, Group::Own | Group::Session) {
         exit.containment = Containment::Group;
     }
+    let holds_tree = plan.contain.is_some() && exit.containment == Containment::Group;
     if let Some(terminal) = terminal {
         terminal.give_to(pid as u32);
     }
+    let held = |exit: exit::ChildHandle| if holds_tree { exit.with_held_group() } else { exit };
     let Some(guard_start) = guard_start else {
-        return Ok(resumed(ChildHandle(exit), waits));
+        return Ok(resumed(ChildHandle(held(exit)), waits));
     };
     match (guard_start.begin)(pid) {
-        Ok(guard) => Ok(resumed(ChildHandle(exit.with_guard(guard)), waits)),
+        Ok(guard) => Ok(resumed(ChildHandle(held(exit.with_guard(guard))), waits)),
         Err(error) => {
             let exit = ChildHandle(exit);
             // It has run nothing yet, and is a child of this process: neither call can fail.
@@ -176,9 +184,28 @@ fn start(plan: &Plan<'_>, guard_start: Option<GuardStart>) -> Result<ChildHandle
     }
 }
 
+/// Waits until the kernel has suspended a child that was started so. For a child that was forked, exec closes the pipe of the
+/// report first: a signal before the suspension would be lost, and the child suspended for ever.
+///
+/// No event reports the suspension: its parent is not woken for it (XNU, exec_mach_imgact).
+fn wait_until_suspended(pid: u32) {
+    const PAUSE: Duration = Duration::from_micros(50);
+    /// 10 s: more than an exec takes. The signal is sent in any case.
+    const MOST_LOOKS: usize = 200_000;
+    for _ in 0..MOST_LOOKS {
+        match ProcessInfo::of(pid) {
+            Some(state) if state.is_stopped_or_ended() => return,
+            None if !is_taken(pid) => return,
+            // A sandbox may refuse the look.
+            Some(_) | None => thread::park_timeout(PAUSE),
+        }
+    }
+}
+
 /// Resumes a child that was started suspended.
 fn resumed(exit: ChildHandle, waits: bool) -> ChildHandle {
     if waits {
+        wait_until_suspended(exit.pid());
         // Ignored: it cannot fail. The child is unreaped, and this process is root's or may signal every
         // process with its real user (kill(2)), which a set-user-ID program keeps until it runs.
         let _ = exit.signal(Signal::CONT);
@@ -264,4 +291,73 @@ fn start_by_posix_spawn(
     // SAFETY: an array that the layout owns, or that was made of one, ended by NULL.
     let started = unsafe { search::first(candidates, !is_path(plan.program), make) };
     started.map_err(|errno| search::failed_step(plan, errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+
+    use super::*;
+    use crate::process::libproc::members_of;
+    use crate::process::spawn::{ChildStdio, Contain, Env, Inherit, Search};
+
+    fn plan(unix: &UnixOptions) -> Plan<'_> {
+        Plan {
+            program: OsStr::new("true"),
+            search: Search::Default,
+            arg0: None,
+            args: &[],
+            env: Env::Exactly(&[]),
+            current_dir: None,
+            stdio: [ChildStdio::Inherit, ChildStdio::Inherit, ChildStdio::Inherit],
+            inherit: Inherit::List(&[]),
+            contain: None,
+            limits: None,
+            slot: None,
+            foreground: None,
+            terminal: None,
+            unix,
+            windows: None,
+        }
+    }
+
+    /// With a guard, which waits, and a niceness, which needs a fork: the signal that resumes the child must not come before it is
+    /// suspended.
+    #[test]
+    fn a_forked_child_with_a_guard_runs() {
+        let unix = UnixOptions {
+            nice: Some(0),
+            kill_on_parent_exit: Some(super::super::parent_exit()),
+            ..UnixOptions::default()
+        };
+        let plan = plan(&unix);
+        for _ in 0..200 {
+            assert!(spawn(&plan).unwrap().wait().unwrap().status.success());
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_the_group_of_a_tree_is_ended_and_counted() {
+        let (unix, args) =
+            (UnixOptions::default(), ["-c", "sleep 600 & sleep 600 &"].map(OsString::from));
+        for (ends_with_parent, waits) in [(false, true), (true, true), (true, false)] {
+            let plan = Plan {
+                program: OsStr::new("sh"),
+                args: &args,
+                contain: Some(Contain::tree(ends_with_parent)),
+                ..plan(&unix)
+            };
+            let child = spawn(&plan).unwrap();
+            let group = child.pid();
+            if waits {
+                assert!(child.wait().unwrap().status.success());
+                assert_eq!(child.end_group(), 2, "{ends_with_parent}");
+            }
+            let others = child.end_group();
+            assert_eq!(child.end_group(), others);
+            let lives = |pid: u32| ProcessInfo::of(pid).is_some_and(|state| !state.is_ending());
+            let left: Vec<u32> = members_of(group).into_iter().filter(|pid| lives(*pid)).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
 }

@@ -116,6 +116,9 @@ fn limited_job(plan: &Plan<'_>) -> Result<(Job, HeldLimits), SpawnError> {
     Ok((job, held))
 }
 
+/// False: what holds a tree here ends it.
+pub(super) const GUARDS_GROUPS: bool = false;
+
 pub(super) fn parent_exit() -> ParentExit {
     ParentExit { job: kill_on_close_job }
 }
