@@ -10,7 +10,8 @@ use std::io;
 /// ([`Opened::open`](super::open::Opened::open)), then ask [`has_variable`] again.
 ///
 /// # Platform
-/// Linux: `/proc/PID/environ`. Windows and macOS: `Unsupported`.
+/// Linux: `/proc/PID/environ`. macOS: `KERN_PROCARGS2`, in which a program that the system protects (`/bin/sleep`) has no environment.
+/// Windows: `Unsupported`.
 ///
 /// # Errors
 /// `Unsupported`: this system does not show environments, or `/proc` is not that of the own pid namespace. Other errors: there
@@ -147,7 +148,55 @@ mod imp {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+mod imp {
+    use std::io;
+
+    use crate::process::libproc::{ProcessInfo, all_pids};
+    use crate::process::procargs;
+
+    pub(super) fn processes_with_variable(name: &str, value: &str) -> io::Result<Vec<u32>> {
+        let own = std::process::id();
+        let mut found = Vec::new();
+        for pid in all_pids() {
+            if pid != own && has_variable(pid, name, value)? {
+                found.push(pid);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn exiting_processes() -> io::Result<Vec<u32>> {
+        let exits = |state: ProcessInfo| state.is_ending() && !state.has_ended();
+        let is_exiting = |pid: &u32| ProcessInfo::of(*pid).is_some_and(exits);
+        Ok(all_pids().into_iter().filter(is_exiting).collect())
+    }
+
+    pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> io::Result<bool> {
+        let block = procargs::read(pid)?;
+        Ok(block.is_some_and(|block| procargs::has_variable(&block, name, value)))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// This program, which is not protected.
+        #[test]
+        fn a_process_is_found_by_a_variable_that_it_was_started_with() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--list", "no such test"]).env("PIPEWRIGHT_FIND_ME", "of this test");
+            child.stdout(std::process::Stdio::piped());
+            let mut child = child.spawn().unwrap();
+            // It has not been reaped, but may have ended: then its block is gone.
+            let found = processes_with_variable("PIPEWRIGHT_FIND_ME", "of this test").unwrap();
+            assert!(found.is_empty() || found == [child.id()], "{found:?}");
+            child.wait().unwrap();
+        }
+    }
+}
+
+#[cfg(windows)]
 mod imp {
     use std::io;
 

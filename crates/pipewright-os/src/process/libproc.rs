@@ -123,6 +123,12 @@ pub(crate) fn members_of(group: u32) -> Vec<u32> {
     list(PROC_PGRP_ONLY, group)
 }
 
+/// Returns the numbers of all processes.
+pub(crate) fn all_pids() -> Vec<u32> {
+    const PROC_ALL_PIDS: u32 = 1;
+    list(PROC_ALL_PIDS, 0)
+}
+
 fn list(kind: u32, of: u32) -> Vec<u32> {
     const MOST: usize = 1 << 20;
     let mut pids: Vec<u32> = vec![0; 64];

@@ -22,6 +22,8 @@ pub(crate) mod nolibc;
 pub mod open;
 #[cfg(target_os = "linux")]
 pub(crate) mod pidfd;
+#[cfg(any(target_os = "macos", test))]
+pub(crate) mod procargs;
 #[cfg(windows)]
 pub(crate) mod process_object;
 #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
 use pipewright_os::base::pwd;
+use pipewright_os::process::spawn::GUARDS_GROUPS;
 
 use super::input::Stdin;
 use super::slots::Place;
@@ -83,6 +84,10 @@ pub(super) fn build(
             if let Some(limits) = limits {
                 command.limits(limits);
             }
+        }
+        // A guard of the group ends all of it with the runner, so that a resume starts beside nothing. It cannot enter a session.
+        Place::Group if GUARDS_GROUPS && !has_terminal => {
+            command.contain(Contain::Tree).kill_on_parent_exit(Scope::Tree);
         }
         Place::Group => {
             command.contain(Contain::Group).kill_on_parent_exit(Scope::Child);
