@@ -15,7 +15,7 @@ use pipewright::{
 use pipewright_os::base::private_file;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
-use pipewright_os::process::terminal::{self, Foreground, SizeChanges};
+use pipewright_os::process::terminal::{self, Foreground, OutputMode, SizeChanges};
 
 use super::command::watched_terminal;
 use super::interrupt::Interrupt;
@@ -101,7 +101,8 @@ impl TerminalRun {
         if let Some(stops) = &self.stops {
             stops.follow(true);
         }
-        // Before any output is shown.
+        // Before any output is shown. Dropped last, after the modes that the keys need.
+        let _output_mode = OutputMode::of_stdout();
         let mut keys = Keys::default();
         if self.types {
             keys.connect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::stdio::{console_in, console_writer};
 use pipewright_os::base::wait::Slot;
-use pipewright_os::process::terminal::{self, SizeChanges};
+use pipewright_os::process::terminal::{self, OutputMode, SizeChanges};
 
 use super::interact::InteractEnd;
 use super::raw::RawTerminal;
@@ -41,6 +41,9 @@ pub(super) struct Relay {
     leaving: Option<Leaving>,
     /// Dropped in any case, also by a panic.
     raw: Option<RawTerminal>,
+    /// Dropped after them.
+    #[expect(dead_code, reason = "its drop restores the modes")]
+    output_mode: OutputMode,
 }
 
 /// The times by which the rest has to be typed and shown, after the escape character.
@@ -54,8 +57,18 @@ impl Relay {
     pub(super) fn new(escape: Option<u8>) -> io::Result<Relay> {
         io::stdout().flush()?;
         let stdin = Some(PipeReader::from(console_in()?));
+        let output_mode = OutputMode::of_stdout();
         let (stdout, raw) = (console_writer(false)?, RawTerminal::of_stdin()?);
-        Ok(Relay { stdin, owes_end: false, stdout, shown: None, escape, leaving: None, raw })
+        Ok(Relay {
+            stdin,
+            owes_end: false,
+            stdout,
+            shown: None,
+            escape,
+            leaving: None,
+            raw,
+            output_mode,
+        })
     }
 
     /// Returns true if stdin is a terminal, whose size the child's follows.

@@ -107,6 +107,29 @@ impl RawMode {
     }
 }
 
+/// The modes of this process's stdout for the output of another terminal: its sequences are obeyed, and its text is UTF-8.
+///
+/// # Drop
+/// Restores the earlier modes.
+#[derive(Debug)]
+pub struct OutputMode {
+    #[expect(dead_code, reason = "its drop restores the modes")]
+    before: imp::OutputMode,
+}
+
+impl OutputMode {
+    /// Sets the modes, if stdout is a console.
+    ///
+    /// # Platform
+    /// Windows: `SetConsoleMode` with virtual terminal sequences, and `SetConsoleOutputCP`. The output of a pseudo-console is both,
+    /// and a console in another mode shows it as it is. Unix: nothing; every terminal does so.
+    #[must_use]
+    #[doc(alias = "SetConsoleOutputCP")]
+    pub fn of_stdout() -> OutputMode {
+        OutputMode { before: imp::OutputMode::of_stdout() }
+    }
+}
+
 /// A shell script that restores the terminal's modes, in the form of `stty -g` as `$0`, when its stdin ends. `None` on
 /// Windows, where the modes end with the console's programs.
 pub const RESTORE_SCRIPT: Option<&str> = imp::RESTORE_SCRIPT;

@@ -98,3 +98,13 @@ impl Drop for RawMode {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
+
+/// Nothing: a terminal obeys sequences.
+#[derive(Debug)]
+pub(super) struct OutputMode;
+
+impl OutputMode {
+    pub(super) fn of_stdout() -> OutputMode {
+        OutputMode
+    }
+}

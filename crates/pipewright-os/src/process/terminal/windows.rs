@@ -3,10 +3,12 @@
 use std::io;
 use std::os::windows::io::AsRawHandle;
 
+use windows_sys::Win32::Globalization::CP_UTF8;
 use windows_sys::Win32::System::Console::{
     CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, ENABLE_ECHO_INPUT, ENABLE_LINE_INPUT,
     ENABLE_PROCESSED_INPUT, ENABLE_VIRTUAL_TERMINAL_INPUT, ENABLE_VIRTUAL_TERMINAL_PROCESSING,
-    GetConsoleMode, GetConsoleScreenBufferInfo, SetConsoleMode,
+    GetConsoleMode, GetConsoleOutputCP, GetConsoleScreenBufferInfo, SetConsoleMode,
+    SetConsoleOutputCP,
 };
 
 use crate::base::handle::Handle;
@@ -90,6 +92,38 @@ impl Drop for RawMode {
         let _ = set_mode(&io::stdin(), self.input);
         if let Some(output) = self.output {
             let _ = set_mode(&io::stdout(), output);
+        }
+    }
+}
+
+/// The mode and the code page of stdout before.
+#[derive(Debug)]
+pub(super) struct OutputMode {
+    /// `None`: stdout is no console.
+    before: Option<(CONSOLE_MODE, u32)>,
+}
+
+impl OutputMode {
+    pub(super) fn of_stdout() -> OutputMode {
+        let before = mode(&io::stdout()).map(|mode| {
+            // SAFETY: no arguments.
+            let code_page = unsafe { GetConsoleOutputCP() };
+            // Ignored, here and below: an old console has no such mode, and shows the sequences.
+            let _ = set_mode(&io::stdout(), mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+            // SAFETY: a number.
+            let _ = unsafe { SetConsoleOutputCP(CP_UTF8) };
+            (mode, code_page)
+        });
+        OutputMode { before }
+    }
+}
+
+impl Drop for OutputMode {
+    fn drop(&mut self) {
+        if let Some((mode, code_page)) = self.before {
+            let _ = set_mode(&io::stdout(), mode);
+            // SAFETY: a number.
+            let _ = unsafe { SetConsoleOutputCP(code_page) };
         }
     }
 }
