@@ -78,6 +78,7 @@ pub(super) fn send_eof_unseen(pty: &Pty) -> io::Result<()> {
     if cfg!(target_os = "linux") { send_eof(pty) } else { without_echo(pty, send_eof) }
 }
 
+/// Sends without an echo, for a terminal that echoes in the call that writes.
 fn without_echo(pty: &Pty, send: fn(&Pty) -> io::Result<()>) -> io::Result<()> {
     let echoed = echoes(pty)?;
     set_echo(pty, false)?;
@@ -125,16 +126,16 @@ pub(super) fn release(terminal: ChildTerminal) -> Option<ChildTerminal> {
     None
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, target_os = "macos"))]
 mod tests {
     use super::*;
 
+    /// Not on Linux, where the terminal echoes some time after the write, with the modes of that moment.
     #[test]
     fn what_is_sent_without_echo_is_not_shown_and_the_echo_is_back_afterwards() {
         let (pty, theirs) = open(PtySize::default()).unwrap();
         let send = |pty: &Pty| writer(pty)?.try_write(b"typed").map(drop);
         without_echo(&pty, send).unwrap();
-        assert!(echoes(&pty).unwrap());
         send_eof_unseen(&pty).unwrap();
         assert!(echoes(&pty).unwrap());
         // The first bytes that the terminal shows, the echo of ours among them, if there was one.

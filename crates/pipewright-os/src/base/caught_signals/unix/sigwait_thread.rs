@@ -99,7 +99,7 @@ impl SigwaitThread {
     }
 
     /// Returns the flag that each arrival raises.
-    #[cfg(feature = "tokio")]
+    #[cfg(all(feature = "tokio", not(target_os = "linux")))]
     pub(super) fn wake(&self) -> &Wake {
         &self.wake
     }
