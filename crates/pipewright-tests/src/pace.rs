@@ -41,16 +41,35 @@ pub fn seconds(seconds: u64) -> Duration {
     scaled(Duration::from_secs(seconds))
 }
 
-/// Returns a number of rounds: the first on a machine of usual speed, and the second at a scale above 1.
+/// Returns a number of rounds: the first in a long run (`PIPEWRIGHT_NET=all`), a quarter of it in a short one, and the second at a
+/// scale above 1, which is also the least.
 ///
-/// The rounds are repeated to see rare orders of events, which a slow machine sees in more of its runs.
-pub fn rounds(usual: usize, slow: usize) -> usize {
-    if scale() == 1 { usual } else { slow }
+/// The rounds are repeated to see rare orders of events. A slow machine sees them in more of its runs, and a gate that runs often
+/// in one of its runs.
+pub fn rounds(long: usize, slow: usize) -> usize {
+    let is_long = std::env::var_os("PIPEWRIGHT_NET").is_some_and(|value| value == "all");
+    rounds_of(long, slow, is_long, scale())
+}
+
+fn rounds_of(long: usize, slow: usize, is_long: bool, scale: u32) -> usize {
+    match (scale, is_long) {
+        (1, true) => long,
+        // A slow machine may need more of them: then as many as in a long run.
+        (1, false) => (long / 4).max(slow).min(long),
+        _ => slow,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_run_has_fewer_rounds() {
+        assert_eq!([rounds_of(800, 20, true, 1), rounds_of(800, 20, false, 1)], [800, 200]);
+        assert_eq!([rounds_of(50, 20, false, 1), rounds_of(20, 200, false, 1)], [20, 20]);
+        assert_eq!([rounds_of(800, 20, true, 5), rounds_of(800, 20, false, 5)], [20, 20]);
+    }
 
     #[test]
     fn a_whole_number_is_taken() {

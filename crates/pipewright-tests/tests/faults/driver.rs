@@ -20,7 +20,7 @@ use crate::scene::Left;
 /// The seed of the short run.
 const SEED: u64 = 19;
 /// The cases of a scenario in the short run, for each point of its weight.
-const SHORT: usize = 7;
+const SHORT: usize = 5;
 /// The calls of one kind that fail, one at a time, in a scenario.
 const MOST: u32 = 12;
 

@@ -1,6 +1,7 @@
 //! Random batches print the same as `xargs -P` and GNU parallel, and fail when they fail.
 //!
-//! `PIPEWRIGHT_TEST_SEED` repeats a run that failed, `PIPEWRIGHT_TEST_BATCHES` sets the number of batches.
+//! `PIPEWRIGHT_TEST_SEED` repeats a run that failed, `PIPEWRIGHT_TEST_BATCHES` sets the number of batches, and `PIPEWRIGHT_NET=all`
+//! makes them four times as many.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use super::watchdog::Watchdog;
 use super::{Place, pace, version};
 
 const SEED: u64 = 1;
-const BATCHES: u64 = 500;
+const BATCHES: u64 = 125;
 
 /// The end of each line that a job prints. No value has it.
 const END: u8 = 0x1e;
@@ -300,6 +301,12 @@ fn check_xargs(place: &Place, batch: &Batch, seed: u64) {
     }
 }
 
+/// Returns the number of batches of a run.
+fn batches() -> u64 {
+    let is_long = std::env::var_os("PIPEWRIGHT_NET").is_some_and(|value| value == "all");
+    random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(if is_long { 4 * BATCHES } else { BATCHES })
+}
+
 #[test]
 fn random_batches_print_and_fail_as_with_xargs() {
     if is_missing("xargs") {
@@ -307,7 +314,7 @@ fn random_batches_print_and_fail_as_with_xargs() {
     }
     let _watchdog = Watchdog::start(300);
     let (place, first) = (place(), random::seed(SEED));
-    each(random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(BATCHES), |index| {
+    each(batches(), |index| {
         let seed = first + index;
         let mut random = Random::of(seed);
         let way = *random.pick(&WAYS);
@@ -324,7 +331,7 @@ fn random_batches_print_in_the_order_of_parallel() {
     let (place, first) = (place(), random::seed(SEED));
     // One start of parallel takes as long as many jobs. So batches are few and large.
     let ways = [Way::Append, Way::Replace, Way::Replace, Way::Fail, Way::Shell];
-    let count = random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(BATCHES) / 50;
+    let count = (batches() / 50).max(ways.len() as u64);
     let replace = ["printf", r"%s\037%s\037%s\037%s\037%s\037%s\037%s\036"];
     let replace = [&replace[..], &["{}", "{.}", "{/}", "{//}", "{/.}", "{#}", "x{}y{/}"]].concat();
     each(count, |index| {
