@@ -2,6 +2,7 @@
 # Runs the tests that coreutils has for its `timeout`, with `pipewright timeout` and with the system's own program beside it:
 # every test that passes with the latter has to pass with the former. The tests come from Debian's source package, into a
 # temporary folder; the repository contains none. If it cannot be had, the script prints SKIPPED and exits with 77.
+# `ci/coreutils.sh TOOL` takes a tool that is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -29,8 +30,8 @@ sources() {
 }
 sources || { tail -n 3 "$dir/apt.log"; skip "archive:$(. /etc/os-release && echo "$VERSION_CODENAME")" "the source package of coreutils cannot be had"; }
 
-bash ci/with-hooks.sh build --locked --workspace --bins
-tool=$(cargo metadata --locked --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug/pipewright
+[ -n "${1:-}" ] || cargo build --locked
+tool=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/pipewright}")
 cd "$dir/coreutils"
 # No pipe into `head`: it would end `cat` by SIGPIPE.
 version=$(cat .tarball-version 2> /dev/null || cat .version)

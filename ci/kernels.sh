@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the suites on other kernels and processors than this machine's (ci/vm.sh): `bash ci/kernels.sh` runs what the gate runs
-# (a part of the suite of processes on the oldest kernel), `bash ci/kernels.sh CELL...` cells of the matrix. What this machine cannot
-# run is skipped, and the output says so. The logs are in target/kernels.
+# (a part of the suite of processes on the oldest kernel), `bash ci/kernels.sh built` does so with the suites that are built
+# (ci/suites.sh), `bash ci/kernels.sh CELL...` runs cells of the matrix. What this machine cannot run is skipped, and the output says
+# so. The logs are in target/kernels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -142,9 +143,10 @@ cells() {
 
 oldest=$(fastest 5.10)
 case ${1:-gate} in
-    gate)
-        # The gate has built the workspace: no other package is compiled for this.
-        programs=$(test_programs --workspace --test process)
+    gate | built)
+        # Of the whole workspace: no other package is compiled for this.
+        [ "${1:-}" = built ] || bash ci/suites.sh build
+        programs=$(cut -f 1,3 --output-delimiter=' ' "$target/suites")
         cells smoke ;;
     *)
         case $1 in

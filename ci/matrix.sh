@@ -2,7 +2,7 @@
 # Runs the checks that are too long for the gate, cell by cell: `bash ci/matrix.sh` runs the cells that have not passed on this
 # commit, so that a run which was ended goes on. `ci/matrix.sh WORDS` runs the cells whose names contain the words, and
 # `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit, tests) goes to ci/matrix.tsv and to the table
-# in docs/platforms.md. The logs are in target/matrix.
+# in docs/platforms.md: a cell without a row there has not run, and no run has had all cells yet. The logs are in target/matrix.
 #
 # As in .ci/run, no signal is ignored.
 [ -n "${PIPEWRIGHT_GATE:-}" ] || PIPEWRIGHT_GATE=started exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
@@ -80,8 +80,11 @@ cell "the suite of workers through the async verbs" async_workers
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
-# The long runs of the nets, whose short ones are in the gate.
+# The long runs of what repeats to see rare orders of events, and of the nets, whose short ones are in the gate.
 net() { PIPEWRIGHT_NET=all tests "$@"; }
+cell "the suites: all rounds of what they repeat" net --lib --tests --no-fail-fast -- --skip driver::tests::truth --skip workers_that_do_anything
+all_async() { PIPEWRIGHT_FORCE=async net --test process; }
+cell "the suite of processes through the async verbs: all rounds" all_async
 cell "workers that do anything: the long run" net --test peers
 cell "random children beside what they write: 100,000 cases" net --test beside
 # The tool is one of its scenarios.
@@ -91,6 +94,8 @@ faults_without_groups() { PIPEWRIGHT_FORCE=cgroup faults; }
 cell "every call fails once: the long run without cgroups" faults_without_groups
 cell "the log tells the truth: ten minutes of random batches" net --lib -- driver::tests::truth --nocapture
 cell "each feature of the libraries alone" bash ci/features.sh
+bench_lints() { cargo clippy --workspace --all-targets --locked --target-dir target --manifest-path bench/Cargo.toml -- -D warnings; }
+cell "the benchmarks: lints" bench_lints
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
@@ -106,6 +111,8 @@ newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.s
 this_wine() { env -u RUST_TEST_THREADS bash ci/windows.sh; }
 cell "Windows: the suites and the tool under Wine" this_wine
 cell "Windows: the suites and the tool under Wine 10" newer_wine
+slurm() { bash ci/suites.sh build && bash ci/slurm.sh bash -c 'bash ci/suites.sh pipewright-batch slurm && bash ci/suites.sh cli slurm'; }
+cell "Slurm: all tests beside a cluster" slurm
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.
     cargo test --locked -p pipewright-cli --test cli --no-run

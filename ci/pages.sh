@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Checks the manual pages with mandoc. (The suite of the tool tries the completions in bash, zsh and fish.) Installs the package
-# if it is missing. Exits with 77 if that is not possible.
+# if it is missing. Exits with 77 if that is not possible. `ci/pages.sh TOOL` takes a tool that is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
 
 command -v mandoc > /dev/null || packages mandoc
 
-bash ci/with-hooks.sh build --locked --workspace --bins
-tool=$(realpath "${CARGO_TARGET_DIR:-target}/debug/pipewright")
+[ -n "${1:-}" ] || cargo build --locked
+tool=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/pipewright}")
 # Prints the subcommands of a command, as its help lists them.
 subcommands() { "$tool" "$@" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help; }
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Builds the Python package in a fresh environment by the README's own commands, and checks it: its suite, types, style, the
 # notebook. The build is not optimized, which takes a fifth of the time; ci/wheels.sh checks the size of a wheel. `ci/python.sh all`
-# builds it as a user does, and runs the suite with the oldest and the newest Python too; `ci/python.sh net` runs the long net beside
-# `subprocess` alone. Exits with 77 without Python, pip or a
-# network.
+# builds it as a user does, and runs the suite with the oldest and the newest Python too; `ci/python.sh net` runs the long nets
+# alone: beside `subprocess`, and each failing call. Exits with 77 without Python, pip or a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -31,9 +30,17 @@ mapfile -t commands < <(sed -n '/^```sh$/,/^```$/p' README.md | grep -E '^(pip i
 say "${commands[0]}"
 ${commands[0]} -q
 
+# The uses of the package in each of which every call fails once. With the whole workspace, as the gate has built it.
+failing_calls() {
+    say "every call fails once"
+    PIPEWRIGHT_NET_PYTHON=$venv/bin/python bash ci/with-hooks.sh test --locked --workspace --test faults -- python_
+}
+
 if [ "${1:-}" = net ]; then
+    export PIPEWRIGHT_NET=all
+    failing_calls
     say "the net beside subprocess"
-    PIPEWRIGHT_NET=all pytest python/tests/test_beside.py
+    pytest python/tests/test_beside.py
     say "passed"
     exit
 fi
@@ -78,6 +85,8 @@ for other in ${pythons[@]+"${pythons[@]}"}; do
     fi
     rm -rf "$venv/other"
 done
+
+failing_calls
 
 cd python
 ! have ruff || { ruff check . && ruff format --check .; }

@@ -82,7 +82,7 @@ expected() {
     local there='' # What may be missing there, as a pattern.
     case "${1,,}/$2" in
         # What a stage is there for.
-        *slurm*/slurm | "linux systemd-"*/systemd-user | "linux full-"*/spare-memory | "linux disk-"*/spare-disks | \
+        *slurm*/slurm | python/net-python | "linux systemd-"*/systemd-user | "linux full-"*/spare-memory | "linux disk-"*/spare-disks | \
             "linux power-cut"*/spare-disks) return 1 ;;
         *async*/*) there='forced:async' ;;
         # Without one facility, some others are of no use.
@@ -137,7 +137,7 @@ self_test() {
     # Has, has not, never, only there; on purpose; elsewhere.
     is no tests program:sh; is yes tests program:no-such-program; is yes tests luck; is no tests no-such-need; is no tests none
     is no tests file:/; is no tests version:bash:3.0; is yes tests version:bash:99.0; is yes tests kernel:99.0; is no tests kernel:4.0
-    is yes tests slurm; is no slurm slurm; is yes "Linux 6.1" systemd-user; is no "Linux systemd-6.1" systemd-user
+    is yes tests slurm; is no slurm slurm; is yes faults net-python; is no python net-python; is yes "Linux 6.1" systemd-user; is no "Linux systemd-6.1" systemd-user
     is yes async forced:async; is no async forced:pidfd; is no tests forced:async
     is yes fallbacks forced:pidfd; is yes "all suites without any" supervisor; is no tests supervisor
     is yes "Linux uml-5.10" kernel:5.12; is no "Linux uml-5.10" supervisor; is yes windows unix; is no "Windows: Wine" c-workers
