@@ -122,7 +122,7 @@ cell "Slurm: the cluster of an ordinary user" slurm_of_a_user
 cell "macOS: types and lints, with each set of features" bash ci/macos.sh
 cell "the archives of a release" bash ci/release.sh
 cell "the Python package with the oldest and the newest Python" bash ci/python.sh all
-cell "the Python package beside subprocess: 100,000 random cases" bash ci/python.sh net
+cell "the Python package: every call fails once, and 100,000 random cases beside subprocess" bash ci/python.sh net
 cell "the wheels of the Python package" bash ci/wheels.sh
 cell "published crates with pipewright::process in place of std" bash ci/ported.sh
 [ "$only" != --list ] || exit 0

@@ -136,7 +136,7 @@ fn a_report_that_cannot_be_written_is_found_out_before_the_run() {
 fn a_report_to_a_fifo_does_not_wait_for_its_reader_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let script = "mkfifo f; \"$0\" run --report f -- touch mark & \
-                  until [ -e mark ]; do sleep 0.01; done; cat f; wait";
+                  until [ -e mark ]; do sleep 0.05; done; cat f; wait";
     let output = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_pipewright")])
         .current_dir(folder.path())

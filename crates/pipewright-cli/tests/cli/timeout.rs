@@ -142,7 +142,7 @@ fn a_signal_reaches_the_command_below_two_timeouts() {
     place.write("command", NOTES_INT);
     // The first one takes ALRM for the end of its time, and the second one too.
     let script = "timeout -sALRM 30 timeout -sINT 25 sh command & pid=$!; \
-                  until [ -e running ]; do sleep 0.01; done; kill -ALRM $pid; wait $pid; echo $?";
+                  until [ -e running ]; do sleep 0.05; done; kill -ALRM $pid; wait $pid; echo $?";
     let output = sh(&place, script);
     assert_eq!(out(&output), "124\n", "{}", err(&output));
     assert!(place.path("int.received").exists());
@@ -153,7 +153,7 @@ fn a_signal_to_the_group_reaches_a_command_in_the_foreground() {
     let place = Place::new();
     place.write("command", NOTES_INT);
     place.write("group", "trap '' INT; timeout --foreground 25 sh command & wait");
-    let script = "setsid sh group & pid=$!; until [ -e running ]; do sleep 0.01; done; \
+    let script = "setsid sh group & pid=$!; until [ -e running ]; do sleep 0.05; done; \
                   kill -s INT -- -$pid; wait; ls int.received";
     // The shell ignores INT, and the command catches it.
     assert_eq!(out(&sh(&place, script)), "int.received\n");
@@ -163,7 +163,7 @@ fn a_signal_to_the_group_reaches_a_command_in_the_foreground() {
 fn a_signal_of_the_user_is_forwarded() {
     let place = Place::new();
     let script = "timeout 25 sh -c 'trap \"exit 9\" USR1; touch running; while :; do sleep 0.01; done' & pid=$!; \
-                  until [ -e running ]; do sleep 0.01; done; kill -s USR1 $pid; wait $pid; echo $?";
+                  until [ -e running ]; do sleep 0.05; done; kill -s USR1 $pid; wait $pid; echo $?";
     assert_eq!(out(&sh(&place, script)), "9\n");
 }
 

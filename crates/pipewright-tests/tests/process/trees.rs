@@ -181,7 +181,7 @@ fn a_traced_grandchild_does_not_escape() {
     let dir = tempfile::tempdir().unwrap();
     let ready = dir.path().join("ready").display().to_string();
     let traced = format!("setsid strace -f -o /dev/null sh -c ': > {ready}; sleep 600; :'");
-    let script = format!("({traced} &) ; until [ -e {ready} ]; do sleep 0.01; done");
+    let script = format!("({traced} &) ; until [ -e {ready} ]; do sleep 0.05; done");
     let mut command = shell("traced", &script);
     let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
     assert!(capture.leftovers_killed >= 2, "{capture:?}");

@@ -39,7 +39,7 @@ fn two_batches_run_at_the_same_time_on_one_thread() {
         // Each waits for the other one.
         let meet = |mine: &std::path::Path, theirs: &std::path::Path| {
             let (mine, theirs) = (mine.display(), theirs.display());
-            shell(&format!("touch {mine}; until [ -e {theirs} ]; do sleep 0.01; done"))
+            shell(&format!("touch {mine}; until [ -e {theirs} ]; do sleep 0.05; done"))
         };
         let mut first = Box::pin(Batch::new().run_async([meet(&one, &other)]));
         let mut second = Box::pin(Batch::new().run_async([meet(&other, &one)]));

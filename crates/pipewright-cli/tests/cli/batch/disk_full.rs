@@ -82,7 +82,7 @@ fn on_small_disk(test: &str, body: impl FnOnce(&SmallDisk)) {
 
 /// The first job runs until there is a file `end`, and each job makes the log larger by its words.
 const JOB: &str =
-    "echo start{} >> ran; [ {} != 1 ] || until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
+    "echo start{} >> ran; [ {} != 1 ] || until [ -e end ]; do sleep 0.05; done; echo end{} >> ran";
 const JOBS: usize = 250;
 
 fn job_words(place: &Place, options: &[&str]) -> Command {

@@ -8,7 +8,7 @@ use super::super::trees::until;
 use super::{Place, err, out, refused, sorted};
 
 /// Notes its number and its value in a file, and waits for a file `go`.
-const WAIT: &str = "echo $PIPEWRIGHT_JOB {} {#} >> ran; until [ -e go ]; do sleep 0.01; done";
+const WAIT: &str = "echo $PIPEWRIGHT_JOB {} {#} >> ran; until [ -e go ]; do sleep 0.05; done";
 
 /// Starts a batch whose jobs wait, and kills it when two of them run and the log satisfies a condition.
 fn killed(place: &Place, input: &str, options: &[&str], condition: impl Fn(&str) -> bool) {

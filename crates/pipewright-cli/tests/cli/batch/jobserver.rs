@@ -102,7 +102,7 @@ fn a_job_on_several_cpus_takes_as_many_tokens() {
     // While the first job runs, the make in the second one has only its own slot.
     logged_jobs.0.write(
         "jobs",
-        "{\"argv\":[\"sh\",\"-c\",\"until [ -e made ]; do sleep 0.01; done\"],\"cpus\":3}\n\
+        "{\"argv\":[\"sh\",\"-c\",\"until [ -e made ]; do sleep 0.05; done\"],\"cpus\":3}\n\
          {\"argv\":[\"sh\",\"-c\",\"make; touch made\"]}\n",
     );
     let script = "$PW batch --jobserver share -j4 --jsonl --from jobs";

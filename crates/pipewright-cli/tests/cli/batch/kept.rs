@@ -37,7 +37,7 @@ fn output_that_waits_for_its_turn_survives_a_kill() {
         return;
     }
     let place = Place::new();
-    let script = "echo {} >> ran; [ {} != 1 ] || until [ -e go ]; do sleep 0.01; done; echo out {}";
+    let script = "echo {} >> ran; [ {} != 1 ] || until [ -e go ]; do sleep 0.05; done; echo out {}";
     let args =
         ["--log", "run.db", "-k", "-j4", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let mut command = place.tool(&[&["batch", "--progress", "none"], &args[..]].concat());

@@ -137,7 +137,7 @@ fn the_bar_is_erased_before_output_and_at_the_end() {
         return;
     };
     // The job ends once the bar has been seen.
-    let wait = "until [ -e end ]; do sleep 0.01; done; echo line{}";
+    let wait = "until [ -e end ]; do sleep 0.05; done; echo line{}";
     shell.types(&format!(
         "cd {}; $PW batch -j1 -- sh -c '{wait}' ::: 1 2; echo co''de=$?\n",
         place.path("").display()

@@ -9,7 +9,7 @@ use super::{Place, err, refused};
 #[test]
 fn a_second_runner_is_refused_with_the_pid_of_the_first() {
     let place = Place::new();
-    let wait = "touch ran; until [ -e end ]; do sleep 0.01; done";
+    let wait = "touch ran; until [ -e end ]; do sleep 0.05; done";
     let args = ["batch", "--quiet", "--log", "run.db", "--", "sh", "-c", wait, ":::", "1"];
     let mut first = place.tool(&args).stdout(Stdio::null()).spawn().unwrap();
     until("the job runs", || place.path("ran").exists());
@@ -28,7 +28,7 @@ fn of_many_runners_that_start_at_once_one_runs_each_job() {
     for round in 0..3 {
         let place = Place::new();
         // Each job waits until all runners have had their chance.
-        let wait = "echo {} >> ran; until [ -e end ]; do sleep 0.01; done";
+        let wait = "echo {} >> ran; until [ -e end ]; do sleep 0.05; done";
         let words = ["--", "sh", "-c", wait, ":::", "1", "2", "3"];
         // In the first rounds they make the log, in the last one they resume it.
         let options: &[&str] = if round < 2 { &[] } else { &["--resume"] };
@@ -60,7 +60,7 @@ fn of_many_runners_that_start_at_once_one_runs_each_job() {
 #[test]
 fn a_log_with_another_name_is_the_same_log() {
     let place = Place::new();
-    let wait = "touch ran; until [ -e end ]; do sleep 0.01; done";
+    let wait = "touch ran; until [ -e end ]; do sleep 0.05; done";
     let args = ["batch", "--quiet", "--log", "run.db", "--", "sh", "-c", wait, ":::", "1"];
     let mut first = place.tool(&args).stdout(Stdio::null()).spawn().unwrap();
     until("the job runs", || place.path("ran").exists());

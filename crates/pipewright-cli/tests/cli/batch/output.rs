@@ -22,7 +22,7 @@ fn lines_are_printed_as_they_arrive_if_asked() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     // No job ends before the first line of each has been printed.
-    let script = "echo {}1; until [ -e end ]; do sleep 0.01; done; echo {}2";
+    let script = "echo {}1; until [ -e end ]; do sleep 0.05; done; echo {}2";
     let args = ["batch", "--quiet", "-j2", "--line-buffer", "--", "sh", "-c", script, ":::", "a"];
     let mut tool = place.tool(&[&args[..], &["b"]].concat());
     let mut tool = tool.stdout(Stdio::piped()).spawn().unwrap();

@@ -22,12 +22,12 @@ fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
     assert_eq!(lines.len(), 9);
     // The first job ends last.
     let script =
-        "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; else touch end; fi; echo {}";
+        "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.05; done; else touch end; fi; echo {}";
     let output = place.batch(&["-j2", "--keep-order", "--", "sh", "-c", script, ":::", "1", "2"]);
     assert_eq!(out(&output), "1\n2\n");
     // Without the option, a job is printed when it has ended.
     std::fs::remove_file(place.path("end")).unwrap();
-    let script = "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.01; done; fi; echo {}";
+    let script = "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.05; done; fi; echo {}";
     let words = ["batch", "--quiet", "-j2", "--", "sh", "-c", script, ":::", "1", "2"];
     let mut tool = place.tool(&words).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);

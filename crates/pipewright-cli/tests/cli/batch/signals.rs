@@ -25,7 +25,7 @@ fn batch_of(place: &Place, name: &str, script: &str, values: &[&str]) -> Command
 /// Starts two of four jobs, with a process beside each, and waits until both run.
 fn started(place: &Place, name: &str) -> Child {
     let script =
-        "echo start{} >> ran; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
+        "echo start{} >> ran; sleep 600 & until [ -e end ]; do sleep 0.05; done; echo end{} >> ran";
     let mut command = batch_of(place, name, script, &["1", "2", "3", "4"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     until("both jobs run", || place.lines("ran") == ["start1", "start2"]);
@@ -91,7 +91,7 @@ fn the_second_ctrl_c_and_other_signals_stop() {
         }
         // A stopped job has not succeeded: a resumed batch runs it.
         place.write("end", "");
-        let script = "echo start{} >> ran; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
+        let script = "echo start{} >> ran; sleep 600 & until [ -e end ]; do sleep 0.05; done; echo end{} >> ran";
         let args =
             ["--log", "run.db", "--resume", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
         let resumed = place.batch(&args);
@@ -150,7 +150,7 @@ fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
 }
 
 /// Runs until there is a file `end`, with a process beside it in a session of its own.
-const WAIT: &str = "echo start{} >> ran; setsid sleep 600 & until [ -e end ]; do sleep 0.01; done; echo end{} >> ran";
+const WAIT: &str = "echo start{} >> ran; setsid sleep 600 & until [ -e end ]; do sleep 0.05; done; echo end{} >> ran";
 
 /// Starts two of four jobs as the leader of the session of a new terminal. Returns the tool and the other side.
 fn on_terminal(place: &Place, name: &str, prefix: &[&str]) -> (Child, File) {

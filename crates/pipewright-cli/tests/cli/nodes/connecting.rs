@@ -12,7 +12,7 @@ fn with_one_more(via: &str, wanted: &str) {
     std::fs::write(place.path("hello"), hello_of_another_version()).unwrap();
     let mut nodes = nodes(1);
     nodes.extend(["--via".to_owned(), via.to_owned()]);
-    let script = "until [ -e heard ]; do sleep 0.01; done; echo {}";
+    let script = "until [ -e heard ]; do sleep 0.05; done; echo {}";
     let mut batch = batch_on(&place, &nodes, &["--", "sh", "-c", script, ":::", "a", "b"]);
     let mut child = batch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);

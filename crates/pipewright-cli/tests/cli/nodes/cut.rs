@@ -69,7 +69,7 @@ fn a_node_that_connects_by_itself_comes_back_after_a_cut_and_no_job_ends_twice()
     let mut command = cluster(&place, &network);
     // A copy that runs beside another one cannot have the lock.
     let script = "echo {} >> starts; exec 9> lock-{}; flock -n 9 || echo {} >> copies
-        until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+        until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     command.args([
         "-j2",
         "--max-lost",
@@ -115,7 +115,7 @@ fn a_short_cut_of_the_network_loses_nothing_and_a_long_one_the_node() {
     let Some(sshd) = Sshd::start_in(Some(network)) else { return };
     let network = sshd.network.as_ref().unwrap();
     let place = Place::new();
-    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "1", "2"];
     let mut command = Network::enter(&network.near);
     let batch = batch_on(&place, &sshd.nodes(&place, 1), &args);

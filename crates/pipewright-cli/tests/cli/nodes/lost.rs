@@ -8,7 +8,7 @@ use super::*;
 /// Starts a batch of jobs that note their starts and their ends, and wait for the file `end` in between.
 fn started(place: &Place, name: &str, nodes: &[String], values: &[&str]) -> std::process::Child {
     let script =
-        "echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+        "echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     let args = [&["--log", "run.db", "--", "sh", "-c", script, ":::"], values].concat();
     let mut command = batch_on(place, nodes, &args);
     command.env(MARK, mark(name)).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -93,7 +93,7 @@ fn a_node_that_hangs_is_lost_and_its_jobs_have_ended_before_they_run_elsewhere()
     let place = Place::new();
     // The kernel gives a lock free when its last holder has ended.
     let script = "exec 9> lock-{}; flock -n 9 || echo {} >> copies
-        echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+        echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let mut command = batch_on(&place, &nodes(3), &args);
     command.env(MARK, mark("node-hangs")).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -180,7 +180,7 @@ fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
     // A handler, the code of a shell, and the signal itself.
     for answer in ["trap 'exit 1' TERM;", "trap 'exit 143' TERM;", ""] {
         let place = Place::new();
-        let wait = "until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+        let wait = "until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
         let script = format!("echo $$ >> pids; {answer} echo {{}} >> starts; {wait}");
         let args = ["--log", "run.db", "--", "sh", "-c", &script, ":::", "1"];
         let mut command = batch_on(&place, &nodes(2), &args);

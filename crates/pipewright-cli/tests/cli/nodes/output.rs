@@ -82,7 +82,7 @@ fn the_output_of_a_lost_attempt_is_replaced() {
     let place = Place::new();
     // The first attempt kills the worker that it runs on, after its output is in the file.
     let script = "[ -e again ] && exec echo second; touch again; echo the first attempt
-        until [ -s out/*/stdout ]; do sleep 0.01; done; kill -9 $(cat workers); sleep 600";
+        until [ -s out/*/stdout ]; do sleep 0.05; done; kill -9 $(cat workers); sleep 600";
     let args = [&ON_NODES[..], &["--", "sh", "-c", script, ":::", "1"]].concat();
     let output = batch_on(&place, &nodes(1), &args).output().unwrap();
     assert!(output.status.success(), "{}", err(&output));

@@ -125,7 +125,7 @@ fn jobs_of_a_killed_connection_run_again_and_none_ends_twice() {
     let _watchdog = Watchdog::start(120);
     let Some(sshd) = Sshd::start() else { return };
     let place = Place::new();
-    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.01; done; echo {} >> ends";
+    let script = "echo {} >> starts; until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     let args = ["--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let mut command = batch_on(&place, &sshd.nodes(&place, 2), &args);
     let child = command.env(MARK, mark("ssh-killed")).stderr(Stdio::piped()).spawn().unwrap();
