@@ -25,6 +25,6 @@ def test_random_cases_give_what_subprocess_gives() -> None:
     found = (
         net("--cases", "100000", "--long")
         if os.environ.get("PIPEWRIGHT_NET") == "all"
-        else net("--cases", "500", "--seconds", "16")
+        else net("--cases", "250", "--seconds", "8")
     )
     assert not found, found
