@@ -9,7 +9,8 @@
 //! | `outbox.rs` | the bytes that a connection is to send |
 //! | `lease.rs` | the time after which a worker that hears nothing kills its jobs |
 //! | `program.rs` | the program that nodes get a copy of |
-//! | `secret.rs` | the secret that both sides of a connection prove to know |
+//! | `secret.rs` | the secret that both sides of a connection know |
+//! | `sealed.rs` | the encrypted records of a connection with a secret |
 //! | `tcp.rs` | connections |
 //! | `error.rs` | the error type |
 
@@ -20,6 +21,7 @@ mod host;
 mod lease;
 mod outbox;
 mod program;
+mod sealed;
 mod secret;
 mod slurm;
 mod tcp;

@@ -1,11 +1,10 @@
-//! The secret of a batch: both sides of a connection prove that they know it.
+//! The secret of a batch: only sides that know it make the same keys for a connection.
 
 use std::fmt;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use hmac::digest::CtOutput;
 use hmac::{Hmac, Mac};
 use pipewright_os::base::undumped::UndumpedBytes;
 use sha2::Sha256;
@@ -16,8 +15,8 @@ use super::error::RemoteError;
 /// The number of bytes of a secret.
 const SECRET_BYTES: usize = 32;
 
-/// The number of bytes of a proof.
-pub(crate) const PROOF_BYTES: usize = 32;
+/// The number of bytes of a key.
+pub(crate) const KEY_BYTES: usize = 32;
 
 /// A random secret, which is in no core file, and overwritten when it is dropped.
 pub(crate) struct Secret(UndumpedBytes);
@@ -76,31 +75,22 @@ impl Secret {
         }
     }
 
-    /// Returns the proof that this side knows the secret, for these bytes.
-    pub(crate) fn proof(&self, parts: &[&[u8]]) -> [u8; PROOF_BYTES] {
-        let proof = self.mac(parts);
+    /// Returns the key for the connection with these bytes, which differ for each.
+    pub(crate) fn key_of(&self, connection: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
+        let key = self.mac(connection);
         overwrite_stack();
-        proof.into_bytes().into()
-    }
-
-    /// Returns true if that is the proof for these bytes. Takes the same time whatever differs.
-    pub(crate) fn is_proof(&self, parts: &[&[u8]], proof: &[u8; PROOF_BYTES]) -> bool {
-        let right = self.mac(parts);
-        overwrite_stack();
-        right == CtOutput::new((*proof).into())
+        key
     }
 
     #[inline(never)]
-    fn mac(&self, parts: &[&[u8]]) -> CtOutput<Hmac<Sha256>> {
+    fn mac(&self, connection: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
         // A shorter key than a block of the hash is padded with zeros, by definition of HMAC.
         let mut key = Zeroizing::new([0; 64]);
         key[..SECRET_BYTES].copy_from_slice(&self.0);
         let mut mac = Hmac::<Sha256>::new((&*key).into());
-        mac.update(b"pipewright batch proof\0");
-        for part in parts {
-            mac.update(part);
-        }
-        mac.finalize()
+        mac.update(b"pipewright batch key\0");
+        mac.update(connection);
+        Zeroizing::new(mac.finalize().into_bytes().into())
     }
 }
 
@@ -142,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_holds_for_its_secret_and_its_bytes_only() {
+    fn a_key_is_that_of_its_secret_and_its_connection_only() {
         let (secret, other) = (Secret::random().unwrap(), Secret::random().unwrap());
-        let proof = secret.proof(&[b"a", b"b"]);
-        assert!(secret.is_proof(&[b"a", b"b"], &proof));
-        assert!(!secret.is_proof(&[b"b", b"a"], &proof));
-        assert!(!other.is_proof(&[b"a", b"b"], &proof));
+        let key = secret.key_of(b"a");
+        assert_eq!(key, secret.key_of(b"a"));
+        assert_ne!(key, secret.key_of(b"b"));
+        assert_ne!(key, other.key_of(b"a"));
     }
 }

@@ -12,6 +12,7 @@ use pipewright_os::base::open_limit;
 use super::link;
 use super::reports::Reports;
 use crate::remote::error::RemoteError;
+use crate::remote::sealed::Session;
 use crate::remote::secret::Secret;
 use crate::remote::tcp;
 use crate::remote::wire::hello::greet_worker;
@@ -118,10 +119,11 @@ impl Shared {
         let greeted = self.greet(&stream);
         self.handshakes.fetch_sub(1, Ordering::SeqCst);
         match greeted {
-            Ok(()) => {
+            Ok(session) => {
                 // One handle for all three.
                 let stream = Arc::new(stream);
-                let (reader, writer) = (One(Arc::clone(&stream)), One(Arc::clone(&stream)));
+                let reader = session.reader(One(Arc::clone(&stream)));
+                let writer = session.writer(One(Arc::clone(&stream)));
                 let close: link::Closer = Arc::new(move || {
                     // Ignored: it is closed already.
                     let _ = stream.shutdown(Shutdown::Both);
@@ -134,14 +136,16 @@ impl Shared {
         }
     }
 
-    fn greet(&self, stream: &TcpStream) -> Result<(), RemoteError> {
+    fn greet(&self, stream: &TcpStream) -> Result<Session, RemoteError> {
         tcp::configure(stream)?;
         let until = Instant::now() + HANDSHAKE_TIMEOUT;
         stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
-        greet_worker(&mut Timed { stream, until }, &mut &*stream, Some(&self.secret), false)?;
+        let mut reader = Timed { stream, until };
+        let session = greet_worker(&mut reader, &mut &*stream, Some(&self.secret), false)?;
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
-        Ok(())
+        // There are keys, because there is a secret.
+        session.ok_or(RemoteError::WrongSecret)
     }
 }
 

@@ -1,19 +1,20 @@
-//! The handshake: each side says its version, and proves that it knows the secret, before anything else is read.
+//! The handshake: each side says its version before anything else is read, and with a secret both make keys.
 //!
 //! 1. The worker sends its hello, 84 bytes. A host sends nothing to somebody who sends anything else.
 //! 2. The host sends its hello. Different versions end the handshake on both sides.
-//! 3. With a secret, the worker sends its proof, and then the host sends its own. A proof is the HMAC-SHA256 of the role and
-//!    of both hellos, whose random numbers make it worthless for any other connection.
+//! 3. With a secret, the worker sends its message for the keys, and then the host sends its own (see `sealed.rs`). Both hellos, with
+//!    their random numbers, are part of the keys, so the messages are worthless for any other connection.
 
 use std::io::{Read, Write};
 
 use crate::remote::error::RemoteError;
-use crate::remote::secret::{PROOF_BYTES, Secret};
+use crate::remote::sealed::Session;
+use crate::remote::secret::Secret;
 
 const MAGIC: &[u8; 16] = b"pipewright batch";
 
-/// The version of the protocol. It is for people who compare two captures: the versions of the programs have to be equal.
-const PROTOCOL: u16 = 1;
+/// The version of the protocol. From 2 on, what follows the hellos of a connection with a secret is encrypted.
+const PROTOCOL: u16 = 2;
 
 const VERSION_BYTES: usize = 32;
 const NONCE_BYTES: usize = 32;
@@ -61,6 +62,10 @@ impl Hello {
         String::from_utf8_lossy(&version[..end]).into_owned()
     }
 
+    fn protocol(&self) -> u16 {
+        u16::from_le_bytes([self.0[16], self.0[17]])
+    }
+
     /// Checks the hello of the other side, apart from its version.
     fn check(&self, role: Role, has_secret: bool) -> Result<(), RemoteError> {
         if self.0[..MAGIC.len()] != *MAGIC || self.0[18] != role.byte() {
@@ -74,15 +79,18 @@ impl Hello {
 
     /// Checks that both sides are the same version.
     fn check_version(&self, own: &Hello) -> Result<(), RemoteError> {
-        let is_same = self.0[16..18] == own.0[16..18] && self.version() == own.version();
-        match is_same {
+        if self.protocol() != own.protocol() {
+            let named = |it: &Hello| format!("{} with protocol {}", it.version(), it.protocol());
+            return Err(RemoteError::Version { own: named(own), peer: named(self) });
+        }
+        match self.version() == own.version() {
             true => Ok(()),
             false => Err(RemoteError::Version { own: own.version(), peer: self.version() }),
         }
     }
 }
 
-/// Greets a worker. `skips_noise`: what a shell prints before it is passed over.
+/// Greets a worker. `skips_noise`: what a shell prints before it is passed over. With a secret, returns the keys of the connection.
 ///
 /// # Errors
 /// The other side is no worker, has another version or another secret, or the connection failed.
@@ -91,7 +99,7 @@ pub(crate) fn greet_worker(
     writer: &mut impl Write,
     secret: Option<&Secret>,
     skips_noise: bool,
-) -> Result<(), RemoteError> {
+) -> Result<Option<Session>, RemoteError> {
     greet_worker_as(env!("CARGO_PKG_VERSION"), reader, writer, secret, skips_noise)
 }
 
@@ -101,22 +109,18 @@ fn greet_worker_as(
     writer: &mut impl Write,
     secret: Option<&Secret>,
     skips_noise: bool,
-) -> Result<(), RemoteError> {
+) -> Result<Option<Session>, RemoteError> {
     let worker = read_hello(reader, skips_noise)?;
     worker.check(Role::Worker, secret.is_some())?;
     let host = Hello::new(Role::Host, secret.is_some(), version)?;
     writer.write_all(&host.0)?;
     writer.flush()?;
     worker.check_version(&host)?;
-    if let Some(secret) = secret {
-        check_proof(reader, secret, Role::Worker, &host, &worker)?;
-        writer.write_all(&secret.proof(&[&[Role::Host.byte()], &host.0, &worker.0]))?;
-        writer.flush()?;
-    }
-    Ok(())
+    let Some(secret) = secret else { return Ok(None) };
+    Session::accept(reader, writer, secret, &hellos(&host, &worker)).map(Some)
 }
 
-/// Greets a host.
+/// Greets a host. With a secret, returns the keys of the connection.
 ///
 /// # Errors
 /// The other side is no host, has another version or another secret, or the connection failed.
@@ -124,7 +128,7 @@ pub(crate) fn greet_host(
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
-) -> Result<(), RemoteError> {
+) -> Result<Option<Session>, RemoteError> {
     greet_host_as(env!("CARGO_PKG_VERSION"), reader, writer, secret)
 }
 
@@ -133,38 +137,20 @@ fn greet_host_as(
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
-) -> Result<(), RemoteError> {
+) -> Result<Option<Session>, RemoteError> {
     let worker = Hello::new(Role::Worker, secret.is_some(), version)?;
     writer.write_all(&worker.0)?;
     writer.flush()?;
     let host = read_hello(reader, false)?;
     host.check(Role::Host, secret.is_some())?;
     host.check_version(&worker)?;
-    if let Some(secret) = secret {
-        writer.write_all(&secret.proof(&[&[Role::Worker.byte()], &host.0, &worker.0]))?;
-        writer.flush()?;
-        check_proof(reader, secret, Role::Host, &host, &worker)?;
-    }
-    Ok(())
+    let Some(secret) = secret else { return Ok(None) };
+    Session::open(reader, writer, secret, &hellos(&host, &worker)).map(Some)
 }
 
-fn check_proof(
-    reader: &mut impl Read,
-    secret: &Secret,
-    role: Role,
-    host: &Hello,
-    worker: &Hello,
-) -> Result<(), RemoteError> {
-    let mut proof = [0; PROOF_BYTES];
-    // Who does not know the secret may close the connection instead.
-    reader.read_exact(&mut proof).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => RemoteError::WrongSecret,
-        _ => error.into(),
-    })?;
-    match secret.is_proof(&[&[role.byte()], &host.0, &worker.0], &proof) {
-        true => Ok(()),
-        false => Err(RemoteError::WrongSecret),
-    }
+/// Returns what both sides have said so far.
+fn hellos(host: &Hello, worker: &Hello) -> Vec<u8> {
+    [host.0, worker.0].concat()
 }
 
 /// Reads the hello of the other side.

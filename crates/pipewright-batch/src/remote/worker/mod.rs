@@ -145,11 +145,12 @@ impl Worker {
     fn serve_tcp(self, stream: TcpStream, secret: Secret, hooks: Hooks) -> Result<(), RemoteError> {
         super::tcp::configure(&stream)?;
         stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
-        let (mut reader, mut writer) = (stream.try_clone()?, stream.try_clone()?);
-        greet_host(&mut reader, &mut writer, Some(&secret))?;
+        let session = greet_host(&mut &stream, &mut &stream, Some(&secret))?;
         drop(secret);
         stream.set_read_timeout(None)?;
-        self.serve(reader, writer, hooks)
+        // There are keys, because there was a secret.
+        let session = session.ok_or(RemoteError::WrongSecret)?;
+        self.serve(session.reader(stream.try_clone()?), session.writer(stream), hooks)
     }
 
     /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process has them.

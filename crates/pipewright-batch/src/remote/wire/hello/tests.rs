@@ -13,7 +13,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, worker)
 }
 
-type Results = (Result<(), RemoteError>, Result<(), RemoteError>);
+type Results = [Result<Option<Session>, RemoteError>; 2];
 
 fn copy(secret: &Secret) -> Secret {
     Secret::parse(secret.to_text().as_bytes()).unwrap()
@@ -31,24 +31,22 @@ fn greet(versions: [&'static str; 2], secrets: [Option<Secret>; 2]) -> Results {
     let greeted = greet_worker_as(versions[0], &mut reader, &mut host, host_secret.as_ref(), false);
     // The worker waits for the end of the connection otherwise.
     host.shutdown(std::net::Shutdown::Both).unwrap_or_default();
-    (greeted, greeting.join().unwrap())
+    [greeted, greeting.join().unwrap()]
 }
 
 #[test]
 fn sides_with_one_secret_and_one_version_accept_each_other() {
     let secret = Secret::random().unwrap();
-    let (host, worker) = greet(["1.2.3"; 2], [Some(copy(&secret)), Some(secret)]);
-    host.unwrap();
-    worker.unwrap();
-    let (host, worker) = greet(["1.2.3"; 2], [None, None]);
-    host.unwrap();
-    worker.unwrap();
+    let [host, worker] = greet(["1.2.3"; 2], [Some(copy(&secret)), Some(secret)]);
+    assert!(host.unwrap().is_some() && worker.unwrap().is_some());
+    let [host, worker] = greet(["1.2.3"; 2], [None, None]);
+    assert!(host.unwrap().is_none() && worker.unwrap().is_none());
 }
 
 #[test]
 fn another_version_is_refused_by_both_sides_with_both_versions() {
     let secret = Secret::random().unwrap();
-    let (host, worker) = greet(["1.2.3", "1.2.4"], [Some(copy(&secret)), Some(secret)]);
+    let [host, worker] = greet(["1.2.3", "1.2.4"], [Some(copy(&secret)), Some(secret)]);
     let (host, worker) = (host.unwrap_err(), worker.unwrap_err());
     assert_eq!(host.to_string(), "the other side is pipewright 1.2.4, this one 1.2.3");
     assert_eq!(worker.to_string(), "the other side is pipewright 1.2.3, this one 1.2.4");
@@ -57,7 +55,7 @@ fn another_version_is_refused_by_both_sides_with_both_versions() {
 #[test]
 fn a_wrong_secret_is_refused_by_both_sides() {
     let wrong = || Some(Secret::random().unwrap());
-    let (host, worker) = greet(["1"; 2], [wrong(), wrong()]);
+    let [host, worker] = greet(["1"; 2], [wrong(), wrong()]);
     assert!(matches!(host, Err(RemoteError::WrongSecret)), "{host:?}");
     assert!(matches!(worker, Err(RemoteError::WrongSecret)), "{worker:?}");
 }
@@ -66,21 +64,50 @@ fn a_wrong_secret_is_refused_by_both_sides() {
 fn a_side_without_a_secret_is_refused() {
     let secret = || Some(Secret::random().unwrap());
     for secrets in [[secret(), None], [None, secret()]] {
-        let (host, worker) = greet(["1"; 2], secrets);
+        let [host, worker] = greet(["1"; 2], secrets);
         assert!(matches!(host, Err(RemoteError::WrongSecret)), "{host:?}");
         assert!(worker.is_err());
     }
 }
 
 #[test]
-fn a_replayed_handshake_is_refused() {
+fn a_side_of_the_protocol_without_encryption_is_refused_by_name() {
     let secret = Secret::random().unwrap();
+    let mut old = Hello::new(Role::Worker, true, env!("CARGO_PKG_VERSION")).unwrap();
+    old.0[16] = 1;
+    let greeted = greet_worker(&mut &old.0[..], &mut io::sink(), Some(&secret), false);
+    let error = greeted.unwrap_err().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    let words = format!(
+        "the other side is pipewright {version} with protocol 1, this one {version} with protocol 2"
+    );
+    assert_eq!(error, words);
+}
+
+/// A stream whose bytes are recorded.
+struct Recorded<'a, R>(R, &'a mut Vec<u8>);
+
+impl<R: Read> Read for Recorded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        self.1.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_replayed_handshake_is_refused() {
     // All bytes of a worker whose handshake succeeded.
-    let worker = Hello::new(Role::Worker, true, env!("CARGO_PKG_VERSION")).unwrap();
-    let host = Hello::new(Role::Host, true, env!("CARGO_PKG_VERSION")).unwrap();
-    let proof = secret.proof(&[b"w", &host.0, &worker.0]);
-    let recorded = [&worker.0[..], &proof].concat();
-    check_proof(&mut &proof[..], &secret, Role::Worker, &host, &worker).unwrap();
+    let secret = Secret::random().unwrap();
+    let (host, worker) = connection();
+    let worker_secret = copy(&secret);
+    let greeting =
+        thread::spawn(move || greet_host(&mut &worker, &mut &worker, Some(&worker_secret)));
+    let mut recorded = Vec::new();
+    let mut reader = Recorded(&host, &mut recorded);
+    greet_worker(&mut reader, &mut &host, Some(&secret), false).unwrap();
+    greeting.join().unwrap().unwrap();
+    assert!(recorded.len() > HELLO_BYTES);
     let replayed = greet_worker(&mut Cursor::new(recorded), &mut io::sink(), Some(&secret), false);
     assert!(matches!(replayed, Err(RemoteError::WrongSecret)), "{replayed:?}");
 }
