@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{Command, Contain, ErrorKind, Limits, Scope, Signal, Stdio, TreeSlot};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{Need, skipped};
-use pipewright_tests::{alive, count, isolate, pace, watchdog};
+use pipewright_tests::{alive, isolate, pace, watchdog};
 
 use super::puppet;
 
