@@ -11,7 +11,6 @@ pub struct Contain {
     pub(crate) start: StartFn,
     pub(crate) ends_with_parent: bool,
     /// The limits of a slot's tree.
-    #[cfg_attr(target_os = "macos", expect(dead_code, reason = "macOS has no slots"))]
     pub(crate) slot_limits: Option<super::imp::SlotLimits>,
 }
 

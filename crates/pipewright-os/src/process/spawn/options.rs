@@ -3,9 +3,7 @@
 //! [`unix_list`] and [`windows_list`] name every field of a plan, so that a new one does not compile before it has an option, and
 //! each option says how every way answers it. The tests start a child with each.
 
-#[cfg(unix)]
-use super::WindowsOptions;
-use super::{BadInput, Credentials, Group, Inherit, Plan, SpawnError, UnixOptions};
+use super::{BadInput, Credentials, Group, Inherit, Plan, SpawnError, UnixOptions, WindowsOptions};
 
 /// An option that not every start has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +42,10 @@ pub(super) enum StartOption {
 
 /// A way to start a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "each system asks for its own"))]
+#[cfg_attr(
+    not(all(test, target_os = "linux")),
+    expect(dead_code, reason = "each system asks for its own")
+)]
 pub(super) enum Way {
     Linux,
     LinuxSlot,
@@ -103,12 +104,13 @@ impl StartOption {
     }
 }
 
-/// Refuses the first option of a plan that this way does not have, beside those for Windows.
+/// Refuses the first option of a plan that this way does not have.
 ///
 /// # Errors
 /// The option is named as its setter.
 pub(super) fn check(plan: &Plan<'_>, way: Way) -> Result<(), SpawnError> {
-    for (option, setter, is_set) in unix_list(plan) {
+    let of_windows = plan.windows.map(windows_list).into_iter().flatten();
+    for (option, setter, is_set) in unix_list(plan).into_iter().chain(of_windows) {
         match option.refusal(way).filter(|_| is_set) {
             None => {}
             Some(Refusal::IsFor(system)) => return Err(SpawnError::unsupported(setter, system)),
@@ -118,7 +120,7 @@ pub(super) fn check(plan: &Plan<'_>, way: Way) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// Refuses the first option of a plan that only Windows has.
+/// Refuses the first option of a plan that only Windows has: all that Linux refuses without a slot, in less code.
 ///
 /// # Errors
 /// The option is named as its setter.
@@ -200,7 +202,6 @@ pub(super) fn unix_list(plan: &Plan<'_>) -> [Entry; 23] {
 }
 
 /// Returns the options that only Windows has.
-#[cfg(unix)]
 pub(super) fn windows_list(options: &WindowsOptions) -> [Entry; 7] {
     use StartOption as It;
     let WindowsOptions {
