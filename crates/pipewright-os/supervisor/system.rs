@@ -165,11 +165,13 @@ pub fn reap() -> Reaped {
 }
 
 /// Sends a message to the host, which may not be listening any more. If there is no room for it, sends it again until there is:
-/// the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to the guard.
+/// the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to
+/// the guard.
 pub fn send(message: &[i64; MESSAGE_WORDS]) {
     const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
     const EAGAIN: isize = 11;
     const ENOMEM: isize = 12;
+    const EPIPE: isize = 32;
     const ENOBUFS: isize = 105;
     const PAUSE_NANOS: i64 = 10_000_000;
     loop {
@@ -184,7 +186,7 @@ pub fn send(message: &[i64; MESSAGE_WORDS]) {
                 0,
             ],
         );
-        if !matches!(-sent, EAGAIN | ENOMEM | ENOBUFS) || host_has_ended() {
+        if !matches!(-sent, EAGAIN | ENOMEM | ENOBUFS | EPIPE) || host_has_ended() {
             return;
         }
         pause(PAUSE_NANOS);

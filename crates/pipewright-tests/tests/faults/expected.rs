@@ -28,7 +28,6 @@ pub(crate) const EXPECTED: &[Expected] = &[
     row("D7", "stop_with", "host * /proc*", "*", ("untrue", "*still runs")),
     row("D7", "stop_with", "host * /proc*", "*", ("left", "*sleep*")),
     row("D7", "stop_with", "host pidfd_open", "*", ("*", "*")),
-    row("R4", "*", "supervisor sendto socket", "*", ("hang", "in the call")),
     row("R8", "tool_pipe", "*", "*", ("twice", "*")),
     row("R8", "tool_pipe", "*", "*", ("untrue", "runs of*")),
     row("B4", "slot*", "host recvmsg socket", "*", ("twice", "*")),
