@@ -2,12 +2,20 @@
 
 use std::os::fd::AsRawFd;
 
+#[cfg(target_os = "linux")]
+use pipewright::process::unix::CommandExt as _;
 use pipewright::{Command, Handle, Resource, Signal, Stdio};
+#[cfg(target_os = "linux")]
+use pipewright::{Contain, Scope};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::count;
 use pipewright_tests::skip::{Need, is_root, skipped};
 
+#[cfg(target_os = "linux")]
+use super::cannot_supervise;
 use super::{ended_by, puppet};
+#[cfg(target_os = "linux")]
+use pipewright_tests::isolate;
 
 /// Returns the numbers of the handles of a child of this command.
 fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
@@ -199,6 +207,48 @@ fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
     assert!(users.len() > 1, "{users:?}");
     assert!(users[0].contains("65534") && users[0].contains("65532"), "{users:?}");
     assert!(users.iter().all(|user| *user == users[0]), "{users:?}");
+}
+
+/// The new user may stop the child from its change of user on.
+#[isolated_test]
+#[cfg(target_os = "linux")]
+fn a_child_that_its_new_user_stops_before_its_exec_holds_nothing_up() {
+    const CASE: &str = "PIPEWRIGHT_STOPPED_START";
+    if !is_root() {
+        return skipped(Need::Root, "another user can be chosen by root only");
+    }
+    if std::env::var_os(CASE).is_none() {
+        if Command::new("strace").arg("-V").output().is_err() {
+            return skipped(Need::Program("strace"), "it stops the child");
+        }
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=setuid", "-e"]);
+        command.arg("inject=setuid:signal=SIGSTOP:when=1");
+        command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+        command.args(["--exact", "--nocapture", "--test-threads=1"]);
+        let output = command.env(CASE, "inside").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let code = |change: &dyn Fn(&mut Command)| {
+        let mut command = Command::new("sh");
+        change(command.args(["-c", "exit $(($(id -u) % 100))"]).uid(65534));
+        command.status().unwrap().code()
+    };
+    for _ in 0..2 {
+        assert_eq!(code(&|_| ()), Some(34));
+        assert_eq!(code(&|command| _ = command.contain(Contain::Tree)), Some(34));
+        assert_eq!(code(&|command| _ = command.kill_on_parent_exit(Scope::Child)), Some(34));
+        if !cannot_supervise() {
+            assert_eq!(code(&|command| _ = command.kill_on_parent_exit(Scope::Tree)), Some(34));
+        }
+        // A child with a closure is forked.
+        let mut forked = pipewright::process::Command::new("sh");
+        forked.args(["-c", "exit 7"]).uid(65534);
+        // SAFETY: does nothing.
+        let forked = unsafe { forked.pre_exec(|| Ok(())) };
+        assert_eq!(forked.status().unwrap().code(), Some(7));
+    }
 }
 
 #[isolated_test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, ChildSetup, Handlers};
 use super::stack::Stack;
+use super::stop_watch::StopWatch;
 use crate::base::signal::AllBlocked;
 use crate::base::test_hooks::{Forced, is_forced};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
@@ -77,6 +78,26 @@ pub(super) fn create(setup: &ChildSetup<'_>, stack: &Stack) -> io::Result<(i32, 
         pidfd: Some(&raw mut pidfd),
     };
     let shared = if setup.shares_handles.load(Ordering::Relaxed) { libc::CLONE_FILES } else { 0 };
+    if setup.changes_identity() {
+        // The kernel sets it too, but only when the child runs.
+        let mark = stack.mark();
+        mark.store(1, Ordering::Relaxed);
+        // SAFETY: as below. The wait ends when the child does not use the memory any more.
+        match unsafe { begin(&request, MARKED | shared) } {
+            Ok(pid) => {
+                let raw = (pidfd >= 0).then_some(pidfd);
+                StopWatch::new(pid, raw).wait_until_zero(mark);
+                return Ok((pid, super::own_pidfd(pidfd)));
+            }
+            Err(error) => {
+                mark.store(0, Ordering::Relaxed);
+                // An emulator has only vfork (qemu-user).
+                if error.raw_os_error() != Some(libc::EINVAL) {
+                    return Err(error);
+                }
+            }
+        }
+    }
     // SAFETY: nothing else uses the stack, neither entry returns, and the setup stays where it is until the
     // child has exec'd or ended. A child that shares the handles changes none before it has its own.
     let pid = unsafe { begin(&request, libc::CLONE_VFORK | shared) }?;
@@ -195,7 +216,7 @@ fn new_process(request: &CloneRequest<'_>, entry: EntryFn) -> nolibc::NewProcess
         entry,
         argument: request.argument,
         pidfd: request.pidfd.unwrap_or(std::ptr::null_mut()),
-        child_tid: request.stack.mark(),
+        child_tid: request.stack.mark().as_ptr(),
     }
 }
 
@@ -233,7 +254,7 @@ unsafe fn clone(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i3
             request.argument,
             pidfd,
             std::ptr::null_mut::<libc::c_void>(),
-            request.stack.mark(),
+            request.stack.mark().as_ptr(),
         )
     };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }

@@ -9,10 +9,12 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::child::{ChildSetup, FailureReport};
+use super::stop_watch::{PAUSE_NANOS, StopWatch};
 use crate::process::nolibc::steps::Stdio;
 
 /// True once a child has been seen to write to the parent's memory.
@@ -46,7 +48,7 @@ impl ErrorPipe {
     ///
     /// # Errors
     /// The result of the start is unknown.
-    pub(super) fn finish(self, setup: &ChildSetup<'_>) -> io::Result<()> {
+    pub(super) fn finish(self, setup: &ChildSetup<'_>, mut watch: StopWatch) -> io::Result<()> {
         if setup.has_begun.load(Ordering::Relaxed) {
             MEMORY_IS_SHARED.store(true, Ordering::Relaxed);
             return Ok(());
@@ -57,6 +59,7 @@ impl ErrorPipe {
             ErrorPipe::Failed(error) => Err(error.into()),
             ErrorPipe::Ends(read, write) => {
                 drop(write);
+                while setup.changes_identity() && !is_readable(&read) && !watch.has_ended() {}
                 let mut report = [0; size_of::<FailureReport>()];
                 // The pipe ends with the exec, or with the child. An incomplete report counts as none.
                 let count = retry_on_intr(|| rustix::io::read(&read, &mut report))?;
@@ -67,6 +70,13 @@ impl ErrorPipe {
             }
         }
     }
+}
+
+/// Waits a moment for a report, or for the end of the pipe. An error is for the read.
+fn is_readable(read: &OwnedFd) -> bool {
+    let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE_NANOS };
+    let mut polled = [PollFd::new(read, PollFlags::IN)];
+    !matches!(rustix::event::poll(&mut polled, Some(&pause)), Ok(0) | Err(Errno::INTR))
 }
 
 /// Creates the ends, with numbers that no handle will be placed under and that the setup does not name. A

@@ -31,6 +31,7 @@ mod sandbox;
 mod slot;
 mod spawner_thread;
 mod stack;
+mod stop_watch;
 mod supervised;
 mod supervisor_program;
 mod trial;
@@ -42,6 +43,7 @@ pub(super) use forked::{FORK, Fork};
 pub(crate) use limited::{SLOT_LIMITS, SlotLimits, start_limited};
 pub(super) use slot::new_slot;
 use stack::Stack;
+use stop_watch::StopWatch;
 pub(crate) use trial::try_supervisor;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
@@ -140,11 +142,12 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
     let (pid, pidfd) = created.map_err(create_error)?;
     // Without one, the child is known by its number.
     let pidfd = pidfd.or_else(|| open_pidfd(pid).ok().flatten());
+    let watch = StopWatch::new(pid, pidfd.as_ref().map(AsRawFd::as_raw_fd));
     let mut exit = ChildHandle(exit::ChildHandle::new(pid, pidfd));
     if matches!(setup.options.group, Group::Own | Group::Session) {
         exit.0.containment = Containment::Group;
     }
-    let finished = pipe.finish(setup);
+    let finished = pipe.finish(setup, watch);
     if finished.is_err() {
         // The result of the start is unknown, so the child must not run. Ignored: it has ended on its own.
         let _ = exit.signal(Signal::KILL);

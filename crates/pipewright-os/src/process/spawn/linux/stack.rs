@@ -113,9 +113,10 @@ impl Stack {
     /// Returns the address of a word below the deepest frame. It is not 0 while a process that no caller
     /// waits for is on the stack. The kernel sets it before that process begins and clears it when the
     /// process execs or ends (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). If this process
-    /// set it, it would stay set if the process that calls clone were killed just before the call.
-    pub(super) fn mark(&self) -> *mut i32 {
-        self.low().cast()
+    /// set it, it would stay set if the process that calls clone were killed just before the call. (One that looks for stops
+    /// does, and then one stack is lost.)
+    pub(super) fn mark(&self) -> &AtomicI32 {
+        mark(self.base)
     }
 }
 
