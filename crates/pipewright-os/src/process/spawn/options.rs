@@ -557,6 +557,12 @@ mod tests {
                 let is_shown = expected.is_empty() || text(stdout) != expected;
                 assert!(is_shown, "{setter}, {way:?}: the shell says the same without it");
             }
+            (None, Err(error))
+                if option == StartOption::Limits
+                    && error.source.kind() == std::io::ErrorKind::Unsupported =>
+            {
+                skipped(Need::TreeLimits, &error.to_string());
+            }
             (None, Err(error)) => {
                 // A right that only root has.
                 let is_root = rustix::process::geteuid().is_root();

@@ -96,10 +96,11 @@ pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
 }
 
 /// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
-/// negative handle leaves its number closed. Returns only if something failed, with the error.
+/// negative handle leaves its number closed. Returns only if something failed, with the error. Then the handles have other numbers,
+/// by which this process can use them.
 pub(super) fn exec_image<const N: usize>(
     image: RawFd,
-    handles: &[RawFd; N],
+    handles: &mut [RawFd; N],
     arguments: [&CStr; 9],
 ) -> i32 {
     let move_above_targets = |fd: RawFd| {
@@ -110,27 +111,24 @@ pub(super) fn exec_image<const N: usize>(
         Ok(image) => image,
         Err(errno) => return errno,
     };
-    let mut moved = [None; N];
-    for (place, fd) in moved.iter_mut().zip(handles) {
-        if *fd >= 0 {
-            match move_above_targets(*fd) {
-                Ok(fd) => *place = Some(fd),
-                Err(errno) => return errno,
-            }
+    for handle in handles.iter_mut().filter(|handle| **handle >= 0) {
+        match move_above_targets(*handle) {
+            Ok(copy) => *handle = copy as RawFd,
+            Err(errno) => return errno,
         }
     }
     // The copies are close-on-exec. A handle that the host has opened without that flag is closed here.
-    let copies = moved.into_iter().flatten().chain([image]).map(|fd| fd as RawFd);
+    let copies = handles.iter().copied().filter(|fd| *fd >= 0).chain([image as RawFd]);
     if let Err(errno) = open_handles::close_from(N as RawFd, copies) {
         return errno;
     }
-    for (number, fd) in moved.into_iter().enumerate() {
-        let Some(fd) = fd else {
+    for (number, fd) in handles.iter().enumerate() {
+        if *fd < 0 {
             // Ignored: the number was not open.
             let _ = syscall(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
             continue;
-        };
-        if let Err(errno) = syscall(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]) {
+        }
+        if let Err(errno) = syscall(libc::SYS_dup3, [*fd as usize, number, 0, 0, 0, 0]) {
             return errno;
         }
     }
@@ -142,4 +140,28 @@ pub(super) fn exec_image<const N: usize>(
     let done =
         syscall(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
     done.err().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+    use crate::base::generation::tests::in_a_fork;
+
+    #[test]
+    fn handles_can_be_used_after_an_exec_that_failed() {
+        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let no_program = File::open("/dev/null").unwrap();
+        let is_written = in_a_fork(|| {
+            let mut handles = [file.as_raw_fd(), -1, -1];
+            let errno = exec_image(no_program.as_raw_fd(), &mut handles, [c""; 9]);
+            let place = b"x".as_ptr() as usize;
+            let written = syscall(libc::SYS_write, [handles[0] as usize, place, 1, 0, 0, 0]);
+            errno == libc::EACCES && written == Ok(1) && handles[1..] == [-1, -1]
+        });
+        assert!(is_written);
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 1);
+    }
 }

@@ -117,13 +117,12 @@ impl SupervisorProgram {
         let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
-    /// Executes the program. Returns only on failure, with the error.
-    pub(super) fn execute(&self, role: &CStr, subject: i32) -> i32 {
+    /// Executes the program. Returns only on failure, with the error. The handles are then those by which this process can use them.
+    pub(super) fn execute(&mut self, role: &CStr, subject: i32) -> i32 {
         raw_syscall::close_all_except(self.image, &self.handles);
-        let mut handles = self.handles;
-        if handles[CHILDREN] == NONE {
+        if self.handles[CHILDREN] == NONE {
             match raw_syscall::open_children() {
-                Ok(children) => handles[CHILDREN] = children,
+                Ok(children) => self.handles[CHILDREN] = children,
                 Err(errno) => return errno,
             }
         }
@@ -137,6 +136,6 @@ impl SupervisorProgram {
         let lives_on = if self.lives_on { c"lives on" } else { c"" };
         let name = c"pipewright-supervisor";
         let arguments = [name, role, subject, cgroup, first, second, third, figures, lives_on];
-        raw_syscall::exec_image(self.image, &handles, arguments)
+        raw_syscall::exec_image(self.image, &mut self.handles, arguments)
     }
 }

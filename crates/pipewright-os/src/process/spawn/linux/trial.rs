@@ -93,7 +93,10 @@ extern "C" fn run_alone(argument: *mut c_void) -> c_int {
     raw_syscall::reset_sigchld();
     let is_possible = raw_syscall::open_own_pidfd().and_then(|_| program.report_start(0, None, 0));
     raw_syscall::exit(match is_possible {
-        Ok(()) => program.execute(c"trial", 0),
+        Ok(()) => {
+            let mut program = *program;
+            program.execute(c"trial", 0)
+        }
         Err(errno) => errno,
     })
 }
