@@ -37,8 +37,6 @@ pub(crate) const EXPECTED: &[Expected] = &[
     row("R3", "*", "supervisor *", "*", ("next", "*its tree cannot be supervised: *")),
     row("R3", "*", "child ppoll", "*", ("next", "*its tree cannot be supervised: *")),
     row("R5", "slot*", "*", "*", ("next", "*held open true*")),
-    // A supervisor of a slot that could not be executed.
-    row("new: exec of a supervisor", "slot", "child execveat*", "*", ("hang", "in the call")),
     // `communicate` takes over the files of a `Popen` through a descriptor of its own, and after an error the `with` waits for a
     // command whose stdin stays open.
     row(
