@@ -72,17 +72,17 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     // The calls that the host itself makes while it holds a tree may be refused as well.
     send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_request_end()?;
-    if reports.peek()? == Some(SupervisorReport::Started) {
+    // A message that has not arrived says nothing about this machine.
+    let lost = || io::Error::from_raw_os_error(libc::EAGAIN);
+    if reports.peek()?.ok_or_else(lost)? == SupervisorReport::Started {
         reports.started().map_err(|error| match error {
             NotStarted::Command(error) | NotStarted::Supervisor(error) => error,
         })?;
     }
-    match reports.take()? {
-        Some(SupervisorReport::CanWork) => Ok(()),
-        // Its message has not arrived, which says nothing about this machine.
-        None => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-        Some(_) => Err(io::ErrorKind::PermissionDenied.into()),
+    if reports.take()?.ok_or_else(lost)? == SupervisorReport::CanWork {
+        return Ok(());
     }
+    Err(io::ErrorKind::PermissionDenied.into())
 }
 
 extern "C" fn run_alone(argument: *mut c_void) -> c_int {
