@@ -265,12 +265,14 @@ fn lines(whole: &[u8], max: Option<usize>) -> Vec<(String, bool)> {
             Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
             None => piece,
         };
-        let text = String::from_utf8_lossy(text);
-        let mut most = text.len().min(max.unwrap_or(usize::MAX));
-        while !text.is_char_boundary(most) {
-            most -= 1;
-        }
-        (text[..most].to_owned(), most < text.len())
+        let cut = text.get(..max.unwrap_or(usize::MAX)).unwrap_or(text);
+        let is_cut = cut.len() < text.len();
+        // No half of a character is left by the cut. The stream itself may end in one.
+        let cut = match std::str::from_utf8(cut) {
+            Err(error) if is_cut && error.error_len().is_none() => &cut[..error.valid_up_to()],
+            _ => cut,
+        };
+        (String::from_utf8_lossy(cut).into_owned(), is_cut)
     };
     whole.split_inclusive(|byte| *byte == b'\n').map(line).collect()
 }
