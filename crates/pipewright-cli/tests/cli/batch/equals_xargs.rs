@@ -256,7 +256,7 @@ fn is_missing(program: &str) -> bool {
 }
 
 /// Runs the batches with these numbers on all processors, each with a seed of its own.
-fn each(count: u64, run: impl Fn(u64) + Sync) {
+pub(super) fn each(count: u64, run: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, |count| count.get().min(8)) {
@@ -312,7 +312,7 @@ fn random_batches_print_and_fail_as_with_xargs() {
     if is_missing("xargs") {
         return;
     }
-    let _watchdog = Watchdog::start(300);
+    let _watchdog = Watchdog::start(300 + random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(0));
     let (place, first) = (place(), random::seed(SEED));
     each(batches(), |index| {
         let seed = first + index;
@@ -327,7 +327,7 @@ fn random_batches_print_in_the_order_of_parallel() {
     if is_missing("parallel") {
         return;
     }
-    let _watchdog = Watchdog::start(300);
+    let _watchdog = Watchdog::start(300 + random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(0));
     let (place, first) = (place(), random::seed(SEED));
     // One start of parallel takes as long as many jobs. So batches are few and large.
     let ways = [Way::Append, Way::Replace, Way::Replace, Way::Fail, Way::Shell];

@@ -17,6 +17,7 @@
 //! | `from_the_log.rs` | batches that are resumed with nothing but their log |
 //! | `disk_full.rs` | disks that become full |
 //! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
+//! | `equals_make.rs` | random graphs, as `make` runs them |
 //! | `signals.rs` | signals to a batch, and its terminal |
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
 //! | `memory.rs` | the memory of jobs |
@@ -27,6 +28,7 @@ mod bounded_memory;
 mod codes;
 mod crash_exact;
 mod disk_full;
+mod equals_make;
 mod equals_xargs;
 mod from_the_log;
 mod identity;
