@@ -41,8 +41,10 @@ pub fn isolated_in_a_session(path: &str, body: impl FnOnce()) {
     if is_isolated(test) {
         return body();
     }
-    let mut again = Command::new("setsid");
-    again.arg(own_program());
+    let mut again = Command::new(own_program());
+    let begin = || rustix::process::setsid().map(drop).map_err(std::io::Error::from);
+    // SAFETY: one system call, which allocates nothing. Not the program `setsid`, which macOS lacks.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut again, begin) };
     run(again, test);
 }
 

@@ -23,6 +23,10 @@
 //! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | reports skipped tests |
 
+/// The program that does nothing and succeeds.
+#[cfg(unix)]
+pub const TRUE: &str = if cfg!(target_os = "macos") { "/usr/bin/true" } else { "/bin/true" };
+
 pub mod alive;
 pub mod bodies;
 pub mod cgroups;

@@ -1,11 +1,17 @@
 //! Facts about other processes: running, zombie, parent.
 
-#[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
-#[cfg(unix)]
-pub use unix::*;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+#[cfg(target_os = "linux")]
+pub use linux::*;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
+#[cfg(target_os = "macos")]
+pub use macos::*;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

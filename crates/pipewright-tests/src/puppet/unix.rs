@@ -20,6 +20,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "modes" => modes(),
         "set-nonblocking" => set_nonblocking(),
         "status" => status_line(value),
+        // Linux only, as the one above: no file shows them elsewhere.
         "limits" => {
             io::copy(&mut fs::File::open("/proc/self/limits")?, &mut io::stdout()).map(drop)
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, ProcessHandle};
 use pipewright::{Resource, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::count;
 use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
+use pipewright_tests::{TRUE, count};
 
 use super::puppet;
 
@@ -134,12 +134,12 @@ fn not_executable_names_the_reason() {
 #[watched_test]
 fn a_missing_loader_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let mut bytes = fs::read("/bin/true").unwrap();
+    let mut bytes = fs::read(TRUE).unwrap();
     let loader = b"/lib64/ld-linux-x86-64.so.2";
     let Some(at) = bytes.windows(loader.len()).position(|window| window == loader) else {
         return skipped(
             Need::File("/lib64/ld-linux-x86-64.so.2"),
-            "/bin/true has another loader here",
+            "the program has another loader here",
         );
     };
     bytes[at + 5] = b'X';
@@ -153,7 +153,7 @@ fn a_program_open_for_writing_is_busy_and_retried() {
     // Isolated: a child that another test starts has the written file open until it executes.
 
     let dir = tempfile::tempdir().unwrap();
-    let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
+    let path = program(dir.path(), "copy", fs::read(TRUE).unwrap());
     let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
     let error = error_of(&path);
     assert_eq!(error.kind(), &ErrorKind::Busy);
@@ -227,17 +227,23 @@ fn too_many_processes_is_a_limit() {
     let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
-    let error = error_of("/bin/true");
+    let error = error_of(TRUE);
     assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many processes" });
-    assert_eq!(error.to_string(), r#"cannot start "/bin/true": too many processes (os error 11)"#);
+    let code = rustix::io::Errno::AGAIN.raw_os_error();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot start \"{TRUE}\": too many processes (os error {code})")
+    );
 }
 
 /// Returns the address space that this process uses now, in bytes.
+#[cfg(target_os = "linux")]
 fn address_space() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn out_of_memory_is_a_limit() {
     // The present use, with room for the allocations of a start (musl's allocator keeps no spare memory), but not for the
@@ -246,7 +252,7 @@ fn out_of_memory_is_a_limit() {
         libc::rlimit { rlim_cur: address_space() + (48 << 10), rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-    let result = Command::new("/bin/true").status();
+    let result = Command::new(TRUE).status();
     let room = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
@@ -291,6 +297,7 @@ fn strict_text_that_is_not_utf8_is_an_error_with_its_offset() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 }
 
+#[cfg(target_os = "linux")]
 #[watched_test]
 fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     let dir = tempfile::tempdir().unwrap();

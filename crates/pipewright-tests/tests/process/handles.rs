@@ -190,7 +190,7 @@ fn an_end_given_to_a_child_blocks() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn the_consoles_are_our_own_standard_handles() {
     let target = |number: i64| fs::read_link(format!("/proc/self/fd/{number}")).unwrap();

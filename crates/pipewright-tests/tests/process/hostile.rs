@@ -7,7 +7,7 @@ use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
-use pipewright_tests::{pace, watchdog};
+use pipewright_tests::{TRUE, pace, watchdog};
 
 use super::{later, puppet, short};
 
@@ -15,6 +15,7 @@ use super::{later, puppet, short};
 const MARK: &str = "PIPEWRIGHT_HOSTILE_TEST";
 
 /// Starts a child with exactly that pid. Returns `None` if the pid is not available.
+#[cfg(target_os = "linux")]
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     for _ in 0..200 {
         // proc_sys_kernel(5): the next process gets the number after this one.
@@ -31,11 +32,13 @@ pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
 }
 
 /// Reports that [`child_with_pid`] has started none.
+#[cfg(target_os = "linux")]
 pub(crate) fn pid_is_taken() {
     let need = if is_root() { Need::Luck } else { Need::Root };
     skipped(need, "the next pid can only be chosen by root, on a quiet machine");
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn the_children_of_an_unrelated_process_with_a_reused_pid_are_left_alone() {
     let ended = Command::new("true").spawn().unwrap();
@@ -95,6 +98,7 @@ fn an_infinite_grace_lets_the_child_exit_by_itself() {
     assert_eq!(capture.stdout, "bye\n");
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
@@ -214,7 +218,7 @@ fn a_relative_directory_is_inside_the_new_root() {
     }
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("work")).unwrap();
-    let mut command = Command::new("/bin/true");
+    let mut command = Command::new(TRUE);
     command.chroot(dir.path()).current_dir("no-such-dir-in-there");
     let error = command.status().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::CurrentDirMissing { .. }), "{error}");

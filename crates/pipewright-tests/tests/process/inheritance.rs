@@ -43,6 +43,7 @@ fn is_inheritable(number: i64) -> Option<bool> {
     open.iter().find(|handle| handle.number == number).map(|handle| handle.inheritable)
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn children_of_eight_threads_inherit_only_listed_handles() {
     const STARTERS: usize = 8;
@@ -75,6 +76,7 @@ fn children_of_eight_threads_inherit_only_listed_handles() {
 }
 
 /// Starts a child with a list of its own, and checks the handles on both sides.
+#[cfg(target_os = "linux")]
 fn start_with_a_list(round: usize) {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let file = Handle::from(File::open("/proc/self/status").unwrap());

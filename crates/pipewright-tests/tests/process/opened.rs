@@ -11,7 +11,7 @@ use pipewright_tests::skip::is_root;
 use pipewright_tests::skip::{Need, is_forced_off, kernel, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use super::hostile::{child_with_pid, pid_is_taken};
 use super::{ended_by, printed_pid, puppet};
 
@@ -182,7 +182,7 @@ fn our_own_child_is_reaped_and_its_status_returned() {
     assert_eq!(count::children(), Vec::<u32>::new());
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn an_opened_pid_that_is_reused_is_never_signalled() {
     if !can_open() {

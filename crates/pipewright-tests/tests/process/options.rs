@@ -69,6 +69,7 @@ fn our_own_handles_stay_uninheritable() {
     assert_eq!(flags(), before);
 }
 
+#[cfg(target_os = "linux")]
 #[watched_test]
 fn group_session_umask_nice_and_limits_are_applied() {
     let sh = |script: &str, change: fn(&mut Command) -> &mut Command| {

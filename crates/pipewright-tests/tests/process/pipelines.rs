@@ -14,6 +14,7 @@ fn sh(script: &str) -> Command {
 }
 
 /// Returns the file behind that handle of a process, as the kernel names it: `pipe:[4711]`.
+#[cfg(target_os = "linux")]
 fn target(pid: u32, number: u32) -> String {
     let link = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
     link.display().to_string()
@@ -43,7 +44,7 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
     assert_eq!(Pipeline::new([sh("echo alone")]).read().unwrap(), "alone");
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn stages_are_joined_by_a_kernel_pipe_that_we_close() {
     let mut stages = puppet(["out=x", "wait=600"]) | puppet(["eat=1", "out=x", "wait=600"]);

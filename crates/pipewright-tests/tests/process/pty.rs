@@ -274,6 +274,7 @@ fn can_open(handles: u64) -> bool {
     getrlimit(Resource::Nofile).current.is_none_or(|limit| limit >= handles)
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_thousand_terminals_at_once_take_no_thread() {
     let many = pace::rounds(1000, 50);
@@ -298,6 +299,7 @@ fn a_thousand_terminals_at_once_take_no_thread() {
     assert_eq!(alive_threads(), threads);
 }
 
+#[cfg(target_os = "linux")]
 fn alive_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

@@ -39,6 +39,7 @@ fn bash() -> Session {
 }
 
 /// Returns the process group that has the terminal of that process.
+#[cfg(target_os = "linux")]
 fn foreground_group(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -46,17 +47,20 @@ fn foreground_group(pid: u32) -> u32 {
 }
 
 /// Returns the name of the program of a process; empty, if it has ended.
+#[cfg(target_os = "linux")]
 fn name(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 
 /// Returns true if a process waits for input, and not for a processor.
+#[cfg(target_os = "linux")]
 fn sleeps(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.starts_with('S')
 }
 
+#[cfg(target_os = "linux")]
 #[watched_test]
 fn bash_runs_jobs_in_its_terminal() {
     if is_missing("bash") {
@@ -136,6 +140,7 @@ fn vim_edits_a_file() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), "hello\nworld\n");
 }
 
+#[cfg(target_os = "linux")]
 #[watched_test]
 fn less_shows_pages_and_follows_the_size() {
     if is_missing("less") {

@@ -4,6 +4,8 @@ use pipewright::{Command, Contain, ErrorKind, TreeSlot};
 #[cfg(unix)]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
+#[cfg(unix)]
+use pipewright_tests::TRUE;
 #[cfg(target_os = "linux")]
 use pipewright_tests::count;
 
@@ -189,7 +191,7 @@ fn arguments_and_environments_may_be_large() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[watched_test]
 fn handles_are_inherited_by_number_even_if_the_numbers_collide() {
     use std::os::fd::AsRawFd as _;
@@ -230,7 +232,7 @@ fn the_working_directory_is_the_one_at_the_start_of_the_command() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     std::fs::create_dir(dir.join("below")).unwrap();
-    std::fs::copy("/bin/true", dir.join("program")).unwrap();
+    std::fs::copy(TRUE, dir.join("program")).unwrap();
     for _ in 0..2 {
         std::env::set_current_dir(&dir).unwrap();
         let cwd = |command: &mut Command| command.contain_in(&slot).read().unwrap();
@@ -287,7 +289,7 @@ fn alive_below_the_slot() -> Vec<u32> {
     found
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_host_without_stdio_can_use_a_slot() {
     let Some(slot) = slot() else { return };

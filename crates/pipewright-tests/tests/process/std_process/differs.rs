@@ -9,7 +9,7 @@ use std::time::Duration;
 use pipewright::process::unix::CommandExt as _;
 use pipewright::process::{Command, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::{count, watchdog};
+use pipewright_tests::{TRUE, count, watchdog};
 
 #[watched_test]
 fn an_error_has_no_raw_os_error() {
@@ -46,7 +46,7 @@ fn a_child_holds_one_more_handle_than_in_std() {
 fn a_busy_program_is_retried() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program");
-    fs::copy("/bin/true", &path).unwrap();
+    fs::copy(TRUE, &path).unwrap();
     let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
     let since = std::time::Instant::now();
     let error = Command::new(&path).spawn().unwrap_err();

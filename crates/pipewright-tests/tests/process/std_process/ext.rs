@@ -164,6 +164,7 @@ same_with_both! {
     exec_fails
 }
 
+#[cfg(target_os = "linux")]
 #[isolated_test]
 fn mask_and_ignored_signals_are_those_that_std_gives() {
     // SAFETY: this process runs nothing but this test.
