@@ -7,7 +7,6 @@
 
 mod batch;
 mod driver;
-mod event;
 mod executor;
 mod job;
 mod jobserver;
@@ -18,16 +17,16 @@ mod remote;
 mod scheduler;
 mod source;
 mod view;
+mod vocabulary;
 mod watch;
 
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
-pub use batch::{Batch, BatchError, CheckError, Engine, FailureClass, ProgressKind, Run, Summary};
+pub use batch::{Batch, BatchError, CheckError, Engine, ProgressKind, Run, Summary};
 pub use driver::Control;
-pub use event::{Event, Halt, JobState};
 pub use executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Containing, Executor, ExecutorEvent, Local,
-    LocalSettings, MachineMemory, NodeFiles, NodeOutput, OutputSink,
+    Attempt, Containing, Executor, ExecutorEvent, Local, LocalSettings, MachineMemory, NodeFiles,
+    NodeOutput, OutputSink,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
@@ -46,3 +45,4 @@ pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
+pub use vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobState};

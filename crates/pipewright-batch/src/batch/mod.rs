@@ -38,11 +38,11 @@ use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
 use crate::remote::Nodes;
-pub use crate::scheduler::Failure as FailureClass;
 use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
 };
 use crate::source::InputError;
+use crate::vocabulary::Failure;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
@@ -72,7 +72,7 @@ pub struct Batch {
     memory_bytes: Option<u64>,
     learned_memory: Arc<HashMap<JobId, u64>>,
     retries: u32,
-    retry_on: Vec<FailureClass>,
+    retry_on: Vec<Failure>,
     retry_delay: Duration,
     max_retry_delay: Duration,
     once: bool,
@@ -108,7 +108,7 @@ impl Batch {
             memory_bytes: None,
             learned_memory: Arc::default(),
             retries: 0,
-            retry_on: FailureClass::ALL.to_vec(),
+            retry_on: Failure::ALL.to_vec(),
             retry_delay: Duration::from_secs(1),
             max_retry_delay: Duration::from_secs(300),
             once: false,
@@ -154,7 +154,7 @@ impl Batch {
     }
 
     /// Sets the classes of failure after which a job is run again. The default is every class.
-    pub fn retry_on(mut self, classes: impl IntoIterator<Item = FailureClass>) -> Batch {
+    pub fn retry_on(mut self, classes: impl IntoIterator<Item = Failure>) -> Batch {
         self.retry_on = classes.into_iter().collect();
         self
     }

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::{BatchError, Engine, Summary};
 use crate::driver::{Control, Driver};
-use crate::event::{Event, Halt};
 use crate::executor::Executor;
 use crate::output::Unprinted;
+use crate::vocabulary::{Event, Halt};
 use crate::watch::Watchers;
 
 /// A batch that runs: an iterator of its events.

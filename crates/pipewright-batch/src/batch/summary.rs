@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::event::{Event, Halt, JobState};
 use crate::executor::AttemptOutcome;
 use crate::output::OutputError;
 use crate::source::InputError;
+use crate::vocabulary::{Event, Halt, JobState};
 use crate::watch::Totals;
 
 /// Counts of a batch. Each job is counted once.

@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Batch, BatchError, Run, Summary};
 use crate::driver::Control;
-use crate::event::Event;
 use crate::job::Job;
 use crate::source::InputError;
+use crate::vocabulary::Event;
 
 /// Events that may wait for the task.
 const MOST_EVENTS: usize = 64;

@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use super::inbox::Input;
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
-use crate::event::JobState;
 use crate::job::{Job, JobId, Resources};
 use crate::scheduler::text::Shown;
 use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
+use crate::vocabulary::JobState;
 
 impl<E: Executor> Driver<E> {
     /// Adds the jobs that the scheduler wants and that have been read.

@@ -2,9 +2,10 @@
 
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
-use crate::event::JobState;
-use crate::executor::{AttemptEnd, AttemptOutcome};
-use crate::scheduler::{self, Decision, Failure, JobNumber, Outcome};
+use crate::executor::AttemptEnd;
+use crate::scheduler::{self, Decision, JobNumber, Outcome};
+use crate::vocabulary::Failure;
+use crate::vocabulary::JobState;
 
 impl<E: Executor> Driver<E> {
     /// Records the end of an attempt, and reports it to the scheduler.
@@ -15,7 +16,7 @@ impl<E: Executor> Driver<E> {
         if !self.live.ended(job, attempt, failure) {
             return;
         }
-        let result = result_of(&end.outcome);
+        let result = end.outcome.failure().map_or(Ok(()), Err);
         let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
         self.pause_after_last_job();
         let before = self.decisions.len();
@@ -97,19 +98,4 @@ impl<E: Executor> Driver<E> {
         }
         self.events.push_back(Event::Settled { job: number.0, id: live.id, state });
     }
-}
-
-/// Returns the result of an attempt in the words of the scheduler.
-fn result_of(outcome: &AttemptOutcome) -> Result<(), Failure> {
-    Err(match outcome {
-        AttemptOutcome::Exited(0) => return Ok(()),
-        AttemptOutcome::Exited(_) => Failure::ExitCode,
-        AttemptOutcome::Signaled(_) | AttemptOutcome::Cancelled => Failure::Signalled,
-        AttemptOutcome::TimedOut | AttemptOutcome::IdleTimedOut | AttemptOutcome::LimitExceeded => {
-            Failure::TimedOut
-        }
-        AttemptOutcome::OutOfMemory => Failure::OutOfMemory,
-        AttemptOutcome::NotStarted(_) => Failure::StartFailed,
-        AttemptOutcome::Lost(_) => Failure::Lost,
-    })
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::live::LiveJob;
-use crate::event::JobState;
 use crate::executor::{AttemptEnd, AttemptKey};
 use crate::journal::{
     self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,
 };
 use crate::output::{KeepBeside, OutputSummary};
-use crate::scheduler::{self, Failure, JobNumber};
+use crate::scheduler::{self, JobNumber};
+use crate::vocabulary::Failure;
+use crate::vocabulary::JobState;
 
 /// Settings of a log.
 #[derive(Debug, Clone)]

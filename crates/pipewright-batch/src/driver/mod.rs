@@ -39,7 +39,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Halt};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job};
 use crate::jobserver::Part;
@@ -47,6 +46,7 @@ use crate::journal;
 use crate::output::{Output, OutputError, OutputMode, Unprinted};
 use crate::scheduler::{self, HaltCause, Scheduler};
 use crate::source::InputError;
+use crate::vocabulary::{Event, Halt};
 pub(crate) use adding::{needs, unknown_token};
 pub(crate) use config::Config;
 pub(crate) use error::DriverError;

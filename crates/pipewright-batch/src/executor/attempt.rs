@@ -1,7 +1,6 @@
 //! An attempt to run a job.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +9,7 @@ use pipewright::Handle;
 
 use super::OutputSink;
 use crate::job::{JobId, JobStdin};
-
-/// The key of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptKey {
-    /// The number of the job in this run, from 1, in the order of the input.
-    pub job: u64,
-    /// The number of the attempt, from 1.
-    pub attempt: u32,
-}
-
-impl fmt::Display for AttemptKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "job {}, attempt {}", self.job, self.attempt)
-    }
-}
+use crate::vocabulary::AttemptKey;
 
 /// An attempt to run a job: everything that an executor needs.
 #[derive(Debug)]

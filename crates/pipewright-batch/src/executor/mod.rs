@@ -2,14 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `attempt.rs` | an attempt, and its key |
-//! | `end.rs` | the end of an attempt |
+//! | `attempt.rs` | an attempt |
 //! | `local.rs` | the executor of this machine |
 //! | `memory.rs` | the memory where the attempts run |
 //! | `sink.rs` | the receiver of an attempt's output |
 
 mod attempt;
-mod end;
 mod local;
 mod memory;
 mod sink;
@@ -17,11 +15,12 @@ mod sink;
 use std::io;
 use std::time::Instant;
 
-pub use attempt::{Attempt, AttemptKey};
-pub use end::{AttemptEnd, AttemptOutcome};
+pub use attempt::Attempt;
 pub use local::{Containing, Local, LocalSettings};
 pub use memory::MachineMemory;
 pub use sink::{NodeFiles, NodeOutput, OutputSink};
+
+pub(crate) use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.
 ///

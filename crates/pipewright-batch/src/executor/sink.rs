@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use pipewright::Source;
+use serde::{Deserialize, Serialize};
+
+use crate::job::path_bytes;
 
 /// The receiver of an attempt's output. The executor calls it as the bytes arrive, and drops it before it reports the end
 /// of the attempt.
@@ -30,10 +33,11 @@ pub trait OutputSink: Send + fmt::Debug {
 }
 
 /// The files of an attempt's output, for a node that writes them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeFiles {
     /// The folder of the job. It exists, on a file system that the nodes share, and gets the files `stdout` and `stderr`.
+    #[serde(with = "path_bytes")]
     pub folder: PathBuf,
     /// The most bytes of each file.
     pub max_bytes: Option<u64>,
@@ -42,7 +46,7 @@ pub struct NodeFiles {
 }
 
 /// The facts about output that a node has written to files.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeOutput {
     /// The number of bytes that the attempt wrote to stdout, kept or not.

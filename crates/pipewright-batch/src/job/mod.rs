@@ -36,6 +36,7 @@ pub use record::Record;
 pub use resources::Resources;
 use settings::Settings;
 pub use stdin::JobStdin;
+pub(crate) use stdin::path_bytes;
 pub use template::{Template, TemplateError};
 
 /// A command to run, with its input, its environment, the jobs that it follows and the resources that it takes.

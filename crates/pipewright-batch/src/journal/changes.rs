@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::state::JobState;
-use crate::executor::AttemptKey;
+use crate::executor::{AttemptEnd, AttemptKey};
 use crate::job::JobId;
 
 /// Changes of the log that are committed together.
@@ -96,23 +96,11 @@ pub(crate) struct EndedAttempt {
     pub(crate) row: u64,
     pub(crate) job: u32,
     pub(crate) run: u32,
-    pub(crate) attempt: u32,
     pub(crate) slot: Option<u32>,
-    pub(crate) started: f64,
-    pub(crate) elapsed_seconds: Option<f64>,
-    pub(crate) outcome: &'static str,
-    pub(crate) code: Option<i32>,
-    pub(crate) signal: Option<i32>,
-    pub(crate) user_seconds: Option<f64>,
-    pub(crate) system_seconds: Option<f64>,
-    pub(crate) peak_rss_bytes: Option<u64>,
-    pub(crate) stdout_bytes: u64,
-    pub(crate) stderr_bytes: u64,
-    pub(crate) leftovers_killed: u32,
-    pub(crate) error: Option<Box<str>>,
+    /// The number of its job is not in the log.
+    pub(crate) end: AttemptEnd,
     pub(crate) output_path: Option<Vec<u8>>,
     pub(crate) stderr_tail: Option<Box<str>>,
-    pub(crate) node: Option<Box<str>>,
     /// Its job must not run twice. The log does not have it.
     pub(crate) once: bool,
 }
@@ -262,9 +250,9 @@ impl Changes {
 
     /// Adds an attempt that has ended.
     pub(crate) fn end(&mut self, attempt: EndedAttempt) {
-        let texts = attempt.error.as_ref().map_or(0, |text| text.len())
+        let texts = attempt.end.outcome.reason().map_or(0, str::len)
             + attempt.output_path.as_ref().map_or(0, Vec::len)
-            + attempt.node.as_ref().map_or(0, |text| text.len())
+            + attempt.end.node.as_ref().map_or(0, |text| text.len())
             + attempt.stderr_tail.as_ref().map_or(0, |text| text.len());
         self.bytes += size_of::<EndedAttempt>() + texts;
         self.stop(attempt.job);

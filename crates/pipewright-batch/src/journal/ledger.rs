@@ -144,36 +144,19 @@ impl Ledger {
         });
         let row = self.next_attempt;
         self.next_attempt += 1;
-        let seconds = |time: Duration| time.as_secs_f64();
-        let (code, signal, error) = match &end.outcome {
-            AttemptOutcome::Exited(code) => (Some(*code), None, None),
-            AttemptOutcome::Signaled(signal) => (None, Some(*signal), None),
-            AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text) => {
-                (None, None, Some(cut(text)))
-            }
-            _ => (None, None, None),
-        };
+        let mut ended = end.clone();
+        if let AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text) = &mut ended.outcome {
+            shorten(text);
+        }
+        ended.node.iter_mut().for_each(shorten);
         self.changes.end(EndedAttempt {
             row,
             job,
             run: self.run,
-            attempt: end.key.attempt,
             slot,
-            started: unix_seconds(end.started),
-            elapsed_seconds: Some(seconds(end.elapsed)),
-            outcome: end.outcome.name(),
-            code,
-            signal,
-            user_seconds: end.user.map(seconds),
-            system_seconds: end.system.map(seconds),
-            peak_rss_bytes: end.peak_rss_bytes,
-            stdout_bytes: end.stdout_bytes,
-            stderr_bytes: end.stderr_bytes,
-            leftovers_killed: end.leftovers_killed,
-            error,
+            end: ended,
             output_path: output.path.map(|path| path.as_os_str().as_encoded_bytes().to_vec()),
             stderr_tail: tail(output.stderr_tail),
-            node: end.node.as_deref().map(cut),
             once,
         });
         if let Some(path) = output.path {
@@ -296,6 +279,25 @@ pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => after.as_secs_f64(),
         Err(error) => -error.duration().as_secs_f64(),
+    }
+}
+
+/// Returns a time of a log, which may come from elsewhere: none is longer than a thousand years, so that sums stay in range.
+pub(crate) fn duration(seconds: f64) -> Duration {
+    const MOST: Duration = Duration::from_secs(1000 * 365 * 86_400);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MOST)
+}
+
+/// Returns the time of so many seconds since 1970.
+pub(crate) fn system_time(unix_seconds: f64) -> SystemTime {
+    let since = duration(unix_seconds);
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
+
+/// Keeps the beginning of a text.
+fn shorten(text: &mut String) {
+    if text.len() > MOST_TEXT_BYTES {
+        *text = cut(text).into();
     }
 }
 

@@ -61,7 +61,7 @@ use std::thread::JoinHandle;
 
 use crate::executor::{AttemptEnd, AttemptKey};
 pub use error::{LogError, LogErrorKind};
-pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput};
+pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput, system_time};
 pub(crate) use outputs::LostOutput;
 pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use pipewright_os::base::private_file::{Facts, PrivateLock, real_path};
 use pipewright_os::host::network_filesystem::is_network_filesystem;
@@ -16,7 +16,7 @@ use super::completeness;
 use super::create::{self, NewLog};
 use super::error::{LogError, LogErrorKind};
 use super::files::{self, Claim};
-use super::ledger::{Ledger, Numbers, unix_seconds};
+use super::ledger::{Ledger, Numbers, system_time, unix_seconds};
 use super::past::{Entries, Entry, Past};
 use super::queue::Queue;
 use super::runner::Runner;
@@ -24,9 +24,10 @@ use super::schema::{self, STEPS};
 use super::sqlite::{self, SqliteStore};
 use super::state::JobState;
 use super::{Journal, JournalMode, RunFacts, Waker, wal, writer};
+use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
 
-/// The outcome of an attempt whose runner ended before it.
+/// The end of a run whose runner was killed.
 const INTERRUPTED: &str = "interrupted";
 
 impl Journal {
@@ -284,33 +285,22 @@ fn interruptions(
         let state = if row.get(5)? { JobState::Unknown } else { JobState::Interrupted };
         let attempt = *next_attempt;
         *next_attempt += 1;
+        let number = row.get::<_, i64>(6)?.unsigned_abs();
+        let key = AttemptKey { job: number, attempt: row.get(2)? };
+        let since = system_time(row.get(4)?);
         changes.end(EndedAttempt {
             row: attempt,
             job,
             run: row.get(1)?,
-            attempt: row.get(2)?,
             slot: row.get(3)?,
-            started: row.get(4)?,
-            elapsed_seconds: None,
-            outcome: INTERRUPTED,
-            code: None,
-            signal: None,
-            user_seconds: None,
-            system_seconds: None,
-            peak_rss_bytes: None,
-            stdout_bytes: 0,
-            stderr_bytes: 0,
-            leftovers_killed: 0,
-            error: None,
+            end: AttemptEnd::new(key, AttemptOutcome::Interrupted, since, Duration::ZERO),
             output_path: None,
             stderr_tail: None,
-            node: None,
             once: row.get(5)?,
         });
-        let number = row.get::<_, i64>(6)?;
         let line = row.get::<_, Option<i64>>(7)?;
         let change = JobChange {
-            number: number.unsigned_abs(),
+            number,
             line: line.map(i64::unsigned_abs),
             state,
             reason: None,

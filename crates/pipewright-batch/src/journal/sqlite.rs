@@ -12,7 +12,9 @@ use super::changes::{
     Changes, Description, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt,
 };
 use super::error::LogError;
+use super::ledger::unix_seconds;
 use super::store::Store;
+use crate::vocabulary::AttemptOutcome;
 
 /// The time that a call waits for another program that has locked the file, before it fails.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
@@ -186,27 +188,30 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
          user_seconds, system_seconds, peak_rss_bytes, stdout_bytes, stderr_bytes, leftovers_killed, error, output_path, \
          stderr_tail, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
     )?;
+    let end = &attempt.end;
+    // Nobody knows how long one took whose runner was killed.
+    let elapsed = (end.outcome != AttemptOutcome::Interrupted).then_some(end.elapsed);
     insert.execute(params![
         signed(attempt.row),
         attempt.job,
         attempt.run,
-        attempt.attempt,
+        end.key.attempt,
         attempt.slot,
-        attempt.started,
-        attempt.elapsed_seconds,
-        attempt.outcome,
-        attempt.code,
-        attempt.signal,
-        attempt.user_seconds,
-        attempt.system_seconds,
-        attempt.peak_rss_bytes.map(signed),
-        signed(attempt.stdout_bytes),
-        signed(attempt.stderr_bytes),
-        attempt.leftovers_killed,
-        attempt.error,
+        unix_seconds(end.started),
+        elapsed.map(|time| time.as_secs_f64()),
+        end.outcome.name(),
+        end.outcome.code(),
+        end.outcome.signal(),
+        end.user.map(|time| time.as_secs_f64()),
+        end.system.map(|time| time.as_secs_f64()),
+        end.peak_rss_bytes.map(signed),
+        signed(end.stdout_bytes),
+        signed(end.stderr_bytes),
+        end.leftovers_killed,
+        end.outcome.reason(),
         attempt.output_path.as_deref().map(Bytes),
         attempt.stderr_tail,
-        attempt.node,
+        end.node,
     ])?;
     Ok(())
 }

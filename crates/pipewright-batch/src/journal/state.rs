@@ -1,6 +1,7 @@
 //! States of jobs, as words of the log.
 
-use crate::scheduler::{Failure, Outcome, Past};
+use crate::scheduler::{Outcome, Past};
+use crate::vocabulary::Failure;
 
 /// The state of a job in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,14 +69,7 @@ impl JobState {
     #[must_use]
     pub(crate) fn failure_name(self) -> Option<&'static str> {
         let JobState::Failed(failure) = self else { return None };
-        Some(match failure {
-            Failure::ExitCode => "exit_code",
-            Failure::TimedOut => "timed_out",
-            Failure::Signalled => "signaled",
-            Failure::OutOfMemory => "out_of_memory",
-            Failure::StartFailed => "start_failed",
-            Failure::Lost => "lost",
-        })
+        Some(failure.name())
     }
 
     /// Returns the state that these columns mean. `None`: no version of the log has such words.

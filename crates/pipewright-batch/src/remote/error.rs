@@ -19,12 +19,19 @@ pub enum RemoteError {
     Silent(Duration),
     /// The other side is not a pipewright, or not the expected side of one. The text is what it sent, as far as it is known.
     NotPipewright(String),
-    /// The other side has another version.
-    Version {
-        /// The version of this side.
+    /// The other side is another build.
+    Program {
+        /// The hash of the program of this side.
         own: String,
-        /// The version of the other side.
+        /// The hash of the program of the other side.
         peer: String,
+    },
+    /// The other side speaks another version of the protocol.
+    Protocol {
+        /// The version of this side.
+        own: u16,
+        /// The version of the other side.
+        peer: u16,
     },
     /// The other side does not know the secret of the batch.
     WrongSecret,
@@ -55,9 +62,17 @@ impl fmt::Display for RemoteError {
             RemoteError::NotPipewright(text) => {
                 write!(f, "the other side is not pipewright: {}", OneLine(text))
             }
-            RemoteError::Version { own, peer } => {
-                write!(f, "the other side is pipewright {}, this one {own}", OneLine(peer))
+            RemoteError::Program { own, peer } => {
+                let peer = OneLine(peer);
+                write!(
+                    f,
+                    "the other side is another build of pipewright: its program is {peer}, this one {own}"
+                )
             }
+            RemoteError::Protocol { own, peer } => write!(
+                f,
+                "the other side speaks protocol {peer}, this one {own}: use one build of pipewright"
+            ),
             RemoteError::WrongSecret => f.write_str("the other side does not know the secret"),
             RemoteError::TooLong { bytes } => write!(f, "a message of {bytes} bytes is too long"),
             RemoteError::Garbled(what) => write!(f, "a message cannot be understood: {what}"),

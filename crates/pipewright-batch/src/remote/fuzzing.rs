@@ -23,7 +23,7 @@ pub fn lying_worker(bytes: &[u8]) {
         remote.start(attempt(AttemptKey { job, attempt: 1 }));
     }
     let close: Closer = Arc::new(|| {});
-    let settings = wire::wire_settings(&LocalSettings::default());
+    let settings = LocalSettings::default();
     link::serve(&reports, bytes, io::sink(), &settings, &close);
     let mut ends = HashMap::new();
     // Everything has arrived. What is left is to wait, which a time in the past does not.

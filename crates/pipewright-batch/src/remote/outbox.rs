@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::lease::Lease;
 use super::wire::message;
-use super::wire::{FromWorker, Key, Stream, ToWorker};
+use super::wire::{FromWorker, Stream, ToWorker};
+use crate::vocabulary::AttemptKey;
 
 /// Bytes of output that a worker may send before the host has taken any.
 pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
@@ -70,7 +71,7 @@ impl Outbox {
     }
 
     /// Sends output, and waits while the host has not taken what was sent before.
-    pub(crate) fn send_output(&self, key: Key, stream: Stream, mut bytes: &[u8]) {
+    pub(crate) fn send_output(&self, key: AttemptKey, stream: Stream, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let mut state = self.state();
             while state.credit == 0 && !state.is_closed {
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
     use crate::remote::wire::Frames;
 
-    const KEY: Key = Key { job: 1, attempt: 1 };
+    const KEY: AttemptKey = AttemptKey { job: 1, attempt: 1 };
 
     /// Returns the messages of some bytes, as text.
     fn messages(bytes: &[u8]) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -28,12 +29,17 @@ impl Program {
         Ok(Program::new(bytes))
     }
 
-    /// Returns true if this process runs a program with these digits.
+    /// Returns the hash of the program of this process. Its file is read once.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn is_own(hash: &str) -> std::io::Result<bool> {
-        Ok(Program::own()?.hash == hash)
+    pub(super) fn own_hash() -> std::io::Result<&'static str> {
+        static HASH: OnceLock<String> = OnceLock::new();
+        if let Some(hash) = HASH.get() {
+            return Ok(hash);
+        }
+        let hash = Program::own()?.hash;
+        Ok(HASH.get_or_init(|| hash))
     }
 
     pub(super) fn new(bytes: Vec<u8>) -> Program {

@@ -1,9 +1,10 @@
 //! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure.
 
 use super::Scheduler;
-use super::event::{Decision, Failure, JobNumber, Outcome, Pressure, Requeued};
-use super::job::{Attempt, State, StopReason};
+use super::event::{Decision, JobNumber, Outcome, Pressure, Requeued};
+use super::job::{Attempt, State, StopReason, before_another_attempt};
 use super::limits::Needs;
+use crate::vocabulary::Failure;
 
 /// An attempt that follows another one.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +39,7 @@ impl Scheduler {
             (Err(failure), None) => match self.another(number, failure) {
                 None => Outcome::Failed(failure),
                 Some(_) if self.halted.is_some() => {
-                    failure.before_another_attempt(once, is_retried)
+                    before_another_attempt(failure, once, is_retried)
                 }
                 Some(Another::Retry) => return self.retry(number, failure, decisions),
                 Some(Another::Queued(cause)) => {

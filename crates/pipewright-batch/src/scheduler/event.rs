@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::text::{Shown, ShownCycle};
+use crate::vocabulary::Failure;
 
 /// The number of a job, in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,47 +58,6 @@ pub(crate) enum Pressure {
     Hold,
     /// Memory is out: stop the job that was started last, and start a job only if none runs. Each report stops one job.
     Shed,
-}
-
-/// The class of an unsuccessful end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Failure {
-    /// It exited with a code that means failure.
-    ExitCode,
-    /// A timeout stopped it.
-    TimedOut,
-    /// A signal killed it.
-    Signalled,
-    /// It ran out of memory.
-    OutOfMemory,
-    /// It could not be started, so nothing of it ran.
-    StartFailed,
-    /// Its executor lost it: nobody knows if it ran to its end.
-    Lost,
-}
-
-impl Failure {
-    /// All classes.
-    pub const ALL: [Failure; 6] = [
-        Failure::ExitCode,
-        Failure::TimedOut,
-        Failure::Signalled,
-        Failure::OutOfMemory,
-        Failure::StartFailed,
-        Failure::Lost,
-    ];
-}
-
-impl Failure {
-    /// Returns the outcome of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
-    /// `once` job does so only if it has not begun, in an earlier attempt either.
-    pub(super) fn before_another_attempt(self, once: bool, is_retried: bool) -> Outcome {
-        match once && (self != Failure::StartFailed || is_retried) {
-            true => Outcome::Failed(self),
-            false => Outcome::Stopped,
-        }
-    }
 }
 
 /// An order to the driver. Decisions are carried out in order.

@@ -1,10 +1,11 @@
 //! Jobs as the scheduler sees them: the input, and the state of an unfinished one.
 
-use super::event::{Failure, JobNumber, Outcome};
+use super::event::{JobNumber, Outcome};
 use super::limits::Needs;
 use super::names::NameId;
 use super::ready::ShapeId;
 use super::waiters::Waiters;
+use crate::vocabulary::Failure;
 
 /// Properties of a job that decide when it starts.
 #[derive(Clone, Debug)]
@@ -109,10 +110,19 @@ impl Job {
         match self.last {
             None => Outcome::NotRun,
             Some(Attempt::Failed(failure)) => {
-                failure.before_another_attempt(self.once, self.retries > 0)
+                before_another_attempt(failure, self.once, self.retries > 0)
             }
             Some(Attempt::Shed) => Outcome::Stopped,
         }
+    }
+}
+
+/// Returns the outcome of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
+/// `once` job does so only if it has not begun, in an earlier attempt either.
+pub(super) fn before_another_attempt(failure: Failure, once: bool, is_retried: bool) -> Outcome {
+    match once && (failure != Failure::StartFailed || is_retried) {
+        true => Outcome::Failed(failure),
+        false => Outcome::Stopped,
     }
 }
 

@@ -60,7 +60,6 @@ mod waiters;
 use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use adding::AddError;
-pub use event::Failure;
 #[cfg(test)]
 pub(crate) use event::Refusal;
 pub(crate) use event::{Decision, Event, JobNumber, Outcome, Pressure, Requeued};

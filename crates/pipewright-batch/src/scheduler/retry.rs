@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::event::{Failure, JobNumber};
+use super::event::JobNumber;
+use crate::vocabulary::Failure;
 
 /// Rules for another attempt. Each job has its own number of retries.
 #[derive(Clone, Copy, Debug)]

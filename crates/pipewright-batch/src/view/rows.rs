@@ -1,21 +1,20 @@
 //! Attempts and jobs of the log as rows of a table.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use super::page::time;
 use crate::journal::read::{self, AttemptFilter, AttemptRow, Log, RunningRow};
-use crate::journal::{JobState, LogError};
-use crate::scheduler::Failure;
+use crate::journal::{JobState, LogError, system_time};
+use crate::vocabulary::{AttemptOutcome, Failure};
 use crate::watch::{JobRow, signal_name};
 
 /// Returns the row of an attempt.
 pub(super) fn of_attempt(attempt: &AttemptRow) -> JobRow {
     let mut row = of_job(&attempt.job);
-    row.attempts = attempt.attempt;
+    row.attempts = attempt.end.key.attempt;
     row.elapsed =
-        attempt.elapsed_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    row.exit = Some(exit_words(attempt));
+        (attempt.end.outcome != AttemptOutcome::Interrupted).then_some(attempt.end.elapsed);
+    row.exit = Some(exit_words(&attempt.end.outcome));
     row
 }
 
@@ -40,15 +39,15 @@ fn of_running(running: &RunningRow) -> JobRow {
     let mut row = of_job(&running.job);
     row.state = "running".to_owned();
     row.attempts = running.attempt;
-    row.elapsed = SystemTime::now().duration_since(time(running.since)).ok();
+    row.elapsed = SystemTime::now().duration_since(system_time(running.since)).ok();
     row
 }
 
-fn exit_words(attempt: &AttemptRow) -> String {
-    match (attempt.code, attempt.signal) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, Some(signal)) => signal_name(signal),
-        (None, None) => attempt.outcome.replace('_', " "),
+fn exit_words(outcome: &AttemptOutcome) -> String {
+    match outcome {
+        AttemptOutcome::Exited(code) => format!("exit {code}"),
+        AttemptOutcome::Signaled(signal) => signal_name(*signal),
+        other => other.name().replace('_', " "),
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, QueuedFile, Screen,
     Totals, TraceWriter, Update,
 };
-use crate::event::{self, Event};
+use crate::vocabulary::{self, Event};
 
 /// The reports that the user wants.
 #[derive(Debug, Clone, Default)]
@@ -146,18 +146,18 @@ impl Watchers {
         }
     }
 
-    fn settled(&mut self, job: u64, state: &event::JobState) {
+    fn settled(&mut self, job: u64, state: &vocabulary::JobState) {
         let reported = match state {
-            event::JobState::SucceededBefore | event::JobState::FailedBefore => {
+            vocabulary::JobState::SucceededBefore | vocabulary::JobState::FailedBefore => {
                 return self.update(&Update::Resumed { jobs: 1 });
             }
-            event::JobState::Succeeded => JobState::Succeeded,
-            event::JobState::Failed(_) => JobState::Failed,
-            event::JobState::Skipped(_) => JobState::Skipped,
-            event::JobState::Stopped => JobState::Stopped,
-            event::JobState::NotRun => JobState::NotRun,
-            event::JobState::Unknown => JobState::Unknown,
-            event::JobState::Refused(_) => JobState::Refused,
+            vocabulary::JobState::Succeeded => JobState::Succeeded,
+            vocabulary::JobState::Failed(_) => JobState::Failed,
+            vocabulary::JobState::Skipped(_) => JobState::Skipped,
+            vocabulary::JobState::Stopped => JobState::Stopped,
+            vocabulary::JobState::NotRun => JobState::NotRun,
+            vocabulary::JobState::Unknown => JobState::Unknown,
+            vocabulary::JobState::Refused(_) => JobState::Refused,
         };
         self.update(&Update::Settled { job, state: reported, reason: state.reason() });
         let needs_attention =

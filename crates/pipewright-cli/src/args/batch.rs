@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, FailureClass, JobserverMode, ProgressKind};
+use pipewright_batch::{Containing, Failure, JobserverMode, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
 use super::duration::Span;
@@ -88,8 +89,8 @@ pub(crate) struct BatchOptions {
     pub(crate) retries: u32,
 
     /// Retry only after these failures
-    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', help_heading = headings::RUNNING)]
-    pub(crate) retry_on: Vec<FailureKind>,
+    #[arg(long, value_name = "CLASS,...", value_parser = failures(), value_delimiter = ',', help_heading = headings::RUNNING)]
+    pub(crate) retry_on: Vec<Failure>,
 
     /// Wait DUR before the first retry; the delay doubles with each further one
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
@@ -327,34 +328,21 @@ pub(crate) enum EngineKind {
     Slurm,
 }
 
-/// `--retry-on`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailureKind {
-    /// Another exit code than 0
-    Code,
-    /// A timeout, or an output limit
-    Timeout,
-    /// A signal
-    Signal,
-    /// Out of memory
-    Oom,
-    /// The command cannot be started
-    Start,
-    /// The node or its connection is lost
-    Lost,
-}
-
-impl FailureKind {
-    pub(crate) fn to_class(self) -> FailureClass {
-        match self {
-            FailureKind::Code => FailureClass::ExitCode,
-            FailureKind::Timeout => FailureClass::TimedOut,
-            FailureKind::Signal => FailureClass::Signalled,
-            FailureKind::Oom => FailureClass::OutOfMemory,
-            FailureKind::Start => FailureClass::StartFailed,
-            FailureKind::Lost => FailureClass::Lost,
-        }
-    }
+/// Returns the parser of `--retry-on`.
+fn failures() -> impl TypedValueParser<Value = Failure> {
+    const WORDS: [(&str, &str, Failure); 6] = [
+        ("code", "Another exit code than 0", Failure::ExitCode),
+        ("timeout", "A timeout, or an output limit", Failure::TimedOut),
+        ("signal", "A signal", Failure::Signalled),
+        ("oom", "Out of memory", Failure::OutOfMemory),
+        ("start", "The command cannot be started", Failure::StartFailed),
+        ("lost", "The node or its connection is lost", Failure::Lost),
+    ];
+    let values = WORDS.map(|(word, help, _)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).try_map(|word| {
+        let found = WORDS.into_iter().find(|(known, ..)| **known == word);
+        found.map(|(.., failure)| failure).ok_or_else(|| format!("unknown word {word:?}"))
+    })
 }
 
 /// `--contain`.

@@ -68,7 +68,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };
     batch = batch.jobserver(jobserver.unwrap_or(usual));
     if !options.retry_on.is_empty() {
-        batch = batch.retry_on(options.retry_on.iter().map(|kind| kind.to_class()));
+        batch = batch.retry_on(options.retry_on.iter().copied());
     }
     for token in &options.tokens {
         batch = batch.tokens(&token.name, token.count);

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::batch::Batch;
-use crate::event::JobState;
 use crate::executor::AttemptOutcome;
 use crate::source::Source;
 use crate::view::LogView;
+use crate::vocabulary::JobState;
 use fake::{Fake, Script};
 
 /// A job that the executor ends with that exit code.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use pipewright::Signal;
+use serde::{Deserialize, Serialize};
 
 /// Settings of [`Local`](super::Local).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LocalSettings {
     /// Processes that a stop reaches, and that may not outlive a job.
     pub contain: Containing,
     /// The signal that requests a stop.
+    #[serde(with = "signal")]
     pub stop_signal: Signal,
     /// The time between that signal and the kill.
     pub kill_grace: Duration,
@@ -36,11 +38,26 @@ impl Default for LocalSettings {
 }
 
 /// Processes that a stop reaches, and that may not outlive a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Containing {
     /// Everything that the job starts. It is killed when the job ends, and when the batch is killed.
     Tree,
     /// The process group of the job. What outlives the job keeps running, and the batch's death kills the command only.
     Group,
+}
+
+/// Signals travel as their numbers.
+mod signal {
+    use pipewright::Signal;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(signal: &Signal, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i32(signal.number())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Signal, D::Error> {
+        let number = i32::deserialize(from)?;
+        Signal::from_number(number).ok_or_else(|| de::Error::custom("no such signal"))
+    }
 }

@@ -5,6 +5,8 @@ use rusqlite::types::{Type, ValueRef};
 
 use crate::job::JobId;
 use crate::journal::JobState;
+use crate::journal::ledger::{duration, system_time};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// The batch of a log.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,25 +58,11 @@ pub(crate) struct AttemptRow {
     pub(crate) row: u64,
     pub(crate) job: JobRow,
     pub(crate) run: u32,
-    pub(crate) attempt: u32,
     pub(crate) slot: Option<u32>,
-    pub(crate) started: f64,
-    /// `None`: it was interrupted.
-    pub(crate) elapsed_seconds: Option<f64>,
-    /// The word of [`AttemptOutcome::name`](crate::AttemptOutcome::name), or `interrupted`.
-    pub(crate) outcome: String,
-    pub(crate) code: Option<i32>,
-    pub(crate) signal: Option<i32>,
-    pub(crate) user_seconds: Option<f64>,
-    pub(crate) system_seconds: Option<f64>,
-    pub(crate) peak_rss_bytes: Option<u64>,
-    pub(crate) stdout_bytes: u64,
-    pub(crate) stderr_bytes: u64,
-    pub(crate) leftovers_killed: u32,
-    pub(crate) error: Option<String>,
+    /// Its key has the number of its job in the last input that had it.
+    pub(crate) end: AttemptEnd,
     pub(crate) output_path: Option<String>,
     pub(crate) stderr_tail: Option<String>,
-    pub(crate) node: Option<String>,
 }
 
 /// An attempt that was intended and has not ended: it runs now, unless its runner was killed.
@@ -172,27 +160,31 @@ impl JobRow {
 impl AttemptRow {
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
         let at = |index: usize| JOB_WIDTH + index;
+        let job = JobRow::from_row(row)?;
+        let key = AttemptKey { job: job.number, attempt: row.get(at(2))? };
+        let word: String = row.get(at(6))?;
+        let outcome =
+            AttemptOutcome::of_words(&word, row.get(at(7))?, row.get(at(8))?, text(row, at(15))?);
+        // A word of a newer version: how it ended is not known here.
+        let outcome = outcome.unwrap_or_else(|| AttemptOutcome::Lost(word.replace('_', " ")));
+        let time =
+            |index| Ok::<_, rusqlite::Error>(row.get::<_, Option<f64>>(at(index))?.map(duration));
+        let elapsed = time(5)?.unwrap_or_default();
+        let mut end = AttemptEnd::new(key, outcome, system_time(row.get(at(4))?), elapsed);
+        (end.user, end.system) = (time(9)?, time(10)?);
+        end.peak_rss_bytes = unsigned(row, at(11))?;
+        end.stdout_bytes = unsigned(row, at(12))?.unwrap_or(0);
+        end.stderr_bytes = unsigned(row, at(13))?.unwrap_or(0);
+        end.leftovers_killed = row.get(at(14))?;
+        end.node = text(row, at(18))?;
         Ok(AttemptRow {
-            job: JobRow::from_row(row)?,
+            job,
             row: unsigned(row, at(0))?.unwrap_or(0),
             run: row.get(at(1))?,
-            attempt: row.get(at(2))?,
             slot: row.get(at(3))?,
-            started: row.get(at(4))?,
-            elapsed_seconds: row.get(at(5))?,
-            outcome: row.get(at(6))?,
-            code: row.get(at(7))?,
-            signal: row.get(at(8))?,
-            user_seconds: row.get(at(9))?,
-            system_seconds: row.get(at(10))?,
-            peak_rss_bytes: unsigned(row, at(11))?,
-            stdout_bytes: unsigned(row, at(12))?.unwrap_or(0),
-            stderr_bytes: unsigned(row, at(13))?.unwrap_or(0),
-            leftovers_killed: row.get(at(14))?,
-            error: text(row, at(15))?,
+            end,
             output_path: text(row, at(16))?,
             stderr_tail: text(row, at(17))?,
-            node: text(row, at(18))?,
         })
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn run_until_killed(log: &Path) {
         journal.ended(&end, LoggedOutput::default());
         let state = match number % 3 {
             0 => JobState::Succeeded,
-            _ => JobState::Failed(crate::scheduler::Failure::ExitCode),
+            _ => JobState::Failed(crate::vocabulary::Failure::ExitCode),
         };
         journal.settled(&logged, state, None);
         journal.submit();
@@ -96,18 +96,21 @@ fn whatever_was_reported_durable_survives_sigkill() {
             assert!(find(*intended).is_some(), "the intent of job {intended} is missing");
         }
         let ended = attempts(&log, &AttemptFilter::default());
-        for attempt in ended.iter().filter(|it| it.outcome == "exited") {
+        for attempt in ended.iter().filter(|it| it.end.outcome.name() == "exited") {
             let number = attempt.job.number;
-            let written = (attempt.code, attempt.stdout_bytes);
+            let written = (attempt.end.outcome.code(), attempt.end.stdout_bytes);
             assert_eq!(written, (Some((number % 3) as i32), number));
         }
         // A job whose end was in the log is never run again.
         let now: HashSet<_> =
-            ended.iter().filter(|it| it.outcome == "exited").map(|it| it.row).collect();
+            ended.iter().filter(|it| it.end.outcome.name() == "exited").map(|it| it.row).collect();
         assert!(now.is_superset(&done), "an end has gone");
         let mut seen = HashSet::new();
         assert!(
-            ended.iter().filter(|it| it.outcome == "exited").all(|it| seen.insert(it.job.row)),
+            ended
+                .iter()
+                .filter(|it| it.end.outcome.name() == "exited")
+                .all(|it| seen.insert(it.job.row)),
             "a job ended twice"
         );
         done = now;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use super::*;
-use crate::scheduler::Failure;
+use crate::vocabulary::Failure;
 
 fn document() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/batch-log.md");

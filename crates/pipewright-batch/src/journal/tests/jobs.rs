@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::read::{BatchRow, JobQuery, RunRow};
-use crate::scheduler::Failure;
+use crate::vocabulary::Failure;
 
 #[test]
 fn a_job_is_read_back_as_it_was_written() {
@@ -42,27 +42,23 @@ fn a_job_is_read_back_as_it_was_written() {
         reason: Some("exited with 3".into()),
         last_attempt: Some(1),
     };
+    let started = system_time(1_700_000_000.507);
+    let key = AttemptKey { job: 7, attempt: 1 };
+    let mut expected_end =
+        AttemptEnd::new(key, AttemptOutcome::Exited(3), started, Duration::from_millis(7));
+    expected_end.user = Some(Duration::from_millis(1500));
+    expected_end.system = Some(Duration::from_micros(250));
+    expected_end.peak_rss_bytes = Some(1 << 33);
+    (expected_end.stdout_bytes, expected_end.stderr_bytes) = (12, 1 << 40);
+    expected_end.leftovers_killed = 2;
     let expected = AttemptRow {
         row: 1,
         job: expected_job.clone(),
         run: 1,
-        attempt: 1,
         slot: Some(3),
-        started: 1_700_000_000.507,
-        elapsed_seconds: Some(0.007),
-        outcome: "exited".into(),
-        code: Some(3),
-        signal: None,
-        user_seconds: Some(1.5),
-        system_seconds: Some(0.00025),
-        peak_rss_bytes: Some(1 << 33),
-        stdout_bytes: 12,
-        stderr_bytes: 1 << 40,
-        leftovers_killed: 2,
-        error: None,
+        end: expected_end,
         output_path: Some("out/7".into()),
         stderr_tail: Some("one\ntwo\n".into()),
-        node: None,
     };
     assert_eq!(*attempt, expected);
     assert_eq!(all_jobs(&log), [expected_job]);
@@ -115,15 +111,7 @@ fn each_outcome_has_its_word_and_its_numbers() {
     let found = attempts(&log, &AttemptFilter::default());
     assert_eq!(found.len(), outcomes.len());
     for (found, outcome) in found.iter().zip(&outcomes) {
-        assert_eq!(found.outcome, outcome.name());
-        let code = if *outcome == AttemptOutcome::Exited(0) { Some(0) } else { None };
-        let signal = if outcome.name() == "signaled" { Some(11) } else { None };
-        assert_eq!((found.code, found.signal), (code, signal));
-        let (AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text)) = outcome else {
-            assert_eq!(found.error, None);
-            continue;
-        };
-        assert_eq!(found.error.as_ref(), Some(text));
+        assert_eq!(found.end.outcome, *outcome);
     }
 }
 
@@ -160,7 +148,8 @@ fn attempts_of_one_job_are_kept_in_order() {
     journal.close(Some(0), "finished").unwrap();
     let log = Log::open(&folder.log()).unwrap();
     let found = log.attempts_of(1).unwrap();
-    let numbers: Vec<_> = found.iter().map(|it| (it.attempt, it.code)).collect();
+    let numbers: Vec<_> =
+        found.iter().map(|it| (it.end.key.attempt, it.end.outcome.code())).collect();
     assert_eq!(numbers, [(1, Some(2)), (2, Some(1)), (3, Some(0))]);
     assert_eq!(found[0].job.last_attempt, Some(found[2].row));
     assert_eq!(log.counts().unwrap().running, 0);
@@ -223,7 +212,7 @@ fn late_reports_change_nothing() {
     journal.flush().unwrap();
     let log = Log::open(&folder.log()).unwrap();
     let found = attempts(&log, &AttemptFilter::default());
-    assert_eq!(found.iter().map(|it| it.code).collect::<Vec<_>>(), [Some(1)]);
+    assert_eq!(found.iter().map(|it| it.end.outcome.code()).collect::<Vec<_>>(), [Some(1)]);
 }
 
 #[cfg(unix)]

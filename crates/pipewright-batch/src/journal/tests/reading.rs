@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::journal::read::{Counts, RunningRow};
-use crate::scheduler::Failure;
+use crate::vocabulary::Failure;
 
 #[test]
 fn a_reader_sees_whole_commits_while_a_runner_writes() {
@@ -98,7 +98,7 @@ fn attempts_are_filtered() {
     let log = Log::open(&folder.log()).unwrap();
     let numbers = |filter| {
         let found: Vec<_> =
-            attempts(&log, &filter).iter().map(|it| (it.job.number, it.attempt)).collect();
+            attempts(&log, &filter).iter().map(|it| (it.job.number, it.end.key.attempt)).collect();
         found
     };
     let all = AttemptFilter::default();

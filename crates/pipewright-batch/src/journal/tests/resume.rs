@@ -1,7 +1,8 @@
 //! A resumed log: the ends of all jobs, interrupted ones, and jobs that the input no longer has.
 
 use super::*;
-use crate::scheduler::{Failure, Past as PastEnd};
+use crate::scheduler::Past as PastEnd;
+use crate::vocabulary::Failure;
 
 fn id(number: u64) -> JobId {
     JobId::new(&job(number), 0)
@@ -63,9 +64,10 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
     }
     let log = Log::open(&folder.log()).unwrap();
     let found = attempts(&log, &AttemptFilter::default());
-    let words: Vec<_> = found.iter().map(|it| (it.job.number, it.run, &*it.outcome)).collect();
+    let words: Vec<_> =
+        found.iter().map(|it| (it.job.number, it.run, it.end.outcome.name())).collect();
     assert_eq!(words, [(3, 1, "exited"), (1, 1, "interrupted"), (2, 1, "interrupted")]);
-    assert_eq!(found[1].elapsed_seconds, None);
+    assert_eq!(found[1].end.elapsed, Duration::ZERO);
     let counts = log.counts().unwrap();
     assert_eq!((counts.interrupted, counts.unknown, counts.running), (1, 1, 0));
     assert_eq!(log.runs().unwrap()[0].how.as_deref(), Some("interrupted"));
@@ -95,7 +97,8 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     let jobs: Vec<_> = all_jobs(&log).into_iter().map(|it| (it.row, it.number, it.state)).collect();
     let failed = JobState::Failed(Failure::ExitCode);
     assert_eq!(jobs, [(1, 1, JobState::Succeeded), (2, 3, failed), (3, 2000, JobState::Succeeded)]);
-    let runs: Vec<_> = log.attempts_of(2).unwrap().iter().map(|it| (it.run, it.attempt)).collect();
+    let runs: Vec<_> =
+        log.attempts_of(2).unwrap().iter().map(|it| (it.run, it.end.key.attempt)).collect();
     assert_eq!(runs, [(1, 1), (2, 1)]);
     check_whole(&folder.log());
 }

@@ -13,7 +13,7 @@ use crate::journal::open::Earlier;
 use crate::journal::schema::{STEPS, migrate};
 use crate::journal::sqlite::{SqliteStore, prepare};
 use crate::journal::store::Store;
-use crate::scheduler::Failure;
+use crate::vocabulary::Failure;
 
 struct Random(u64);
 

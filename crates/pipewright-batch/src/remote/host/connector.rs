@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::link::{self, Closer};
 use super::reports::Reports;
+use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
-use crate::remote::wire::message::Settings;
 
 /// The number of failures in a row after which a connector gives up: one that has never connected, and one that has.
 const MOST_FAILURES: [u32; 2] = [3, 6];
@@ -47,7 +47,7 @@ pub(crate) trait Connect: Send + 'static {
 /// No more threads are available.
 pub(crate) fn spawn(
     reports: &Arc<Reports>,
-    settings: &Settings,
+    settings: &LocalSettings,
     way: impl Connect,
 ) -> std::io::Result<thread::JoinHandle<()>> {
     reports.add_connector();
@@ -59,7 +59,7 @@ pub(crate) fn spawn(
 }
 
 /// Connects until the batch ends, or until it is hopeless.
-fn keep_connected(reports: &Reports, settings: &Settings, way: &impl Connect) {
+fn keep_connected(reports: &Reports, settings: &LocalSettings, way: &impl Connect) {
     let (mut failures, mut has_joined) = (0, false);
     while !reports.is_closed() {
         let served = match way.connect() {
@@ -77,7 +77,10 @@ fn keep_connected(reports: &Reports, settings: &Settings, way: &impl Connect) {
             return;
         }
         // Another try would end in the same way.
-        let is_final = matches!(error, RemoteError::Version { .. } | RemoteError::WrongSecret);
+        let is_final = matches!(
+            error,
+            RemoteError::Program { .. } | RemoteError::Protocol { .. } | RemoteError::WrongSecret
+        );
         let error = match (error, last_words) {
             (error, None) => error.to_string(),
             (RemoteError::Closed | RemoteError::NotPipewright(_), Some(words)) => words,

@@ -15,7 +15,7 @@ use crate::executor::{
 };
 use crate::job::{Job, JobId, JobStdin};
 use crate::remote::wire::message;
-use crate::remote::wire::{self, About, FromWorker, Key};
+use crate::remote::wire::{self, About, Ended, FromWorker};
 
 /// A worker that sends its node, the same messages again and again, and a beat twice a second until the connection is closed.
 struct Liar {
@@ -85,7 +85,7 @@ fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) 
         message::append(&mut liar.repeated, message).unwrap();
     }
     let unread = Unread(Arc::clone(&is_closed));
-    let settings = wire::wire_settings(&LocalSettings::default());
+    let settings = LocalSettings::default();
     thread::spawn(move || link::serve(&reports, liar, unread, &settings, &close));
     (remote, is_closed)
 }
@@ -150,8 +150,7 @@ fn an_attempt_that_does_not_end_after_a_stop_is_lost_though_its_node_beats() {
 #[test]
 fn a_node_that_ends_jobs_that_do_not_run_there_is_given_up() {
     let other = AttemptKey { job: 7, attempt: 1 };
-    let end_of_other =
-        wire::wire_end(&AttemptEnd::without_run(other, AttemptOutcome::Cancelled), None);
+    let end_of_other = Ended::new(AttemptEnd::without_run(other, AttemptOutcome::Cancelled), None);
     let (mut remote, is_closed) = host(&[FromWorker::Ended(Box::new(end_of_other))], 100_000);
     remote.start(attempt(None));
     let (end, notes) = end(&mut remote, |_| {});
@@ -162,7 +161,7 @@ fn a_node_that_ends_jobs_that_do_not_run_there_is_given_up() {
 
 #[test]
 fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
-    let key = Key { job: 7, attempt: 1 };
+    let key = AttemptKey { job: 7, attempt: 1 };
     let piece = vec![b'x'; 100_000];
     let output = FromWorker::Output(key, wire::Stream::Stdout, &piece);
     // The host gives credit for what it takes; it takes nothing here before all has come.
@@ -173,7 +172,7 @@ fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
     for _ in 0..100 {
         message::append(&mut bytes, &output).unwrap();
     }
-    let settings = wire::wire_settings(&LocalSettings::default());
+    let settings = LocalSettings::default();
     let close: Closer = Arc::new(|| {});
     let served = link::serve(&reports, &bytes[..], io::sink(), &settings, &close);
     assert!(served.error.unwrap().to_string().contains("more output than was allowed"));

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::reports::{NodeId, Report, Reports};
+use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
 use crate::remote::outbox::Outbox;
-use crate::remote::wire::message::{Settings, parse};
+use crate::remote::wire::message::parse;
 use crate::remote::wire::{Frames, FromWorker, ToWorker};
 
 /// The time for a worker that was greeted to tell its node.
@@ -96,7 +97,7 @@ pub(crate) fn serve(
     reports: &Reports,
     reader: impl Read,
     mut writer: impl Write + Send + 'static,
-    settings: &Settings,
+    settings: &LocalSettings,
     close: &Closer,
 ) -> Served {
     let node = reports.next_node();

@@ -11,12 +11,12 @@ use pipewright_os::base::open_limit;
 
 use super::link;
 use super::reports::Reports;
+use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
 use crate::remote::sealed::Session;
 use crate::remote::secret::Secret;
 use crate::remote::tcp;
 use crate::remote::wire::hello::greet_worker;
-use crate::remote::wire::message::Settings;
 
 /// The time for a handshake. Somebody who only connects is not waited for longer.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 /// Everything that a connection needs.
 struct Shared {
     reports: Arc<Reports>,
-    settings: Settings,
+    settings: LocalSettings,
     secret: Secret,
     handshakes: AtomicUsize,
 }
@@ -53,7 +53,7 @@ impl Listener {
     pub(crate) fn open(
         address: SocketAddr,
         reports: &Arc<Reports>,
-        settings: &Settings,
+        settings: &LocalSettings,
         secret: Secret,
     ) -> io::Result<Listener> {
         let listener = TcpListener::bind(address)?;

@@ -37,8 +37,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::Source;
 
-use super::wire::message::WireEnd;
-use super::wire::{self, About, Key, Stream, ToWorker};
+use super::wire::{About, Ended, Stream, ToWorker};
 use crate::executor::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
     OutputSink,
@@ -193,7 +192,7 @@ impl Remote {
         self.report_capacity();
     }
 
-    fn output(&mut self, id: NodeId, key: Key, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, id: NodeId, key: AttemptKey, stream: Stream, bytes: &[u8]) {
         if let Some(node) = self.nodes.get(&id) {
             node.link.allow(bytes.len() as u64);
         }
@@ -201,23 +200,22 @@ impl Remote {
             Stream::Stdout => Source::Stdout,
             Stream::Stderr => Source::Stderr,
         };
-        let running = self.attempts.get_mut(&key.into());
+        let running = self.attempts.get_mut(&key);
         let running = running.filter(|running| running.place.is_some_and(|it| it.node == id));
         if let Some(output) = running.and_then(|running| running.output.as_mut()) {
             output.write(source, bytes);
         }
     }
 
-    fn ended(&mut self, id: NodeId, mut end: WireEnd) {
-        let key = AttemptKey::from(end.key);
+    fn ended(&mut self, id: NodeId, ended: Ended) {
+        let key = ended.end.key;
         let is_here = |running: &Running| running.place.is_some_and(|place| place.node == id);
         let Some(node) =
             self.nodes.get(&id).filter(|_| self.attempts.get(&key).is_some_and(is_here))
         else {
             return self.late_end(id, key);
         };
-        let files = wire::node_output(&mut end);
-        let mut end = wire::end_of(end, &node.name);
+        let (mut end, files) = ended.arrived(&node.name);
         // An engine that ends an allocation sends SIGTERM to the jobs, too, and a shell or a handler makes any code of it. They
         // have not failed.
         let is_draining = matches!(node.state, NodeState::Draining);
@@ -297,7 +295,7 @@ impl Executor for Remote {
                 self.set_deadline(key, Duration::ZERO);
                 if let Some(node) = self.nodes.get(&place.node) {
                     // A key is never too long.
-                    let _ = node.link.send(&ToWorker::Stop(key.into()));
+                    let _ = node.link.send(&ToWorker::Stop(key));
                 }
             }
             None => {

@@ -12,7 +12,6 @@ use super::via::{Delivery, Via};
 use super::{Remote, connector};
 use crate::executor::LocalSettings;
 use crate::remote::program::Program;
-use crate::remote::wire;
 
 /// The time that a node has beyond the grace of a stop: for the rest of the output, and for the way of the end to the host.
 const END_MARGIN: Duration = Duration::from_secs(5);
@@ -86,7 +85,7 @@ impl Nodes {
         }
         // A worker waits for room before the start, and the end of an attempt comes after its output.
         let patience = settings.room_timeout + settings.kill_grace + END_MARGIN;
-        let settings = wire::wire_settings(settings);
+        let settings = settings.clone();
         let reports = Reports::new();
         let delivery = match &self.worker_path {
             Some(path) => Delivery::Path(path.clone()),

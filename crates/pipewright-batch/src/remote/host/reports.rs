@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::link::Link;
 use crate::remote::error::RemoteError;
-use crate::remote::wire::message::WireEnd;
-use crate::remote::wire::{About, Key, Stream};
+use crate::remote::wire::{About, Ended, Stream};
+use crate::vocabulary::AttemptKey;
 
 /// The reports after which the nodes wait. One read of a connection may exceed it.
 const MOST_REPORTS: usize = 10_000;
@@ -24,9 +24,9 @@ pub(crate) enum Report {
     /// A worker is there.
     Joined { node: NodeId, about: About, link: Link },
     /// Output of an attempt.
-    Output { node: NodeId, key: Key, stream: Stream, bytes: Vec<u8> },
+    Output { node: NodeId, key: AttemptKey, stream: Stream, bytes: Vec<u8> },
     /// The end of an attempt.
-    Ended { node: NodeId, end: Box<WireEnd> },
+    Ended { node: NodeId, end: Box<Ended> },
     /// A message for the user.
     Note { node: Option<NodeId>, text: String },
     /// The node is asked to end.

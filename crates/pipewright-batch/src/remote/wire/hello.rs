@@ -1,13 +1,14 @@
-//! The handshake: each side says its version before anything else is read, and with a secret both make keys.
+//! The handshake: each side says which program it is before anything else is read, and with a secret both make keys.
 //!
 //! 1. The worker sends its hello, 84 bytes. A host sends nothing to somebody who sends anything else.
-//! 2. The host sends its hello. Different versions end the handshake on both sides.
+//! 2. The host sends its hello. Different programs end the handshake on both sides: their messages have no version.
 //! 3. With a secret, the worker sends its message for the keys, and then the host sends its own (see `sealed.rs`). Both hellos, with
 //!    their random numbers, are part of the keys, so the messages are worthless for any other connection.
 
 use std::io::{Read, Write};
 
 use crate::remote::error::RemoteError;
+use crate::remote::program::Program;
 use crate::remote::sealed::Session;
 use crate::remote::secret::Secret;
 
@@ -16,9 +17,10 @@ const MAGIC: &[u8; 16] = b"pipewright batch";
 /// The version of the protocol. From 2 on, what follows the hellos of a connection with a secret is encrypted.
 const PROTOCOL: u16 = 2;
 
-const VERSION_BYTES: usize = 32;
+/// The hash of the program, in hexadecimal digits.
+const PROGRAM_BYTES: usize = 32;
 const NONCE_BYTES: usize = 32;
-const HELLO_BYTES: usize = MAGIC.len() + 2 + 1 + 1 + VERSION_BYTES + NONCE_BYTES;
+const HELLO_BYTES: usize = MAGIC.len() + 2 + 1 + 1 + PROGRAM_BYTES + NONCE_BYTES;
 
 /// Bytes that may come before a worker's hello: a shell prints its greetings there.
 const MOST_NOISE_BYTES: usize = 64 << 10;
@@ -43,12 +45,12 @@ impl Role {
 struct Hello([u8; HELLO_BYTES]);
 
 impl Hello {
-    fn new(role: Role, has_secret: bool, version: &str) -> Result<Hello, RemoteError> {
+    fn new(role: Role, has_secret: bool, program: &str) -> Result<Hello, RemoteError> {
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
         bytes.extend_from_slice(&[role.byte(), u8::from(has_secret)]);
-        bytes.extend(version.bytes().chain(std::iter::repeat(0)).take(VERSION_BYTES));
+        bytes.extend(program.bytes().chain(std::iter::repeat(0)).take(PROGRAM_BYTES));
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
         bytes.extend_from_slice(&nonce);
@@ -56,17 +58,17 @@ impl Hello {
         Ok(Hello(bytes))
     }
 
-    fn version(&self) -> String {
-        let version = &self.0[20..20 + VERSION_BYTES];
-        let end = version.iter().position(|byte| *byte == 0).unwrap_or(VERSION_BYTES);
-        String::from_utf8_lossy(&version[..end]).into_owned()
+    fn program(&self) -> String {
+        let program = &self.0[20..20 + PROGRAM_BYTES];
+        let end = program.iter().position(|byte| *byte == 0).unwrap_or(PROGRAM_BYTES);
+        String::from_utf8_lossy(&program[..end]).into_owned()
     }
 
     fn protocol(&self) -> u16 {
         u16::from_le_bytes([self.0[16], self.0[17]])
     }
 
-    /// Checks the hello of the other side, apart from its version.
+    /// Checks the hello of the other side, apart from its program.
     fn check(&self, role: Role, has_secret: bool) -> Result<(), RemoteError> {
         if self.0[..MAGIC.len()] != *MAGIC || self.0[18] != role.byte() {
             return Err(RemoteError::NotPipewright(String::new()));
@@ -77,15 +79,15 @@ impl Hello {
         }
     }
 
-    /// Checks that both sides are the same version.
-    fn check_version(&self, own: &Hello) -> Result<(), RemoteError> {
-        if self.protocol() != own.protocol() {
-            let named = |it: &Hello| format!("{} with protocol {}", it.version(), it.protocol());
-            return Err(RemoteError::Version { own: named(own), peer: named(self) });
+    /// Checks that both sides are the same program.
+    fn check_program(&self, own: &Hello) -> Result<(), RemoteError> {
+        let (own_protocol, peer_protocol) = (own.protocol(), self.protocol());
+        if own_protocol != peer_protocol {
+            return Err(RemoteError::Protocol { own: own_protocol, peer: peer_protocol });
         }
-        match self.version() == own.version() {
+        match self.program() == own.program() {
             true => Ok(()),
-            false => Err(RemoteError::Version { own: own.version(), peer: self.version() }),
+            false => Err(RemoteError::Program { own: own.program(), peer: self.program() }),
         }
     }
 }
@@ -93,18 +95,18 @@ impl Hello {
 /// Greets a worker. `skips_noise`: what a shell prints before it is passed over. With a secret, returns the keys of the connection.
 ///
 /// # Errors
-/// The other side is no worker, has another version or another secret, or the connection failed.
+/// The other side is no worker, is another program or has another secret, or the connection failed.
 pub(crate) fn greet_worker(
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
     skips_noise: bool,
 ) -> Result<Option<Session>, RemoteError> {
-    greet_worker_as(env!("CARGO_PKG_VERSION"), reader, writer, secret, skips_noise)
+    greet_worker_as(Program::own_hash()?, reader, writer, secret, skips_noise)
 }
 
 fn greet_worker_as(
-    version: &str,
+    program: &str,
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
@@ -112,10 +114,10 @@ fn greet_worker_as(
 ) -> Result<Option<Session>, RemoteError> {
     let worker = read_hello(reader, skips_noise)?;
     worker.check(Role::Worker, secret.is_some())?;
-    let host = Hello::new(Role::Host, secret.is_some(), version)?;
+    let host = Hello::new(Role::Host, secret.is_some(), program)?;
     writer.write_all(&host.0)?;
     writer.flush()?;
-    worker.check_version(&host)?;
+    worker.check_program(&host)?;
     let Some(secret) = secret else { return Ok(None) };
     Session::accept(reader, writer, secret, &hellos(&host, &worker)).map(Some)
 }
@@ -123,27 +125,27 @@ fn greet_worker_as(
 /// Greets a host. With a secret, returns the keys of the connection.
 ///
 /// # Errors
-/// The other side is no host, has another version or another secret, or the connection failed.
+/// The other side is no host, is another program or has another secret, or the connection failed.
 pub(crate) fn greet_host(
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
 ) -> Result<Option<Session>, RemoteError> {
-    greet_host_as(env!("CARGO_PKG_VERSION"), reader, writer, secret)
+    greet_host_as(Program::own_hash()?, reader, writer, secret)
 }
 
 fn greet_host_as(
-    version: &str,
+    program: &str,
     reader: &mut impl Read,
     writer: &mut impl Write,
     secret: Option<&Secret>,
 ) -> Result<Option<Session>, RemoteError> {
-    let worker = Hello::new(Role::Worker, secret.is_some(), version)?;
+    let worker = Hello::new(Role::Worker, secret.is_some(), program)?;
     writer.write_all(&worker.0)?;
     writer.flush()?;
     let host = read_hello(reader, false)?;
     host.check(Role::Host, secret.is_some())?;
-    host.check_version(&worker)?;
+    host.check_program(&worker)?;
     let Some(secret) = secret else { return Ok(None) };
     Session::open(reader, writer, secret, &hellos(&host, &worker)).map(Some)
 }

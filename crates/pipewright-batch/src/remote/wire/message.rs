@@ -1,23 +1,27 @@
 //! The messages of a connection, after its handshake.
 //!
-//! A message is the body of a frame, encoded by postcard: docs/wire-batch.md describes each field.
+//! A message is the body of a frame, encoded by postcard: docs/wire-batch.md describes each field. What travels whole is itself a
+//! message; both sides are the same program.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::frame;
+use crate::executor::{LocalSettings, NodeFiles, NodeOutput};
+use crate::job::JobStdin;
 use crate::remote::error::RemoteError;
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 /// A message to a worker.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
     /// The rules of the batch. The first message.
-    Settings(Settings),
+    Settings(LocalSettings),
     /// Start this attempt.
     Start(Box<WireAttempt>),
     /// Stop this attempt.
-    Stop(Key),
+    Stop(AttemptKey),
     /// The [`FromWorker::Beat`] of this number has arrived.
     Seen(u64),
     /// So many bytes of output have been taken, and so many more may be sent.
@@ -32,9 +36,9 @@ pub(crate) enum FromWorker<'a> {
     /// The node. The first message.
     About(About),
     /// Output of an attempt.
-    Output(Key, Stream, #[serde(borrow, serialize_with = "bytes")] &'a [u8]),
+    Output(AttemptKey, Stream, #[serde(borrow, serialize_with = "bytes")] &'a [u8]),
     /// The end of an attempt. None of its processes is left.
-    Ended(Box<WireEnd>),
+    Ended(Box<Ended>),
     /// A message for the user.
     Note(String),
     /// A number that [`ToWorker::Seen`] has to name. Sent twice a second.
@@ -43,13 +47,6 @@ pub(crate) enum FromWorker<'a> {
     Draining(String),
     /// No process of an attempt is left, and the connection ends.
     Bye,
-}
-
-/// The key of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Key {
-    pub(crate) job: u64,
-    pub(crate) attempt: u32,
 }
 
 /// A stream of output.
@@ -66,92 +63,33 @@ pub(crate) struct About {
     pub(crate) slots: u32,
 }
 
-/// The rules of the batch for all its attempts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Settings {
-    /// Contain trees; otherwise process groups.
-    pub(crate) tree: bool,
-    pub(crate) stop_signal: i32,
-    pub(crate) kill_grace: Duration,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) limit_bytes: Option<u64>,
-    pub(crate) room_timeout: Duration,
-}
-
 /// The bytes of a word or a path: those of `OsStr::as_encoded_bytes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text(#[serde(serialize_with = "bytes")] pub(crate) Vec<u8>);
 
-/// An attempt to start.
+/// An attempt to start. Its output and its handles stay at the host.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireAttempt {
-    pub(crate) key: Key,
+    pub(crate) key: AttemptKey,
     pub(crate) id: [u8; 16],
     pub(crate) slot: u32,
     pub(crate) argv: Vec<Text>,
     pub(crate) current_dir: Option<Text>,
     pub(crate) env: Vec<(Text, Option<Text>)>,
-    pub(crate) stdin: WireStdin,
+    pub(crate) stdin: JobStdin,
     pub(crate) timeout: Option<Duration>,
     pub(crate) memory_max_bytes: Option<u64>,
     /// Somebody watches the output: send it at once.
     pub(crate) is_live: bool,
     /// Write the output to these files, and send none.
-    pub(crate) files: Option<WireFiles>,
+    pub(crate) files: Option<NodeFiles>,
 }
 
-/// The files of an attempt's output.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct WireFiles {
-    pub(crate) folder: Text,
-    pub(crate) max_bytes: Option<u64>,
-    pub(crate) is_durable: bool,
-}
-
-/// The facts about files that were written. The numbers of bytes are in the [`WireEnd`].
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct WireWritten {
-    pub(crate) tail: String,
-    pub(crate) is_truncated: bool,
-    pub(crate) error: Option<String>,
-}
-
-/// The input of an attempt.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum WireStdin {
-    Null,
-    Bytes(#[serde(serialize_with = "bytes")] Vec<u8>),
-    File(Text),
-}
-
-/// The end of an attempt.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct WireEnd {
-    pub(crate) key: Key,
-    pub(crate) outcome: WireOutcome,
-    pub(crate) elapsed: Duration,
-    pub(crate) user: Option<Duration>,
-    pub(crate) system: Option<Duration>,
-    pub(crate) peak_rss_bytes: Option<u64>,
-    pub(crate) stdout_bytes: u64,
-    pub(crate) stderr_bytes: u64,
-    pub(crate) leftovers_killed: u32,
-    /// Present if the attempt had files.
-    pub(crate) written: Option<WireWritten>,
-}
-
-/// The result of an attempt.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum WireOutcome {
-    Exited(i32),
-    Signaled(i32),
-    TimedOut,
-    IdleTimedOut,
-    LimitExceeded,
-    Cancelled,
-    OutOfMemory,
-    NotStarted(String),
-    Lost(String),
+/// The end of an attempt, and what it has written to its files, if it had some.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) end: AttemptEnd,
+    pub(crate) written: Option<NodeOutput>,
 }
 
 fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,15 +5,13 @@
 //! | `frame.rs` | frames of a stream |
 //! | `hello.rs` | the handshake: versions, and proofs of the secret |
 //! | `message.rs` | the messages, and their encoding |
-//! | `convert.rs` | attempts and their ends as messages |
+//! | `convert.rs` | attempts as messages, without what does not travel |
 
 mod convert;
 pub(crate) mod frame;
 pub(crate) mod hello;
 pub(crate) mod message;
 
-pub(crate) use convert::{
-    attempt_of, end_of, files_of, node_output, settings_of, wire_attempt, wire_end, wire_settings,
-};
+pub(crate) use convert::{attempt_of, wire_attempt};
 pub(crate) use frame::Frames;
-pub(crate) use message::{About, FromWorker, Key, Stream, ToWorker};
+pub(crate) use message::{About, Ended, FromWorker, Stream, ToWorker};

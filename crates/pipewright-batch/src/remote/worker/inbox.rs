@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::remote::wire::Key;
 use crate::remote::wire::message::WireAttempt;
+use crate::vocabulary::AttemptKey;
 
 /// An order.
 #[derive(Debug)]
 pub(super) enum Order {
     Start(Box<WireAttempt>),
-    Stop(Key),
+    Stop(AttemptKey),
     End,
 }
 

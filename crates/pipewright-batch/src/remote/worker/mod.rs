@@ -26,9 +26,11 @@ use super::outbox::Outbox;
 use super::program::Program;
 use super::secret::Secret;
 use super::wire::hello::greet_host;
-use super::wire::message::{WireAttempt, WireEnd, WireOutcome, parse};
-use super::wire::{self, About, Frames, FromWorker, Key, ToWorker};
-use crate::executor::{Attempt, AttemptOutcome, Executor, ExecutorEvent, Local, OutputSink};
+use super::wire::message::{WireAttempt, parse};
+use super::wire::{self, About, Ended, Frames, FromWorker, ToWorker};
+use crate::executor::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, Local, OutputSink,
+};
 use crate::output::NodeWriter;
 use inbox::{Inbox, Order};
 
@@ -106,7 +108,7 @@ impl Worker {
     /// # Errors
     /// It is another one, or its file cannot be read.
     pub fn check_program(hash: &str) -> Result<(), RemoteError> {
-        match Program::is_own(hash)? {
+        match Program::own_hash()? == hash {
             true => Ok(()),
             false => Err(RemoteError::Command(
                 "the copy of the program on the node is not the one of the batch: remove it from the cache folder there".to_owned(),
@@ -117,7 +119,7 @@ impl Worker {
     /// Connects to the host at the first address that answers, and runs what it sends until it ends the connection.
     ///
     /// # Errors
-    /// The host cannot be reached, has another version, or does not know the secret.
+    /// The host cannot be reached, is another program, or does not know the secret.
     pub fn connect(
         self,
         addresses: &[std::net::SocketAddr],
@@ -156,7 +158,7 @@ impl Worker {
     /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process has them.
     ///
     /// # Errors
-    /// The other side is no host, or has another version.
+    /// The other side is no host, or another program.
     pub fn over(
         self,
         mut reader: impl Read + Send + 'static,
@@ -194,7 +196,7 @@ impl Worker {
 
         let mut frames = Frames::default();
         let settings = match next_order(&mut frames, &mut reader)? {
-            ToWorker::Settings(settings) => wire::settings_of(&settings)?,
+            ToWorker::Settings(settings) => settings,
             _ => return Err(RemoteError::Garbled("no settings")),
         };
         let mut local = Local::new(settings);
@@ -279,7 +281,7 @@ fn read_orders(
 fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), RemoteError> {
     let mut running = 0_usize;
     let mut writers = HashMap::new();
-    let mut held: Vec<(Instant, WireEnd)> = Vec::new();
+    let mut held: Vec<(Instant, Ended)> = Vec::new();
     loop {
         let now = Instant::now();
         while let Some(at) = held.iter().position(|(due, _)| *due <= now) {
@@ -292,7 +294,7 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 Order::Start(attempt) => {
                     running += usize::from(start(local, *attempt, outbox, &mut writers)?);
                 }
-                Order::Stop(key) => local.stop(key.into()),
+                Order::Stop(key) => local.stop(key),
                 Order::End => return Ok(()),
             }
         }
@@ -308,9 +310,10 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
         match event? {
             Some(ExecutorEvent::Ended(end)) => {
                 running -= 1;
-                let message =
-                    wire::wire_end(&end, writers.remove(&end.key.into()).map(NodeWriter::finish));
-                match hold(&end.outcome) {
+                let written = writers.remove(&end.key).map(NodeWriter::finish);
+                let hold = hold(&end.outcome);
+                let message = Ended::new(*end, written);
+                match hold {
                     Some(hold) => held.push((Instant::now() + hold, message)),
                     None => outbox.send(&FromWorker::Ended(Box::new(message)))?,
                 }
@@ -335,7 +338,7 @@ fn start(
     local: &mut Local,
     attempt: WireAttempt,
     outbox: &Arc<Outbox>,
-    writers: &mut HashMap<Key, NodeWriter>,
+    writers: &mut HashMap<AttemptKey, NodeWriter>,
 ) -> Result<bool, RemoteError> {
     let key = attempt.key;
     match prepare(attempt, outbox) {
@@ -360,7 +363,7 @@ fn prepare(
     outbox: &Arc<Outbox>,
 ) -> Result<(Attempt, Option<NodeWriter>), Box<dyn Error>> {
     let (key, is_live) = (attempt.key, attempt.is_live);
-    let files = attempt.files.take().map(wire::files_of).transpose()?;
+    let files = attempt.files.take();
     let writer = files.map(NodeWriter::create).transpose()?;
     let sink: Box<dyn OutputSink> = match &writer {
         Some(writer) => writer.sink(),
@@ -369,19 +372,8 @@ fn prepare(
     Ok((wire::attempt_of(attempt, sink)?, writer))
 }
 
-fn refused(key: Key, reason: String) -> WireEnd {
-    WireEnd {
-        key,
-        outcome: WireOutcome::NotStarted(reason),
-        elapsed: Duration::ZERO,
-        user: None,
-        system: None,
-        peak_rss_bytes: None,
-        stdout_bytes: 0,
-        stderr_bytes: 0,
-        leftovers_killed: 0,
-        written: None,
-    }
+fn refused(key: AttemptKey, reason: String) -> Ended {
+    Ended::new(AttemptEnd::without_run(key, AttemptOutcome::NotStarted(reason)), None)
 }
 
 /// Reads orders from bytes, and returns the number of attempts that they would start.

@@ -6,14 +6,15 @@ use pipewright::Source;
 
 use crate::executor::OutputSink;
 use crate::remote::outbox::Outbox;
-use crate::remote::wire::{Key, Stream};
+use crate::remote::wire::Stream;
+use crate::vocabulary::AttemptKey;
 
 /// Sends output to the host. Waits while the host is behind: then the jobs of this node wait for their readers, as they would at a
 /// full pipe. Beats go on.
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) outbox: Arc<Outbox>,
-    pub(super) key: Key,
+    pub(super) key: AttemptKey,
     pub(super) is_live: bool,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::random::Random;
 use crate::scheduler::*;
+use crate::vocabulary::Failure;
 
 /// A batch, and how the world treats it.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::model::{Last, Model, Phase, Why};
 use crate::scheduler::*;
+use crate::vocabulary::Failure;
 
 /// Returns the outcome of a job whose next attempt is due when the batch ends. A `once` job does not begin again by itself.
 fn resumed_with_its_attempts(once: bool, failure: Failure, retries: u32) -> Outcome {

@@ -8,6 +8,7 @@ mod model;
 mod random;
 
 use super::*;
+use crate::vocabulary::Failure;
 use batch::Batch;
 use model::{Model, Phase};
 use random::Random;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::batch::Batch;
 use super::jobs::Jobs;
 use crate::scheduler::*;
+use crate::vocabulary::Failure;
 
 /// A job, as its events and decisions show it.
 #[derive(Debug)]

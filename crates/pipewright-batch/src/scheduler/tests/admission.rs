@@ -1,6 +1,7 @@
 //! Tests of admission: slots, resources, order, memory.
 
 use super::*;
+use crate::vocabulary::Failure;
 
 #[test]
 fn the_lowest_free_slot_is_given_out() {

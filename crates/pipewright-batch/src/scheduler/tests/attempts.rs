@@ -1,6 +1,7 @@
 //! Tests of attempts: retries, delays, lost jobs, stops under pressure.
 
 use super::*;
+use crate::vocabulary::Failure;
 
 #[test]
 fn a_job_that_waits_for_its_retry_takes_no_slot() {

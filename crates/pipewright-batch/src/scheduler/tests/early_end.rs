@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
+use crate::vocabulary::Failure;
 
 fn limited(slots: u32, limit: FailureLimit, then: OnLimit) -> Told {
     Told::with(slots, |config| config.failures = FailurePolicy { limit, then })

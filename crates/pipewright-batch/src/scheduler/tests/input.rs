@@ -1,6 +1,7 @@
 //! Tests of the input: names, `after`, the end of a stream, jobs of an earlier run.
 
 use super::*;
+use crate::vocabulary::Failure;
 
 fn unknown(name: &str) -> Outcome {
     Outcome::Refused(Refusal::UnknownAfter { name: name.into() })

@@ -11,6 +11,7 @@ mod names;
 use std::time::Duration;
 
 use super::*;
+use crate::vocabulary::Failure;
 
 /// A scheduler that is told one thing after the other.
 struct Told(Scheduler);

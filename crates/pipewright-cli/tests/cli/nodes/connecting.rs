@@ -1,6 +1,6 @@
 //! Nodes that cannot be used.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
 use super::*;
@@ -9,7 +9,7 @@ use super::*;
 fn with_one_more(via: &str, wanted: &str) {
     let place = Place::new();
     place.write("worker", "cat hello; exec cat > /dev/null");
-    std::fs::write(place.path("hello"), hello_of_another_version()).unwrap();
+    std::fs::write(place.path("hello"), hello_of_an_older_version()).unwrap();
     let mut nodes = nodes(1);
     nodes.extend(["--via".to_owned(), via.to_owned()]);
     let script = "until [ -e heard ]; do sleep 0.05; done; echo {}";
@@ -27,8 +27,8 @@ fn with_one_more(via: &str, wanted: &str) {
     assert_eq!(sorted(out(&output)), ["a", "b"]);
 }
 
-/// Returns what a worker of another version says first.
-fn hello_of_another_version() -> Vec<u8> {
+/// Returns what a worker of an older version says first.
+fn hello_of_an_older_version() -> Vec<u8> {
     let mut hello = b"pipewright batch\x01\0w\0".to_vec();
     hello.extend(b"9.8.7".iter().copied().chain(std::iter::repeat_n(0, 59)));
     hello
@@ -59,10 +59,31 @@ fn a_batch_without_a_node_fails_with_the_last_words_of_the_command() {
 }
 
 #[test]
-fn a_worker_of_another_version_is_refused_with_both_versions() {
+fn a_worker_of_an_older_version_is_refused() {
     let _watchdog = Watchdog::start(60);
-    let versions = concat!("pipewright 9.8.7, this one ", env!("CARGO_PKG_VERSION"), "; given up");
-    with_one_more("sh worker", versions);
+    with_one_more("sh worker", "another build of pipewright: its program is 9.8.7, this one ");
+}
+
+#[test]
+fn a_worker_of_another_build_is_refused_with_both_hashes() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    // The same version, and one byte more.
+    let other = place.path("other");
+    std::fs::copy(TOOL, &other).unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).open(&other).unwrap();
+    file.write_all(b"x").unwrap();
+    drop(file);
+    let path = other.to_str().unwrap();
+    let args = ["--via", "env", "--worker-path", path, "--", "echo", ":::", "a"];
+    let output = place.batch(&args);
+    assert_eq!((output.status.code(), &*out(&output)), (Some(125), ""));
+    let text = err(&output);
+    let (_, hashes) = text.split_once("another build of pipewright: its program is ").expect(&text);
+    let (theirs, ours) = hashes.split_once(", this one ").unwrap();
+    let ours = &ours[..32];
+    let is_hash = |text: &str| text.len() == 32 && text.bytes().all(|it| it.is_ascii_hexdigit());
+    assert!(is_hash(theirs) && is_hash(ours) && theirs != ours, "{text}");
 }
 
 #[test]

@@ -27,13 +27,13 @@ use super::connector;
 use super::listener::Listener;
 use super::reports::{Report, Reports};
 use super::via::{Delivery, Via};
+use crate::executor::LocalSettings;
 use crate::remote::secret::Secret;
 use crate::remote::slurm::{
     Allocation, AllocationRequest, Connection, GrantedNodes, IDLE_TIME, JobInfo, JobState, Phase,
     SecretFile, SlurmError, controller_address, dial_back_script, holding_script,
     srun_on_all_nodes, srun_on_node,
 };
-use crate::remote::wire::message::Settings;
 use error::{ClusterError, cannot};
 pub use settings::Slurm;
 use workers::Workers;
@@ -56,7 +56,7 @@ pub(super) struct Cluster {
     pub(super) worker: PathBuf,
     pub(super) slots: Option<u32>,
     pub(super) reports: Arc<Reports>,
-    pub(super) settings: Settings,
+    pub(super) settings: LocalSettings,
 }
 
 /// The end of an allocation.

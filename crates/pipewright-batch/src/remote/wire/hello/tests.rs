@@ -20,36 +20,42 @@ fn copy(secret: &Secret) -> Secret {
 }
 
 /// Returns the results of host and worker.
-fn greet(versions: [&'static str; 2], secrets: [Option<Secret>; 2]) -> Results {
+fn greet(programs: [&'static str; 2], secrets: [Option<Secret>; 2]) -> Results {
     let (mut host, mut worker) = connection();
     let [host_secret, worker_secret] = secrets;
     let greeting = thread::spawn(move || {
         let mut reader = worker.try_clone().unwrap();
-        greet_host_as(versions[1], &mut reader, &mut worker, worker_secret.as_ref())
+        greet_host_as(programs[1], &mut reader, &mut worker, worker_secret.as_ref())
     });
     let mut reader = host.try_clone().unwrap();
-    let greeted = greet_worker_as(versions[0], &mut reader, &mut host, host_secret.as_ref(), false);
+    let greeted = greet_worker_as(programs[0], &mut reader, &mut host, host_secret.as_ref(), false);
     // The worker waits for the end of the connection otherwise.
     host.shutdown(std::net::Shutdown::Both).unwrap_or_default();
     [greeted, greeting.join().unwrap()]
 }
 
 #[test]
-fn sides_with_one_secret_and_one_version_accept_each_other() {
+fn sides_with_one_secret_and_one_program_accept_each_other() {
     let secret = Secret::random().unwrap();
-    let [host, worker] = greet(["1.2.3"; 2], [Some(copy(&secret)), Some(secret)]);
+    let [host, worker] = greet(["f3a0"; 2], [Some(copy(&secret)), Some(secret)]);
     assert!(host.unwrap().is_some() && worker.unwrap().is_some());
-    let [host, worker] = greet(["1.2.3"; 2], [None, None]);
+    let [host, worker] = greet(["f3a0"; 2], [None, None]);
     assert!(host.unwrap().is_none() && worker.unwrap().is_none());
 }
 
 #[test]
-fn another_version_is_refused_by_both_sides_with_both_versions() {
+fn another_program_is_refused_by_both_sides_with_both_hashes() {
     let secret = Secret::random().unwrap();
-    let [host, worker] = greet(["1.2.3", "1.2.4"], [Some(copy(&secret)), Some(secret)]);
+    let [host, worker] = greet(["f3a0", "77b1"], [Some(copy(&secret)), Some(secret)]);
     let (host, worker) = (host.unwrap_err(), worker.unwrap_err());
-    assert_eq!(host.to_string(), "the other side is pipewright 1.2.4, this one 1.2.3");
-    assert_eq!(worker.to_string(), "the other side is pipewright 1.2.3, this one 1.2.4");
+    assert_eq!(
+        host.to_string(),
+        "the other side is another build of pipewright: its program is 77b1, this one f3a0"
+    );
+    assert_eq!(
+        worker.to_string(),
+        "the other side is another build of pipewright: its program is f3a0, this one 77b1"
+    );
 }
 
 #[test]
@@ -73,15 +79,11 @@ fn a_side_without_a_secret_is_refused() {
 #[test]
 fn a_side_of_the_protocol_without_encryption_is_refused_by_name() {
     let secret = Secret::random().unwrap();
-    let mut old = Hello::new(Role::Worker, true, env!("CARGO_PKG_VERSION")).unwrap();
+    let mut old = Hello::new(Role::Worker, true, Program::own_hash().unwrap()).unwrap();
     old.0[16] = 1;
     let greeted = greet_worker(&mut &old.0[..], &mut io::sink(), Some(&secret), false);
     let error = greeted.unwrap_err().to_string();
-    let version = env!("CARGO_PKG_VERSION");
-    let words = format!(
-        "the other side is pipewright {version} with protocol 1, this one {version} with protocol 2"
-    );
-    assert_eq!(error, words);
+    assert_eq!(error, "the other side speaks protocol 1, this one 2: use one build of pipewright");
 }
 
 /// A stream whose bytes are recorded.
@@ -142,7 +144,7 @@ fn a_port_scanner_gets_no_byte() {
 
 #[test]
 fn what_a_shell_prints_before_the_hello_is_passed_over() {
-    let hello = || Hello::new(Role::Worker, false, env!("CARGO_PKG_VERSION")).unwrap().0;
+    let hello = || Hello::new(Role::Worker, false, Program::own_hash().unwrap()).unwrap().0;
     for noise in
         ["", "Welcome!\n", "pipewright", "pipewright batcpipewright batc", "p", "pipewright batc"]
     {

@@ -1,0 +1,496 @@
+//! The words of a batch, each fact once: the log, the wire, events, reports, the page and Python read these.
+//!
+//! The names are those of the log (docs/batch-log.md) and of the events (docs/batch.md). They are frozen: a log of an older version is
+//! read with them. A new word is a new variant, and a new version of the log.
+//!
+//! - [`AttemptEnd`] and [`AttemptOutcome`]: how an attempt has ended; [`Failure`], the class of an end that is no success.
+//! - [`JobState`]: how a job has ended.
+//! - [`Event`] and [`Halt`]: what a running batch tells.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use pipewright::Signal;
+use pipewright_os::base::error::OneLine;
+use serde::{Deserialize, Serialize};
+
+use crate::job::JobId;
+
+/// The key of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptKey {
+    /// The number of the job in this run, from 1, in the order of the input.
+    pub job: u64,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+}
+
+impl fmt::Display for AttemptKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}, attempt {}", self.job, self.attempt)
+    }
+}
+
+/// The end of an attempt, with everything that is known about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AttemptEnd {
+    /// The attempt.
+    pub key: AttemptKey,
+    /// The result.
+    pub outcome: AttemptOutcome,
+    /// The time of the start, by the clock of the system. It does not travel: another machine has another clock.
+    #[serde(skip, default = "SystemTime::now")]
+    pub started: SystemTime,
+    /// The time from the start until its processes and its output had ended.
+    pub elapsed: Duration,
+    /// CPU time in user mode.
+    pub user: Option<Duration>,
+    /// CPU time in the kernel.
+    pub system: Option<Duration>,
+    /// The largest amount of memory in use at one time, in bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// The number of bytes written to stdout.
+    pub stdout_bytes: u64,
+    /// The number of bytes written to stderr.
+    pub stderr_bytes: u64,
+    /// True if part of the output was dropped, because of a limit or of an error.
+    pub output_truncated: bool,
+    /// The number of processes that it left running, and that were killed.
+    pub leftovers_killed: u32,
+    /// The node that it ran on. `None`: this machine, or none.
+    pub node: Option<String>,
+}
+
+impl AttemptEnd {
+    /// Returns the end of an attempt that has never run.
+    #[must_use]
+    pub fn without_run(key: AttemptKey, outcome: AttemptOutcome) -> AttemptEnd {
+        AttemptEnd::new(key, outcome, SystemTime::now(), Duration::ZERO)
+    }
+
+    /// Returns an end without usage and output.
+    #[must_use]
+    pub fn new(
+        key: AttemptKey,
+        outcome: AttemptOutcome,
+        started: SystemTime,
+        elapsed: Duration,
+    ) -> AttemptEnd {
+        AttemptEnd {
+            key,
+            outcome,
+            started,
+            elapsed,
+            user: None,
+            system: None,
+            peak_rss_bytes: None,
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+            output_truncated: false,
+            leftovers_killed: 0,
+            node: None,
+        }
+    }
+}
+
+/// The result of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AttemptOutcome {
+    /// It exited by itself with this code.
+    Exited(i32),
+    /// A signal killed it, and the batch had not sent that signal.
+    Signaled(i32),
+    /// It was stopped after its timeout.
+    TimedOut,
+    /// It was stopped after a time without output.
+    IdleTimedOut,
+    /// It was stopped because it wrote too much.
+    LimitExceeded,
+    /// It was stopped for another reason: a drain, a stop, a lack of memory.
+    Cancelled,
+    /// It was killed because memory ran out.
+    OutOfMemory,
+    /// It could not be started. The text is one line, and states the reason.
+    NotStarted(String),
+    /// Its executor lost it: it may have run to its end, or not.
+    Lost(String),
+    /// Its runner was killed while it ran. The next run writes this to the log.
+    Interrupted,
+}
+
+impl AttemptOutcome {
+    /// Returns true if the command may have ended so because somebody else than the batch has told it to.
+    pub(crate) fn may_be_told_to_end(&self) -> bool {
+        matches!(self, AttemptOutcome::Signaled(_))
+            || matches!(self, AttemptOutcome::Exited(code) if *code != 0)
+    }
+
+    /// Returns the word that the log, events and reports use.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            AttemptOutcome::Exited(_) => "exited",
+            AttemptOutcome::Signaled(_) => "signaled",
+            AttemptOutcome::TimedOut => "timed_out",
+            AttemptOutcome::IdleTimedOut => "idle_timed_out",
+            AttemptOutcome::LimitExceeded => "limit_exceeded",
+            AttemptOutcome::Cancelled => "cancelled",
+            AttemptOutcome::OutOfMemory => "out_of_memory",
+            AttemptOutcome::NotStarted(_) => "not_started",
+            AttemptOutcome::Lost(_) => "lost",
+            AttemptOutcome::Interrupted => "interrupted",
+        }
+    }
+
+    /// Returns the outcome that the log means with a word and these facts. `None`: no version has such a word.
+    pub(crate) fn of_words(
+        word: &str,
+        code: Option<i32>,
+        signal: Option<i32>,
+        reason: Option<String>,
+    ) -> Option<AttemptOutcome> {
+        Some(match word {
+            "exited" => AttemptOutcome::Exited(code?),
+            "signaled" => AttemptOutcome::Signaled(signal?),
+            "timed_out" => AttemptOutcome::TimedOut,
+            "idle_timed_out" => AttemptOutcome::IdleTimedOut,
+            "limit_exceeded" => AttemptOutcome::LimitExceeded,
+            "cancelled" => AttemptOutcome::Cancelled,
+            "out_of_memory" => AttemptOutcome::OutOfMemory,
+            "not_started" => AttemptOutcome::NotStarted(reason.unwrap_or_default()),
+            "lost" => AttemptOutcome::Lost(reason.unwrap_or_default()),
+            "interrupted" => AttemptOutcome::Interrupted,
+            _ => return None,
+        })
+    }
+
+    /// Returns the code of a command that exited by itself.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            AttemptOutcome::Exited(code) => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of the signal that killed it.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        match self {
+            AttemptOutcome::Signaled(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason, if there is more to say than the word.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            AttemptOutcome::NotStarted(reason) | AttemptOutcome::Lost(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the class of the failure. `None`: it is a success.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        Some(match self {
+            AttemptOutcome::Exited(0) => return None,
+            AttemptOutcome::Exited(_) => Failure::ExitCode,
+            AttemptOutcome::Signaled(_) | AttemptOutcome::Cancelled => Failure::Signalled,
+            AttemptOutcome::TimedOut
+            | AttemptOutcome::IdleTimedOut
+            | AttemptOutcome::LimitExceeded => Failure::TimedOut,
+            AttemptOutcome::OutOfMemory => Failure::OutOfMemory,
+            AttemptOutcome::NotStarted(_) => Failure::StartFailed,
+            AttemptOutcome::Lost(_) | AttemptOutcome::Interrupted => Failure::Lost,
+        })
+    }
+
+    /// Returns true if it exited by itself with code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        *self == AttemptOutcome::Exited(0)
+    }
+}
+
+impl fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttemptOutcome::Exited(code) => write!(f, "exit code {code}"),
+            AttemptOutcome::Signaled(number) => match Signal::from_number(*number) {
+                Some(signal) => write!(f, "killed by {signal}"),
+                None => write!(f, "killed by signal {number}"),
+            },
+            AttemptOutcome::TimedOut => f.write_str("timed out"),
+            AttemptOutcome::IdleTimedOut => f.write_str("timed out without output"),
+            AttemptOutcome::LimitExceeded => f.write_str("exceeded its output limit"),
+            AttemptOutcome::Cancelled => f.write_str("stopped"),
+            AttemptOutcome::OutOfMemory => f.write_str("out of memory"),
+            AttemptOutcome::NotStarted(reason) => write!(f, "{}", OneLine(reason)),
+            AttemptOutcome::Lost(reason) => write!(f, "lost: {}", OneLine(reason)),
+            AttemptOutcome::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+/// The class of an unsuccessful end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Failure {
+    /// It exited with a code that means failure.
+    ExitCode,
+    /// A timeout stopped it.
+    TimedOut,
+    /// A signal killed it.
+    #[serde(rename = "signaled")]
+    Signalled,
+    /// It ran out of memory.
+    OutOfMemory,
+    /// It could not be started, so nothing of it ran.
+    StartFailed,
+    /// Its executor lost it: nobody knows if it ran to its end.
+    Lost,
+}
+
+impl Failure {
+    /// All classes.
+    pub const ALL: [Failure; 6] = [
+        Failure::ExitCode,
+        Failure::TimedOut,
+        Failure::Signalled,
+        Failure::OutOfMemory,
+        Failure::StartFailed,
+        Failure::Lost,
+    ];
+
+    /// Returns the word that the log uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::ExitCode => "exit_code",
+            Failure::TimedOut => "timed_out",
+            Failure::Signalled => "signaled",
+            Failure::OutOfMemory => "out_of_memory",
+            Failure::StartFailed => "start_failed",
+            Failure::Lost => "lost",
+        }
+    }
+}
+
+/// A report of a running batch.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// An attempt has been started.
+    #[non_exhaustive]
+    Started {
+        /// The attempt.
+        key: AttemptKey,
+        /// The slot, from 1.
+        slot: u32,
+        /// The command, quoted for a shell. Invalid Unicode is replaced.
+        command: String,
+    },
+    /// An attempt has ended.
+    #[non_exhaustive]
+    Ended {
+        /// The end.
+        end: Box<AttemptEnd>,
+        /// The command, as in [`Event::Started`].
+        command: String,
+        /// The last lines of stderr, or of stdout if stderr is empty: at most 2 KiB.
+        last_lines: String,
+    },
+    /// The job will be tried again after this delay.
+    #[non_exhaustive]
+    Retrying {
+        /// The number of the job.
+        job: u64,
+        /// The delay.
+        delay: Duration,
+    },
+    /// The job is over.
+    #[non_exhaustive]
+    Settled {
+        /// The number of the job.
+        job: u64,
+        /// The identity of the job.
+        id: JobId,
+        /// The final state.
+        state: JobState,
+    },
+    /// All jobs have been read.
+    #[non_exhaustive]
+    InputEnded {
+        /// The number of jobs.
+        jobs: u64,
+    },
+    /// The number of jobs that can run at once has changed: a node has come or gone.
+    #[non_exhaustive]
+    Capacity {
+        /// The number of slots.
+        slots: u32,
+    },
+    /// The batch ends early: nothing more is started.
+    Halted(Halt),
+    /// A message for the user: one line.
+    Note(String),
+}
+
+/// The final state of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It succeeded in this run.
+    Succeeded,
+    /// It succeeded in an earlier run, according to the log.
+    SucceededBefore,
+    /// Its last attempt failed. The text is the reason.
+    Failed(String),
+    /// It failed in an earlier run, according to the log.
+    FailedBefore,
+    /// It was not started, because a job in its `after` did not succeed. The text names that job.
+    Skipped(String),
+    /// It was started, and stopped because the batch ended early.
+    Stopped,
+    /// It was not started, because the batch ended early.
+    NotRun,
+    /// It runs at most once, and may have run: it is not run again.
+    Unknown,
+    /// It can never start. The text is the reason.
+    Refused(String),
+}
+
+/// The reason why a batch ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Halt {
+    /// A request to let the running jobs end.
+    Drain,
+    /// A request to stop the running jobs.
+    Stop,
+    /// Too many jobs have failed.
+    Failures,
+    /// The time of the whole batch is over.
+    Timeout,
+    /// The input cannot be read any further.
+    Input,
+    /// The log cannot be written.
+    Log,
+    /// The reader of stdout is gone, as `head` is after its last line.
+    ReaderGone,
+    /// The output of jobs cannot be printed.
+    Output,
+}
+
+impl JobState {
+    /// Returns the word that the log, events and reports use.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            JobState::Succeeded | JobState::SucceededBefore => "succeeded",
+            JobState::Failed(_) | JobState::FailedBefore => "failed",
+            JobState::Skipped(_) => "skipped",
+            JobState::Stopped => "stopped",
+            JobState::NotRun => "not_run",
+            JobState::Unknown => "unknown",
+            JobState::Refused(_) => "refused",
+        }
+    }
+
+    /// Returns the reason, if the state has one.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            JobState::Failed(reason) | JobState::Skipped(reason) | JobState::Refused(reason) => {
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Halt {
+    /// Returns the word that the log and events use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Halt::Drain => "drained",
+            Halt::Stop => "stopped",
+            Halt::Failures => "failures",
+            Halt::Timeout => "timed_out",
+            Halt::Input => "input",
+            Halt::Log => "log",
+            Halt::ReaderGone => "reader_gone",
+            Halt::Output => "output",
+        }
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Halt::Drain => "interrupted",
+            Halt::Stop => "stopped",
+            Halt::Failures => "the limit of failures is reached",
+            Halt::Timeout => "the time of the batch is over",
+            Halt::Input => "the input cannot be read",
+            Halt::Log => "the log cannot be written",
+            Halt::ReaderGone => "the reader of the output is gone",
+            Halt::Output => "the output cannot be written",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words that logs of all versions have. Change none: add some.
+    const OUTCOMES: [(AttemptOutcome, &str); 8] = [
+        (AttemptOutcome::Exited(3), "exited"),
+        (AttemptOutcome::Signaled(9), "signaled"),
+        (AttemptOutcome::TimedOut, "timed_out"),
+        (AttemptOutcome::IdleTimedOut, "idle_timed_out"),
+        (AttemptOutcome::LimitExceeded, "limit_exceeded"),
+        (AttemptOutcome::Cancelled, "cancelled"),
+        (AttemptOutcome::OutOfMemory, "out_of_memory"),
+        (AttemptOutcome::Interrupted, "interrupted"),
+    ];
+
+    #[test]
+    fn the_words_of_outcomes_are_frozen_and_read_back() {
+        let mut all = OUTCOMES.to_vec();
+        all.push((AttemptOutcome::NotStarted("no such file".into()), "not_started"));
+        all.push((AttemptOutcome::Lost("node gone".into()), "lost"));
+        for (outcome, word) in all {
+            assert_eq!(outcome.name(), word);
+            let reason = outcome.reason().map(ToOwned::to_owned);
+            let read = AttemptOutcome::of_words(word, outcome.code(), outcome.signal(), reason);
+            assert_eq!(read.as_ref(), Some(&outcome));
+            // The derived words are the same ones.
+            let derived = serde_json::to_value(&outcome).unwrap();
+            let derived =
+                derived.as_str().or_else(|| derived.as_object()?.keys().next().map(|it| &**it));
+            assert_eq!(derived, Some(word));
+        }
+        assert_eq!(AttemptOutcome::of_words("exited", None, None, None), None);
+        assert_eq!(AttemptOutcome::of_words("", None, None, None), None);
+    }
+
+    #[test]
+    fn the_words_of_failures_are_frozen_and_the_derived_ones() {
+        let words = ["exit_code", "timed_out", "signaled", "out_of_memory", "start_failed", "lost"];
+        for (failure, word) in Failure::ALL.into_iter().zip(words) {
+            assert_eq!(
+                (failure.name(), serde_json::to_value(failure).unwrap()),
+                (word, word.into())
+            );
+        }
+    }
+}
