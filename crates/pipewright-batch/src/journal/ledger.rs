@@ -14,6 +14,8 @@ use crate::job::{Job, JobId, shell_quoted, stored};
 
 /// The longest text about an attempt: an error, or a reason.
 const MOST_TEXT_BYTES: usize = 1024;
+/// The reason for an earlier end that stands.
+const NOT_STARTED: &str = "its next attempt was not started";
 /// The longest end of stderr.
 const MOST_TAIL_BYTES: usize = 4096;
 
@@ -70,8 +72,10 @@ struct Active {
     line: Option<u64>,
     /// The attempt that was intended and has not ended.
     attempt: Option<(u32, Option<u32>)>,
-    /// An attempt of this run has ended.
+    /// An attempt of this run has ended that had begun.
     has_run: bool,
+    /// Its end in an earlier run, which stands until another attempt has begun.
+    earlier: Option<JobState>,
     once: bool,
 }
 
@@ -114,6 +118,7 @@ impl Ledger {
             line: job.job.get_line(),
             attempt: attempt_of_slot,
             has_run,
+            earlier: self.past.state_of(job.id).filter(|state| state.is_final()),
             once: job.once,
         };
         self.active.insert(job.number, active);
@@ -138,9 +143,9 @@ impl Ledger {
         // Nothing has run if it could not be started: an earlier end stands, unless this is its failure.
         let has_run = !matches!(end.outcome, AttemptOutcome::NotStarted(_));
         let active = self.active.get_mut(&end.key.job);
-        let once = active.is_some_and(|active| {
+        let (once, earlier) = active.map_or((false, None), |active| {
             active.has_run |= has_run;
-            active.once
+            (active.once, active.earlier.filter(|_| !active.has_run))
         });
         let row = self.next_attempt;
         self.next_attempt += 1;
@@ -165,10 +170,13 @@ impl Ledger {
         // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
         // run again.
         let is_success = end.outcome.is_success() && !output.is_lost;
-        let state = if is_success { JobState::Succeeded } else { JobState::Started };
+        // A resumed batch may begin another attempt of a job that has failed only if it is told to.
+        let undecided = earlier.unwrap_or(JobState::Started);
+        let state = if is_success { JobState::Succeeded } else { undecided };
+        let reason = earlier.map(|_| NOT_STARTED.into());
         let last_attempt = Some(row);
         let number = end.key.job;
-        self.changes.change_job(job, JobChange { number, line, state, reason: None, last_attempt });
+        self.changes.change_job(job, JobChange { number, line, state, reason, last_attempt });
     }
 
     pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
@@ -177,8 +185,9 @@ impl Ledger {
         let (row, active) = match self.past.state_of(job.id).filter(|state| state.is_final()) {
             // It was to run again, and did not: its earlier end stands.
             Some(_) if !has_run && active.is_none() => return,
-            Some(earlier) if !has_run && !state.is_final() => {
-                let reason = Some("its next attempt was not started".into());
+            // One that may have run is not known better by an attempt that has not begun.
+            Some(earlier) if !has_run && (!state.is_final() || earlier == JobState::Unknown) => {
+                let reason = Some(NOT_STARTED.into());
                 (self.change(job, earlier, reason, None), self.active.remove(&job.number))
             }
             _ => {
@@ -197,7 +206,7 @@ impl Ledger {
         if !self.has(job) {
             let row = self.change(job, JobState::Waiting, None, None);
             let (line, once) = (job.job.get_line(), job.once);
-            let active = Active { row, line, attempt: None, has_run: false, once };
+            let active = Active { row, line, attempt: None, has_run: false, earlier: None, once };
             self.active.insert(job.number, active);
         }
     }

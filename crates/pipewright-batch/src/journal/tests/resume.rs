@@ -103,6 +103,41 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     check_whole(&folder.log());
 }
 
+/// A job that has failed, and a `once` job that may have run, are to run again, and their starts fail.
+#[test]
+fn an_earlier_end_stands_until_another_attempt_has_begun() {
+    for is_decided in [false, true] {
+        let folder = Folder::new();
+        let mut journal = create(&folder.log());
+        let (one, two) = (job(1), job(2));
+        let jobs = [logged(1, &one), LoggedJob { once: true, ..logged(2, &two) }];
+        jobs.iter().for_each(|job| journal.intend(&intent(*job, 1)));
+        journal.ended(&end(1, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
+        journal.settled(&jobs[0], JobState::Failed(Failure::ExitCode), None);
+        journal.flush().unwrap();
+        drop(journal);
+
+        let (mut journal, mut past) = resume(&folder.log());
+        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::Unknown);
+        for job in &jobs {
+            journal.intend(&intent(*job, 1));
+            let outcome = AttemptOutcome::NotStarted("no such file".into());
+            journal.ended(&end(job.number, 1, outcome), LoggedOutput::default());
+            if is_decided {
+                journal.settled(job, JobState::Failed(Failure::StartFailed), None);
+            }
+        }
+        journal.flush().unwrap();
+        // A kill: without a decision, another attempt of both was due.
+        drop(journal);
+        let (_journal, mut past) = resume(&folder.log());
+        let failure = if is_decided { Failure::StartFailed } else { Failure::ExitCode };
+        assert_eq!(past.look_up(id(1)).unwrap().state, JobState::Failed(failure));
+        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::Unknown);
+        check_whole(&folder.log());
+    }
+}
+
 #[test]
 fn jobs_that_the_input_no_longer_has_are_listed() {
     let folder = Folder::new();

@@ -485,11 +485,17 @@ fn play(seed: u64) -> Played {
     Played { wrong, commits: state.commits, story }
 }
 
+/// Games that have found something: each row says what.
+const FOUND: &[u64] = &[
+    // The retry of a `once` job that had failed in an earlier run could not be started, and a kill made it run again.
+    1_795_829_766_991,
+];
+
 /// The games of the short run.
 const SHORT_RUN: u64 = 100;
 
 /// Returns the command that plays a game again, and tells its story.
-fn again(seed: u64) -> String {
+fn again_with(seed: u64) -> String {
     format!(
         "PIPEWRIGHT_NET_SEED={seed} bash ci/with-hooks.sh test -p pipewright-batch --lib -- \
          the_log_tells_the_truth --nocapture"
@@ -499,7 +505,7 @@ fn again(seed: u64) -> String {
 #[test]
 fn a_seed_plays_the_same_game_again() {
     for seed in 1..=20 {
-        assert_eq!(play(seed), play(seed), "{}", again(seed));
+        assert_eq!(play(seed), play(seed), "{}", again_with(seed));
     }
 }
 
@@ -514,9 +520,11 @@ fn the_log_tells_the_truth() {
     let (mut games, mut commits) = (0, 0);
     let mut found: BTreeMap<&str, (u64, u64, String)> = BTreeMap::new();
     loop {
-        let seed_of_game = first + games;
+        let again = FOUND.get(games as usize).filter(|_| seed.is_none());
+        let seed_of_game = again.copied().unwrap_or(first + games);
         let played = std::panic::catch_unwind(|| play(seed_of_game));
-        let played = played.unwrap_or_else(|_| panic!("a panic; again: {}", again(seed_of_game)));
+        let played =
+            played.unwrap_or_else(|_| panic!("a panic; again: {}", again_with(seed_of_game)));
         commits += played.commits;
         games += 1;
         if seed.is_some() {
@@ -534,7 +542,7 @@ fn the_log_tells_the_truth() {
     let mut unexpected = Vec::new();
     for (row, (count, seed, facts)) in found {
         let how = if EXPECTED.contains(&row) { "expected" } else { "WRONG" };
-        eprintln!("{how}, {row}: {count} times, first: {facts}\n  again: {}", again(seed));
+        eprintln!("{how}, {row}: {count} times, first: {facts}\n  again: {}", again_with(seed));
         if !EXPECTED.contains(&row) {
             unexpected.push(row);
         }
