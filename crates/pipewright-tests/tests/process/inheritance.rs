@@ -13,6 +13,7 @@ use pipewright_tests::skip::{Need, is_forced_async, skipped};
 use super::puppet;
 
 /// Returns a handle that is not close-on-exec, as careless code leaves it.
+#[cfg(target_os = "linux")]
 fn inheritable() -> OwnedFd {
     let file = File::open("/dev/null").unwrap();
     // SAFETY: numbers.
@@ -23,6 +24,7 @@ fn inheritable() -> OwnedFd {
 }
 
 /// Returns number and kind of the handles of a child of this command.
+#[cfg(target_os = "linux")]
 fn handles_of_child(command: &mut Command) -> Vec<(i64, String)> {
     let text = command.read().unwrap();
     let line = |line: &str| {

@@ -269,6 +269,7 @@ fn many_terminals_run_on_one_thread() {
 }
 
 /// Returns true if this process can have that many handles.
+#[cfg(target_os = "linux")]
 fn can_open(handles: u64) -> bool {
     use rustix::process::{Resource, getrlimit};
     getrlimit(Resource::Nofile).current.is_none_or(|limit| limit >= handles)

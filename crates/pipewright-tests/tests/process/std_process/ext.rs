@@ -111,6 +111,7 @@ macro_rules! program {
             }
 
             /// Returns the mask and the ignored signals of a child of a thread that blocks and ignores some.
+            #[cfg(target_os = "linux")]
             pub(super) fn signals() -> Results {
                 let mut results = Vec::new();
                 for fork in [false, true] {
