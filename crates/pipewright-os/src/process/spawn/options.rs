@@ -224,7 +224,8 @@ pub(super) fn windows_list(options: &WindowsOptions) -> [Entry; 7] {
     ]
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use std::ffi::OsString;
     use std::fs::File;
@@ -561,7 +562,7 @@ mod tests {
                 if option == StartOption::Limits
                     && error.source.kind() == std::io::ErrorKind::Unsupported =>
             {
-                skipped(Need::TreeLimits, &error.to_string());
+                skipped(Need::TreeLimits, error);
             }
             (None, Err(error)) => {
                 // A right that only root has.

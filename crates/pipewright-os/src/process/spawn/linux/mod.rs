@@ -266,7 +266,7 @@ fn limits<'a>(plan: &Plan<'a>) -> impl Iterator<Item = u64> + use<'a> {
 }
 
 /// Returns the number of a resource.
-fn resource_number(resource: Resource) -> u32 {
+fn resource_number(resource: Resource) -> libc::c_uint {
     // They are c_uint in glibc, c_int in musl.
     let number = match resource {
         Resource::AddressSpace => libc::RLIMIT_AS,
@@ -279,7 +279,7 @@ fn resource_number(resource: Resource) -> u32 {
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::Stack => libc::RLIMIT_STACK,
     };
-    number as u32
+    number as libc::c_uint
 }
 
 /// Takes ownership of the pidfd that `CLONE_PIDFD` wrote.
