@@ -3,7 +3,7 @@
 /// The length of a table; a prime, so that no piece of a usual size is like the one before it.
 const TABLE_BYTES: usize = 8191;
 
-/// What a process writes that a script leaves behind (`w`).
+/// The text of a process that a script leaves behind (`w`).
 pub const LATE: &[u8] = b"\nlate\n";
 
 /// Returns the next number of a generator (SplitMix64).

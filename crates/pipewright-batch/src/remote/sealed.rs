@@ -168,7 +168,7 @@ pub(crate) struct Unsealing<R> {
     sealed: Vec<u8>,
     start: usize,
     end: usize,
-    /// What was in a record, and the place that was read up to.
+    /// The contents of a record, and the place that was read up to.
     plain: Vec<u8>,
     at: usize,
 }

@@ -1,4 +1,4 @@
-//! What must hold of what was seen, given what the script is known to do.
+//! Rules for what was seen, given what the script is known to do.
 
 use pipewright::Outcome;
 use pipewright_tests::said::LATE;

@@ -13,9 +13,9 @@ use super::{stops, streams, verbs};
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) run: fn(&Plan) -> Result<super::seen::Seen, pipewright::Error>,
-    /// What scripts may write: see `Said::new`.
+    /// The kinds of text that scripts may write: see `Said::new`.
     pub(crate) kinds: &'static str,
-    /// What the way needs and cannot do, a letter each.
+    /// Needs and limits of the way, a letter each.
     pub(crate) traits: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl Way {
     }
 }
 
-/// How input comes.
+/// The source of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     Bytes,

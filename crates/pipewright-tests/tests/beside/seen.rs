@@ -1,4 +1,4 @@
-//! What a way to run a command has told, in one shape for all.
+//! Results of a way to run a command, in one shape for all.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -20,7 +20,7 @@ pub(crate) struct Seen {
     pub(crate) truncated: Option<bool>,
     pub(crate) unread: Option<u64>,
     pub(crate) counts: [Option<u64>; 2],
-    /// What a tee of stdout has got.
+    /// The bytes that a tee of stdout has got.
     pub(crate) tee: Option<Vec<u8>>,
     /// True if the caller gave it up.
     pub(crate) dropped: bool,
@@ -96,7 +96,7 @@ impl Seen {
     }
 }
 
-/// What is seen of a run that failed as `read` and `run` do; any other error is one.
+/// Returns what is seen of a run that failed as `read` and `run` do; any other error is one.
 pub(crate) fn failed(error: Error) -> Result<Seen, Error> {
     let pipewright::ErrorKind::Failed { status, outcome, .. } = error.kind() else {
         return Err(error);

@@ -50,7 +50,7 @@ fn drop_future(plan: &Plan) -> Result<Seen, Error> {
     Ok(GIVEN_UP)
 }
 
-/// What came before is what the script wrote.
+/// Output from before is what the script wrote.
 fn drop_events(plan: &Plan) -> Result<Seen, Error> {
     let slot = plan.slot()?;
     let mut command = plan.command_in(&slot);

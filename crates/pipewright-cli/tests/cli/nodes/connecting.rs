@@ -61,7 +61,10 @@ fn a_batch_without_a_node_fails_with_the_last_words_of_the_command() {
 #[test]
 fn a_worker_of_an_older_version_is_refused() {
     let _watchdog = Watchdog::start(60);
-    with_one_more("sh worker", "speaks protocol 1, this one 2: use one build of pipewright; given up");
+    with_one_more(
+        "sh worker",
+        "speaks protocol 1, this one 2: use one build of pipewright; given up",
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use super::wait_for_one_of;
+use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 use crate::base::signal::empty_set;
 use crate::base::wait::{self, Slot};
@@ -40,6 +41,7 @@ impl Numbers {
     }
 }
 
+#[derive(Default)]
 struct State {
     /// Those that have arrived and were not taken: each once, as the kernel keeps them.
     arrived: Numbers,
@@ -48,12 +50,12 @@ struct State {
     waiters: Vec<Weak<Wake>>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { arrived: Numbers(0), watched: Numbers(0), waiters: Vec::new() });
+/// A fork has no such thread, so it has no signal that one has taken.
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
 fn state() -> MutexGuard<'static, State> {
     // Sets, which are consistent at any time.
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Signals of which this waiter gets those that nobody else has taken.
