@@ -86,12 +86,12 @@ impl<E: Executor> Driver<E> {
         &mut self,
         number: JobNumber,
         live: &LiveJob,
-        state: JobState,
+        mut state: JobState,
         failure: Option<Failure>,
     ) {
         // What ended in an earlier run stays as it is, also if the input has no place for it.
         if !live.is_past {
-            self.log.settled(number, live, &state, failure);
+            state = self.log.settled(number, live, &state, failure).unwrap_or(state);
         }
         if let Some(output) = &mut self.output {
             output.settle(number.0);

@@ -193,14 +193,15 @@ impl Log {
         }
     }
 
+    /// Notes the final state of a job. Returns another one if the log keeps that: no attempt has begun in this run.
     pub(super) fn settled(
         &mut self,
         number: JobNumber,
         job: &LiveJob,
         state: &JobState,
         failure: Option<Failure>,
-    ) {
-        let Some(journal) = &mut self.journal else { return };
+    ) -> Option<JobState> {
+        let journal = self.journal.as_mut()?;
         let logged_state = match state {
             JobState::Succeeded => journal::JobState::Succeeded,
             JobState::Failed(_) => {
@@ -212,9 +213,12 @@ impl Log {
             JobState::Unknown => journal::JobState::Unknown,
             JobState::Refused(_) => journal::JobState::Refused,
             // The log has it.
-            JobState::SucceededBefore | JobState::FailedBefore => return,
+            JobState::SucceededBefore | JobState::FailedBefore => return None,
         };
-        journal.settled(&logged(number, job), logged_state, state.reason());
+        match journal.settled(&logged(number, job), logged_state, state.reason())? {
+            journal::JobState::Unknown => Some(JobState::Unknown),
+            _ => Some(JobState::FailedBefore),
+        }
     }
 
     /// Hands what was noted to the thread that writes.

@@ -179,26 +179,31 @@ impl Ledger {
         self.changes.change_job(job, JobChange { number, line, state, reason, last_attempt });
     }
 
-    pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
+    /// Notes the final state of a job. Returns its end of an earlier run, if that stands because no attempt has begun.
+    pub(crate) fn settled(
+        &mut self,
+        job: &LoggedJob<'_>,
+        state: JobState,
+        reason: Option<&str>,
+    ) -> Option<JobState> {
         let active = self.active.get(&job.number);
         let has_run = active.is_some_and(|active| active.has_run);
-        let (row, active) = match self.past.state_of(job.id).filter(|state| state.is_final()) {
-            // It was to run again, and did not: its earlier end stands.
-            Some(_) if !has_run && active.is_none() => return,
-            // One that may have run is not known better by an attempt that has not begun.
-            Some(earlier) if !has_run && (!state.is_final() || earlier == JobState::Unknown) => {
-                let reason = Some(NOT_STARTED.into());
-                (self.change(job, earlier, reason, None), self.active.remove(&job.number))
-            }
-            _ => {
-                let row = self.change(job, state, reason.map(cut), None);
-                (row, self.active.remove(&job.number))
-            }
+        let earlier = self.past.state_of(job.id).filter(|state| state.is_final() && !has_run);
+        if earlier.is_some() && active.is_none() {
+            // It was to run again, and did not.
+            return None;
+        }
+        // One that may have run is not known better by an attempt that has not begun.
+        let stands = earlier.filter(|earlier| !state.is_final() || *earlier == JobState::Unknown);
+        let row = match stands {
+            Some(earlier) => self.change(job, earlier, Some(NOT_STARTED.into()), None),
+            None => self.change(job, state, reason.map(cut), None),
         };
-        if active.is_some_and(|active| active.attempt.is_some()) {
+        if self.active.remove(&job.number).is_some_and(|active| active.attempt.is_some()) {
             // The job is over, so its intent is void.
             self.changes.stop(row);
         }
+        stands
     }
 
     /// Notes a job that waits for its start, if it has no row.

@@ -218,12 +218,19 @@ impl Journal {
     ///
     /// While the log fails and much is kept already, jobs that were not started are left out: a resumed batch treats a job that
     /// the log does not have in the same way.
-    pub(crate) fn settled(&mut self, job: &LoggedJob<'_>, state: JobState, reason: Option<&str>) {
+    ///
+    /// Returns the end of an earlier run if that stands: another attempt was to run, and has not begun.
+    pub(crate) fn settled(
+        &mut self,
+        job: &LoggedJob<'_>,
+        state: JobState,
+        reason: Option<&str>,
+    ) -> Option<JobState> {
         let may_be_left_out = matches!(state, JobState::NotRun | JobState::Skipped);
         if may_be_left_out && !self.ledger.has(job) && self.queue.is_overdue() {
-            return;
+            return None;
         }
-        self.ledger.settled(job, state, reason);
+        self.ledger.settled(job, state, reason)
     }
 
     /// Notes a job that waits for its start, if the log does not have it. A batch without its input can then run it.

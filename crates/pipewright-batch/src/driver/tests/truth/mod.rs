@@ -489,6 +489,8 @@ fn play(seed: u64) -> Played {
 const FOUND: &[u64] = &[
     // The retry of a `once` job that had failed in an earlier run could not be started, and a kill made it run again.
     1_795_829_766_991,
+    // A `once` job that may have run, and whose next start failed, was said to be stopped; the log had it as unknown.
+    1_795_832_288_809,
 ];
 
 /// The games of the short run.
