@@ -86,7 +86,8 @@ impl Local {
     fn event(&mut self, key: AttemptKey, result: Result<Capture, Error>) -> Option<AttemptEnd> {
         let running = self.attempts.get_mut(&key)?;
         if let Err(error) = &result {
-            if let Some(limits) = running.limits {
+            // Only what surely did not run is started again.
+            if let Some(limits) = running.limits.filter(|_| error.is_start()) {
                 // Others may have found out before.
                 let weaker = limits.weaker(error);
                 if let Some((weaker, note)) = weaker {
