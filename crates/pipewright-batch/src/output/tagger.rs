@@ -2,6 +2,8 @@
 
 /// The most bytes of a tag. A longer one is cut, because it is repeated for each line.
 const MAX_TAG_BYTES: usize = 1 << 10;
+/// The end of a tag that was cut.
+const CUT: char = '…';
 /// The length from which a piece of tagged output is passed on.
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -14,12 +16,15 @@ pub(super) struct Tagger {
 }
 
 impl Tagger {
-    /// Creates the tagger of a stream. White space other than a space becomes a space, so that a line has one tag that ends at
-    /// its first tab.
+    /// Creates the tagger of a stream. Control characters become spaces, so that a line has one tag that ends at its first tab, and
+    /// no tag moves a cursor. A tag that was cut ends with an ellipsis.
     pub(super) fn new(tag: &str) -> Tagger {
-        let mut text: String = tag.replace(|one: char| one.is_ascii_control(), " ");
-        while text.len() > MAX_TAG_BYTES {
-            text.pop();
+        let mut text: String = tag.replace(char::is_control, " ");
+        if text.len() > MAX_TAG_BYTES {
+            while text.len() > MAX_TAG_BYTES - CUT.len_utf8() {
+                text.pop();
+            }
+            text.push(CUT);
         }
         text.push('\t');
         Tagger { prefix: text.into_bytes().into(), is_in_line: false }

@@ -25,7 +25,7 @@ fn each_line_has_its_tag() {
 #[test]
 fn a_tag_is_one_line_and_bounded() {
     let mut batch = tagged(OutputMode::Group);
-    batch.begin_as(key(1, 1), JobInfo { tag: "a\tb\nc d".to_owned(), ..info(1) });
+    batch.begin_as(key(1, 1), JobInfo { tag: "a\tb\nc d\u{9b}31m\x1b[31m".to_owned(), ..info(1) });
     batch.out(1, "x\n");
     batch.end(1);
     let long = JobInfo { tag: "é".repeat(9000), ..info(2) };
@@ -34,8 +34,9 @@ fn a_tag_is_one_line_and_bounded() {
     batch.end(2);
     let (out, _) = batch.close_to_text();
     let (first, second) = out.split_once('\n').unwrap();
-    assert_eq!(first, "a b c d\tx");
-    assert_eq!(second, format!("{}\ty\n", "é".repeat(512)));
+    // Terminals take U+009B as ESC and a bracket.
+    assert_eq!(first, "a b c d 31m [31m\tx");
+    assert_eq!(second, format!("{}…\ty\n", "é".repeat(510)));
 }
 
 #[test]
