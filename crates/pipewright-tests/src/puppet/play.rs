@@ -49,7 +49,10 @@ impl Player {
             "r" => read(number, |_| Ok(())),
             "R" => read(usize::MAX, |_| Ok(())),
             "c" => read(usize::MAX, |bytes| write_all(1, bytes)),
-            "s" => Ok(sleep(number)),
+            "s" => {
+                sleep(number);
+                Ok(())
+            }
             "b" => fork(|| sleep(number)),
             "w" => fork(|| {
                 sleep(number);
@@ -59,8 +62,11 @@ impl Player {
             "y" => loop {
                 self.say(0, 100_000, 1 << 20)?;
             },
-            // SAFETY: SIG_IGN runs no code of this program.
-            "T" => Ok(_ = unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) }),
+            "T" => {
+                // SAFETY: SIG_IGN runs no code of this program.
+                unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+                Ok(())
+            }
             "x" => std::process::exit(number as i32),
             "k" => end_by(number as i32),
             _ => Err(io::Error::other("unknown operation")),
@@ -145,6 +151,10 @@ fn close(fd: i32) -> io::Result<()> {
 }
 
 /// Leaves a process that does something and ends.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the puppet is small, and the new process has its streams"
+)]
 fn fork(body: impl FnOnce()) -> io::Result<()> {
     // SAFETY: the program has one thread.
     match unsafe { libc::fork() } {

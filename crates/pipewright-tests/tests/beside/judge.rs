@@ -1,4 +1,4 @@
-//! Rules for what was seen, given what the script is known to do.
+//! The comparison of what was seen with what the script is known to do.
 
 use pipewright::Outcome;
 use pipewright_tests::said::LATE;

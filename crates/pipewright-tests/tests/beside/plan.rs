@@ -15,7 +15,7 @@ pub(crate) struct Way {
     pub(crate) run: fn(&Plan) -> Result<super::seen::Seen, pipewright::Error>,
     /// The kinds of text that scripts may write: see `Said::new`.
     pub(crate) kinds: &'static str,
-    /// Needs and limits of the way, a letter each.
+    /// The needs and abilities of the way, a letter each.
     pub(crate) traits: &'static str,
 }
 

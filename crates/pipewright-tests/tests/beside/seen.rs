@@ -1,4 +1,4 @@
-//! Results of a way to run a command, in one shape for all.
+//! The facts that a way to run a command has told, in one shape for all.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -96,7 +96,7 @@ impl Seen {
     }
 }
 
-/// Returns what is seen of a run that failed as `read` and `run` do; any other error is one.
+/// Returns the facts of a run that failed as `read` and `run` do; any other error is one.
 pub(crate) fn failed(error: Error) -> Result<Seen, Error> {
     let pipewright::ErrorKind::Failed { status, outcome, .. } = error.kind() else {
         return Err(error);

@@ -50,7 +50,7 @@ fn drop_future(plan: &Plan) -> Result<Seen, Error> {
     Ok(GIVEN_UP)
 }
 
-/// Output from before is what the script wrote.
+/// Returns the part of stdout that came before.
 fn drop_events(plan: &Plan) -> Result<Seen, Error> {
     let slot = plan.slot()?;
     let mut command = plan.command_in(&slot);
