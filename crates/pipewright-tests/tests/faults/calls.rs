@@ -196,7 +196,8 @@ pub(crate) fn errors(name: &str, object: &Object, args: &[u64; 6]) -> Vec<i32> {
                     with(&[EINTR, ENOMEM, ENOBUFS, EPIPE, ETOOMANYREFS])
                 }
                 "socket" => with(&[EINTR, ENOMEM, ENOBUFS, EPIPE]),
-                "pipe" => with(&[EINTR, ENOMEM, EPIPE]),
+                // A pipe without readers stays so: its writer need not close it, and counts what was not read.
+                "pipe" => with(&[EINTR, ENOMEM]),
                 "eventfd" => Vec::new(),
                 "memfd" => vec![ENOSPC, ENOMEM, EIO, EINTR],
                 _ if object.is_file() => vec![EIO, ENOSPC, EDQUOT, EINTR],

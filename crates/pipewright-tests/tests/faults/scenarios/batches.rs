@@ -12,7 +12,7 @@ pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new("tool_run", |_| Ok(Box::new(run))).of(TOOL),
         Scenario::new("tool_pipe", |_| Ok(Box::new(pipe))).of(TOOL),
-        Scenario::new("tool_timeout", |_| Ok(Box::new(timeout))).of(TOOL),
+        Scenario::new("tool_timeout", |_| Ok(Box::new(timeout))).of(TOOL).without(LEADS_A_SESSION),
         Scenario::new("tool_batch", |_| Ok(Box::new(batch))).of(TOOL),
         Scenario::new("tool_batch_log", |_| logged(&[])).of(TOOL),
         Scenario::new("tool_batch_once", |_| logged(&["--once"])).of(TOOL),
@@ -22,6 +22,9 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("python_communicate", |_| python("communicate")).of(PYTHON),
     ]
 }
+
+/// Only the leader of a session is told so, and that leads its group, too: the signal for the group then reaches no stranger.
+const LEADS_A_SESSION: &[(&str, &[i32])] = &[("tool setpgid", &[libc::EPERM])];
 
 /// Returns the tool, which is built beside this suite.
 fn tool() -> Result<PathBuf, Fault> {
