@@ -136,3 +136,71 @@ impl Consumer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    const CAPACITY: usize = 4096;
+
+    /// The other side's memory, which may say anything.
+    struct Peer {
+        head: u64,
+        /// The kind and the length of the record at each offset.
+        record: fn(usize) -> (u8, u64),
+    }
+
+    impl PeerMemory for Peer {
+        fn bytes(&self) -> usize {
+            CAPACITY
+        }
+
+        fn word(&self, _: usize) -> u64 {
+            self.head
+        }
+
+        fn word_in_order(&self, _: usize) -> u64 {
+            self.head
+        }
+
+        fn numbers(&self, at: usize) -> io::Result<[u64; 4]> {
+            let (kind, length) = (self.record)(at);
+            Ok([u64::from(kind) << 32 | length, 0, 0, 0].map(u64::to_le))
+        }
+    }
+
+    /// Returns the end of the next record, after everything before `tail` was released.
+    fn next(
+        tail: u64,
+        head: u64,
+        record: fn(usize) -> (u8, u64),
+    ) -> Result<Option<u64>, RingError> {
+        let mut consumer = Consumer { tail, head: tail, ..Consumer::new(CAPACITY) };
+        Ok(consumer.peek(&Peer { head, record })?.map(|record| record.end))
+    }
+
+    #[test]
+    fn a_record_ends_where_the_published_ones_do() {
+        let whole = |_| (kind::PART, 100);
+        let next = |tail, head| next(tail, head, whole);
+        assert_eq!(
+            next(128, 128 + 192),
+            Ok(Some(128 + 192)),
+            "a header and 100 bytes, in lines of 64"
+        );
+        assert_eq!(next(128, 128 + 128), Err(RingError::Record), "longer than what was published");
+        assert_eq!(next(4096 - 64, 4096 + 256), Err(RingError::Record), "beyond the ring");
+        assert_eq!(next(128, 128), Ok(None));
+    }
+
+    #[test]
+    fn padding_makes_room_for_another_record() {
+        let padded = |at| if at == 0 { (kind::PART, 0) } else { (kind::PAD, 0) };
+        let last = 2 * 4096 - 64;
+        assert_eq!(next(last, last + 128, padded), Ok(Some(last + 128)));
+        assert_eq!(next(last, last + 64, padded), Err(RingError::Record), "the last record");
+        assert_eq!(next(4096 - 128, 4096 - 64, padded), Err(RingError::Record), "beyond the head");
+    }
+}
