@@ -86,8 +86,9 @@ compile_library() {
 }
 
 # Runs this compiler's clippy through the machine's own cargo. It is older than the gate's clippy on Linux, so it allows
-# the lints that the newer one no longer reports for the same lines.
+# the lints that the newer one no longer reports for the same lines, and the one of the sizes of variants: some are empty on a system
+# that lacks what they are for.
 clippy() {
     CARGO=$(command -v cargo) "$tc/usr/bin/cargo-clippy" clippy "$@" \
-        -- -D warnings -A clippy::precedence -A clippy::format_collect
+        -- -D warnings -A clippy::precedence -A clippy::format_collect -A clippy::large_enum_variant
 }
