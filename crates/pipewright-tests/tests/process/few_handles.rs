@@ -29,9 +29,9 @@ pub(super) fn leave(free: usize) -> Vec<File> {
 fn taken_by_a_runtime() -> usize {
     #[cfg(pipewright_test_hooks)]
     if let Some(runtime) = pipewright_os::base::test_hooks::runtime() {
-        let with = count::handles();
+        let with = pipewright_tests::count::handles();
         drop(runtime);
-        return with - count::handles();
+        return with - pipewright_tests::count::handles();
     }
     0
 }
