@@ -29,7 +29,7 @@ install_mutants() {
 [ -x "$cache/bin/cargo-mutants" ] || alone install_mutants
 export PATH=$cache/bin:$PATH CARGO_PROFILE_DEV_DEBUG=0
 
-arguments=(--package "$package" --jobs 1 --minimum-test-timeout 120 --output "target/mutants/$1${2:+-${2//\//-of-}}" --no-shuffle --colors never)
+arguments=(--package "$package" --jobs 1 --timeout-multiplier 3 --minimum-test-timeout 60 --output "target/mutants/$1${2:+-${2//\//-of-}}" --no-shuffle --colors never)
 for file in "${files[@]}"; do arguments+=(--file "$file"); done
 [ -z "${2:-}" ] || arguments+=(--shard "$2")
 # A line is a regular expression for a mutant's name; the comment above it is the reason why no test can notice it.
