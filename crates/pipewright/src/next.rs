@@ -1,5 +1,10 @@
 //! The result of a wait with a limit.
 
+use std::task::{Poll, ready};
+use std::time::Instant;
+
+use crate::error::Error;
+
 /// The result of a wait with a limit: an item, nothing yet, or the end.
 ///
 /// ```
@@ -35,6 +40,29 @@ impl<T> Next<T> {
         match self {
             Next::Item(item) => Some(item),
             Next::Pending | Next::Done => None,
+        }
+    }
+}
+
+/// Polls for the next item of a run, but no longer than `until`: takes what is there, and otherwise steps.
+pub(crate) fn poll_next_by<S, T>(
+    stream: &mut S,
+    until: Option<Instant>,
+    mut take: impl FnMut(&mut S) -> Option<Result<T, Error>>,
+    mut step: impl FnMut(&mut S) -> Poll<Result<bool, Error>>,
+) -> Poll<Next<Result<T, Error>>> {
+    let mut limit_passed = false;
+    loop {
+        if let Some(item) = take(stream) {
+            return Poll::Ready(Next::Item(item));
+        }
+        if limit_passed {
+            return Poll::Ready(Next::Pending);
+        }
+        match ready!(step(stream)) {
+            Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
+            Ok(false) => return Poll::Ready(Next::Done),
+            Err(error) => return Poll::Ready(Next::Item(Err(error))),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::ChildStdin;
 use crate::error::Error;
-use crate::next::Next;
+use crate::next::{Next, poll_next_by};
 use crate::outcome::Source;
 use crate::output::Ending;
 use crate::run::{Run, RunDescriptor, RunHandle};
@@ -149,20 +149,10 @@ impl Events {
         until: Option<Instant>,
         mut step: impl FnMut(&mut Run) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Event, Error>>> {
-        let mut limit_passed = false;
-        loop {
-            if let Some(event) = self.take() {
-                return Poll::Ready(Next::Item(Ok(event)));
-            }
-            if limit_passed {
-                return Poll::Ready(Next::Pending);
-            }
-            match ready!(step(&mut self.run)) {
-                Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
-                Ok(false) => return Poll::Ready(self.end()),
-                Err(error) => return Poll::Ready(Next::Item(Err(error))),
-            }
-        }
+        let take = |events: &mut Events| events.take().map(Ok);
+        let next = ready!(poll_next_by(self, until, take, |events| step(&mut events.run)));
+        // The end of the run is the last event.
+        Poll::Ready(if let Next::Done = next { self.end() } else { next })
     }
 
     /// Returns the last event, once.

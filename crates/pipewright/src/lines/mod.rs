@@ -6,7 +6,7 @@ mod splitter;
 mod task;
 
 use std::mem;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use batch::Batch;
@@ -16,7 +16,7 @@ pub use task::AsyncLines;
 
 use crate::ChildStdin;
 use crate::error::{Error, ErrorKind, FailedOperation};
-use crate::next::Next;
+use crate::next::{Next, poll_next_by};
 use crate::outcome::Source;
 use crate::output::Ending;
 use crate::run::{Chunk, Run, RunDescriptor, RunHandle};
@@ -230,23 +230,15 @@ impl Lines {
         until: Option<Instant>,
         mut step: impl FnMut(&mut Run) -> Poll<Result<bool, Error>>,
     ) -> Poll<Next<Result<Line, Error>>> {
-        let mut limit_passed = false;
-        loop {
-            if let Some(line) = self.take_line() {
-                return Poll::Ready(Next::Item(line));
+        let take = |lines: &mut Lines| {
+            loop {
+                let line = lines.take_line();
+                if line.is_some() || !lines.take_batch() {
+                    return line;
+                }
             }
-            if self.take_batch() {
-                continue;
-            }
-            if limit_passed {
-                return Poll::Ready(Next::Pending);
-            }
-            match ready!(step(&mut self.run)) {
-                Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
-                Ok(false) => return Poll::Ready(Next::Done),
-                Err(error) => return Poll::Ready(Next::Item(Err(error))),
-            }
-        }
+        };
+        poll_next_by(self, until, take, |lines| step(&mut lines.run))
     }
 
     /// Reads and discards the rest, waits for the child, and returns its [`Ending`]. A stdin that you have taken stays

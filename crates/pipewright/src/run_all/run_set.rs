@@ -175,30 +175,29 @@ impl RunSet {
             }
         }
         drop(slots);
-        let steps = steps.into_iter().map(|(_, step)| step).collect();
-        let mut ends = self.remove_ended(steps);
+        let done = steps.into_iter().enumerate().filter_map(|(at, (_, step))| match step {
+            MemberStep::Waiting => None,
+            MemberStep::Done(stepped) => Some((at, stepped)),
+        });
+        let done = done.collect();
+        let mut ends = self.remove_ended(done);
         self.finish_starts(&has_come);
         ends.append(&mut self.failed);
         ends
     }
 
     /// Removes the members that have ended, and returns their results. The others are left to the background.
-    fn remove_ended(&mut self, steps: Vec<MemberStep>) -> Vec<CommandEnd> {
+    fn remove_ended(
+        &mut self,
+        done: Vec<(usize, Result<bool, OperationError>)>,
+    ) -> Vec<CommandEnd> {
         let mut ends = Vec::new();
-        // From the end: the member that replaces a removed one has already been handled.
-        for (at, step) in steps.into_iter().enumerate().rev() {
-            match step {
-                MemberStep::Waiting => {
-                    if let Some(member) = self.members.get_mut(at) {
-                        member.run.suspend();
-                    }
-                }
-                MemberStep::Done(stepped) => {
-                    let member = self.members.swap_remove(at);
-                    ends.push((member.index, member.end(stepped)));
-                }
-            }
+        // From the end: the member that replaces a removed one has not ended.
+        for (at, stepped) in done.into_iter().rev() {
+            let member = self.members.swap_remove(at);
+            ends.push((member.index, member.end(stepped)));
         }
+        self.members.iter_mut().for_each(|member| member.run.suspend());
         ends
     }
 }
