@@ -7,7 +7,6 @@ use super::{BadInput, Credentials, Group, Inherit, Plan, SpawnError, UnixOptions
 
 /// An option that not every start has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(windows, expect(dead_code, reason = "those of Windows are set there, and not listed"))]
 pub(super) enum StartOption {
     Arg0,
     CurrentDir,
