@@ -80,9 +80,9 @@ fn a_worker_of_another_build_is_refused_with_both_hashes() {
     let path = other.to_str().unwrap();
     let args = ["--via", "env", "--worker-path", path, "--", "echo", ":::", "a"];
     let output = place.batch(&args);
-    assert_eq!((output.status.code(), &*out(&output)), (Some(125), ""));
+    assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
     let text = err(&output);
-    let (_, hashes) = text.split_once("another build of pipewright: its program is ").expect(&text);
+    let (_, hashes) = text.split_once("another build of pipewright: its program is ").expect(text);
     let (theirs, ours) = hashes.split_once(", this one ").unwrap();
     let ours = &ours[..32];
     let is_hash = |text: &str| text.len() == 32 && text.bytes().all(|it| it.is_ascii_hexdigit());
