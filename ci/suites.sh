@@ -28,7 +28,7 @@ for line in sys.stdin:
         shift
         echo "     Running $name ($program)"
         # As under cargo: in the folder of the package, and with the libraries of the compiler, which those of a macro need.
-        export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(rustc --print sysroot)/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+        export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
         cd "$folder"
         exec "$program" "$@" ;;
 esac
