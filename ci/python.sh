@@ -89,7 +89,11 @@ done
 failing_calls
 
 cd python
-! have ruff || { ruff check . && ruff format --check .; }
+# Not `have ruff || { ruff check . && ... }`: bash does not end at a group whose failure it has ignored inside.
+if have ruff; then
+    ruff check .
+    ruff format --check .
+fi
 ! have mypy typing_extensions || mypy
 ! have pyright || pyright
 if have nbclient nbformat ipykernel; then

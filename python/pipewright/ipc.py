@@ -133,9 +133,9 @@ class _Ahead:
 class Pool:
     """Workers that answer calls. A worker that dies is replaced.
 
-    `max_waiting`: the calls that may wait for a worker. `drain`: the seconds that `close` leaves the calls that have begun.
-    `handshake_timeout`: the seconds that a new worker has to answer, 10 unless given. `max_message_bytes`: the longest request
-    and reply, 256 MiB unless given; the smaller one of host and worker holds.
+    `max_waiting`: the calls that may wait for a worker. `drain`: the seconds that `close` leaves to calls that have
+    begun. `handshake_timeout`: the seconds that a new worker has to answer, 10 unless given. `max_message_bytes`: the
+    longest request and reply, 256 MiB unless given; the smaller one of host and worker holds.
 
     >>> import sys
     >>> from pipewright.ipc import Pool

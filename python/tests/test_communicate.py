@@ -48,9 +48,9 @@ def test_the_output_so_far_has_both_streams() -> None:
 
 def test_the_end_of_a_with_closes_what_communicate_holds() -> None:
     # The command reads its input to the end, and some is left.
-    with pytest.raises(pipewright.TimeoutExpired):
-        with pipewright.Popen(["sh", "-c", "sleep 0.3; exec cat"], stdin=-1, stdout=-1) as child:
-            child.communicate(b"x" * 300000, timeout=0.05)
+    child = pipewright.Popen(["sh", "-c", "sleep 0.3; exec cat"], stdin=-1, stdout=-1)
+    with pytest.raises(pipewright.TimeoutExpired), child:
+        child.communicate(b"x" * 300000, timeout=0.05)
     # Its reader is gone, too.
     assert child.returncode in (0, -signal.SIGPIPE)
 
