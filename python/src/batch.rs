@@ -271,6 +271,8 @@ impl BatchRun {
     /// Returns the counts so far.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         guarded(|| {
+            // The lock of a fork may be held for ever, by a thread that it does not have.
+            self.owner.check()?;
             let counts = self.run.lock(py).as_ref().map(|run| Counts::of(run.summary()));
             counts.ok_or(Failure::Gone)?.dict(py)
         })

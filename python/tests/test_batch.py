@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,23 @@ def test_a_notebook_shows_a_summary() -> None:
 def test_many_jobs_at_the_same_time() -> None:
     run = pipewright.batch([Job("read line", input="\n") for _ in range(100)], slots=50)
     assert sum(end.ok for end in run) == 100
+
+
+def test_a_fork_is_told_that_a_batch_is_not_its_own_and_does_not_wait_for_it() -> None:
+    run = pipewright.batch([["sleep", "600"]], slots=1)
+    waiting = threading.Thread(target=run.run)
+    waiting.start()
+    # The other thread mostly holds the state, and the fork has its lock without that thread.
+    for _ in range(5):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)
+            try:
+                repr(run)
+            except pipewright.ForkedError:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    run.stop()
+    waiting.join(60)
+    assert not waiting.is_alive()
