@@ -181,7 +181,7 @@ impl<R: Read> Unsealing<R> {
         rest.get(..usize::from(u16::from_le_bytes(*length)))
     }
 
-    /// Opens the next record. Returns false if it has not arrived whole.
+    /// Opens the next record, and returns the bytes that were in it; `None` if it has not arrived whole.
     fn open_next(&mut self, plain: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(record) = self.next_record() else { return Ok(None) };
         let taken = LENGTH_BYTES + record.len();
