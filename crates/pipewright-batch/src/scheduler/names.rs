@@ -42,7 +42,7 @@ pub(crate) struct Names {
     text: String,
     entries: Vec<Entry>,
     /// Open addressing with linear probing: 0 is empty, otherwise the index of the entry plus 1.
-    table: Vec<usize>,
+    pub(super) table: Vec<usize>,
     /// Jobs that wait for a name that no job has so far.
     awaited: BTreeMap<NameId, Waiters>,
     hashing: Hashing,

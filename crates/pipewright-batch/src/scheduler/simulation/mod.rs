@@ -51,6 +51,9 @@ struct Game<'a> {
     trace: Vec<Decision>,
 }
 
+/// The most moves of a batch. The longest of 10,000 batches makes 1,160.
+const MOST_STEPS: usize = 20_000;
+
 /// Plays a batch to its end, and returns all decisions.
 fn play(seed: u64) -> Vec<Decision> {
     let _named = Named(seed);
@@ -65,7 +68,11 @@ fn play(seed: u64) -> Vec<Decision> {
         decisions: Vec::new(),
         trace: Vec::new(),
     };
-    while game.step() {}
+    let mut steps = 0;
+    while game.step() {
+        steps += 1;
+        assert!(steps < MOST_STEPS, "the batch goes on for ever");
+    }
     game.check_nothing_is_left();
     game.trace
 }

@@ -213,6 +213,7 @@ fn input_is_read_ahead_for_two_jobs_a_slot_and_at_least_64() {
         let mut number = 0;
         while told.0.wants_input() {
             number += 1;
+            assert!(number <= u64::from(slots) + ahead);
             told.add(number, job());
         }
         assert_eq!(number, u64::from(slots) + ahead);

@@ -33,6 +33,17 @@ fn names_that_share_text_are_different() {
 }
 
 #[test]
+fn the_table_of_names_is_between_three_eighths_and_three_quarters_full() {
+    let mut names = Names::default();
+    for number in 0..10_000 {
+        names.look_up(&number.to_string());
+        let (used, size) = (names.len(), names.table.len());
+        assert!(used * 4 <= size * 3, "{used} of {size}");
+        assert!(size <= 16 || used * 8 > size * 3, "{used} of {size}");
+    }
+}
+
+#[test]
 fn waiters_that_were_skipped_are_forgotten() {
     let mut waiters = Waiters::default();
     let is_alive = |job: JobNumber| job.0 % 1_000 == 0;
