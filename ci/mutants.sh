@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 area() {
     case $1 in
         stop-policy) package=pipewright tests=run::stop_policy files=(crates/pipewright/src/run/stop_policy.rs) ;;
-        scheduler) package=pipewright-batch tests=scheduler:: files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
+        scheduler) package=pipewright-batch tests="scheduler:: plan::" files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
         journal) package=pipewright-batch tests=journal:: files=(crates/pipewright-batch/src/journal/{state,ledger,past,completeness,committer}.rs) ;;
         progress) package=pipewright-disk tests='' files=(crates/pipewright-disk/src/progress.rs) ;;
         ring) package=pipewright-ipc tests=ring:: files=(crates/pipewright-ipc/src/ring/{cursor,producer,consumer}.rs) ;;
@@ -36,4 +36,4 @@ for file in "${files[@]}"; do arguments+=(--file "$file"); done
 while read -r explained; do arguments+=(--exclude-re "$explained"); done < <(grep -v '^#\|^$' ci/mutants.txt)
 rm -rf "target/mutants/$1${2:+-${2//\//-of-}}"
 mkdir -p target/mutants
-cargo mutants "${arguments[@]}" -- --lib --all-features $tests
+cargo mutants "${arguments[@]}" -- --lib --all-features -- $tests

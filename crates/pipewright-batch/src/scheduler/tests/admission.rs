@@ -245,3 +245,39 @@ fn a_job_that_waits_for_its_place_is_withdrawn_when_the_batch_is_drained() {
     // It has surely not run.
     assert_eq!(settled(&told.end(1, Err(Failure::StartFailed))), [(1, Outcome::Stopped)]);
 }
+
+#[test]
+fn cpus_are_in_use_from_a_jobs_intent_to_its_end() {
+    let mut told = Told::new(4);
+    let intend = Decision::Intend { job: JobNumber(1), attempt: 1, durable: true };
+    assert_eq!(told.add(1, once()), [intend]);
+    assert_eq!(told.0.cpus_in_use(), 1);
+    told.add_started(2, cpus(3));
+    assert_eq!(told.0.cpus_in_use(), 4);
+    told.end(2, Ok(()));
+    assert_eq!(told.0.cpus_in_use(), 1);
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    told.end(1, Ok(()));
+    assert_eq!(told.0.cpus_in_use(), 0);
+}
+
+#[test]
+fn needs_of_nothing_are_no_needs_and_doubled_tokens_are_added() {
+    let limits = Limits {
+        memory_bytes: Some(8),
+        tokens: vec![token_kind("a", 3), token_kind("b", 3)],
+        ..config(1).limits
+    };
+    let needs = |memory_bytes, tokens: &[(usize, u32)]| {
+        let tokens = tokens.iter().map(|&(kind, count)| TokenNeed { kind, count }).collect();
+        limits.check(Needs { memory_bytes, tokens, ..Needs::one_cpu() })
+    };
+    let none = needs(None, &[]).unwrap();
+    assert_eq!((&none.memory_bytes, none.tokens.len()), (&None, 0));
+    assert_eq!(needs(Some(0), &[(1, 0), (0, 0)]).unwrap(), none);
+    let both = needs(Some(1), &[(1, 1), (0, 1), (1, 2)]).unwrap();
+    assert_eq!(both.memory_bytes, Some(1));
+    let counts: Vec<_> = both.tokens.iter().map(|it| (it.kind, it.count)).collect();
+    assert_eq!(counts, [(0, 1), (1, 3)]);
+    assert!(needs(Some(9), &[]).is_err() && needs(None, &[(1, 2), (1, 2)]).is_err());
+}
