@@ -9,7 +9,7 @@ use pipewright::ExitStatus;
 use pipewright_os::base::error::OneLine;
 
 use super::job::JobNumber;
-use super::state::JobState;
+use super::state::SlurmState;
 
 /// An error of a call of Slurm. Prints as one line.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) enum SlurmError {
         /// The job.
         id: JobNumber,
         /// The state in which it ended.
-        state: JobState,
+        state: SlurmState,
         /// Slurm's reason, if it gave one.
         reason: Option<String>,
     },

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::state::{JobState, Phase};
+use super::state::{Phase, SlurmState};
 use super::time;
 
 /// The number that Slurm gave a job.
@@ -28,7 +28,7 @@ impl fmt::Display for JobNumber {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobInfo {
     /// Its state.
-    pub(crate) state: JobState,
+    pub(crate) state: SlurmState,
     /// The reason why it waits, or why it ended; `None` if Slurm gave none.
     pub(crate) reason: Option<String>,
     /// Its time limit; `None` if it has none.
@@ -53,7 +53,7 @@ impl JobInfo {
         let value = |key: &str| fields.iter().find(|(found, _)| *found == key).map(|(_, it)| *it);
         let given = |key: &str| value(key).filter(|it| !is_nothing(it));
         Some(JobInfo {
-            state: JobState::parse(given("JobState")?),
+            state: SlurmState::parse(given("JobState")?),
             reason: given("Reason").map(str::to_owned),
             time_limit: value("TimeLimit").and_then(time::duration),
             run_time: value("RunTime").and_then(time::duration).unwrap_or_default(),

@@ -39,7 +39,7 @@ pub(crate) use error::SlurmError;
 pub(crate) use job::JobInfo;
 pub(crate) use network::controller_address;
 pub(crate) use secret::SecretFile;
-pub(crate) use state::{JobState, Phase};
+pub(crate) use state::{Phase, SlurmState};
 pub(crate) use worker::{
     Connection, IDLE_TIME, dial_back_script, holding_script, srun_on_all_nodes, srun_on_node,
 };

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The state of a job, as Slurm names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum JobState {
+pub(crate) enum SlurmState {
     /// The job waits for nodes.
     Pending,
     /// The job has nodes, which boot.
@@ -49,37 +49,37 @@ pub(crate) enum Phase {
 }
 
 /// The states with their names.
-const NAMES: [(JobState, &str); 14] = [
-    (JobState::Pending, "PENDING"),
-    (JobState::Configuring, "CONFIGURING"),
-    (JobState::Running, "RUNNING"),
-    (JobState::Suspended, "SUSPENDED"),
-    (JobState::Completing, "COMPLETING"),
-    (JobState::Completed, "COMPLETED"),
-    (JobState::Cancelled, "CANCELLED"),
-    (JobState::Failed, "FAILED"),
-    (JobState::Timeout, "TIMEOUT"),
-    (JobState::NodeFail, "NODE_FAIL"),
-    (JobState::Preempted, "PREEMPTED"),
-    (JobState::BootFail, "BOOT_FAIL"),
-    (JobState::Deadline, "DEADLINE"),
-    (JobState::OutOfMemory, "OUT_OF_MEMORY"),
+const NAMES: [(SlurmState, &str); 14] = [
+    (SlurmState::Pending, "PENDING"),
+    (SlurmState::Configuring, "CONFIGURING"),
+    (SlurmState::Running, "RUNNING"),
+    (SlurmState::Suspended, "SUSPENDED"),
+    (SlurmState::Completing, "COMPLETING"),
+    (SlurmState::Completed, "COMPLETED"),
+    (SlurmState::Cancelled, "CANCELLED"),
+    (SlurmState::Failed, "FAILED"),
+    (SlurmState::Timeout, "TIMEOUT"),
+    (SlurmState::NodeFail, "NODE_FAIL"),
+    (SlurmState::Preempted, "PREEMPTED"),
+    (SlurmState::BootFail, "BOOT_FAIL"),
+    (SlurmState::Deadline, "DEADLINE"),
+    (SlurmState::OutOfMemory, "OUT_OF_MEMORY"),
 ];
 
-impl JobState {
+impl SlurmState {
     /// Reads the name of a state.
-    pub(super) fn parse(name: &str) -> JobState {
+    pub(super) fn parse(name: &str) -> SlurmState {
         let known = NAMES.iter().find(|(_, known)| *known == name);
-        known.map_or_else(|| JobState::Other(name.to_owned()), |(state, _)| state.clone())
+        known.map_or_else(|| SlurmState::Other(name.to_owned()), |(state, _)| state.clone())
     }
 
     /// Returns the phase of an allocation in this state. One that is unknown counts as ended: waiting for it to change could
     /// take forever.
     pub(crate) fn phase(&self) -> Phase {
         match self {
-            JobState::Pending | JobState::Configuring => Phase::Waiting,
-            JobState::Running | JobState::Suspended => Phase::Granted,
-            JobState::Other(name) => match name.as_str() {
+            SlurmState::Pending | SlurmState::Configuring => Phase::Waiting,
+            SlurmState::Running | SlurmState::Suspended => Phase::Granted,
+            SlurmState::Other(name) => match name.as_str() {
                 "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "SPECIAL_EXIT"
                 | "POWER_UP_NODE" => Phase::Waiting,
                 "RESIZING" | "SIGNALING" | "STOPPED" => Phase::Granted,
@@ -90,9 +90,9 @@ impl JobState {
     }
 }
 
-impl fmt::Display for JobState {
+impl fmt::Display for SlurmState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let JobState::Other(name) = self {
+        if let SlurmState::Other(name) = self {
             return f.pad(name);
         }
         let known = NAMES.iter().find(|(state, _)| state == self);

@@ -30,8 +30,8 @@ use super::via::{Delivery, Via};
 use crate::executor::LocalSettings;
 use crate::remote::secret::Secret;
 use crate::remote::slurm::{
-    Allocation, AllocationRequest, Connection, GrantedNodes, IDLE_TIME, JobInfo, JobState, Phase,
-    SecretFile, SlurmError, controller_address, dial_back_script, holding_script,
+    Allocation, AllocationRequest, Connection, GrantedNodes, IDLE_TIME, JobInfo, Phase, SecretFile,
+    SlurmError, SlurmState, controller_address, dial_back_script, holding_script,
     srun_on_all_nodes, srun_on_node,
 };
 use error::{ClusterError, cannot};
@@ -64,7 +64,7 @@ enum Ended {
     /// The batch is over.
     WithBatch,
     /// By itself, in that state. `None`: Slurm has forgotten it.
-    InState(Option<JobState>),
+    InState(Option<SlurmState>),
 }
 
 /// The port, and the file with the secret.
@@ -113,15 +113,15 @@ impl Cluster {
             empty = if is_empty { empty + 1 } else { 0 };
             // The output of a script that has ended in order explains nothing.
             let words = match state {
-                Some(JobState::Completed) => None,
+                Some(SlurmState::Completed) => None,
                 _ => last_line(&output),
             };
             let words = words.map(|line| format!(": {line}")).unwrap_or_default();
             let name = state.as_ref().map_or("gone".to_owned(), ToString::to_string);
             let is_final = match state {
-                Some(JobState::Cancelled) => true,
+                Some(SlurmState::Cancelled) => true,
                 // The script fails in the same way again.
-                Some(JobState::Failed) if is_empty => true,
+                Some(SlurmState::Failed) if is_empty => true,
                 _ => empty >= MOST_EMPTY || Allocation::current().is_some(),
             };
             if is_final {
@@ -301,9 +301,9 @@ impl Cluster {
 }
 
 /// Returns the state in which an allocation ends, once its processes have ended.
-fn final_state(allocation: &Allocation, mut state: JobState, cancel: &CancelToken) -> JobState {
+fn final_state(allocation: &Allocation, mut state: SlurmState, cancel: &CancelToken) -> SlurmState {
     let until = Instant::now() + FINAL_WAIT;
-    while state == JobState::Completing && Instant::now() < until {
+    while state == SlurmState::Completing && Instant::now() < until {
         if cancel.wait_for(LOOK / 4) {
             break;
         }

@@ -13,7 +13,7 @@ use crate::remote::slurm::client::{Call, message};
 use crate::remote::slurm::error::SlurmError;
 use crate::remote::slurm::job::JobNumber;
 use crate::remote::slurm::secret::SecretFile;
-use crate::remote::slurm::state::JobState;
+use crate::remote::slurm::state::SlurmState;
 
 #[watched_test]
 fn a_command_that_is_not_installed_is_a_typed_error() {
@@ -80,7 +80,7 @@ fn errors_are_one_line() {
     let id = JobNumber::parse("12").unwrap();
     let ended = |reason: Option<&str>| {
         let reason = reason.map(str::to_owned);
-        SlurmError::Ended { id, state: JobState::Cancelled, reason }.to_string()
+        SlurmError::Ended { id, state: SlurmState::Cancelled, reason }.to_string()
     };
     assert_eq!(ended(None), "job 12 ended before it had nodes: CANCELLED");
     assert_eq!(ended(Some("a\nb")), r"job 12 ended before it had nodes: CANCELLED (a\nb)");

@@ -11,7 +11,7 @@ use crate::remote::slurm::allocation::Allocation;
 use crate::remote::slurm::client::Call;
 use crate::remote::slurm::error::SlurmError;
 use crate::remote::slurm::job::JobInfo;
-use crate::remote::slurm::state::JobState;
+use crate::remote::slurm::state::SlurmState;
 use crate::remote::slurm::worker::{dial_back_script, holding_script};
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -28,12 +28,12 @@ fn workers_run_on_all_four_nodes_and_the_allocation_ends_with_the_last() {
     assert_eq!(nodes.job.node_list.as_deref(), Some("n[1-4]"));
     assert_eq!((nodes.job.node_count, nodes.job.time_limit), (Some(4), None));
     watchdog::until("all workers run", || cluster.files("n") == ["n1", "n2", "n3", "n4"]);
-    assert_eq!(allocation.look(&never()).unwrap().state, JobState::Running);
+    assert_eq!(allocation.look(&never()).unwrap().state, SlurmState::Running);
     std::fs::write(cluster.file("end"), "").unwrap();
-    let job = in_state(&allocation, JobState::Completed);
+    let job = in_state(&allocation, SlurmState::Completed);
     assert_eq!(job.exit, Some((0, 0)));
     let ended = allocation.wait_until_granted(&never(), asleep, |_| ()).unwrap_err();
-    assert!(matches!(ended, SlurmError::Ended { state: JobState::Completed, .. }), "{ended}");
+    assert!(matches!(ended, SlurmError::Ended { state: SlurmState::Completed, .. }), "{ended}");
     allocation.end().unwrap();
 }
 
@@ -44,7 +44,7 @@ fn a_worker_that_fails_does_not_end_the_others() {
     let allocation = cluster.submit(4, dial_back_script(&shell(&cluster, &script)));
     watchdog::until("the others run", || cluster.files("n") == ["n1", "n3", "n4"]);
     std::fs::write(cluster.file("end"), "").unwrap();
-    let job = in_state(&allocation, JobState::Failed);
+    let job = in_state(&allocation, SlurmState::Failed);
     assert_eq!(job.exit, Some((3, 0)), "the worst of all workers");
     assert_eq!(cluster.files("done"), ["done-n1", "done-n3", "done-n4"]);
 }
@@ -57,7 +57,7 @@ fn dropping_an_allocation_cancels_it() {
     let id = allocation.id().to_string();
     drop(allocation);
     let same = Allocation::adopted(&id).unwrap();
-    let job = in_state(&same, JobState::Cancelled);
+    let job = in_state(&same, SlurmState::Cancelled);
     assert_eq!(job.exit, Some((143, 0)), "srun reports the signal as a code");
 }
 
@@ -71,7 +71,7 @@ fn an_adopted_allocation_is_not_cancelled() {
     adopted.end().unwrap();
     drop(Allocation::adopted(&allocation.id().to_string()));
     std::fs::write(cluster.file("end"), "").unwrap();
-    in_state(&allocation, JobState::Completed);
+    in_state(&allocation, SlurmState::Completed);
 }
 
 #[watched_test(limit = LIMIT)]
@@ -94,7 +94,7 @@ fn a_job_that_waits_has_a_reason_and_can_be_given_up() {
     );
     assert!(matches!(error, Err(SlurmError::Cancelled)), "{error:?}");
     let job = seen.unwrap();
-    assert_eq!((job.state, job.node_list), (JobState::Pending, None));
+    assert_eq!((job.state, job.node_list), (SlurmState::Pending, None));
     second.end().unwrap();
 }
 
@@ -111,7 +111,7 @@ fn a_job_that_is_cancelled_while_it_waits_is_an_error() {
             Command::new("scancel").arg(allocation.id().to_string()).run().unwrap();
         }
     });
-    let Err(SlurmError::Ended { state: JobState::Cancelled, id, .. }) = error else {
+    let Err(SlurmError::Ended { state: SlurmState::Cancelled, id, .. }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(id, allocation.id());
@@ -197,7 +197,7 @@ fn the_name_of_a_job_can_look_like_its_other_fields() {
         vec![format!("--job-name={name}").into(), format!("--comment={name}").into()];
     let allocation = Allocation::submit(&request, &never()).unwrap();
     let nodes = granted(&allocation);
-    assert_eq!((nodes.job.state, nodes.names.len()), (JobState::Running, 2));
+    assert_eq!((nodes.job.state, nodes.names.len()), (SlurmState::Running, 2));
 }
 
 #[watched_test(limit = LIMIT)]

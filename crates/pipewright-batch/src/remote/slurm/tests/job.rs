@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 
 use crate::remote::slurm::job::{JobInfo, JobNumber};
-use crate::remote::slurm::state::{JobState, Phase};
+use crate::remote::slurm::state::{Phase, SlurmState};
 
 /// A job that runs. Its user chose a name and a comment that look like fields.
 const NAMED: &str = "\
@@ -87,7 +87,10 @@ fn read(text: &str) -> JobInfo {
 #[test]
 fn a_job_that_runs_has_nodes_and_an_end() {
     let job = read(NAMED);
-    assert_eq!((&job.state, job.phase(), &job.reason), (&JobState::Running, Phase::Granted, &None));
+    assert_eq!(
+        (&job.state, job.phase(), &job.reason),
+        (&SlurmState::Running, Phase::Granted, &None)
+    );
     assert_eq!((job.node_list.as_deref(), job.node_count), (Some("n[1-3]"), Some(3)));
     assert_eq!(job.time_limit, Some(Duration::from_secs(600)));
     assert_eq!(job.time_left(), Some(Duration::from_secs(598)));
@@ -99,20 +102,20 @@ fn a_job_that_runs_has_nodes_and_an_end() {
 #[test]
 fn a_job_that_waits_has_a_reason_and_no_nodes() {
     let job = read(PENDING);
-    assert_eq!((&job.state, job.phase()), (&JobState::Pending, Phase::Waiting));
+    assert_eq!((&job.state, job.phase()), (&SlurmState::Pending, Phase::Waiting));
     assert_eq!(job.reason.as_deref(), Some("Resources"));
     assert_eq!((job.node_list.as_deref(), job.node_count), (None, Some(2)));
     assert_eq!((job.time_limit, job.time_left(), job.end_time), (None, None, None));
     let held = read(ARRAY);
-    assert_eq!((held.state, held.reason.as_deref()), (JobState::Pending, Some("JobHeldUser")));
+    assert_eq!((held.state, held.reason.as_deref()), (SlurmState::Pending, Some("JobHeldUser")));
 }
 
 #[test]
 fn a_job_that_ended_has_its_state_and_exit_code() {
     let job = read(CANCELLED);
-    assert_eq!((&job.state, job.phase()), (&JobState::Cancelled, Phase::Ended));
+    assert_eq!((&job.state, job.phase()), (&SlurmState::Cancelled, Phase::Ended));
     let job = read(FAILED);
-    assert_eq!((job.state, job.reason.as_deref()), (JobState::Failed, Some("NonZeroExitCode")));
+    assert_eq!((job.state, job.reason.as_deref()), (SlurmState::Failed, Some("NonZeroExitCode")));
     assert_eq!((job.exit, job.node_list.as_deref()), (Some((7, 0)), Some("n1")));
 }
 
@@ -124,7 +127,7 @@ fn values_have_spaces_and_equals_signs_and_unknown_keys_are_ignored() {
     assert_eq!(job.reason.as_deref(), Some("Nodes required, a=b c"));
     assert_eq!(job.node_list.as_deref(), Some("n[1,3-4]"));
     // A version without the groups.
-    assert_eq!(read("JobId=5 JobName=x JobState=TIMEOUT").state, JobState::Timeout);
+    assert_eq!(read("JobId=5 JobName=x JobState=TIMEOUT").state, SlurmState::Timeout);
 }
 
 #[test]
@@ -141,15 +144,15 @@ fn the_line_of_the_job_is_found_among_others() {
         assert_eq!(JobInfo::parse(text, id), None, "{text:?}");
     }
     let name_with_a_line = "JobId=5 JobName=a\nb UserId=me(1) GroupId=me(1) JobState=RUNNING";
-    assert_eq!(read(name_with_a_line).state, JobState::Running);
+    assert_eq!(read(name_with_a_line).state, SlurmState::Running);
 }
 
 #[test]
 fn states_print_as_slurm_names_them() {
     for name in ["PENDING", "RUNNING", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "NEW_STATE"] {
-        assert_eq!(JobState::parse(name).to_string(), name);
+        assert_eq!(SlurmState::parse(name).to_string(), name);
     }
-    let phase = |name| JobState::parse(name).phase();
+    let phase = |name| SlurmState::parse(name).phase();
     for name in ["PENDING", "CONFIGURING", "REQUEUED", "SPECIAL_EXIT"] {
         assert_eq!(phase(name), Phase::Waiting, "{name}");
     }

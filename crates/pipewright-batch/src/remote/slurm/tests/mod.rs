@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::allocation::{Allocation, AllocationRequest, GrantedNodes};
 use super::job::JobInfo;
-use super::state::JobState;
+use super::state::SlurmState;
 
 /// The program of `ci/slurm.sh` that kills and starts the daemons of nodes.
 const NODE: &str = "PIPEWRIGHT_SLURM_NODE";
@@ -98,7 +98,7 @@ fn granted(allocation: &Allocation) -> GrantedNodes {
 }
 
 /// Waits for the state, and returns the job.
-fn in_state(allocation: &Allocation, state: JobState) -> JobInfo {
+fn in_state(allocation: &Allocation, state: SlurmState) -> JobInfo {
     let mut job = allocation.look(&never()).unwrap();
     watchdog::until(&format!("the job is {state}"), || {
         job = allocation.look(&never()).unwrap();

@@ -6,7 +6,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::watchdog;
 
 use super::{cluster, granted, never, shell, sinfo};
-use crate::remote::slurm::state::JobState;
+use crate::remote::slurm::state::SlurmState;
 use crate::remote::slurm::worker::dial_back_script;
 
 #[watched_test(limit = Duration::from_secs(600))]
@@ -19,7 +19,7 @@ fn an_allocation_keeps_the_other_nodes_when_one_is_lost() {
     cluster.node("kill", "n4");
     watchdog::until("the node is down", || sinfo().contains("down"));
     let job = allocation.look(&never()).unwrap();
-    assert_eq!((job.state, job.node_list.as_deref()), (JobState::Running, Some("n[1-3]")));
+    assert_eq!((job.state, job.node_list.as_deref()), (SlurmState::Running, Some("n[1-3]")));
     std::fs::write(cluster.file("end"), "").unwrap();
     drop(allocation);
     cluster.node("start", "n4");

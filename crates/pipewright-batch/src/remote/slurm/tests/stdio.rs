@@ -8,7 +8,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::watchdog;
 
 use super::{cluster, granted, in_state, shell};
-use crate::remote::slurm::state::JobState;
+use crate::remote::slurm::state::SlurmState;
 use crate::remote::slurm::worker::{Connection, holding_script, srun_on_node};
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -78,7 +78,7 @@ fn an_allocation_without_workers_ends_by_itself() {
     let mut srun = command(&srun_on_node(allocation.id(), "n1", Connection::Stdio, &worker));
     assert!(srun.status().unwrap().success());
     assert_eq!(cluster.files("ended"), ["ended"], "it lived longer than the idle time");
-    let job = in_state(&allocation, JobState::Completed);
+    let job = in_state(&allocation, SlurmState::Completed);
     assert!(job.run_time >= Duration::from_secs(8), "{job:?}");
 }
 
@@ -96,5 +96,5 @@ fn a_worker_is_started_again_beside_others() {
     srun.run().unwrap();
     assert_eq!(cluster.files("again"), ["again-n2"]);
     std::fs::write(cluster.file("end"), "").unwrap();
-    in_state(&allocation, JobState::Completed);
+    in_state(&allocation, SlurmState::Completed);
 }
