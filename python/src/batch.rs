@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
-    AttemptOutcome, Batch, Containing, Control, Event, Job, JobState, JobStdin, OutputMode,
+    AttemptOutcome, Batch, Containing, Control, Event, Job, JobStdin, OutputMode,
     OutputOptions, ProgressKind, Run, Summary,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -185,11 +185,10 @@ fn convert<'py>(
             facts.set_item("tail", last_lines)?;
             "ended"
         }
-        Event::Settled { job, state, .. } => {
+        Event::Settled { job, outcome, reason, before, .. } => {
             facts.set_item("job", job)?;
-            facts.set_item("state", state.name())?;
-            facts.set_item("reason", state.reason())?;
-            let before = matches!(state, JobState::SucceededBefore | JobState::FailedBefore);
+            facts.set_item("state", outcome.name())?;
+            facts.set_item("reason", reason)?;
             facts.set_item("before", before)?;
             "settled"
         }

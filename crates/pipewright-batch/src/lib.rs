@@ -45,4 +45,4 @@ pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
-pub use vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobState};
+pub use vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome};

@@ -4,7 +4,7 @@
 //! read with them. A new word is a new variant, and a new version of the log.
 //!
 //! - [`AttemptEnd`] and [`AttemptOutcome`]: how an attempt has ended; [`Failure`], the class of an end that is no success.
-//! - [`JobState`]: how a job has ended.
+//! - [`JobOutcome`]: how a job has ended. What else is known of the end stands beside the word, never in it.
 //! - [`Event`] and [`Halt`]: what a running batch tells.
 
 use std::fmt;
@@ -321,8 +321,12 @@ pub enum Event {
         job: u64,
         /// The identity of the job.
         id: JobId,
-        /// The final state.
-        state: JobState,
+        /// The end.
+        outcome: JobOutcome,
+        /// One line that says more than the word, if there is more to say.
+        reason: Option<String>,
+        /// It ended so in an earlier run, according to the log, and counts as done. A job that is `Unknown` still needs attention.
+        before: bool,
     },
     /// All jobs have been read.
     #[non_exhaustive]
@@ -342,28 +346,25 @@ pub enum Event {
     Note(String),
 }
 
-/// The final state of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The end of a job, as one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum JobState {
-    /// It succeeded in this run.
+pub enum JobOutcome {
+    /// Its last attempt succeeded, and its output is stored.
     Succeeded,
-    /// It succeeded in an earlier run, according to the log.
-    SucceededBefore,
-    /// Its last attempt failed. The text is the reason.
-    Failed(String),
-    /// It failed in an earlier run, according to the log.
-    FailedBefore,
-    /// It was not started, because a job in its `after` did not succeed. The text names that job.
-    Skipped(String),
+    /// Its last attempt failed, or its output is lost.
+    Failed,
     /// It was started, and stopped because the batch ended early.
     Stopped,
+    /// It was not started, because a job in its `after` did not succeed.
+    Skipped,
     /// It was not started, because the batch ended early.
     NotRun,
     /// It runs at most once, and may have run: it is not run again.
     Unknown,
-    /// It can never start. The text is the reason.
-    Refused(String),
+    /// It can never start.
+    Refused,
 }
 
 /// The reason why a batch ends early.
@@ -388,29 +389,38 @@ pub enum Halt {
     Output,
 }
 
-impl JobState {
+impl JobOutcome {
+    /// All words, those that need attention first.
+    pub const ALL: [JobOutcome; 7] = [
+        JobOutcome::Failed,
+        JobOutcome::Unknown,
+        JobOutcome::Refused,
+        JobOutcome::Stopped,
+        JobOutcome::Skipped,
+        JobOutcome::NotRun,
+        JobOutcome::Succeeded,
+    ];
+
     /// Returns the word that the log, events and reports use.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            JobState::Succeeded | JobState::SucceededBefore => "succeeded",
-            JobState::Failed(_) | JobState::FailedBefore => "failed",
-            JobState::Skipped(_) => "skipped",
-            JobState::Stopped => "stopped",
-            JobState::NotRun => "not_run",
-            JobState::Unknown => "unknown",
-            JobState::Refused(_) => "refused",
+            JobOutcome::Succeeded => "succeeded",
+            JobOutcome::Failed => "failed",
+            JobOutcome::Stopped => "stopped",
+            JobOutcome::Skipped => "skipped",
+            JobOutcome::NotRun => "not_run",
+            JobOutcome::Unknown => "unknown",
+            JobOutcome::Refused => "refused",
         }
     }
 
-    /// Returns the reason, if the state has one.
-    #[must_use]
-    pub fn reason(&self) -> Option<&str> {
+    /// Returns the word for people.
+    pub(crate) fn word(self) -> &'static str {
         match self {
-            JobState::Failed(reason) | JobState::Skipped(reason) | JobState::Refused(reason) => {
-                Some(reason)
-            }
-            _ => None,
+            JobOutcome::Succeeded => "ok",
+            JobOutcome::NotRun => "not run",
+            other => other.name(),
         }
     }
 }
@@ -491,6 +501,15 @@ mod tests {
                 (failure.name(), serde_json::to_value(failure).unwrap()),
                 (word, word.into())
             );
+        }
+    }
+
+    #[test]
+    fn the_words_of_jobs_are_frozen_and_the_derived_ones() {
+        let words = ["failed", "unknown", "refused", "stopped", "skipped", "not_run", "succeeded"];
+        for (outcome, word) in JobOutcome::ALL.into_iter().zip(words) {
+            let derived = serde_json::to_value(outcome).unwrap();
+            assert_eq!((outcome.name(), derived), (word, word.into()));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use pipewright::Source;
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Batch, Event, Executor, ExecutorEvent, Job,
-    JobState, MachineMemory, OutputOptions,
+    JobOutcome, MachineMemory, OutputOptions,
 };
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::mapped_disk::{self, MappedDisk, WriteLog, spare_disks};
@@ -104,12 +104,12 @@ fn no_started_job_is_forgotten_after_a_power_cut() {
         let is_finished = cut.marks.contains(&"finished");
         let any = (1..=JOBS).any(may_have_run);
         assert!(log.exists() || !any, "cut {}: the log is gone", cut.at);
-        for (job, state, ran) in resumed(&log) {
+        for (job, is_old, ran) in resumed(&log) {
             let is_once = job % 2 == 0;
             // A job that may run only once is not run again once it has been started.
             assert!(!(is_once && ran && may_have_run(job)), "cut {}: job {job} ran twice", cut.at);
-            assert!(!is_finished || state == JobState::SucceededBefore, "{job}: {state:?}");
-            interrupted += usize::from(may_have_run(job) && state != JobState::SucceededBefore);
+            assert!(!is_finished || is_old, "{job}");
+            interrupted += usize::from(may_have_run(job) && !is_old);
             checked += usize::from(is_once && may_have_run(job));
         }
     });
@@ -157,7 +157,8 @@ fn the_output_of_a_recorded_success_survives_a_power_cut() {
         let mut run = batch(mounted.path()).resume(true).start_on(writing(), jobs()).unwrap();
         for event in &mut run {
             let event = event.unwrap();
-            if let Event::Settled { job, id, state: JobState::SucceededBefore, .. } = event {
+            let Event::Settled { job, id, outcome, before: true, .. } = event else { continue };
+            if outcome == JobOutcome::Succeeded {
                 let out = mounted.path().join(format!("out/{job:06}-{id}"));
                 let stdout = std::fs::read_to_string(out.join("stdout"));
                 assert_eq!(stdout.ok().as_deref(), Some(&*output_of(job)), "cut {}: {job}", cut.at);
@@ -175,8 +176,8 @@ fn the_output_of_a_recorded_success_survives_a_power_cut() {
     ));
 }
 
-/// Resumes the batch. Returns each job with its final state, and with true if it was started.
-fn resumed(log: &Path) -> Vec<(u64, JobState, bool)> {
+/// Resumes the batch. Returns each job, with true if it has succeeded before, and with true if it was started.
+fn resumed(log: &Path) -> Vec<(u64, bool, bool)> {
     let started = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&started);
     let executor = executor(move |job| noted.lock().unwrap().push(job));
@@ -184,12 +185,12 @@ fn resumed(log: &Path) -> Vec<(u64, JobState, bool)> {
     let mut states = Vec::new();
     let mut run = batch.start_on(executor, jobs()).unwrap();
     for event in &mut run {
-        if let Event::Settled { job, state, .. } = event.unwrap() {
-            states.push((job, state));
+        if let Event::Settled { job, outcome, before, .. } = event.unwrap() {
+            states.push((job, before && outcome == JobOutcome::Succeeded));
         }
     }
     run.finish().unwrap();
     let started = started.lock().unwrap();
     assert_eq!(states.len() as u64, JOBS);
-    states.into_iter().map(|(job, state)| (job, state, started.contains(&job))).collect()
+    states.into_iter().map(|(job, is_old)| (job, is_old, started.contains(&job))).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::executor::AttemptOutcome;
 use crate::output::OutputError;
 use crate::source::InputError;
-use crate::vocabulary::{Event, Halt, JobState};
+use crate::vocabulary::{Event, Halt, JobOutcome};
 use crate::watch::Totals;
 
 /// Counts of a batch. Each job is counted once.
@@ -52,22 +52,17 @@ pub struct Summary {
 impl Summary {
     pub(super) fn count(&mut self, event: &Event) {
         match event {
-            Event::Settled { state, .. } => {
-                let count = match state {
-                    JobState::Succeeded => &mut self.succeeded,
-                    JobState::SucceededBefore => {
-                        self.succeeded_before += 1;
-                        &mut self.succeeded
-                    }
-                    JobState::Failed(_) | JobState::FailedBefore | JobState::Refused(_) => {
-                        &mut self.failed
-                    }
-                    JobState::Skipped(_) => &mut self.skipped,
-                    JobState::Stopped => &mut self.stopped,
-                    JobState::NotRun => &mut self.not_run,
-                    JobState::Unknown => &mut self.unknown,
-                };
-                *count += 1;
+            Event::Settled { outcome, before, .. } => {
+                *match outcome {
+                    JobOutcome::Succeeded => &mut self.succeeded,
+                    JobOutcome::Failed | JobOutcome::Refused => &mut self.failed,
+                    JobOutcome::Skipped => &mut self.skipped,
+                    JobOutcome::Stopped => &mut self.stopped,
+                    JobOutcome::NotRun => &mut self.not_run,
+                    JobOutcome::Unknown => &mut self.unknown,
+                } += 1;
+                let is_old = *before && *outcome == JobOutcome::Succeeded;
+                self.succeeded_before += u64::from(is_old);
             }
             Event::Ended { end, .. } => {
                 self.leftovers_killed += u64::from(end.leftovers_killed);

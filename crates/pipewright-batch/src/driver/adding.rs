@@ -8,7 +8,7 @@ use super::{Driver, Event, Executor};
 use crate::job::{Job, JobId, Resources};
 use crate::scheduler::text::Shown;
 use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
-use crate::vocabulary::JobState;
+use crate::vocabulary::JobOutcome;
 
 impl<E: Executor> Driver<E> {
     /// Adds the jobs that the scheduler wants and that have been read.
@@ -79,7 +79,7 @@ impl<E: Executor> Driver<E> {
                 let unknown =
                     unknown_token(live.job.get_resources(), &self.config.scheduler.limits);
                 let reason = unknown.unwrap_or_else(|| with_source(&error));
-                self.conclude(number, &live, JobState::Refused(reason), None);
+                self.conclude(number, &live, &JobOutcome::Refused.into(), Some(reason));
             }
         }
     }

@@ -38,8 +38,8 @@ impl<E: Executor> Driver<E> {
                 self.log.decided(job);
                 self.queued_again(job, cause);
             }
-            Decision::Settle { job, outcome } => {
-                self.settle(job, outcome);
+            Decision::Settle { job, end } => {
+                self.settle(job, &end);
                 self.log.decided(job);
             }
         }

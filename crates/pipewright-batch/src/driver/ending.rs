@@ -3,9 +3,8 @@
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::executor::AttemptEnd;
-use crate::scheduler::{self, Decision, JobNumber, Outcome};
-use crate::vocabulary::Failure;
-use crate::vocabulary::JobState;
+use crate::scheduler::{self, Cause, Decision, JobEnd, JobNumber};
+use crate::vocabulary::JobOutcome;
 
 impl<E: Executor> Driver<E> {
     /// Records the end of an attempt, and reports it to the scheduler.
@@ -56,46 +55,43 @@ impl<E: Executor> Driver<E> {
         self.events.push_back(Event::Ended { end: Box::new(end), command, last_lines });
     }
 
-    /// Records the outcome of a job.
-    pub(super) fn settle(&mut self, number: JobNumber, outcome: Outcome) {
+    /// Records the end of a job.
+    pub(super) fn settle(&mut self, number: JobNumber, end: &JobEnd) {
         let Some(live) = self.live.remove(number) else { return };
-        let failure = match &outcome {
-            Outcome::Failed(failure) => Some(*failure),
-            _ => None,
-        };
-        let state = match outcome {
-            Outcome::Succeeded if live.is_past => JobState::SucceededBefore,
-            Outcome::Succeeded => JobState::Succeeded,
-            Outcome::Failed(_) if live.is_past => JobState::FailedBefore,
-            Outcome::Failed(_) => JobState::Failed(live.failure.clone().unwrap_or_default()),
-            Outcome::Unstored if live.once => JobState::Unknown,
-            Outcome::Unstored => JobState::Failed(live.failure.clone().unwrap_or_default()),
-            Outcome::Stopped => JobState::Stopped,
-            Outcome::Skipped { cause } => {
-                JobState::Skipped(format!("job {} did not succeed", cause.0))
+        let reason = match &end.cause {
+            // The log has the reason.
+            _ if live.is_past => None,
+            None => None,
+            Some(Cause::Failure(_) | Cause::Unstored) => {
+                Some(live.failure.clone().unwrap_or_default())
             }
-            Outcome::NotRun => JobState::NotRun,
-            Outcome::Unknown => JobState::Unknown,
-            Outcome::Refused(refusal) => JobState::Refused(refusal.to_string()),
+            Some(Cause::After(job)) => Some(format!("job {} did not succeed", job.0)),
+            Some(Cause::Refusal(refusal)) => Some(refusal.to_string()),
         };
-        self.conclude(number, &live, state, failure);
+        self.conclude(number, &live, end, reason);
     }
 
-    /// Notes the final state of a job everywhere. A failure without a class is that of its output.
+    /// Notes the end of a job everywhere.
     pub(super) fn conclude(
         &mut self,
         number: JobNumber,
         live: &LiveJob,
-        mut state: JobState,
-        failure: Option<Failure>,
+        end: &JobEnd,
+        reason: Option<String>,
     ) {
         // What ended in an earlier run stays as it is, also if the input has no place for it.
-        if !live.is_past {
-            state = self.log.settled(number, live, &state, failure).unwrap_or(state);
-        }
+        let stands = match live.is_past {
+            true => None,
+            false => self.log.settled(number, live, end, reason.as_deref()),
+        };
+        let is_old = live.is_past || stands.is_some();
+        let (outcome, reason) = stands.map_or((end.outcome, reason), |earlier| (earlier, None));
+        // Somebody has to look at an unknown one in each run, and at one that the input has twice.
+        let before = is_old && matches!(outcome, JobOutcome::Succeeded | JobOutcome::Failed);
         if let Some(output) = &mut self.output {
             output.settle(number.0);
         }
-        self.events.push_back(Event::Settled { job: number.0, id: live.id, state });
+        let (job, id) = (number.0, live.id);
+        self.events.push_back(Event::Settled { job, id, outcome, reason, before });
     }
 }

@@ -10,9 +10,8 @@ use crate::journal::{
     self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,
 };
 use crate::output::{KeepBeside, OutputSummary};
-use crate::scheduler::{self, JobNumber};
-use crate::vocabulary::Failure;
-use crate::vocabulary::JobState;
+use crate::scheduler::{JobEnd, JobNumber};
+use crate::vocabulary::JobOutcome;
 
 /// Settings of a log.
 #[derive(Debug, Clone)]
@@ -118,16 +117,16 @@ impl Log {
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.
-    pub(super) fn past(&mut self, number: JobNumber, job: &LiveJob) -> Option<scheduler::Past> {
+    pub(super) fn past(&mut self, number: JobNumber, job: &LiveJob) -> Option<JobEnd> {
         let past = self.past.as_mut()?.look_up(job.id)?;
         if let Some(journal) = self.journal.as_mut().filter(|_| !self.is_input) {
             journal.is_in_input(&past, &logged(number, job));
         }
-        match past.end()? {
-            scheduler::Past::Failed(_) if self.retry_failed => None,
-            scheduler::Past::Unknown if self.rerun_unknown => None,
-            end => Some(end),
-        }
+        past.end().filter(|end| match end.outcome {
+            JobOutcome::Failed => !self.retry_failed,
+            JobOutcome::Unknown => !self.rerun_unknown,
+            _ => true,
+        })
     }
 
     /// Notes the end of the input: the jobs that wait, and those of the log that it does not have. Returns the number of those.
@@ -193,32 +192,15 @@ impl Log {
         }
     }
 
-    /// Notes the final state of a job. Returns another one if the log keeps that: no attempt has begun in this run.
+    /// Notes the end of a job. Returns another one if the log keeps that: no attempt has begun in this run.
     pub(super) fn settled(
         &mut self,
         number: JobNumber,
         job: &LiveJob,
-        state: &JobState,
-        failure: Option<Failure>,
-    ) -> Option<JobState> {
-        let journal = self.journal.as_mut()?;
-        let logged_state = match state {
-            JobState::Succeeded => journal::JobState::Succeeded,
-            JobState::Failed(_) => {
-                failure.map_or(journal::JobState::Interrupted, journal::JobState::Failed)
-            }
-            JobState::Skipped(_) => journal::JobState::Skipped,
-            JobState::Stopped => journal::JobState::Stopped,
-            JobState::NotRun => journal::JobState::NotRun,
-            JobState::Unknown => journal::JobState::Unknown,
-            JobState::Refused(_) => journal::JobState::Refused,
-            // The log has it.
-            JobState::SucceededBefore | JobState::FailedBefore => return None,
-        };
-        match journal.settled(&logged(number, job), logged_state, state.reason())? {
-            journal::JobState::Unknown => Some(JobState::Unknown),
-            _ => Some(JobState::FailedBefore),
-        }
+        end: &JobEnd,
+        reason: Option<&str>,
+    ) -> Option<JobOutcome> {
+        self.journal.as_mut()?.settled(&logged(number, job), end.into(), reason)
     }
 
     /// Hands what was noted to the thread that writes.

@@ -201,8 +201,8 @@ impl Changes {
             true => self.new_job(job).map(|job| &mut job.change),
             false => self.updates.get_mut(&job),
         };
-        let change = change.filter(|change| change.state == JobState::Succeeded)?;
-        change.state = if once { JobState::Unknown } else { JobState::Interrupted };
+        let change = change.filter(|change| change.state == JobState::SUCCEEDED)?;
+        change.state = if once { JobState::UNKNOWN } else { JobState::Interrupted };
         change.reason = Some(reason.into());
         Some(change.number)
     }

@@ -11,6 +11,7 @@ use super::past::Entries;
 use super::state::JobState;
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, JobId, shell_quoted, stored};
+use crate::vocabulary::JobOutcome;
 
 /// The longest text about an attempt: an error, or a reason.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -172,7 +173,7 @@ impl Ledger {
         let is_success = end.outcome.is_success() && !output.is_lost;
         // A resumed batch may begin another attempt of a job that has failed only if it is told to.
         let undecided = earlier.unwrap_or(JobState::Started);
-        let state = if is_success { JobState::Succeeded } else { undecided };
+        let state = if is_success { JobState::SUCCEEDED } else { undecided };
         let reason = earlier.map(|_| NOT_STARTED.into());
         let last_attempt = Some(row);
         let number = end.key.job;
@@ -185,7 +186,7 @@ impl Ledger {
         job: &LoggedJob<'_>,
         state: JobState,
         reason: Option<&str>,
-    ) -> Option<JobState> {
+    ) -> Option<JobOutcome> {
         let active = self.active.get(&job.number);
         let has_run = active.is_some_and(|active| active.has_run);
         let earlier = self.past.state_of(job.id).filter(|state| state.is_final() && !has_run);
@@ -194,7 +195,7 @@ impl Ledger {
             return None;
         }
         // One that may have run is not known better by an attempt that has not begun.
-        let stands = earlier.filter(|earlier| !state.is_final() || *earlier == JobState::Unknown);
+        let stands = earlier.filter(|earlier| !state.is_final() || *earlier == JobState::UNKNOWN);
         let row = match stands {
             Some(earlier) => self.change(job, earlier, Some(NOT_STARTED.into()), None),
             None => self.change(job, state, reason.map(cut), None),
@@ -203,7 +204,7 @@ impl Ledger {
             // The job is over, so its intent is void.
             self.changes.stop(row);
         }
-        stands
+        stands.and_then(JobState::outcome)
     }
 
     /// Notes a job that waits for its start, if it has no row.

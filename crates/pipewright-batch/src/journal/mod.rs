@@ -60,6 +60,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::JobOutcome;
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput, system_time};
 pub(crate) use outputs::LostOutput;
@@ -225,8 +226,9 @@ impl Journal {
         job: &LoggedJob<'_>,
         state: JobState,
         reason: Option<&str>,
-    ) -> Option<JobState> {
-        let may_be_left_out = matches!(state, JobState::NotRun | JobState::Skipped);
+    ) -> Option<JobOutcome> {
+        let may_be_left_out =
+            matches!(state.outcome(), Some(JobOutcome::NotRun | JobOutcome::Skipped));
         if may_be_left_out && !self.ledger.has(job) && self.queue.is_overdue() {
             return None;
         }
@@ -242,7 +244,7 @@ impl Journal {
     /// Notes that the input has a job of an earlier run. Its number, its name and its settings are those of this input, also if
     /// it never runs again: other jobs refer to the name.
     pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &LoggedJob<'_>) {
-        let is_the_same = past.state == JobState::Succeeded && past.is_described_as(job);
+        let is_the_same = past.state == JobState::SUCCEEDED && past.is_described_as(job);
         if past.is_removed || !is_the_same {
             self.ledger.describe(past.row, job);
         }

@@ -52,7 +52,7 @@ impl Journal {
     /// Opens the log of an earlier run, to continue its batch.
     ///
     /// Attempts that the log has as running are ended as `interrupted`; the jobs are then [`JobState::Interrupted`], or
-    /// [`JobState::Unknown`] if they must not run twice.
+    /// [`JobState::UNKNOWN`] if they must not run twice.
     ///
     /// # Errors
     /// The file is missing, is no log, is damaged or newer, cannot be trusted, or another runner uses it. Then the file is
@@ -282,7 +282,7 @@ fn interruptions(
     let (mut changes, mut states) = (Changes::default(), HashMap::new());
     while let Some(row) = rows.next()? {
         let job: u32 = row.get(0)?;
-        let state = if row.get(5)? { JobState::Unknown } else { JobState::Interrupted };
+        let state = if row.get(5)? { JobState::UNKNOWN } else { JobState::Interrupted };
         let attempt = *next_attempt;
         *next_attempt += 1;
         let number = row.get::<_, i64>(6)?.unsigned_abs();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ledger::LoggedJob;
 use super::state::JobState;
 use crate::job::JobId;
-use crate::scheduler::Past as PastEnd;
+use crate::scheduler::JobEnd;
 
 /// A job that the log has. Two words instead of a `u128`, whose alignment would make it larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +119,7 @@ impl PastJob {
     }
 
     /// Returns its end, for the scheduler. `None`: it runs again.
-    pub(crate) fn end(&self) -> Option<PastEnd> {
+    pub(crate) fn end(&self) -> Option<JobEnd> {
         self.state.past()
     }
 }
@@ -148,7 +148,7 @@ impl Past {
     #[cfg(test)]
     pub(crate) fn interrupted(&self) -> impl Iterator<Item = PastJob> {
         let jobs = self.entries.0.iter().map(past_job);
-        jobs.filter(|job| matches!(job.state, JobState::Interrupted | JobState::Unknown))
+        jobs.filter(|job| matches!(job.state, JobState::Interrupted | JobState::UNKNOWN))
     }
 
     /// Returns the jobs that were never looked up: after the whole input, those that it no longer has.
@@ -195,7 +195,7 @@ mod tests {
         let removed: Vec<_> = past.removed().map(|job| u128::from(job.row)).collect();
         let expected: Vec<u128> = (1..=200).filter(|number| number % 3 != 0).collect();
         assert_eq!(removed, expected);
-        let ended = [JobState::Interrupted, JobState::Unknown];
+        let ended = [JobState::Interrupted, JobState::UNKNOWN];
         let interrupted: Vec<_> = past.interrupted().collect();
         assert!(
             interrupted.len() >= 26 && interrupted.iter().all(|job| ended.contains(&job.state))

@@ -14,7 +14,7 @@ use super::changes::{
 use super::error::LogError;
 use super::ledger::unix_seconds;
 use super::store::Store;
-use crate::vocabulary::AttemptOutcome;
+use crate::vocabulary::{AttemptOutcome, Failure};
 
 /// The time that a call waits for another program that has locked the file, before it fails.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
@@ -148,7 +148,7 @@ fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
         Bytes(&job.command),
         job.current_dir.as_deref().map(Bytes),
         change.state.name(),
-        change.state.failure_name(),
+        change.state.failure().map(Failure::name),
         change.reason,
         change.last_attempt.map(signed),
         job.settings,
@@ -166,7 +166,7 @@ fn update_job(connection: &Connection, row: u32, change: &JobChange) -> rusqlite
         signed(change.number),
         change.line.map(signed),
         change.state.name(),
-        change.state.failure_name(),
+        change.state.failure().map(Failure::name),
         change.reason,
         change.last_attempt.map(signed),
     ])?;

@@ -5,11 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use std::mem;
 
 use super::Scheduler;
-use super::event::{Decision, JobNumber, Outcome};
+use super::event::{Cause, Decision, JobEnd, JobNumber};
 use super::job::{Job, Spec, State};
 use super::limits::NeedsError;
 use super::names::Holder;
 use super::text::Shown;
+use crate::vocabulary::JobOutcome;
 
 /// A job that cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Scheduler {
         self.last_added = Some(number);
         self.tally.added += u64::from(spec.past.is_none());
         let job = Job {
-            state: spec.past.map_or(State::Undecided, |_| State::Past),
+            state: if spec.past.is_some() { State::Past } else { State::Undecided },
             name,
             waiters,
             shape: self.ready.shape(needs),
@@ -92,13 +93,13 @@ impl Scheduler {
             last: None,
         };
         self.jobs.insert(number, job);
-        let outcome = match spec.past {
-            Some(past) => Some(past.into()),
-            None if self.halted.is_some() => Some(Outcome::NotRun),
-            None => self.failed_among(&spec.after).map(|cause| Outcome::Skipped { cause }),
+        let end: Option<JobEnd> = match spec.past {
+            Some(past) => Some(past),
+            None if self.halted.is_some() => Some(JobOutcome::NotRun.into()),
+            None => self.failed_among(&spec.after).map(|cause| Cause::After(cause).into()),
         };
-        match outcome {
-            Some(outcome) => self.settle(number, outcome, decisions),
+        match end {
+            Some(end) => self.settle(number, end, decisions),
             None => self.wait_for(number, &spec.after),
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure.
 
 use super::Scheduler;
-use super::event::{Decision, JobNumber, Outcome, Pressure, Requeued};
+use super::event::{Cause, Decision, JobEnd, JobNumber, Pressure, Requeued};
 use super::job::{Attempt, State, StopReason, before_another_attempt};
 use super::limits::Needs;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// An attempt that follows another one.
 #[derive(Clone, Copy, Debug)]
@@ -25,19 +25,21 @@ impl Scheduler {
         let Some(stop) = self.take_ended(number, attempt) else { return };
         let once = self.jobs.get(&number).is_some_and(|job| job.once);
         let is_retried = self.jobs.get(&number).is_some_and(|job| job.retries > 0);
-        let outcome = match (result, stop) {
-            (Ok(()), _) => Outcome::Succeeded,
+        let end: JobEnd = match (result, stop) {
+            (Ok(()), _) => JobOutcome::Succeeded.into(),
             // It may have run to its end, so another attempt may be its second run.
-            (Err(Failure::Lost), _) if once => Outcome::Unknown,
+            (Err(Failure::Lost), _) if once => JobOutcome::Unknown.into(),
             // Nobody knows how far it got. One that could not be started has not begun.
-            (Err(failure), Some(_)) if once && failure != Failure::StartFailed => Outcome::Unknown,
-            (Err(failure), Some(_)) if once && is_retried => Outcome::Failed(failure),
+            (Err(failure), Some(_)) if once && failure != Failure::StartFailed => {
+                JobOutcome::Unknown.into()
+            }
+            (Err(failure), Some(_)) if once && is_retried => Cause::Failure(failure).into(),
             (Err(_), Some(StopReason::Pressure)) if self.halted.is_none() => {
                 return self.queue_again(number, Attempt::Shed, Requeued::Pressure, decisions);
             }
-            (Err(_), Some(_)) => Outcome::Stopped,
+            (Err(_), Some(_)) => JobOutcome::Stopped.into(),
             (Err(failure), None) => match self.another(number, failure) {
-                None => Outcome::Failed(failure),
+                None => Cause::Failure(failure).into(),
                 Some(_) if self.halted.is_some() => {
                     before_another_attempt(failure, once, is_retried)
                 }
@@ -47,18 +49,21 @@ impl Scheduler {
                 }
             },
         };
-        self.settle(number, outcome, decisions);
+        self.settle(number, end, decisions);
     }
 
-    /// Settles a job whose attempt succeeded, and whose output is lost: it is not done, and runs again only in a resumed batch.
+    /// Settles a job whose attempt succeeded, and whose output is lost: it is not done, and runs again only in a resumed batch;
+    /// a `once` job does not run again.
     pub(super) fn unstored(
         &mut self,
         number: JobNumber,
         attempt: u32,
         decisions: &mut Vec<Decision>,
     ) {
+        let once = self.jobs.get(&number).is_some_and(|job| job.once);
         if self.take_ended(number, attempt).is_some() {
-            self.settle(number, Outcome::Unstored, decisions);
+            let end = if once { JobOutcome::Unknown.into() } else { JobEnd::from(Cause::Unstored) };
+            self.settle(number, end, decisions);
         }
     }
 

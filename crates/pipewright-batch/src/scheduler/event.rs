@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::text::{Shown, ShownCycle};
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// The number of a job, in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,7 +81,7 @@ pub(crate) enum Decision {
     /// the job waits for another attempt, which is no retry.
     Requeue { job: JobNumber, cause: Requeued },
     /// The job is over. Nothing more is decided about it.
-    Settle { job: JobNumber, outcome: Outcome },
+    Settle { job: JobNumber, end: JobEnd },
 }
 
 /// The reason for another attempt that is no retry.
@@ -95,25 +95,41 @@ pub(crate) enum Requeued {
     MoreMemory,
 }
 
-/// The final state of a job.
+/// The end of a job: its word, and beside it what the word does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Its last attempt succeeded.
-    Succeeded,
-    /// Its last attempt failed.
-    Failed(Failure),
-    /// It was started, and was stopped before it succeeded because the batch ends early.
-    Stopped,
-    /// It was not started, because a job in its `after` did not succeed.
-    Skipped { cause: JobNumber },
-    /// It was not started, because the batch ends early.
-    NotRun,
-    /// A `once` job that may have run: it is not run again.
-    Unknown,
+pub(crate) struct JobEnd {
+    pub(crate) outcome: JobOutcome,
+    pub(crate) cause: Option<Cause>,
+}
+
+/// The cause of an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The class of the failure of its last attempt.
+    Failure(Failure),
     /// Its last attempt succeeded, and its output is lost.
     Unstored,
-    /// It was not started, because it can never start.
-    Refused(Refusal),
+    /// This job in its `after` did not succeed.
+    After(JobNumber),
+    /// It can never start.
+    Refusal(Refusal),
+}
+
+impl From<JobOutcome> for JobEnd {
+    fn from(outcome: JobOutcome) -> JobEnd {
+        JobEnd { outcome, cause: None }
+    }
+}
+
+impl From<Cause> for JobEnd {
+    fn from(cause: Cause) -> JobEnd {
+        let outcome = match cause {
+            Cause::Failure(_) | Cause::Unstored => JobOutcome::Failed,
+            Cause::After(_) => JobOutcome::Skipped,
+            Cause::Refusal(_) => JobOutcome::Refused,
+        };
+        JobEnd { outcome, cause: Some(cause) }
+    }
 }
 
 /// The reason why a job can never start.

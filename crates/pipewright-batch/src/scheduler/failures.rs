@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::event::Outcome;
+use crate::vocabulary::JobOutcome;
 
 /// Rules for failures: `--fail-fast`, `--max-failures`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct FailurePolicy {
 
 /// Failures that end the batch.
 ///
-/// A failure is a job of this run that ends as `Failed`, `Refused`, `Unknown` or `Unstored`. Skipped jobs are none: their cause was
+/// A failure is a job of this run that ends as `Failed`, `Refused` or `Unknown`. Skipped jobs are none: their cause was
 /// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureLimit {
@@ -51,10 +51,13 @@ impl Tally {
         Tally { total, ..Tally::default() }
     }
 
-    pub(super) fn count(&mut self, outcome: &Outcome) {
+    pub(super) fn count(&mut self, outcome: JobOutcome) {
         self.failures += match outcome {
-            Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown | Outcome::Unstored => 1,
-            Outcome::Succeeded | Outcome::Stopped | Outcome::Skipped { .. } | Outcome::NotRun => 0,
+            JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown => 1,
+            JobOutcome::Succeeded
+            | JobOutcome::Stopped
+            | JobOutcome::Skipped
+            | JobOutcome::NotRun => 0,
         };
     }
 

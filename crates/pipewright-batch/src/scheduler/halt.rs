@@ -1,9 +1,10 @@
 //! The early end of a batch: drain, stop, too many failures.
 
 use super::Scheduler;
-use super::event::{Decision, JobNumber, Outcome};
+use super::event::{Decision, JobEnd, JobNumber};
 use super::failures::OnLimit;
 use super::job::{State, StopReason};
+use crate::vocabulary::JobOutcome;
 
 /// The reason why a batch ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,13 @@ impl Scheduler {
     fn settle_unstarted(&mut self, decisions: &mut Vec<Decision>) {
         let is_running = |state| matches!(state, State::Running { .. });
         let jobs = self.jobs.iter().filter(|(_, job)| !is_running(job.state));
-        let mut unstarted: Vec<(JobNumber, Outcome)> =
-            jobs.map(|(number, job)| (*number, job.outcome_without_another_attempt())).collect();
+        let mut unstarted: Vec<(JobNumber, JobEnd)> =
+            jobs.map(|(number, job)| (*number, job.end_without_another_attempt())).collect();
         unstarted.sort_unstable_by_key(|(number, _)| *number);
         self.ready.clear();
         // A job that failed and gets no retry now is the cause for its dependents, whose numbers may be lower.
-        let (not_run, ended) = unstarted.into_iter().partition(|(_, it)| *it == Outcome::NotRun);
+        let is_unrun = |(_, end): &(_, JobEnd)| end.outcome == JobOutcome::NotRun;
+        let (not_run, ended) = unstarted.into_iter().partition(is_unrun);
         self.settled.extend::<Vec<_>>(ended);
         self.settle_all(decisions);
         self.settled.extend::<Vec<_>>(not_run);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::event::{Decision, JobNumber, Outcome, Refusal};
+use super::event::{Cause, Decision, JobNumber, Refusal};
 use super::graph;
 use super::job::State;
 use super::names::Names;
@@ -21,10 +21,8 @@ impl Scheduler {
         let Some(names) = self.names.take() else { return };
         // A job that waits for an unknown name and for a refused job is refused, too: all first causes come first.
         for (name, waiters) in names.all_awaited() {
-            let refused = waiters
-                .iter()
-                .map(|job| (job, Outcome::Refused(Refusal::UnknownAfter { name: name.into() })));
-            self.settled.extend(refused);
+            let unknown = || Cause::Refusal(Refusal::UnknownAfter { name: name.into() });
+            self.settled.extend(waiters.iter().map(|job| (job, unknown().into())));
         }
         self.settle_all(decisions);
         if self.blocked > 0 {
@@ -54,7 +52,7 @@ impl Scheduler {
             let cycle_names: Arc<[Box<str>]> = cycle.iter().map(name).collect();
             let refused = cycle.iter().map(|job| {
                 let names = Arc::clone(&cycle_names);
-                (blocked[*job], Outcome::Refused(Refusal::Cycle { names }))
+                (blocked[*job], Cause::Refusal(Refusal::Cycle { names }).into())
             });
             self.settled.extend(refused);
         }

@@ -1,11 +1,11 @@
 //! Jobs as the scheduler sees them: the input, and the state of an unfinished one.
 
-use super::event::{JobNumber, Outcome};
+use super::event::{Cause, JobEnd, JobNumber};
 use super::limits::Needs;
 use super::names::NameId;
 use super::ready::ShapeId;
 use super::waiters::Waiters;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// Properties of a job that decide when it starts.
 #[derive(Clone, Debug)]
@@ -22,26 +22,7 @@ pub(crate) struct Spec {
     /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it ended.
     pub(crate) once: bool,
     /// The end that the log of an earlier run has. Such a job is settled at once.
-    pub(crate) past: Option<Past>,
-}
-
-/// The end of a job in an earlier run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Past {
-    Succeeded,
-    Failed(Failure),
-    /// A `once` job that was interrupted.
-    Unknown,
-}
-
-impl From<Past> for Outcome {
-    fn from(past: Past) -> Outcome {
-        match past {
-            Past::Succeeded => Outcome::Succeeded,
-            Past::Failed(failure) => Outcome::Failed(failure),
-            Past::Unknown => Outcome::Unknown,
-        }
-    }
+    pub(crate) past: Option<JobEnd>,
 }
 
 /// A job that is not settled.
@@ -105,26 +86,26 @@ pub(super) enum Attempt {
 }
 
 impl Job {
-    /// Returns the outcome if no attempt follows.
-    pub(super) fn outcome_without_another_attempt(&self) -> Outcome {
+    /// Returns the end if no attempt follows.
+    pub(super) fn end_without_another_attempt(&self) -> JobEnd {
         match self.last {
-            None => Outcome::NotRun,
+            None => JobOutcome::NotRun.into(),
             Some(Attempt::Failed(failure)) => {
                 before_another_attempt(failure, self.once, self.retries > 0)
             }
-            Some(Attempt::Shed) => Outcome::Stopped,
+            Some(Attempt::Shed) => JobOutcome::Stopped.into(),
         }
     }
 }
 
-/// Returns the outcome of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
+/// Returns the end of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
 /// `once` job does so only if it has not begun, in an earlier attempt either.
-pub(super) fn before_another_attempt(failure: Failure, once: bool, is_retried: bool) -> Outcome {
+pub(super) fn before_another_attempt(failure: Failure, once: bool, is_retried: bool) -> JobEnd {
     match once && (failure != Failure::StartFailed || is_retried) {
-        true => Outcome::Failed(failure),
-        false => Outcome::Stopped,
+        true => Cause::Failure(failure).into(),
+        false => JobOutcome::Stopped.into(),
     }
 }
 
-/// A job and its outcome, before its dependents have heard of it.
-pub(super) type Settled = (JobNumber, Outcome);
+/// A job and its end, before its dependents have heard of it.
+pub(super) type Settled = (JobNumber, JobEnd);

@@ -62,10 +62,10 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) use adding::AddError;
 #[cfg(test)]
 pub(crate) use event::Refusal;
-pub(crate) use event::{Decision, Event, JobNumber, Outcome, Pressure, Requeued};
+pub(crate) use event::{Cause, Decision, Event, JobEnd, JobNumber, Pressure, Requeued};
 pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
 pub(crate) use halt::HaltCause;
-pub(crate) use job::{Past, Spec};
+pub(crate) use job::Spec;
 pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
 pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
 

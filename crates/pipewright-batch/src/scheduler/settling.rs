@@ -1,26 +1,22 @@
-//! Outcomes: a job is settled, and its dependents are freed or skipped, without recursion.
+//! Ends: a job is settled, and its dependents are freed or skipped, without recursion.
 
 use super::Scheduler;
-use super::event::{Decision, JobNumber, Outcome};
+use super::event::{Cause, Decision, JobEnd, JobNumber};
 use super::job::State;
 use super::names::Holder;
 use super::waiters::Waiters;
+use crate::vocabulary::JobOutcome;
 
 impl Scheduler {
-    pub(super) fn settle(
-        &mut self,
-        job: JobNumber,
-        outcome: Outcome,
-        decisions: &mut Vec<Decision>,
-    ) {
-        self.settled.push_back((job, outcome));
+    pub(super) fn settle(&mut self, job: JobNumber, end: JobEnd, decisions: &mut Vec<Decision>) {
+        self.settled.push_back((job, end));
         self.settle_all(decisions);
     }
 
     /// Settles the jobs of `self.settled`, and those that follow from them. A job that is in there twice gets its first
-    /// outcome.
+    /// end.
     pub(super) fn settle_all(&mut self, decisions: &mut Vec<Decision>) {
-        while let Some((number, outcome)) = self.settled.pop_front() {
+        while let Some((number, end)) = self.settled.pop_front() {
             let Some(job) = self.jobs.remove(&number) else { continue };
             match job.state {
                 State::Blocked(_) => self.blocked -= 1,
@@ -31,23 +27,23 @@ impl Scheduler {
             }
             self.ready.forget(job.shape);
             if job.state != State::Past {
-                self.tally.count(&outcome);
+                self.tally.count(end.outcome);
             }
-            let is_success = outcome == Outcome::Succeeded;
+            let is_success = end.outcome == JobOutcome::Succeeded;
             if let (Some(names), Some(name)) = (&mut self.names, job.name) {
                 let holder = if is_success { Holder::Succeeded } else { Holder::Failed };
                 names.set(name, holder(number));
             }
-            match outcome {
-                Outcome::Succeeded => self.free(&job.waiters),
+            match end.outcome {
+                JobOutcome::Succeeded => self.free(&job.waiters),
                 // The batch ends early: dependents are not run, too.
-                Outcome::NotRun => {}
+                JobOutcome::NotRun => {}
                 _ => {
-                    let skipped = Outcome::Skipped { cause: number };
+                    let skipped = JobEnd::from(Cause::After(number));
                     self.settled.extend(job.waiters.iter().map(|it| (it, skipped.clone())));
                 }
             }
-            decisions.push(Decision::Settle { job: number, outcome });
+            decisions.push(Decision::Settle { job: number, end });
         }
     }
 

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::LogView;
 use crate::journal::read::AttemptFilter;
-use crate::journal::{self, LogError, system_time};
-use crate::watch::{BatchFacts, JobState, PageModel, Update};
+use crate::journal::{LogError, system_time};
+use crate::watch::{BatchFacts, PageModel, Update};
 
 impl LogView {
     /// Returns a page about the batch: HTML with everything in it.
@@ -32,28 +32,12 @@ impl LogView {
         })?;
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);
         self.log.for_each_job(None, |job| {
-            if let Some(state) = state_of(job.state) {
-                let reason = job.reason.as_deref();
-                page.update(&Update::Settled { job: job.number, state, reason }, system_time(end));
+            if let Some(outcome) = job.state.outcome() {
+                let (job, reason) = (job.number, job.reason.as_deref());
+                page.update(&Update::Settled { job, outcome, reason }, system_time(end));
             }
             ControlFlow::Continue(())
         })?;
         Ok(page.html())
     }
-}
-
-fn state_of(state: journal::JobState) -> Option<JobState> {
-    Some(match state {
-        journal::JobState::Succeeded => JobState::Succeeded,
-        journal::JobState::Failed(_) => JobState::Failed,
-        journal::JobState::Stopped => JobState::Stopped,
-        journal::JobState::Skipped => JobState::Skipped,
-        journal::JobState::NotRun => JobState::NotRun,
-        journal::JobState::Unknown => JobState::Unknown,
-        journal::JobState::Refused => JobState::Refused,
-        // It will run again.
-        journal::JobState::Waiting
-        | journal::JobState::Started
-        | journal::JobState::Interrupted => return None,
-    })
 }

@@ -27,9 +27,9 @@ fn of_job(job: &read::JobRow) -> JobRow {
         elapsed: None,
         exit: None,
         // The end of the attempt says the same about other failures.
-        reason: job.reason.clone().filter(|_| match job.state {
-            JobState::Failed(failure) => matches!(failure, Failure::StartFailed | Failure::Lost),
-            _ => true,
+        reason: job.reason.clone().filter(|_| match job.state.failure() {
+            Some(failure) => matches!(failure, Failure::StartFailed | Failure::Lost),
+            None => true,
         }),
         command: job.command.clone(),
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::lines::Pieces;
 use super::text::{cut, signal_name};
-use super::{JobState, Totals, Update};
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
+use super::{Totals, Update};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, JobOutcome};
 
 /// The name and the version of the schema.
 const SCHEMA: &str = "pipewright.batch/1";
@@ -43,7 +43,7 @@ enum Fields<'a> {
     Started { job: u64, attempt: u32, slot: u32, command: String },
     Ended(Box<Ended>),
     Job { job: u64 },
-    Settled { job: u64, state: JobState, reason: Option<String> },
+    Settled { job: u64, state: JobOutcome, reason: Option<String> },
     Cause { cause: String },
     Capacity { slots: u32 },
     Total { total: u64 },
@@ -124,7 +124,7 @@ fn describe<'a>(update: &Update<'a>) -> (&'static str, Fields<'a>) {
         }
         Update::Ended { end, text, .. } => ("ended", Fields::Ended(Box::new(ended(end, text)))),
         Update::Retried { job } => ("retried", Fields::Job { job }),
-        Update::Settled { job, state, reason } => {
+        Update::Settled { job, outcome: state, reason } => {
             ("settled", Fields::Settled { job, state, reason: reason.map(short) })
         }
         Update::Halted { cause } => ("halted", Fields::Cause { cause: short(cause) }),

@@ -9,7 +9,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `update.rs` | updates, and the states of jobs |
+//! | `update.rs` | updates |
 //! | `text.rs` | text that is safe and short; durations; ends of attempts in words |
 //! | `progress/` | the bar on a terminal, and lines for logs |
 //! | `events.rs`, `lines.rs` | JSON lines, and the buffer that keeps them whole |
@@ -42,5 +42,5 @@ pub(crate) use queued::QueuedFile;
 pub(crate) use table::{JobRow, write_json, write_table};
 pub(crate) use text::signal_name;
 pub(crate) use trace::TraceWriter;
-pub(crate) use update::{BatchFacts, JobState, Totals, Update};
+pub(crate) use update::{BatchFacts, Totals, Update};
 pub(crate) use watchers::{WatchSettings, Watchers};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{BatchFacts, JobState, Totals, Update};
+use super::{BatchFacts, Totals, Update};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::vocabulary::JobOutcome;
 
 /// Returns the time that many seconds after the start of the batch.
 pub(super) fn at(seconds: f64) -> SystemTime {
@@ -48,7 +49,7 @@ pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
         Update::Started { key: key(2), slot: 1, text: "./convert b" },
         Update::Ended { end: &end, text: "./convert b", last_lines: "no such file" },
         Update::Retried { job: 2 },
-        Update::Settled { job: 2, state: JobState::Failed, reason: Some("exit 7") },
+        Update::Settled { job: 2, outcome: JobOutcome::Failed, reason: Some("exit 7") },
         Update::Halted { cause: "drain" },
         Update::Capacity { slots: 8 },
         Update::InputEnded { total: 10 },

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::executor::{AttemptEnd, AttemptKey};
-use crate::scheduler::Outcome;
+use crate::vocabulary::JobOutcome;
 
 /// The facts about a batch that are known when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(crate) enum Update<'a> {
     Ended { end: &'a AttemptEnd, text: &'a str, last_lines: &'a str },
     /// A job has failed and will be tried again.
     Retried { job: u64 },
-    /// A job is over. `reason` is one line, if there is more to say than the state.
-    Settled { job: u64, state: JobState, reason: Option<&'a str> },
+    /// A job is over. `reason` is one line, if there is more to say than the word.
+    Settled { job: u64, outcome: JobOutcome, reason: Option<&'a str> },
     /// The batch ends early, for that reason.
     Halted { cause: &'a str },
     /// The number of slots has changed.
@@ -63,88 +63,19 @@ pub(crate) struct Totals {
     pub(crate) unknown: u64,
 }
 
-/// The final state of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum JobState {
-    /// Its last attempt succeeded.
-    Succeeded,
-    /// Its last attempt failed.
-    Failed,
-    /// It was stopped because the batch ended early.
-    Stopped,
-    /// It was not started, because a job in its `after` did not succeed.
-    Skipped,
-    /// It was not started, because the batch ended early.
-    NotRun,
-    /// It may have run, and is not run again.
-    Unknown,
-    /// It can never start.
-    Refused,
-}
-
-impl JobState {
-    /// All states, those that need attention first.
-    pub(crate) const ALL: [JobState; 7] = [
-        JobState::Failed,
-        JobState::Unknown,
-        JobState::Refused,
-        JobState::Stopped,
-        JobState::Skipped,
-        JobState::NotRun,
-        JobState::Succeeded,
-    ];
-
-    /// Returns the word that logs, events and reports use.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            JobState::Succeeded => "succeeded",
-            JobState::Failed => "failed",
-            JobState::Stopped => "stopped",
-            JobState::Skipped => "skipped",
-            JobState::NotRun => "not_run",
-            JobState::Unknown => "unknown",
-            JobState::Refused => "refused",
-        }
-    }
-
-    /// Returns the word for people.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            JobState::Succeeded => "ok",
-            JobState::NotRun => "not run",
-            other => other.name(),
-        }
-    }
-}
-
-impl From<&Outcome> for JobState {
-    fn from(outcome: &Outcome) -> JobState {
-        match outcome {
-            Outcome::Succeeded => JobState::Succeeded,
-            Outcome::Failed(_) | Outcome::Unstored => JobState::Failed,
-            Outcome::Stopped => JobState::Stopped,
-            Outcome::Skipped { .. } => JobState::Skipped,
-            Outcome::NotRun => JobState::NotRun,
-            Outcome::Unknown => JobState::Unknown,
-            Outcome::Refused(_) => JobState::Refused,
-        }
-    }
-}
-
-/// The number of jobs in each state.
+/// The number of jobs with each end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct StateCounts([u64; JobState::ALL.len()]);
+pub(crate) struct OutcomeCounts([u64; JobOutcome::ALL.len()]);
 
-impl StateCounts {
-    pub(crate) fn add(&mut self, state: JobState) {
-        if let Some(count) = self.0.get_mut(state as usize) {
+impl OutcomeCounts {
+    pub(crate) fn add(&mut self, outcome: JobOutcome) {
+        if let Some(count) = self.0.get_mut(outcome as usize) {
             *count += 1;
         }
     }
 
-    pub(crate) fn of(&self, state: JobState) -> u64 {
-        self.0.get(state as usize).copied().unwrap_or(0)
+    pub(crate) fn of(&self, outcome: JobOutcome) -> u64 {
+        self.0.get(outcome as usize).copied().unwrap_or(0)
     }
 
     pub(crate) fn all(&self) -> u64 {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 use pipewright_os::base::{private_file, stdio};
 
 use super::{
-    BatchFacts, EventWriter, JobState, PageModel, Progress, ProgressKind, QueuedFile, Screen,
-    Totals, TraceWriter, Update,
+    BatchFacts, EventWriter, PageModel, Progress, ProgressKind, QueuedFile, Screen, Totals,
+    TraceWriter, Update,
 };
-use crate::vocabulary::{self, Event};
+use crate::vocabulary::{Event, JobOutcome};
 
 /// The reports that the user wants.
 #[derive(Debug, Clone, Default)]
@@ -138,7 +138,10 @@ impl Watchers {
                 self.update(&Update::Ended { end, text: command, last_lines });
             }
             Event::Retrying { job, .. } => self.update(&Update::Retried { job: *job }),
-            Event::Settled { job, state, .. } => self.settled(*job, state),
+            Event::Settled { before: true, .. } => self.update(&Update::Resumed { jobs: 1 }),
+            Event::Settled { job, outcome, reason, .. } => {
+                self.settled(*job, *outcome, reason.as_deref());
+            }
             Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
             Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
             Event::Halted(halt) => self.update(&Update::Halted { cause: &halt.to_string() }),
@@ -146,25 +149,13 @@ impl Watchers {
         }
     }
 
-    fn settled(&mut self, job: u64, state: &vocabulary::JobState) {
-        let reported = match state {
-            vocabulary::JobState::SucceededBefore | vocabulary::JobState::FailedBefore => {
-                return self.update(&Update::Resumed { jobs: 1 });
-            }
-            vocabulary::JobState::Succeeded => JobState::Succeeded,
-            vocabulary::JobState::Failed(_) => JobState::Failed,
-            vocabulary::JobState::Skipped(_) => JobState::Skipped,
-            vocabulary::JobState::Stopped => JobState::Stopped,
-            vocabulary::JobState::NotRun => JobState::NotRun,
-            vocabulary::JobState::Unknown => JobState::Unknown,
-            vocabulary::JobState::Refused(_) => JobState::Refused,
-        };
-        self.update(&Update::Settled { job, state: reported, reason: state.reason() });
+    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+        self.update(&Update::Settled { job, outcome, reason });
         let needs_attention =
-            matches!(reported, JobState::Failed | JobState::Refused | JobState::Unknown);
+            matches!(outcome, JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown);
         if let (Some(progress), true) = (&self.progress, needs_attention) {
-            let what = state.reason().unwrap_or("may have run, and is not run again");
-            lock(progress).message(&format!("job {job} {}: {what}", reported.word()));
+            let what = reason.unwrap_or("may have run, and is not run again");
+            lock(progress).message(&format!("job {job} {}: {what}", outcome.word()));
         }
     }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::vocabulary::JobState;
+use crate::vocabulary::JobOutcome;
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -71,12 +71,12 @@ fn a_run_can_be_controlled_while_it_is_awaited() {
         while let Some(event) = run.next().await {
             match event.unwrap() {
                 Event::Started { .. } => run.control().stop(),
-                Event::Settled { state, .. } => states.push(state),
+                Event::Settled { outcome, .. } => states.push(outcome),
                 _ => {}
             }
         }
-        states.sort_by_key(|state| state.name());
-        assert_eq!(states, [JobState::NotRun, JobState::Stopped]);
+        states.sort_by_key(|outcome| outcome.name());
+        assert_eq!(states, [JobOutcome::NotRun, JobOutcome::Stopped]);
     });
 }
 

@@ -9,7 +9,7 @@ fn job(id: &str, word: &str, code: i32) -> Job {
 }
 
 /// Runs the jobs with the log, or those of the log, and returns the words that ran and the states by number.
-fn run(batch: Batch, log: &Path, jobs: Option<Vec<Job>>) -> (Vec<String>, Vec<JobState>) {
+fn run(batch: Batch, log: &Path, jobs: Option<Vec<Job>>) -> (Vec<String>, Vec<Said>) {
     let (fake, seen) = Fake::seeing();
     let batch = batch.jobs(1);
     let mut run = match jobs {
@@ -19,8 +19,8 @@ fn run(batch: Batch, log: &Path, jobs: Option<Vec<Job>>) -> (Vec<String>, Vec<Jo
     .unwrap();
     let mut states = BTreeMap::new();
     for event in &mut run {
-        if let Event::Settled { job, state, .. } = event.unwrap() {
-            states.insert(job, state);
+        if let Event::Settled { job, outcome, reason, before, .. } = event.unwrap() {
+            states.insert(job, Said { outcome, reason, before });
         }
     }
     run.finish().unwrap();
@@ -46,13 +46,13 @@ fn a_line_on_top_moves_ids_and_a_done_once_job_keeps_its_end() {
     run(once(), &log, Some(vec![job("j0", "a", 0)]));
     let moved = || vec![job("j0", "new", 0), job("j1", "a", 0)];
     let (ran, states) = run(once(), &log, Some(moved()));
-    assert_eq!((ran, &states[1]), (vec!["new".to_owned()], &JobState::SucceededBefore));
+    assert_eq!((ran, &states[1]), (vec!["new".to_owned()], &succeeded_before()));
     let said = logged(&log);
     assert_eq!(said["exit a 0"], (2, Some("j1".into()), "succeeded".into()));
     // Also a job that is done is the one that the last input names.
     for jobs in [None, Some(moved())] {
         let (ran, states) = run(once(), &log, jobs);
-        assert_eq!((ran.len(), states), (0, vec![JobState::SucceededBefore; 2]));
+        assert_eq!((ran.len(), states), (0, vec![succeeded_before(); 2]));
     }
 }
 
@@ -67,7 +67,7 @@ fn after_means_the_job_that_the_last_input_names() {
     assert_eq!(ran, [""; 0]);
     let (ran, states) = run(Batch::new(), &log, None);
     assert_eq!(ran, [""; 0]);
-    assert_eq!(states[2], JobState::Skipped("job 2 did not succeed".into()));
+    assert_eq!(states[2], said_with(JobOutcome::Skipped, "job 2 did not succeed"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_new_id_of_a_done_job_is_known() {
     run(Batch::new(), &log, Some(renamed()));
     let (ran, states) = run(Batch::new().retry_failed(true), &log, None);
     assert_eq!(ran, ["y"]);
-    assert_eq!(states[2], JobState::SucceededBefore);
+    assert_eq!(states[2], succeeded_before());
 }
 
 #[test]
@@ -92,10 +92,11 @@ fn a_doubled_id_in_a_stream_overwrites_no_end() {
     run(once(), &log, Some(vec![job("a", "x", 0)]));
     let (ran, states) = run(once(), &log, Some(vec![job("a", "y", 0), job("a", "x", 0)]));
     assert_eq!(ran, ["y"]);
-    assert!(matches!(&states[1], JobState::Refused(_)), "{states:?}");
+    assert_eq!((states[1].outcome, states[1].before), (JobOutcome::Refused, false), "{states:?}");
+    assert!(states[1].reason.is_some(), "{states:?}");
     assert_eq!(logged(&log)["exit x 0"].2, "succeeded");
     let (ran, states) = run(once(), &log, Some(vec![job("a", "x", 0)]));
-    assert_eq!((ran.len(), states), (0, vec![JobState::SucceededBefore]));
+    assert_eq!((ran.len(), states), (0, vec![succeeded_before()]));
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn a_job_that_was_to_run_again_and_did_not_keeps_its_end() {
     // The first one fails again, and the second one is not started.
     let batch = Batch::new().retry_failed(true).max_failures(1, false);
     let (ran, states) = run(batch, &log, Some(jobs()));
-    assert_eq!((ran, &states[1]), (vec!["x".to_owned()], &JobState::NotRun));
+    assert_eq!((ran, &states[1]), (vec!["x".to_owned()], &said(JobOutcome::NotRun)));
     assert_eq!(logged(&log)["exit y 1"].2, "failed");
 }
 
@@ -123,7 +124,7 @@ fn a_once_job_that_was_stopped_is_unknown_and_does_not_run_again() {
     first.control().stop();
     assert_eq!(first.finish().unwrap().unknown, 1);
     let (ran, states) = run(Batch::new(), &log, Some(jobs().into()));
-    assert_eq!((ran.len(), states), (0, vec![JobState::Unknown]));
+    assert_eq!((ran.len(), states), (0, vec![said(JobOutcome::Unknown)]));
     let (ran, _) = run(Batch::new().rerun_unknown(true), &log, None);
     assert_eq!(ran.len(), 1);
 }

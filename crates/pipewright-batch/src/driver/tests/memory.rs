@@ -13,7 +13,7 @@ fn events(batch: Batch, fake: Fake, jobs: Vec<Job>) -> Vec<String> {
             Event::Started { key, .. } => words.push(format!("start {}", key.job)),
             Event::Ended { end, .. } => words.push(format!("end {}", end.key.job)),
             Event::Note(note) => words.push(note),
-            Event::Settled { job, state, .. } => words.push(format!("{job}: {state:?}")),
+            Event::Settled { job, outcome, .. } => words.push(format!("{job}: {outcome:?}")),
             _ => {}
         }
     }
@@ -82,7 +82,7 @@ fn the_youngest_job_is_stopped_and_queued_again_when_no_memory_is_left() {
                 }
             }
             Event::Note(text) => is_noted |= text == note,
-            Event::Settled { state, .. } => assert_eq!(state, JobState::Succeeded),
+            Event::Settled { outcome, .. } => assert_eq!(outcome, JobOutcome::Succeeded),
             _ => {}
         }
     }
@@ -107,6 +107,6 @@ fn a_job_reserves_what_it_has_used_in_an_earlier_log_and_is_not_limited_to_it() 
     // Less than one job has used: it is no reason to refuse it.
     let batch = Batch::new().memory_bytes(10).learn(&LogView::open(&log).unwrap()).unwrap();
     let states = states(batch, fake, jobs());
-    assert!(states.values().all(|state| *state == JobState::Succeeded), "{states:?}");
+    assert!(states.values().all(|state| *state == said(JobOutcome::Succeeded)), "{states:?}");
     assert!(seen.lock().unwrap().iter().all(|seen| seen.memory_max_bytes.is_none()));
 }

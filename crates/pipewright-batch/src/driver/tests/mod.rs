@@ -17,7 +17,7 @@ use crate::batch::Batch;
 use crate::executor::AttemptOutcome;
 use crate::source::Source;
 use crate::view::LogView;
-use crate::vocabulary::JobState;
+use crate::vocabulary::JobOutcome;
 use fake::{Fake, Script};
 
 /// A job that the executor ends with that exit code.
@@ -25,8 +25,31 @@ fn exits(code: i32) -> Job {
     Job::new("exit").arg(code.to_string())
 }
 
-/// Runs the jobs to their ends, and returns the final states by number.
-fn states<I>(batch: Batch, fake: Fake, jobs: I) -> BTreeMap<u64, JobState>
+/// The end of a job, as a batch tells it.
+#[derive(Debug, Clone, PartialEq)]
+struct Said {
+    outcome: JobOutcome,
+    reason: Option<String>,
+    before: bool,
+}
+
+/// An end of this run about which there is nothing more to say.
+fn said(outcome: JobOutcome) -> Said {
+    Said { outcome, reason: None, before: false }
+}
+
+/// An end of this run, with its reason.
+fn said_with(outcome: JobOutcome, reason: &str) -> Said {
+    Said { reason: Some(reason.to_owned()), ..said(outcome) }
+}
+
+/// A success of an earlier run.
+fn succeeded_before() -> Said {
+    Said { before: true, ..said(JobOutcome::Succeeded) }
+}
+
+/// Runs the jobs to their ends, and returns those by number.
+fn states<I>(batch: Batch, fake: Fake, jobs: I) -> BTreeMap<u64, Said>
 where
     I: IntoIterator<Item = Job>,
     I::IntoIter: Send + 'static,
@@ -34,8 +57,9 @@ where
     let mut run = batch.start_on(fake, jobs).unwrap();
     let mut states = BTreeMap::new();
     for event in &mut run {
-        if let Event::Settled { job, state, .. } = event.unwrap() {
-            assert_eq!(states.insert(job, state), None, "job {job} is settled twice");
+        if let Event::Settled { job, outcome, reason, before, .. } = event.unwrap() {
+            let said = Said { outcome, reason, before };
+            assert_eq!(states.insert(job, said), None, "job {job} is settled twice");
         }
     }
     assert!(run.is_finished());
@@ -47,10 +71,10 @@ fn each_job_is_settled_once_with_the_reason() {
     let jobs = [exits(0), exits(3), exits(0).name("a").after("b"), exits(1).name("b")];
     let states = states(Batch::new().jobs(2), Fake::new(), jobs);
     let expected = [
-        JobState::Succeeded,
-        JobState::Failed("exit code 3".to_owned()),
-        JobState::Skipped("job 4 did not succeed".to_owned()),
-        JobState::Failed("exit code 1".to_owned()),
+        said(JobOutcome::Succeeded),
+        said_with(JobOutcome::Failed, "exit code 3"),
+        said_with(JobOutcome::Skipped, "job 4 did not succeed"),
+        said_with(JobOutcome::Failed, "exit code 1"),
     ];
     assert_eq!(states.into_values().collect::<Vec<_>>(), expected);
 }
@@ -62,16 +86,19 @@ fn a_failed_job_is_tried_again_after_its_delay() {
     let batch = Batch::new().retries(1).retry_delay(delay, delay);
     let began = Instant::now();
     let states = states(batch, Fake::with(script), [exits(0)]);
-    assert_eq!(states[&1], JobState::Succeeded);
+    assert_eq!(states[&1], said(JobOutcome::Succeeded));
     assert!(began.elapsed() >= delay / 2);
 }
 
 #[test]
 fn a_job_that_needs_more_than_the_batch_has_is_refused_alone() {
     let states = states(Batch::new().jobs(2), Fake::new(), [exits(0).cpus(3), exits(0)]);
-    let JobState::Refused(reason) = &states[&1] else { panic!("{states:?}") };
+    let Said { outcome: JobOutcome::Refused, reason: Some(reason), before: false } = &states[&1]
+    else {
+        panic!("{states:?}")
+    };
     assert!(reason.contains("needs 3 CPUs, and the batch has 2"), "{reason}");
-    assert_eq!(states[&2], JobState::Succeeded);
+    assert_eq!(states[&2], said(JobOutcome::Succeeded));
 }
 
 #[test]
@@ -99,7 +126,7 @@ fn a_drain_ends_a_batch_that_waits_for_its_input() {
 
 #[test]
 fn a_drain_lets_running_jobs_end_and_a_stop_ends_them() {
-    for (is_stop, expected) in [(false, JobState::Succeeded), (true, JobState::Stopped)] {
+    for (is_stop, expected) in [(false, JobOutcome::Succeeded), (true, JobOutcome::Stopped)] {
         // One job runs until it is released or stopped.
         let (fake, release) = Fake::held();
         let mut run = Batch::new().jobs(1).start_on(fake, [exits(0), exits(0)]).unwrap();
@@ -111,14 +138,17 @@ fn a_drain_lets_running_jobs_end_and_a_stop_ends_them() {
             run.control().drain();
             release.release();
         }
-        let mut states: BTreeMap<u64, JobState> = run
+        let mut states: BTreeMap<u64, JobOutcome> = run
             .filter_map(|event| match event.unwrap() {
-                Event::Settled { job, state, .. } => Some((job, state)),
+                Event::Settled { job, outcome, reason: None, before: false, .. } => {
+                    Some((job, outcome))
+                }
+                Event::Settled { reason, .. } => panic!("{reason:?}"),
                 _ => None,
             })
             .collect();
         // The batch may have ended before the second job was read.
-        assert!(states.remove(&2).is_none_or(|state| state == JobState::NotRun));
+        assert!(states.remove(&2).is_none_or(|outcome| outcome == JobOutcome::NotRun));
         assert_eq!(states, BTreeMap::from([(1, expected)]));
     }
 }

@@ -75,8 +75,8 @@ proptest! {
                 }
                 _ => {}
             }
-            if let Event::Settled { job, state, .. } = event.unwrap() {
-                prop_assert!(settled.insert(job, state).is_none(), "job {} is settled twice", job);
+            if let Event::Settled { job, outcome, .. } = event.unwrap() {
+                prop_assert!(settled.insert(job, outcome).is_none(), "job {} is settled twice", job);
             }
         }
         prop_assert!(run.is_finished());
@@ -85,10 +85,10 @@ proptest! {
         if total.halted.is_none() {
             prop_assert_eq!(settled.len() as u64, count);
         }
-        for (job, state) in &settled {
+        for (job, outcome) in &settled {
             let plan = &plans[*job as usize - 1];
             let may_succeed = plan.code == 0 && plan.cpus <= slots;
-            prop_assert!(*state != JobState::Succeeded || may_succeed);
+            prop_assert!(*outcome != JobOutcome::Succeeded || may_succeed);
         }
     }
 }

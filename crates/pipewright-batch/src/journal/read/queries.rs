@@ -14,7 +14,7 @@ use crate::journal::{JobState, LogError};
 /// Attempts to list. All that are set apply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AttemptFilter {
-    /// Only the last attempts of jobs in this state. For [`JobState::Failed`] the class does not matter.
+    /// Only the last attempts of jobs in this state. The class of a failure does not matter.
     pub(crate) state: Option<JobState>,
     /// Only attempts that did not exit with 0.
     pub(crate) failed: bool,
@@ -88,8 +88,8 @@ impl Log {
         Ok(counts)
     }
 
-    /// Calls the function for each job in this state, or in any, in the order of the log, until it breaks. For
-    /// [`JobState::Failed`] the class does not matter.
+    /// Calls the function for each job in this state, or in any, in the order of the log, until it breaks. The
+    /// class of a failure does not matter.
     pub(crate) fn for_each_job(
         &self,
         state: Option<JobState>,

@@ -32,7 +32,7 @@ impl Log {
         let query = "SELECT number, state = ?1, id FROM jobs WHERE removed IS NULL";
         let job = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, bool>(1)?, row.get(2)?));
         let mut jobs: Vec<(u32, bool, u32)> =
-            self.list(query, [JobState::Succeeded.name()], job)?;
+            self.list(query, [JobState::SUCCEEDED.name()], job)?;
         jobs.sort_unstable();
         let last = jobs.last().map_or(0, |(number, ..)| *number);
         let (mut numbered, mut others) = (Vec::with_capacity(jobs.len()), Vec::new());
@@ -102,7 +102,7 @@ impl Log {
         let query = "SELECT identity, line, name, state = ?2, command, cwd, settings FROM jobs WHERE id = ?1";
         let read = || -> rusqlite::Result<Option<(JobId, Job)>> {
             let mut query = self.connection.prepare_cached(query)?;
-            query.query_row(params![row, JobState::Succeeded.name()], stored)
+            query.query_row(params![row, JobState::SUCCEEDED.name()], stored)
         };
         let read = read().map_err(|error| self.error(error))?;
         let (id, job) = read.ok_or_else(|| LogError::new(&self.path, LogErrorKind::Corrupt))?;

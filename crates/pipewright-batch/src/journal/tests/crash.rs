@@ -42,8 +42,8 @@ pub(super) fn run_until_killed(log: &Path) {
         end.stdout_bytes = number;
         journal.ended(&end, LoggedOutput::default());
         let state = match number % 3 {
-            0 => JobState::Succeeded,
-            _ => JobState::Failed(crate::vocabulary::Failure::ExitCode),
+            0 => JobState::SUCCEEDED,
+            _ => JobState::failed(crate::vocabulary::Failure::ExitCode),
         };
         journal.settled(&logged, state, None);
         journal.submit();

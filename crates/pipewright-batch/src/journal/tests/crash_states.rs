@@ -251,7 +251,7 @@ fn check(folder: &Folder, durable: u64, what: &str) {
     for number in 1..=durable {
         let found = past.look_up(JobId::new(&job(number), 0));
         let state = found.map(|past| past.state);
-        assert_eq!(state, Some(JobState::Succeeded), "{what}: job {number}");
+        assert_eq!(state, Some(JobState::SUCCEEDED), "{what}: job {number}");
     }
     journal.close(None, "finished").unwrap();
     assert!(Log::open(&folder.log()).unwrap().counts().unwrap().succeeded >= durable, "{what}");

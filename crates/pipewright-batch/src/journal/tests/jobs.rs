@@ -24,7 +24,7 @@ fn a_job_is_read_back_as_it_was_written() {
     let path = Path::new("out/7");
     journal
         .ended(&end, LoggedOutput { path: Some(path), stderr_tail: b"one\ntwo\n", is_lost: false });
-    journal.settled(&logged, JobState::Failed(Failure::ExitCode), Some("exited with 3"));
+    journal.settled(&logged, JobState::failed(Failure::ExitCode), Some("exited with 3"));
     journal.close(Some(123), "finished").unwrap();
 
     let log = Log::open(&folder.log()).unwrap();
@@ -38,7 +38,7 @@ fn a_job_is_read_back_as_it_was_written() {
         name: Some("picture".into()),
         command: r"convert 'it'\''s.png' out.png".into(),
         current_dir: Some("/tmp/pictures".into()),
-        state: JobState::Failed(Failure::ExitCode),
+        state: JobState::failed(Failure::ExitCode),
         reason: Some("exited with 3".into()),
         last_attempt: Some(1),
     };
@@ -127,7 +127,7 @@ fn a_success_is_final_before_its_job_is_settled() {
     drop(journal);
     let (_journal, mut past) = resume(&folder.log());
     let state = |past: &mut Past, number| past.look_up(JobId::new(&job(number), 0)).unwrap().state;
-    assert_eq!(state(&mut past, 1), JobState::Succeeded);
+    assert_eq!(state(&mut past, 1), JobState::SUCCEEDED);
     assert_eq!(state(&mut past, 2), JobState::Started);
     assert_eq!(past.interrupted().count(), 0);
 }
@@ -144,7 +144,7 @@ fn attempts_of_one_job_are_kept_in_order() {
         let code = 3 - attempt as i32;
         journal.ended(&end(1, attempt, AttemptOutcome::Exited(code)), LoggedOutput::default());
     }
-    journal.settled(&logged(1, &job(1)), JobState::Succeeded, None);
+    journal.settled(&logged(1, &job(1)), JobState::SUCCEEDED, None);
     journal.close(Some(0), "finished").unwrap();
     let log = Log::open(&folder.log()).unwrap();
     let found = log.attempts_of(1).unwrap();
@@ -166,12 +166,16 @@ fn an_intent_that_is_void_leaves_no_attempt() {
             journal.flush().unwrap();
         }
         journal.void(AttemptKey { job: number, attempt: 1 });
-        journal.settled(&logged(number, &job(number)), JobState::NotRun, Some("the batch ended"));
+        journal.settled(
+            &logged(number, &job(number)),
+            JobState::ended(JobOutcome::NotRun),
+            Some("the batch ended"),
+        );
     }
     // Settled without a call of `void`.
     journal.intend(&intent(logged(3, &job(3)), 1));
     journal.flush().unwrap();
-    journal.settled(&logged(3, &job(3)), JobState::NotRun, None);
+    journal.settled(&logged(3, &job(3)), JobState::ended(JobOutcome::NotRun), None);
     journal.flush().unwrap();
     drop(journal);
     let log = Log::open(&folder.log()).unwrap();
@@ -186,7 +190,11 @@ fn an_intent_that_is_void_leaves_no_attempt() {
 fn a_job_that_never_starts_is_noted_with_its_reason() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
-    let states = [JobState::Skipped, JobState::NotRun, JobState::Refused];
+    let states = [
+        JobState::ended(JobOutcome::Skipped),
+        JobState::ended(JobOutcome::NotRun),
+        JobState::ended(JobOutcome::Refused),
+    ];
     for (number, state) in (1..).zip(states) {
         journal.settled(&logged(number, &job(number)), state, Some("because\nof it"));
     }

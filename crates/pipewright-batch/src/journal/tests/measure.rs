@@ -62,7 +62,7 @@ fn end_first(journal: &mut Journal, running: &mut VecDeque<(u64, Job, JobId)>) {
     end.peak_rss_bytes = Some(2 << 20);
     journal.ended(&end, LoggedOutput::default());
     let logged = LoggedJob { number, id, job: &job, once: false };
-    journal.settled(&logged, JobState::Succeeded, None);
+    journal.settled(&logged, JobState::SUCCEEDED, None);
 }
 
 fn measure_log(jobs: u64) {
@@ -110,7 +110,7 @@ fn measure_durable_intents(jobs: u64) {
         journal.intend(&Intent { durable: true, ..intent(logged(number, &job), 1) });
         journal.flush().unwrap();
         journal.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
-        journal.settled(&logged(number, &job), JobState::Succeeded, None);
+        journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
         journal.submit();
     }
     println!("{jobs} durable intents, one at a time: {:.1} us each", micros(began.elapsed(), jobs));

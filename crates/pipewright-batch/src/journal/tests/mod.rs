@@ -93,7 +93,7 @@ fn succeed(journal: &mut Journal, number: u64) {
     let job = job(number);
     journal.intend(&intent(logged(number, &job), 1));
     journal.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
-    journal.settled(&logged(number, &job), JobState::Succeeded, None);
+    journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
 }
 
 fn all_jobs(log: &Log) -> Vec<JobRow> {

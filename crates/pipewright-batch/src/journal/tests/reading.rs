@@ -52,10 +52,10 @@ fn a_reader_sees_whole_commits_while_a_runner_writes() {
 fn sample(folder: &Folder) -> Journal {
     let mut journal = create(&folder.log());
     let outcomes = [
-        (1, AttemptOutcome::Exited(0), JobState::Succeeded),
-        (2, AttemptOutcome::Exited(9), JobState::Failed(Failure::ExitCode)),
-        (3, AttemptOutcome::TimedOut, JobState::Failed(Failure::TimedOut)),
-        (4, AttemptOutcome::Cancelled, JobState::Stopped),
+        (1, AttemptOutcome::Exited(0), JobState::SUCCEEDED),
+        (2, AttemptOutcome::Exited(9), JobState::failed(Failure::ExitCode)),
+        (3, AttemptOutcome::TimedOut, JobState::failed(Failure::TimedOut)),
+        (4, AttemptOutcome::Cancelled, JobState::ended(JobOutcome::Stopped)),
     ];
     for (number, outcome, state) in outcomes {
         journal.intend(&intent(logged(number, &job(number)), 1));
@@ -68,7 +68,11 @@ fn sample(folder: &Folder) -> Journal {
         journal.settled(&logged(number, &job(number)), state, None);
     }
     journal.intend(&Intent { slot: Some(2), ..intent(logged(5, &job(5)), 1) });
-    journal.settled(&logged(6, &job(6)), JobState::Skipped, Some("job 2 failed"));
+    journal.settled(
+        &logged(6, &job(6)),
+        JobState::ended(JobOutcome::Skipped),
+        Some("job 2 failed"),
+    );
     journal.flush().unwrap();
     journal
 }
@@ -107,7 +111,7 @@ fn attempts_are_filtered() {
     assert_eq!(numbers(failed), [(2, 1), (3, 1), (3, 2), (4, 1)]);
     let state = |state| AttemptFilter { state: Some(state), ..all };
     // The class does not matter, and only the last attempt counts.
-    assert_eq!(numbers(state(JobState::Failed(Failure::Lost))), [(2, 1), (3, 2)]);
+    assert_eq!(numbers(state(JobState::failed(Failure::Lost))), [(2, 1), (3, 2)]);
     assert_eq!(numbers(state(JobState::Started)), []);
     assert_eq!(numbers(AttemptFilter { slowest: Some(2), ..all }), [(4, 1), (3, 1)]);
     assert_eq!(numbers(AttemptFilter { after: Some(3), ..all }), [(3, 2), (4, 1)]);
@@ -130,8 +134,8 @@ fn jobs_are_listed_by_state_until_the_caller_stops() {
     };
     assert_eq!(list(None, 9), [1, 2, 3, 4, 5, 6]);
     assert_eq!(list(None, 2), [1, 2]);
-    assert_eq!(list(Some(JobState::Failed(Failure::ExitCode)), 9), [2, 3]);
-    assert_eq!(list(Some(JobState::Skipped), 9), [6]);
+    assert_eq!(list(Some(JobState::failed(Failure::ExitCode)), 9), [2, 3]);
+    assert_eq!(list(Some(JobState::ended(JobOutcome::Skipped)), 9), [6]);
 }
 
 #[test]

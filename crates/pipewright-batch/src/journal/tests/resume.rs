@@ -1,7 +1,7 @@
 //! A resumed log: the ends of all jobs, interrupted ones, and jobs that the input no longer has.
 
 use super::*;
-use crate::scheduler::Past as PastEnd;
+use crate::scheduler::{Cause, JobEnd};
 use crate::vocabulary::Failure;
 
 fn id(number: u64) -> JobId {
@@ -13,7 +13,7 @@ fn each_job_has_its_end() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
     for (number, state) in (1..).zip(JobState::ALL) {
-        if state != JobState::Skipped {
+        if state != JobState::ended(JobOutcome::Skipped) {
             journal.intend(&intent(logged(number, &job(number)), 1));
             journal.ended(&end(number, 1, AttemptOutcome::TimedOut), LoggedOutput::default());
         }
@@ -26,9 +26,11 @@ fn each_job_has_its_end() {
         let job = past.look_up(id(number)).unwrap();
         assert_eq!((job.id, job.state), (id(number), state));
         let end = match state {
-            JobState::Succeeded => Some(PastEnd::Succeeded),
-            JobState::Failed(failure) => Some(PastEnd::Failed(failure)),
-            JobState::Unknown => Some(PastEnd::Unknown),
+            JobState::SUCCEEDED => Some(JobEnd::from(JobOutcome::Succeeded)),
+            JobState::UNKNOWN => Some(JobEnd::from(JobOutcome::Unknown)),
+            JobState::Ended(JobOutcome::Failed, Some(failure)) => {
+                Some(JobEnd::from(Cause::Failure(failure)))
+            }
             _ => None,
         };
         assert_eq!(job.end(), end);
@@ -49,7 +51,7 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
     journal.flush().unwrap();
     drop(journal);
 
-    let interrupted = [JobState::Interrupted, JobState::Unknown];
+    let interrupted = [JobState::Interrupted, JobState::UNKNOWN];
     // The next resumption finds them too, until they have run again.
     for run in 2..4 {
         let (journal, mut past) = resume(&folder.log());
@@ -89,14 +91,14 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     let again = LoggedJob { number: 3, ..logged(2, &job) };
     journal.intend(&intent(again, 1));
     journal.ended(&end(3, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
-    journal.settled(&again, JobState::Failed(Failure::ExitCode), None);
+    journal.settled(&again, JobState::failed(Failure::ExitCode), None);
     succeed(&mut journal, 2000);
     journal.close(Some(123), "finished").unwrap();
 
     let log = Log::open(&folder.log()).unwrap();
     let jobs: Vec<_> = all_jobs(&log).into_iter().map(|it| (it.row, it.number, it.state)).collect();
-    let failed = JobState::Failed(Failure::ExitCode);
-    assert_eq!(jobs, [(1, 1, JobState::Succeeded), (2, 3, failed), (3, 2000, JobState::Succeeded)]);
+    let failed = JobState::failed(Failure::ExitCode);
+    assert_eq!(jobs, [(1, 1, JobState::SUCCEEDED), (2, 3, failed), (3, 2000, JobState::SUCCEEDED)]);
     let runs: Vec<_> =
         log.attempts_of(2).unwrap().iter().map(|it| (it.run, it.end.key.attempt)).collect();
     assert_eq!(runs, [(1, 1), (2, 1)]);
@@ -113,18 +115,18 @@ fn an_earlier_end_stands_until_another_attempt_has_begun() {
         let jobs = [logged(1, &one), LoggedJob { once: true, ..logged(2, &two) }];
         jobs.iter().for_each(|job| journal.intend(&intent(*job, 1)));
         journal.ended(&end(1, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
-        journal.settled(&jobs[0], JobState::Failed(Failure::ExitCode), None);
+        journal.settled(&jobs[0], JobState::failed(Failure::ExitCode), None);
         journal.flush().unwrap();
         drop(journal);
 
         let (mut journal, mut past) = resume(&folder.log());
-        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::Unknown);
+        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::UNKNOWN);
         for job in &jobs {
             journal.intend(&intent(*job, 1));
             let outcome = AttemptOutcome::NotStarted("no such file".into());
             journal.ended(&end(job.number, 1, outcome), LoggedOutput::default());
             if is_decided {
-                journal.settled(job, JobState::Failed(Failure::StartFailed), None);
+                journal.settled(job, JobState::failed(Failure::StartFailed), None);
             }
         }
         journal.flush().unwrap();
@@ -132,8 +134,8 @@ fn an_earlier_end_stands_until_another_attempt_has_begun() {
         drop(journal);
         let (_journal, mut past) = resume(&folder.log());
         let failure = if is_decided { Failure::StartFailed } else { Failure::ExitCode };
-        assert_eq!(past.look_up(id(1)).unwrap().state, JobState::Failed(failure));
-        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::Unknown);
+        assert_eq!(past.look_up(id(1)).unwrap().state, JobState::failed(failure));
+        assert_eq!(past.look_up(id(2)).unwrap().state, JobState::UNKNOWN);
         check_whole(&folder.log());
     }
 }

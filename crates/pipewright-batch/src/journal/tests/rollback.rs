@@ -40,7 +40,7 @@ fn a_log_changes_its_mode_and_keeps_its_jobs() {
     let (journal, mut past) = resume(&folder.log());
     assert_eq!(journal.mode(), JournalMode::WriteAhead);
     let states = [1, 2].map(|number| past.look_up(JobId::new(&job(number), 0)).unwrap().state);
-    assert_eq!(states, [JobState::Succeeded, JobState::Interrupted]);
+    assert_eq!(states, [JobState::SUCCEEDED, JobState::Interrupted]);
 }
 
 #[test]

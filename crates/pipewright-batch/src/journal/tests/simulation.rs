@@ -212,8 +212,8 @@ impl Batch {
             let of_run = known.attempts.iter().filter(|(run, ..)| *run == self.run).count();
             if of_run > 0 && self.random.percent(50) || self.random.percent(5) {
                 let state = match of_run {
-                    0 => JobState::NotRun,
-                    _ => JobState::Failed(Failure::ExitCode),
+                    0 => JobState::ended(JobOutcome::NotRun),
+                    _ => JobState::failed(Failure::ExitCode),
                 };
                 ledger.settled(&logged, state, Some("a reason"));
                 known.settled = Some(state);
@@ -231,8 +231,8 @@ impl Batch {
         if self.random.percent(10) {
             known.attempts.pop();
             ledger.void(key);
-            ledger.settled(&logged, JobState::NotRun, None);
-            known.settled = Some(JobState::NotRun);
+            ledger.settled(&logged, JobState::ended(JobOutcome::NotRun), None);
+            known.settled = Some(JobState::ended(JobOutcome::NotRun));
             return;
         }
         let code = self.random.below(2) as i32;
@@ -242,9 +242,9 @@ impl Batch {
         ledger.ended(&end, LoggedOutput::default());
         self.ends.push((number, self.run, key.attempt, code));
         if code == 0 {
-            known.settled = Some(JobState::Succeeded);
+            known.settled = Some(JobState::SUCCEEDED);
             if self.random.percent(80) {
-                ledger.settled(&logged, JobState::Succeeded, None);
+                ledger.settled(&logged, JobState::SUCCEEDED, None);
             }
         }
     }
@@ -265,17 +265,18 @@ impl Batch {
                 continue;
             };
             if known.durable && known.running {
-                let expected = if known.once { JobState::Unknown } else { JobState::Interrupted };
+                let expected = if known.once { JobState::UNKNOWN } else { JobState::Interrupted };
                 assert_eq!(found.state, expected, "job {number}");
             }
-            if found.state == JobState::Unknown {
+            if found.state == JobState::UNKNOWN {
                 assert!(known.once, "job {number} may run twice");
             }
             if let Some(certain) = self.certain.get(&number).and_then(|it| it.settled) {
                 assert_eq!(found.state, certain, "job {number}");
             }
             known.settled = Some(found.state).filter(|state| {
-                matches!(state, JobState::Succeeded | JobState::Failed(_) | JobState::Unknown)
+                let is_failed = state.outcome() == Some(JobOutcome::Failed);
+                is_failed || matches!(*state, JobState::SUCCEEDED | JobState::UNKNOWN)
             });
             (known.running, known.durable) = (false, false);
         }

@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use super::random::Random;
+use crate::scheduler::tests::{SUCCEEDED, UNKNOWN, failed};
 use crate::scheduler::*;
 use crate::vocabulary::Failure;
 
@@ -122,7 +123,8 @@ fn jobs(random: &mut Random, limits: &Limits, count: usize) -> Vec<(JobNumber, S
             after.push("nobody".into());
         }
         let failure = *random.pick(&Failure::ALL);
-        let past = *random.pick(&[Past::Succeeded, Past::Failed(failure), Past::Unknown]);
+        let ends = [SUCCEEDED, failed(failure), UNKNOWN];
+        let past = random.pick(&ends).clone();
         let spec = Spec {
             name: is_named[at].then(|| name(at)),
             after,

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use super::model::{Last, Model, Phase, Why};
+use crate::scheduler::tests::{NOT_RUN, STOPPED, SUCCEEDED, UNKNOWN, failed};
 use crate::scheduler::*;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
-/// Returns the outcome of a job whose next attempt is due when the batch ends. A `once` job does not begin again by itself.
-fn resumed_with_its_attempts(once: bool, failure: Failure, retries: u32) -> Outcome {
+/// Returns the end of a job whose next attempt is due when the batch ends. A `once` job does not begin again by itself.
+fn resumed_with_its_attempts(once: bool, failure: Failure, retries: u32) -> JobEnd {
     match once && (failure != Failure::StartFailed || retries > 0) {
-        true => Outcome::Failed(failure),
-        false => Outcome::Stopped,
+        true => failed(failure),
+        false => STOPPED,
     }
 }
 
@@ -56,9 +57,9 @@ impl Model<'_> {
                 }
                 job.phase = Phase::Waiting;
             }
-            Decision::Settle { job, ref outcome } => {
-                self.check_outcome(job, outcome);
-                self.job(job).phase = Phase::Settled(outcome.clone());
+            Decision::Settle { job, ref end } => {
+                self.check_end(job, end);
+                self.job(job).phase = Phase::Settled(end.clone());
             }
         }
         self.before = Some(decision.clone());
@@ -139,28 +140,27 @@ impl Model<'_> {
         (job.phase, job.last) = (Phase::Retrying, Some(Last::Failed(failure)));
     }
 
-    fn check_outcome(&mut self, number: JobNumber, outcome: &Outcome) {
+    fn check_end(&mut self, number: JobNumber, end: &JobEnd) {
         let job = &self.jobs[number];
-        let expected = match (&job.phase, job.spec.past) {
+        let expected = match (&job.phase, &job.spec.past) {
             (Phase::Settled(_), _) => panic!("{number:?} is settled twice"),
             (Phase::Running { .. }, _) => panic!("{number:?} is settled while it runs"),
-            (Phase::Waiting, Some(Past::Succeeded)) => Outcome::Succeeded,
-            (Phase::Waiting, Some(Past::Failed(failure))) => Outcome::Failed(failure),
-            (Phase::Waiting, Some(Past::Unknown)) => Outcome::Unknown,
+            (Phase::Waiting, Some(past)) => past.clone(),
             (Phase::Ended { result, stop }, None) => match (*result, *stop) {
-                (Ok(()), _) if job.is_unstored => Outcome::Unstored,
-                (Ok(()), _) => Outcome::Succeeded,
-                (Err(Failure::Lost), _) if job.spec.once => Outcome::Unknown,
+                (Ok(()), _) if job.is_unstored && job.spec.once => UNKNOWN,
+                (Ok(()), _) if job.is_unstored => {
+                    JobEnd { outcome: JobOutcome::Failed, cause: Some(Cause::Unstored) }
+                }
+                (Ok(()), _) => SUCCEEDED,
+                (Err(Failure::Lost), _) if job.spec.once => UNKNOWN,
                 // It has begun, and nobody knows how far it got.
                 (Err(failure), Some(_)) if job.spec.once && failure != Failure::StartFailed => {
-                    Outcome::Unknown
+                    UNKNOWN
                 }
-                (Err(failure), Some(_)) if job.spec.once && job.retries > 0 => {
-                    Outcome::Failed(failure)
-                }
+                (Err(failure), Some(_)) if job.spec.once && job.retries > 0 => failed(failure),
                 (Err(_), Some(stop)) => {
                     assert!(stop == Why::End || self.halted, "a job was shed and not queued again");
-                    Outcome::Stopped
+                    STOPPED
                 }
                 (Err(failure), None) => {
                     let may_be_lost = job.lost + 1 < self.batch.config.max_lost;
@@ -174,35 +174,35 @@ impl Model<'_> {
                     assert!(self.halted || !gets_more, "it did not get more memory");
                     match is_queued || has_retry || gets_more {
                         true => resumed_with_its_attempts(job.spec.once, failure, job.retries),
-                        false => Outcome::Failed(failure),
+                        false => failed(failure),
                     }
                 }
             },
             (Phase::Waiting | Phase::Intended { .. } | Phase::Retrying, None) => {
-                return self.check_unstarted(number, outcome);
+                return self.check_unstarted(number, end);
             }
             other => panic!("{number:?} is settled when it is {other:?}"),
         };
-        assert_eq!(*outcome, expected, "{number:?}");
+        assert_eq!(*end, expected, "{number:?}");
     }
 
     /// Checks the outcome of a job that does not end because an attempt ended.
-    fn check_unstarted(&mut self, number: JobNumber, outcome: &Outcome) {
+    fn check_unstarted(&mut self, number: JobNumber, end: &JobEnd) {
         let spec = self.jobs[number].spec;
-        match outcome {
-            Outcome::Skipped { cause } => {
+        match (end.outcome, &end.cause) {
+            (JobOutcome::Skipped, Some(Cause::After(cause))) => {
                 let name = self.jobs[*cause].spec.name.as_ref().expect("nobody waits for it");
                 assert!(spec.after.contains(name));
                 let phase = &self.jobs[*cause].phase;
-                assert!(matches!(phase, Phase::Settled(outcome) if *outcome != Outcome::NotRun));
-                assert_ne!(*phase, Phase::Settled(Outcome::Succeeded));
+                assert!(matches!(phase, Phase::Settled(end) if *end != NOT_RUN));
+                assert_ne!(*phase, Phase::Settled(SUCCEEDED));
                 assert_eq!(self.jobs[number].attempts, 0);
             }
-            Outcome::Refused(Refusal::UnknownAfter { name }) => {
+            (JobOutcome::Refused, Some(Cause::Refusal(Refusal::UnknownAfter { name }))) => {
                 assert!(self.input_ended && spec.after.contains(name));
                 assert!(!self.names.contains_key(&**name));
             }
-            Outcome::Refused(Refusal::Cycle { names }) => {
+            (JobOutcome::Refused, Some(Cause::Refusal(Refusal::Cycle { names }))) => {
                 assert!(self.input_ended && names.contains(spec.name.as_ref().unwrap()));
                 let spec = |name: &str| self.jobs[self.names[name]].spec;
                 for (at, name) in names.iter().enumerate() {
@@ -212,17 +212,17 @@ impl Model<'_> {
             }
             _ => {
                 self.apply_limit();
-                assert!(self.halted, "{number:?} is {outcome:?}, and the batch goes on");
+                assert!(self.halted, "{number:?} is {end:?}, and the batch goes on");
                 let expected = match self.jobs[number].last {
-                    None => Outcome::NotRun,
-                    Some(Last::Shed) => Outcome::Stopped,
+                    None => NOT_RUN,
+                    Some(Last::Shed) => STOPPED,
                     Some(Last::Failed(failure)) => {
                         resumed_with_its_attempts(spec.once, failure, self.jobs[number].retries)
                     }
                 };
-                assert_eq!(*outcome, expected);
+                assert_eq!(*end, expected);
                 let is_caused = spec.after.iter().any(|name| self.is_a_cause(name));
-                assert!(expected != Outcome::NotRun || !is_caused, "not skipped");
+                assert!(expected != NOT_RUN || !is_caused, "not skipped");
             }
         }
     }
@@ -230,8 +230,8 @@ impl Model<'_> {
     /// Returns true if the job of that name was settled, and dependents are skipped because of it.
     fn is_a_cause(&self, name: &str) -> bool {
         let phase = self.names.get(name).map(|number| &self.jobs[*number].phase);
-        let no_cause = [Outcome::Succeeded, Outcome::NotRun];
-        matches!(phase, Some(Phase::Settled(outcome)) if !no_cause.contains(outcome))
+        let no_cause = [SUCCEEDED, NOT_RUN];
+        matches!(phase, Some(Phase::Settled(end)) if !no_cause.contains(end))
     }
 
     /// Checks what has to hold after each event.
@@ -250,8 +250,7 @@ impl Model<'_> {
             for name in job.spec.after.iter().filter(|_| is_unstarted) {
                 let awaited = self.names.get(&**name).map(|awaited| &self.jobs[*awaited].phase);
                 assert!(awaited.is_some() || !self.input_ended, "{number:?} waits for nobody");
-                let is_skipped =
-                    matches!(awaited, Some(Phase::Settled(it)) if *it != Outcome::Succeeded);
+                let is_skipped = matches!(awaited, Some(Phase::Settled(it)) if *it != SUCCEEDED);
                 assert!(!is_skipped, "{number:?} waits for a job that did not succeed");
             }
         }

@@ -291,12 +291,14 @@ fn random_batches_are_of_all_kinds() {
                 Decision::Stop { .. } => count("stop".into()),
                 Decision::Retry { .. } => count("retry".into()),
                 Decision::Requeue { .. } => count("requeue".into()),
-                Decision::Settle { outcome: Outcome::Skipped { .. }, .. } => count("skip".into()),
-                Decision::Settle { outcome: Outcome::Refused(refusal), .. } => {
-                    let is_cycle = matches!(refusal, Refusal::Cycle { .. });
-                    count(if is_cycle { "cycle" } else { "unknown name" }.into());
-                }
-                Decision::Settle { outcome, .. } => count(format!("{outcome:?}")),
+                Decision::Settle { end, .. } => match end.cause {
+                    Some(Cause::After(_)) => count("skip".into()),
+                    Some(Cause::Refusal(refusal)) => {
+                        let is_cycle = matches!(refusal, Refusal::Cycle { .. });
+                        count(if is_cycle { "cycle" } else { "unknown name" }.into());
+                    }
+                    _ => count(format!("{end:?}")),
+                },
                 _ => {}
             }
         }

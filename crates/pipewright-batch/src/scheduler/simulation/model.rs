@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use super::batch::Batch;
 use super::jobs::Jobs;
+use crate::scheduler::tests::SUCCEEDED;
 use crate::scheduler::*;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// A job, as its events and decisions show it.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(super) enum Phase {
         stop: Option<Why>,
     },
     Retrying,
-    Settled(Outcome),
+    Settled(JobEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -199,7 +200,7 @@ impl<'a> Model<'a> {
     pub(super) fn is_ready(&self, job: &Job<'_>) -> bool {
         let succeeded = |name: &str| {
             let job = self.names.get(name).map(|number| &self.jobs[*number]);
-            job.is_some_and(|job| job.phase == Phase::Settled(Outcome::Succeeded))
+            job.is_some_and(|job| job.phase == Phase::Settled(SUCCEEDED))
         };
         job.phase == Phase::Waiting && job.spec.after.iter().all(|name| succeeded(name))
     }
@@ -222,15 +223,11 @@ impl<'a> Model<'a> {
     pub(super) fn is_limit_reached(&self) -> bool {
         let jobs = || self.jobs.values().filter(|job| job.spec.past.is_none());
         let outcome = |job: &'_ Job<'a>| match &job.phase {
-            Phase::Settled(outcome) => Some(outcome.clone()),
+            Phase::Settled(end) => Some(end.outcome),
             _ => None,
         };
-        let is_failure = |it: &Outcome| {
-            matches!(
-                it,
-                Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Unknown | Outcome::Unstored
-            )
-        };
+        let failures = [JobOutcome::Failed, JobOutcome::Refused, JobOutcome::Unknown];
+        let is_failure = |it: &JobOutcome| failures.contains(it);
         let read = jobs().count();
         let failures = jobs().filter_map(outcome).filter(is_failure).count();
         let total = if self.input_ended {

@@ -54,7 +54,7 @@ fn nothing_starts_while_the_log_fails() {
     told.add_waiting(3, job());
     // Its intent was durable just before.
     assert_eq!(told.tell(Event::Intended { job: JobNumber(1), attempt: 1 }), []);
-    assert_eq!(settled(&told.end(2, Ok(()))), [(2, Outcome::Succeeded)]);
+    assert_eq!(settled(&told.end(2, Ok(()))), [(2, SUCCEEDED)]);
     assert_eq!(started(&told.tell(Event::LogWorks)), [1, 3]);
     assert!(told.0.wants_input());
 }
@@ -231,7 +231,7 @@ fn a_job_that_no_node_can_ever_run_is_started_to_be_refused() {
     assert_eq!(started(&told.tell(Event::Largest { cpus: Some(2) })), [1]);
     told.add_waiting(2, job());
     let decisions = told.end(1, Err(Failure::StartFailed));
-    assert_eq!(settled(&decisions), [(1, Outcome::Failed(Failure::StartFailed))]);
+    assert_eq!(settled(&decisions), [(1, failed(Failure::StartFailed))]);
     assert_eq!(started(&decisions), [2]);
 }
 
@@ -243,7 +243,7 @@ fn a_job_that_waits_for_its_place_is_withdrawn_when_the_batch_is_drained() {
     told.tell(Event::Drain);
     told.tell(Event::Withdrawn { job: JobNumber(1) });
     // It has surely not run.
-    assert_eq!(settled(&told.end(1, Err(Failure::StartFailed))), [(1, Outcome::Stopped)]);
+    assert_eq!(settled(&told.end(1, Err(Failure::StartFailed))), [(1, STOPPED)]);
 }
 
 #[test]

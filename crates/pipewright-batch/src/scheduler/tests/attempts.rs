@@ -19,7 +19,7 @@ fn a_job_that_waits_for_its_retry_takes_no_slot() {
     let start = Decision::Start { job: JobNumber(1), slot: 1, attempt: 2 };
     assert_eq!(told.end(3, Ok(())).last(), Some(&start));
     let decisions = told.end_attempt(1, 2, FAILED);
-    let expected = [(1, Outcome::Failed(Failure::ExitCode)), (2, skipped(1))];
+    let expected = [(1, failed(Failure::ExitCode)), (2, skipped(1))];
     assert_eq!(settled(&decisions), expected);
 }
 
@@ -43,7 +43,7 @@ fn a_lost_once_job_is_unknown_and_never_runs_again() {
     told.add(2, after(&["payment"]));
     told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
     let decisions = told.end(1, Err(Failure::Lost));
-    assert_eq!(settled(&decisions), [(1, Outcome::Unknown), (2, skipped(1))]);
+    assert_eq!(settled(&decisions), [(1, UNKNOWN), (2, skipped(1))]);
 }
 
 #[test]
@@ -106,10 +106,7 @@ fn the_youngest_job_is_shed_and_runs_again_without_a_retry() {
     assert_eq!(told.tell(shed.clone()), [], "the last one goes on");
     let requeue = Decision::Requeue { job: JobNumber(3), cause: Requeued::Pressure };
     assert_eq!(told.end(3, Err(Failure::Signalled)), [requeue]);
-    assert_eq!(
-        told.end(2, Ok(())),
-        [Decision::Settle { job: JobNumber(2), outcome: Outcome::Succeeded }]
-    );
+    assert_eq!(told.end(2, Ok(())), [Decision::Settle { job: JobNumber(2), end: SUCCEEDED }]);
     let decisions = told.tell(Event::Pressure(Pressure::None));
     assert_eq!(decisions.last(), Some(&Decision::Start { job: JobNumber(3), slot: 2, attempt: 2 }));
 }
@@ -163,24 +160,24 @@ fn only_a_job_that_ran_out_of_memory_and_may_run_again_gets_more() {
     let mut told = Told::new(4);
     let most = || Spec { most_memory_bytes: Some(700), ..memory(200) };
     told.add_started(1, most());
-    assert_eq!(settled(&told.end(1, FAILED)), [(1, Outcome::Failed(Failure::ExitCode))]);
+    assert_eq!(settled(&told.end(1, FAILED)), [(1, failed(Failure::ExitCode))]);
     told.add_started(2, memory(200));
     let out_of_memory = Err(Failure::OutOfMemory);
-    assert_eq!(settled(&told.end(2, out_of_memory)), [(2, Outcome::Failed(Failure::OutOfMemory))]);
+    assert_eq!(settled(&told.end(2, out_of_memory)), [(2, failed(Failure::OutOfMemory))]);
     told.add(3, Spec { once: true, ..most() });
     let decisions = told.tell(Event::Intended { job: JobNumber(3), attempt: 1 });
     assert_eq!(started(&decisions), [3]);
-    assert_eq!(settled(&told.end(3, out_of_memory)), [(3, Outcome::Failed(Failure::OutOfMemory))]);
+    assert_eq!(settled(&told.end(3, out_of_memory)), [(3, failed(Failure::OutOfMemory))]);
 }
 
 #[test]
 fn a_once_job_that_was_stopped_is_unknown_unless_it_could_not_be_started() {
     let outcomes = [
-        (Err(Failure::Signalled), Outcome::Unknown),
-        (FAILED, Outcome::Unknown),
-        (Err(Failure::Lost), Outcome::Unknown),
-        (Err(Failure::StartFailed), Outcome::Stopped),
-        (Ok(()), Outcome::Succeeded),
+        (Err(Failure::Signalled), UNKNOWN),
+        (FAILED, UNKNOWN),
+        (Err(Failure::Lost), UNKNOWN),
+        (Err(Failure::StartFailed), STOPPED),
+        (Ok(()), SUCCEEDED),
     ];
     for (result, outcome) in outcomes {
         let mut told = Told::new(1);
@@ -198,20 +195,20 @@ fn a_job_whose_next_attempt_is_due_at_the_end_is_stopped() {
         let mut told = Told::new(2);
         told.add_started(1, Spec { retries: 3, ..job() });
         told.end(1, FAILED);
-        assert_eq!(settled(&told.tell(event.clone())), [(1, Outcome::Stopped)]);
+        assert_eq!(settled(&told.tell(event.clone())), [(1, STOPPED)]);
         // It has failed by itself, which a resumed run would not repeat.
         let mut told = Told::new(2);
         told.add(1, Spec { retries: 3, ..once() });
         told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
         told.end(1, FAILED);
-        assert_eq!(settled(&told.tell(event)), [(1, Outcome::Failed(Failure::ExitCode))]);
+        assert_eq!(settled(&told.tell(event)), [(1, failed(Failure::ExitCode))]);
     }
     // Its attempt ends while the batch is drained.
     for failure in [Failure::ExitCode, Failure::Lost] {
         let mut told = Told::with(2, |config| config.max_lost = 2);
         told.add_started(1, Spec { retries: 3, ..job() });
         told.tell(Event::Drain);
-        assert_eq!(settled(&told.end(1, Err(failure))), [(1, Outcome::Stopped)]);
+        assert_eq!(settled(&told.end(1, Err(failure))), [(1, STOPPED)]);
     }
 }
 
@@ -221,6 +218,13 @@ fn a_job_whose_output_is_lost_is_not_done() {
     told.add_started(1, named("one"));
     told.add(2, after(&["one"]));
     let decisions = told.tell(Event::Unstored { job: JobNumber(1), attempt: 1 });
-    let skipped = Outcome::Skipped { cause: JobNumber(1) };
-    assert_eq!(settled(&decisions), [(1, Outcome::Unstored), (2, skipped)]);
+    let unstored = JobEnd { outcome: JobOutcome::Failed, cause: Some(Cause::Unstored) };
+    assert_eq!(settled(&decisions), [(1, unstored), (2, skipped(1))]);
+    // One that must not run twice has run.
+    let mut told = Told::new(1);
+    told.add(1, Spec { once: true, ..named("one") });
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    told.add(2, after(&["one"]));
+    let decisions = told.tell(Event::Unstored { job: JobNumber(1), attempt: 1 });
+    assert_eq!(settled(&decisions), [(1, UNKNOWN), (2, skipped(1))]);
 }

@@ -20,9 +20,9 @@ fn drain_lets_running_jobs_end_and_settles_the_rest() {
     told.add_waiting(4, after(&["two"]));
     told.add_waiting(5, job());
     let decisions = told.tell(Event::Drain);
-    let not_run = |job| (job, Outcome::NotRun);
+    let not_run = |job| (job, NOT_RUN);
     // A resumed batch goes on with its attempts.
-    let stopped = |job| (job, Outcome::Stopped);
+    let stopped = |job| (job, STOPPED);
     let expected = [stopped(1), (0, skipped(1)), not_run(3), not_run(4), not_run(5)];
     assert_eq!(settled(&decisions), expected);
     assert_eq!(decisions.len(), expected.len(), "nothing is stopped");
@@ -44,8 +44,8 @@ fn stop_stops_running_jobs_once() {
     assert_eq!(told.tell(Event::Stop), [stop(1), stop(2), stop(3)]);
     assert_eq!(told.tell(Event::Stop), []);
     assert_eq!(told.tell(Event::Pressure(Pressure::Shed)), []);
-    assert_eq!(settled(&told.end(1, Err(Failure::Signalled))), [(1, Outcome::Stopped)]);
-    assert_eq!(settled(&told.end(2, Ok(()))), [(2, Outcome::Succeeded)]);
+    assert_eq!(settled(&told.end(1, Err(Failure::Signalled))), [(1, STOPPED)]);
+    assert_eq!(settled(&told.end(2, Ok(()))), [(2, SUCCEEDED)]);
     told.end(3, Err(Failure::TimedOut));
     assert!(told.0.is_finished());
     assert_eq!(told.0.halted(), Some(HaltCause::Drain));
@@ -61,9 +61,9 @@ fn a_job_that_was_shed_before_the_end_is_stopped() {
     told.end(3, Err(Failure::Signalled));
     told.tell(Event::Pressure(Pressure::Shed));
     let decisions = told.tell(Event::Stop);
-    let expected = Decision::Settle { job: JobNumber(3), outcome: Outcome::Stopped };
+    let expected = Decision::Settle { job: JobNumber(3), end: STOPPED };
     assert_eq!(decisions, [expected, stop(1)], "job 2 is stopped already");
-    assert_eq!(settled(&told.end(2, Err(Failure::Signalled))), [(2, Outcome::Stopped)]);
+    assert_eq!(settled(&told.end(2, Err(Failure::Signalled))), [(2, STOPPED)]);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn fail_fast_drains_or_stops() {
         assert_eq!(started(&told.end(2, FAILED)), [3], "a failure is final after its retries");
         told.add_waiting(4, job());
         let decisions = told.end(3, FAILED);
-        let failed = |job| (job, Outcome::Failed(Failure::ExitCode));
-        let stopped = (2, Outcome::Stopped);
-        assert_eq!(settled(&decisions), [failed(3), stopped, (4, Outcome::NotRun)]);
+        let failed = |job| (job, failed(Failure::ExitCode));
+        let stopped = (2, STOPPED);
+        assert_eq!(settled(&decisions), [failed(3), stopped, (4, NOT_RUN)]);
         assert_eq!(decisions[3..], stops);
         assert_eq!(told.0.halted(), Some(HaltCause::Failures));
     }
@@ -87,8 +87,8 @@ fn fail_fast_drains_or_stops() {
 #[test]
 fn a_number_of_failures_is_counted_without_skipped_jobs_and_earlier_runs() {
     let mut told = limited(1, FailureLimit::Count(NonZeroU64::new(2).unwrap()), OnLimit::Drain);
-    told.add(1, Spec { past: Some(Past::Failed(Failure::ExitCode)), ..job() });
-    told.add(2, Spec { past: Some(Past::Unknown), ..job() });
+    told.add(1, Spec { past: Some(failed(Failure::ExitCode)), ..job() });
+    told.add(2, Spec { past: Some(UNKNOWN), ..job() });
     told.add_started(3, named("three"));
     told.add(4, after(&["three"]));
     told.end(3, FAILED);

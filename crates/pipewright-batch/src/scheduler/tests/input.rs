@@ -3,12 +3,12 @@
 use super::*;
 use crate::vocabulary::Failure;
 
-fn unknown(name: &str) -> Outcome {
-    Outcome::Refused(Refusal::UnknownAfter { name: name.into() })
+fn unknown(name: &str) -> JobEnd {
+    refused(Refusal::UnknownAfter { name: name.into() })
 }
 
-fn cycle(names: &[&str]) -> Outcome {
-    Outcome::Refused(Refusal::Cycle { names: names.iter().map(|name| (*name).into()).collect() })
+fn cycle(names: &[&str]) -> JobEnd {
+    refused(Refusal::Cycle { names: names.iter().map(|name| (*name).into()).collect() })
 }
 
 #[test]
@@ -30,13 +30,13 @@ fn dependents_of_a_failed_job_are_skipped_with_their_cause() {
     told.add_waiting(3, named_after("b", &["other", "a"]));
     told.add_waiting(4, after(&["b", "c"]));
     told.add_waiting(5, named_after("c", &["a"]));
-    let failed = (1, Outcome::Failed(Failure::ExitCode));
+    let failed = (1, failed(Failure::ExitCode));
     assert_eq!(
         settled(&told.end(1, FAILED)),
         [failed, (3, skipped(1)), (5, skipped(1)), (4, skipped(3))]
     );
     assert_eq!(settled(&told.add(6, after(&["unread", "c"]))), [(6, skipped(5))]);
-    assert_eq!(settled(&told.end(2, Ok(()))), [(2, Outcome::Succeeded)], "3 is gone");
+    assert_eq!(settled(&told.end(2, Ok(()))), [(2, SUCCEEDED)], "3 is gone");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_cycle_is_refused_at_the_end_with_its_names() {
 #[test]
 fn refusals_print_one_bounded_line() {
     let text = |outcome| match outcome {
-        Outcome::Refused(refusal) => refusal.to_string(),
+        JobEnd { cause: Some(Cause::Refusal(refusal)), .. } => refusal.to_string(),
         other => panic!("{other:?}"),
     };
     let message = "waits for itself: \"a\" after \"b\" after \"a\"";
@@ -128,13 +128,13 @@ fn jobs_of_an_earlier_run_are_settled_at_once() {
         needs: needs.clone(),
         ..named_after(name, &["nobody"])
     };
-    let decisions = told.add(3, past(Past::Succeeded, "done"));
-    assert_eq!(settled(&decisions), [(3, Outcome::Succeeded)]);
+    let decisions = told.add(3, past(SUCCEEDED, "done"));
+    assert_eq!(settled(&decisions), [(3, SUCCEEDED)]);
     assert_eq!(started(&decisions), [1]);
     let failure = Failure::TimedOut;
-    let decisions = told.add(4, past(Past::Failed(failure), "failed"));
-    assert_eq!(settled(&decisions), [(4, Outcome::Failed(failure)), (2, skipped(4))]);
-    assert_eq!(settled(&told.add(5, past(Past::Unknown, "x"))), [(5, Outcome::Unknown)]);
+    let decisions = told.add(4, past(failed(failure), "failed"));
+    assert_eq!(settled(&decisions), [(4, failed(failure)), (2, skipped(4))]);
+    assert_eq!(settled(&told.add(5, past(UNKNOWN, "x"))), [(5, UNKNOWN)]);
     assert_eq!(settled(&told.add(6, after(&["x"]))), [(6, skipped(5))]);
     assert_eq!(told.tell(Event::InputEnded), [], "nobody waits for the unknown name");
 }

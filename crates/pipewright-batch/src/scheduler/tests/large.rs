@@ -56,7 +56,7 @@ fn a_long_cycle_is_found_without_recursion() {
     }
     let settled = settled(&told.tell(Event::InputEnded));
     assert_eq!(settled.len() as u64, 10 * JOBS);
-    let Outcome::Refused(Refusal::Cycle { names }) = &settled[5].1 else { panic!() };
+    let Some(Cause::Refusal(Refusal::Cycle { names })) = &settled[5].1.cause else { panic!() };
     assert_eq!(names.len() as u64, 10 * JOBS);
     assert_eq!(&*names[5], "5");
     assert!(told.0.is_finished());

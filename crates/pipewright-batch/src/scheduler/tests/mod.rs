@@ -11,7 +11,7 @@ mod names;
 use std::time::Duration;
 
 use super::*;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// A scheduler that is told one thing after the other.
 struct Told(Scheduler);
@@ -148,17 +148,30 @@ fn started(decisions: &[Decision]) -> Vec<u64> {
     decisions.iter().filter_map(number).collect()
 }
 
-/// Returns the jobs that are settled, with their outcomes.
-fn settled(decisions: &[Decision]) -> Vec<(u64, Outcome)> {
-    let outcome = |it: &Decision| match it {
-        Decision::Settle { job, outcome } => Some((job.0, outcome.clone())),
+/// Returns the jobs that are settled, with their ends.
+fn settled(decisions: &[Decision]) -> Vec<(u64, JobEnd)> {
+    let end = |it: &Decision| match it {
+        Decision::Settle { job, end } => Some((job.0, end.clone())),
         _ => None,
     };
-    decisions.iter().filter_map(outcome).collect()
+    decisions.iter().filter_map(end).collect()
 }
 
-fn skipped(cause: u64) -> Outcome {
-    Outcome::Skipped { cause: JobNumber(cause) }
+pub(super) const SUCCEEDED: JobEnd = JobEnd { outcome: JobOutcome::Succeeded, cause: None };
+pub(super) const STOPPED: JobEnd = JobEnd { outcome: JobOutcome::Stopped, cause: None };
+pub(super) const NOT_RUN: JobEnd = JobEnd { outcome: JobOutcome::NotRun, cause: None };
+pub(super) const UNKNOWN: JobEnd = JobEnd { outcome: JobOutcome::Unknown, cause: None };
+
+pub(super) fn failed(failure: Failure) -> JobEnd {
+    JobEnd { outcome: JobOutcome::Failed, cause: Some(Cause::Failure(failure)) }
+}
+
+fn refused(refusal: Refusal) -> JobEnd {
+    JobEnd { outcome: JobOutcome::Refused, cause: Some(Cause::Refusal(refusal)) }
+}
+
+fn skipped(cause: u64) -> JobEnd {
+    JobEnd { outcome: JobOutcome::Skipped, cause: Some(Cause::After(JobNumber(cause))) }
 }
 
 fn stop(job: u64) -> Decision {

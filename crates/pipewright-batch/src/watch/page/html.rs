@@ -8,7 +8,7 @@ use super::kept::KeptAttempt;
 use super::model::{Failure, PageModel};
 use super::timeline::seconds;
 use super::{MOST_FAILURES, durations, timeline};
-use crate::watch::JobState;
+use crate::vocabulary::JobOutcome;
 use crate::watch::text::{duration, line};
 
 const STYLE: &str = include_str!("page.css");
@@ -51,14 +51,14 @@ pub(super) fn page(model: &PageModel) -> String {
 }
 
 fn verdict(model: &PageModel) -> String {
-    let always = [JobState::Succeeded, JobState::Failed];
-    let mut order = JobState::ALL;
+    let always = [JobOutcome::Succeeded, JobOutcome::Failed];
+    let mut order = JobOutcome::ALL;
     order.rotate_right(1);
     let counts: Vec<String> = order
         .into_iter()
-        .map(|state| (state, model.counts.of(state)))
-        .filter(|(state, count)| *count > 0 || always.contains(state))
-        .map(|(state, count)| format!("{count} {}", state.word()))
+        .map(|outcome| (outcome, model.counts.of(outcome)))
+        .filter(|(outcome, count)| *count > 0 || always.contains(outcome))
+        .map(|(outcome, count)| format!("{count} {}", outcome.word()))
         .collect();
     format!("{} in {}", counts.join(", "), duration(seconds(model.end_seconds)))
 }
@@ -103,10 +103,11 @@ fn date(model: &PageModel) -> String {
 }
 
 fn failures(page: &mut String, model: &PageModel) {
-    let all: u64 = [JobState::Failed, JobState::Unknown, JobState::Refused, JobState::Stopped]
-        .map(|state| model.counts.of(state))
-        .iter()
-        .sum();
+    let all: u64 =
+        [JobOutcome::Failed, JobOutcome::Unknown, JobOutcome::Refused, JobOutcome::Stopped]
+            .map(|outcome| model.counts.of(outcome))
+            .iter()
+            .sum();
     if model.failures.is_empty() {
         return;
     }
@@ -132,7 +133,7 @@ fn failures(page: &mut String, model: &PageModel) {
 }
 
 fn one_failure(page: &mut String, failure: &Failure, open: &str) {
-    let mut words = vec![failure.state.map_or("not over", JobState::word).to_owned()];
+    let mut words = vec![failure.state.map_or("not over", JobOutcome::word).to_owned()];
     words.extend(failure.end.clone());
     words.extend(failure.elapsed_seconds.map(|time| duration(seconds(time))));
     if failure.attempts > 1 {
@@ -140,8 +141,8 @@ fn one_failure(page: &mut String, failure: &Failure, open: &str) {
     }
     let command = failure.command.as_deref().unwrap_or("");
     let class = match failure.state {
-        Some(JobState::Stopped) | None => "gone",
-        Some(JobState::Unknown) => "lost",
+        Some(JobOutcome::Stopped) | None => "gone",
+        Some(JobOutcome::Unknown) => "lost",
         Some(_) => "bad",
     };
     let _ = writeln!(

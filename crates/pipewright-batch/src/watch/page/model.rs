@@ -10,10 +10,11 @@ use super::histogram::Histogram;
 use super::kept::{Kept, KeptAttempt};
 use super::{MOST_ATTEMPTS, MOST_FAILURES, html};
 use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::JobOutcome;
 use crate::watch::events::unix_seconds;
 use crate::watch::text::{line, outcome};
-use crate::watch::update::StateCounts;
-use crate::watch::{BatchFacts, JobState, Update};
+use crate::watch::update::OutcomeCounts;
+use crate::watch::{BatchFacts, Update};
 
 /// Columns of a command that the page has.
 const MOST_COMMAND_COLUMNS: usize = 300;
@@ -29,7 +30,7 @@ const MOST_NOTES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct PageModel {
     pub(super) facts: BatchFacts,
-    pub(super) counts: StateCounts,
+    pub(super) counts: OutcomeCounts,
     pub(super) resumed: u64,
     pub(super) total: Option<u64>,
     pub(super) halted: Option<String>,
@@ -49,7 +50,7 @@ pub(super) struct Failure {
     pub(super) job: u64,
     pub(super) attempts: u32,
     /// `None`: it will be tried again.
-    pub(super) state: Option<JobState>,
+    pub(super) state: Option<JobOutcome>,
     /// The end of its last attempt.
     pub(super) end: Option<String>,
     pub(super) elapsed_seconds: Option<f64>,
@@ -84,7 +85,7 @@ impl PageModel {
     pub(crate) fn new(facts: BatchFacts) -> PageModel {
         PageModel {
             facts,
-            counts: StateCounts::default(),
+            counts: OutcomeCounts::default(),
             resumed: 0,
             total: None,
             halted: None,
@@ -109,7 +110,7 @@ impl PageModel {
                 self.running.insert(key, slot);
             }
             Update::Ended { end, text, last_lines } => self.ended(end, text, last_lines),
-            Update::Settled { job, state, reason } => self.settled(job, state, reason),
+            Update::Settled { job, outcome, reason } => self.settled(job, outcome, reason),
             Update::Halted { cause } => self.halted = Some(line(cause, MOST_LINE_COLUMNS)),
             Update::Capacity { slots } => self.facts.slots = self.facts.slots.max(slots),
             Update::Note(text) if self.notes.len() < MOST_NOTES => {
@@ -163,9 +164,9 @@ impl PageModel {
         self.failures.len() < MOST_FAILURES || self.failures.contains_key(&job)
     }
 
-    fn settled(&mut self, job: u64, state: JobState, reason: Option<&str>) {
-        self.counts.add(state);
-        if matches!(state, JobState::Succeeded | JobState::Skipped | JobState::NotRun) {
+    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+        self.counts.add(outcome);
+        if matches!(outcome, JobOutcome::Succeeded | JobOutcome::Skipped | JobOutcome::NotRun) {
             // It has failed before, and was tried again.
             self.failures.remove(&job);
             return;
@@ -183,7 +184,7 @@ impl PageModel {
             reason: None,
             last_lines: String::new(),
         });
-        failure.state = Some(state);
+        failure.state = Some(outcome);
         failure.reason = reason.map(|reason| line(reason, MOST_LINE_COLUMNS));
     }
 
@@ -194,7 +195,7 @@ impl PageModel {
 
     /// Returns the data of the page.
     pub(super) fn json(&self) -> String {
-        let states = JobState::ALL.map(|state| (state.name(), self.counts.of(state)));
+        let states = JobOutcome::ALL.map(|outcome| (outcome.name(), self.counts.of(outcome)));
         let data = Data {
             schema: "pipewright.batch-page/1",
             command: line(&self.facts.command, MOST_COMMAND_COLUMNS),

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::executor::AttemptOutcome;
+use crate::vocabulary::JobOutcome;
 use crate::watch::testing::{at, end, every_update, facts, key};
-use crate::watch::{BatchFacts, JobState, Update};
+use crate::watch::{BatchFacts, Update};
 
 /// Runs one attempt of a job to its end.
 fn run(
@@ -14,13 +15,13 @@ fn run(
     texts: (&str, &str),
 ) {
     let (start, seconds) = times;
-    let state = if outcome.is_success() { JobState::Succeeded } else { JobState::Failed };
+    let word = if outcome.is_success() { JobOutcome::Succeeded } else { JobOutcome::Failed };
     let slot = u32::try_from(job % u64::from(facts().slots)).unwrap() + 1;
     model.update(&Update::Started { key: key(job), slot, text: texts.0 }, at(start));
     let end = end(job, outcome, start, seconds);
     let done = at(start + seconds);
     model.update(&Update::Ended { end: &end, text: texts.0, last_lines: texts.1 }, done);
-    model.update(&Update::Settled { job, state, reason: None }, done);
+    model.update(&Update::Settled { job, outcome: word, reason: None }, done);
 }
 
 fn data(page: &str) -> serde_json::Value {
@@ -55,7 +56,8 @@ fn a_job_that_succeeds_at_last_is_no_failure() {
     model.update(&Update::Ended { end: &failed, text: "x", last_lines: "slow" }, at(1.0));
     assert!(model.html().contains("slow"));
     model.update(&Update::Retried { job: 1 }, at(1.0));
-    model.update(&Update::Settled { job: 1, state: JobState::Succeeded, reason: None }, at(2.0));
+    model
+        .update(&Update::Settled { job: 1, outcome: JobOutcome::Succeeded, reason: None }, at(2.0));
     let page = model.html();
     assert!(!page.contains("slow") && page.contains("1 ok, 0 failed"));
 }
@@ -94,8 +96,8 @@ fn hostile_texts_are_inert_and_cut() {
         run(&mut model, job, AttemptOutcome::NotStarted(text.clone()), (1.0, 1.0), (text, text));
         model.update(&Update::Note(text), at(1.0));
         model.update(&Update::Halted { cause: text }, at(1.0));
-        let state = JobState::Refused;
-        model.update(&Update::Settled { job: 100 + job, state, reason: Some(text) }, at(1.0));
+        let outcome = JobOutcome::Refused;
+        model.update(&Update::Settled { job: 100 + job, outcome, reason: Some(text) }, at(1.0));
     }
     let page = model.html();
     assert!(page.len() < 100_000, "{} bytes", page.len());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Screen;
 use super::counts::Counts;
-use crate::watch::JobState;
+use crate::vocabulary::JobOutcome;
 use crate::watch::text::{columns, line, rate, whole_duration};
 
 /// Running jobs that are shown.
@@ -59,9 +59,9 @@ fn summary(counts: &Counts, now: Instant, most: usize) -> Vec<Piece> {
         }
         _ => pieces.push(Piece(format!("{done}/{}+", counts.known()), None)),
     }
-    for (state, count) in counts.problems() {
-        let color = if state == JobState::Failed { RED } else { FAINT };
-        pieces.push(Piece(format!("{count} {}", state.word()), Some(color)));
+    for (outcome, count) in counts.problems() {
+        let color = if outcome == JobOutcome::Failed { RED } else { FAINT };
+        pieces.push(Piece(format!("{count} {}", outcome.word()), Some(color)));
     }
     pieces.push(Piece(format!("{} running", counts.running()), None));
     if let Some(per_second) = counts.per_second(now) {
@@ -106,7 +106,7 @@ pub(super) fn plain(counts: &Counts, now: Instant) -> String {
         (Some(total), Some(percent)) => vec![format!("{done}/{total} ({percent} %)")],
         _ => vec![format!("{done}/{}+", counts.known())],
     };
-    parts.extend(counts.problems().map(|(state, count)| format!("{count} {}", state.word())));
+    parts.extend(counts.problems().map(|(outcome, count)| format!("{count} {}", outcome.word())));
     parts.push(format!("{} running", counts.running()));
     parts.extend(counts.per_second(now).map(rate));
     parts.extend(counts.left(now).map(|left| format!("{} left", whole_duration(left))));

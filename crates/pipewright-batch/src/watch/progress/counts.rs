@@ -5,16 +5,17 @@ use std::time::Instant;
 
 use super::rate::Rate;
 use crate::executor::AttemptKey;
+use crate::vocabulary::JobOutcome;
+use crate::watch::Update;
 use crate::watch::text::cut;
-use crate::watch::update::StateCounts;
-use crate::watch::{JobState, Update};
+use crate::watch::update::OutcomeCounts;
 
 /// Bytes of a running job's command that are kept.
 const MOST_TEXT_BYTES: usize = 400;
 
 #[derive(Debug)]
 pub(super) struct Counts {
-    pub(super) states: StateCounts,
+    pub(super) outcomes: OutcomeCounts,
     /// Jobs that ended in an earlier run.
     resumed: u64,
     added: u64,
@@ -27,7 +28,7 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn new(now: Instant) -> Counts {
         Counts {
-            states: StateCounts::default(),
+            outcomes: OutcomeCounts::default(),
             resumed: 0,
             added: 0,
             total: None,
@@ -54,9 +55,9 @@ impl Counts {
                     self.running.remove(&(start, end.key));
                 }
             }
-            Update::Settled { state, .. } => {
-                self.states.add(state);
-                self.rate.record(now, self.states.all());
+            Update::Settled { outcome, .. } => {
+                self.outcomes.add(outcome);
+                self.rate.record(now, self.outcomes.all());
             }
             _ => {}
         }
@@ -64,7 +65,7 @@ impl Counts {
 
     /// Returns the number of jobs that are over.
     pub(super) fn done(&self) -> u64 {
-        self.resumed + self.states.all()
+        self.resumed + self.outcomes.all()
     }
 
     /// Returns the number of all jobs, if it is known.
@@ -83,12 +84,12 @@ impl Counts {
     }
 
     pub(super) fn per_second(&self, now: Instant) -> Option<f64> {
-        self.rate.per_second(now, self.states.all())
+        self.rate.per_second(now, self.outcomes.all())
     }
 
     pub(super) fn left(&self, now: Instant) -> Option<std::time::Duration> {
         let waiting = self.total()?.saturating_sub(self.done());
-        self.rate.left(now, self.states.all(), waiting)
+        self.rate.left(now, self.outcomes.all(), waiting)
     }
 
     pub(super) fn running(&self) -> usize {
@@ -100,9 +101,11 @@ impl Counts {
         self.running.iter().take(most).map(|((start, key), text)| (*start, *key, text.as_str()))
     }
 
-    /// Returns the states that people should see, with their numbers.
-    pub(super) fn problems(&self) -> impl Iterator<Item = (JobState, u64)> {
-        let counts = JobState::ALL.map(|state| (state, self.states.of(state)));
-        counts.into_iter().filter(|(state, count)| *state != JobState::Succeeded && *count > 0)
+    /// Returns the ends that people should see, with their numbers.
+    pub(super) fn problems(&self) -> impl Iterator<Item = (JobOutcome, u64)> {
+        let counts = JobOutcome::ALL.map(|outcome| (outcome, self.outcomes.of(outcome)));
+        counts
+            .into_iter()
+            .filter(|(outcome, count)| *outcome != JobOutcome::Succeeded && *count > 0)
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::executor::{AttemptKey, AttemptOutcome};
-use crate::watch::JobState;
+use crate::vocabulary::JobOutcome;
 use crate::watch::testing::{end, key};
 use crate::watch::text::columns;
 
@@ -20,14 +20,14 @@ fn after(start: Instant, seconds: f64) -> Instant {
 fn settle(
     progress: &mut Progress<Vec<u8>>,
     jobs: std::ops::Range<u64>,
-    state: JobState,
+    outcome: JobOutcome,
     now: Instant,
 ) {
     for job in jobs {
         progress.update(&Update::Started { key: key(job), slot: 1, text: "true" }, now);
         let end = end(job, AttemptOutcome::Exited(0), 0.0, 0.0);
         progress.update(&Update::Ended { end: &end, text: "true", last_lines: "" }, now);
-        progress.update(&Update::Settled { job, state, reason: None }, now);
+        progress.update(&Update::Settled { job, outcome, reason: None }, now);
     }
 }
 
@@ -41,8 +41,8 @@ fn the_bar_shows_counts_rate_time_left_and_the_longest_jobs() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
     progress.update(&Update::Added { jobs: 200, total: Some(200) }, start);
-    settle(&mut progress, 0..48, JobState::Succeeded, start);
-    settle(&mut progress, 48..50, JobState::Failed, after(start, 5.0));
+    settle(&mut progress, 0..48, JobOutcome::Succeeded, start);
+    settle(&mut progress, 48..50, JobOutcome::Failed, after(start, 5.0));
     for (job, at) in [(100, 1.0), (101, 2.0), (102, 3.0), (103, 4.0)] {
         let text = format!("./convert {job}\n");
         let key = AttemptKey { job, attempt: u32::from(job == 101) + 1 };
@@ -67,7 +67,7 @@ fn the_time_left_is_unknown_while_the_total_is() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
     progress.update(&Update::Added { jobs: 64, total: None }, start);
-    settle(&mut progress, 0..10, JobState::Succeeded, after(start, 1.0));
+    settle(&mut progress, 0..10, JobOutcome::Succeeded, after(start, 1.0));
     progress.tick(after(start, 2.0));
     assert_eq!(written(&mut progress), "10/64+  0 running  5.0/s");
     progress.update(&Update::InputEnded { total: 30 }, after(start, 2.0));
@@ -84,12 +84,12 @@ fn the_time_left_follows_the_recent_rate() {
     let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
     progress.update(&Update::Added { jobs: 1000, total: Some(1000) }, start);
     // 100 in the first second, then one a second for two minutes.
-    settle(&mut progress, 0..100, JobState::Succeeded, after(start, 1.0));
+    settle(&mut progress, 0..100, JobOutcome::Succeeded, after(start, 1.0));
     for second in 2..=120_u64 {
         settle(
             &mut progress,
             98 + second..99 + second,
-            JobState::Succeeded,
+            JobOutcome::Succeeded,
             after(start, second as f64),
         );
     }
@@ -105,7 +105,7 @@ fn jobs_of_an_earlier_run_are_done_but_no_part_of_the_rate() {
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
     progress.update(&Update::Resumed { jobs: 90 }, start);
     progress.update(&Update::Added { jobs: 100, total: Some(100) }, start);
-    settle(&mut progress, 90..95, JobState::Succeeded, after(start, 1.0));
+    settle(&mut progress, 90..95, JobOutcome::Succeeded, after(start, 1.0));
     progress.tick(after(start, 1.0));
     assert!(written(&mut progress).ends_with("95 %  0 running  5.0/s  1 s left"));
 }
@@ -117,7 +117,7 @@ fn the_bar_is_drawn_at_most_ten_times_a_second() {
     let mut drawings = 0;
     for millis in 0..1000 {
         let now = after(start, f64::from(millis) / 1e3);
-        settle(&mut progress, 0..1, JobState::Succeeded, now);
+        settle(&mut progress, 0..1, JobOutcome::Succeeded, now);
         let next = progress.tick(now).unwrap();
         assert!(next > now && next <= now + IDLE_REDRAW);
         drawings += u32::from(!written(&mut progress).is_empty());
@@ -200,7 +200,7 @@ fn failures_are_red_only_with_colors() {
     for colors in [false, true] {
         let screen = Screen { colors, ..WIDE };
         let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, screen, start);
-        settle(&mut progress, 0..1, JobState::Failed, start);
+        settle(&mut progress, 0..1, JobOutcome::Failed, start);
         progress.tick(start);
         assert_eq!(written(&mut progress).contains("\x1b[31m1 failed\x1b[0m"), colors);
     }
@@ -214,7 +214,7 @@ fn a_log_has_a_line_at_each_tenth_and_after_ten_seconds() {
     let mut lines = Vec::new();
     for job in 0..1000_u64 {
         let now = after(start, job as f64 / 1e3);
-        settle(&mut progress, job..job + 1, JobState::Succeeded, now);
+        settle(&mut progress, job..job + 1, JobOutcome::Succeeded, now);
         progress.tick(now);
         lines.extend(written(&mut progress).lines().map(str::to_owned));
     }
@@ -222,7 +222,7 @@ fn a_log_has_a_line_at_each_tenth_and_after_ten_seconds() {
     assert_eq!(lines[9], "pipewright: 1000/1000 (100 %), 0 running, 1001/s, 0 s left");
     let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
     for second in 0..=25 {
-        settle(&mut progress, second..second + 1, JobState::Failed, after(start, second as f64));
+        settle(&mut progress, second..second + 1, JobOutcome::Failed, after(start, second as f64));
         progress.tick(after(start, second as f64));
     }
     let text = written(&mut progress);
@@ -234,7 +234,7 @@ fn a_log_has_a_line_at_each_tenth_and_after_ten_seconds() {
 fn no_progress_is_only_messages() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::None, WIDE, start);
-    settle(&mut progress, 0..10, JobState::Failed, start);
+    settle(&mut progress, 0..10, JobOutcome::Failed, start);
     assert_eq!(progress.tick(after(start, 60.0)), None);
     assert_eq!(written(&mut progress), "");
     progress.message("out of disk");
@@ -255,7 +255,7 @@ proptest! {
         let [resumed, added, total, job] = counts;
         progress.update(&Update::Resumed { jobs: resumed }, start);
         progress.update(&Update::Added { jobs: added, total: (total % 2 == 0).then_some(total) }, start);
-        settle(&mut progress, 0..job % 5, JobState::Failed, start);
+        settle(&mut progress, 0..job % 5, JobOutcome::Failed, start);
         progress.update(&Update::Started { key: key(job), slot: 1, text: &text }, start);
         let now = start + Duration::from_secs(seconds);
         for line in bar::lines(&progress.counts, now, progress.screen, width) {

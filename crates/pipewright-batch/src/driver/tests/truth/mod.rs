@@ -25,7 +25,7 @@ use crate::job::JobId;
 use crate::journal::{LogErrorKind, watched};
 use crate::output::OutputOptions;
 use crate::source::InputError;
-use crate::vocabulary::JobState;
+use crate::vocabulary::JobOutcome;
 use executor::Simulated;
 use input::Line;
 use world::{Last, Options, World, read_rows};
@@ -207,7 +207,7 @@ impl Game {
         jobs: Lines,
         trouble: Trouble,
         options: &Options,
-    ) -> Option<BTreeMap<u64, (JobId, JobState)>> {
+    ) -> Option<BTreeMap<u64, (JobId, Said)>> {
         let at = self.random.below(40);
         let (mut events, mut idle, mut is_troubled) = (0, 0, trouble == Trouble::None);
         let mut states = BTreeMap::new();
@@ -227,10 +227,11 @@ impl Game {
                 }
             }
             match turn(driver) {
-                Some(Event::Settled { job, id, state }) => {
+                Some(Event::Settled { job, id, outcome, reason, before }) => {
+                    let said = Said { outcome, reason, before };
                     events += 1;
-                    self.world.lock().tell(format!("settled {id}: {state:?}"));
-                    if states.insert(job, (id, state)).is_some() {
+                    self.world.lock().tell(format!("settled {id}: {said:?}"));
+                    if states.insert(job, (id, said)).is_some() {
                         self.world.lock().note("settled twice", format!("{id}"));
                     }
                 }
@@ -326,30 +327,30 @@ impl Game {
     }
 
     /// Checks what a run told about its jobs.
-    fn check_states(&self, states: &BTreeMap<u64, (JobId, JobState)>, trouble: Trouble) {
+    fn check_states(&self, states: &BTreeMap<u64, (JobId, Said)>, trouble: Trouble) {
         let mut state = self.world.lock();
         let names: BTreeSet<String> =
             state.input.iter().filter_map(|(_, line)| line.name.clone()).collect();
         for (id, said) in states.values() {
             let truth = state.jobs.get(id).cloned().unwrap_or_default();
-            let is_true = match said {
-                JobState::Succeeded | JobState::SucceededBefore => truth.has_succeeded,
-                JobState::Failed(_) | JobState::FailedBefore => {
-                    truth.begins > 0 || truth.start_failed
-                }
-                JobState::Unknown => truth.once,
-                JobState::Refused(reason) if reason.contains("named") => {
+            let reason = said.reason.as_deref().unwrap_or_default();
+            let is_true = match said.outcome {
+                JobOutcome::Succeeded => truth.has_succeeded,
+                JobOutcome::Failed => truth.begins > 0 || truth.start_failed,
+                JobOutcome::Unknown => truth.once,
+                JobOutcome::Refused if reason.contains("named") => {
                     let waits = |line: &Line| line.after.iter().any(|it| !names.contains(it));
                     state.clashes() || state.input.iter().any(|(it, line)| it == id && waits(line))
                 }
-                JobState::Stopped => !(truth.once && truth.last == Last::Doubt),
+                JobOutcome::Stopped => !(truth.once && truth.last == Last::Doubt),
                 _ => true,
             };
             if !is_true {
                 state.note("said", format!("{id} is {said:?}: {truth:?}, {trouble:?}"));
             }
             let is_early = matches!(trouble, Trouble::Drain | Trouble::Stop);
-            let is_failed = matches!(said, JobState::Failed(_)) && truth.last == Last::Failed;
+            let is_failed = said.outcome == JobOutcome::Failed && !said.before;
+            let is_failed = is_failed && truth.last == Last::Failed;
             if is_early && is_failed && truth.is_due && !truth.once {
                 state.note("retries", format!("{id} is {said:?} before its last attempt"));
             }
