@@ -9,8 +9,7 @@ use pipewright_os::disk::file::{FileRequest, FinishedRequest};
 use pipewright_os::disk::io_uring::{RingOptions, Uring};
 use pipewright_os::disk::unavailable::UnavailableReason;
 
-use super::observed::Observed;
-use super::{Backend, WakeFn};
+use super::{Backend, Observed, WakeFn};
 use crate::class::Observation;
 
 /// The number of requests that are submitted without an explicit submit. The disk starts on them while the

@@ -1,14 +1,16 @@
-//! A kernel queue for some operations, and the thread pool for all others.
+//! A kernel queue for some operations (Linux AIO, or overlapped calls), and the thread pool for all others.
 
-use std::fmt;
-use std::io;
+use std::sync::Arc;
+use std::{fmt, io};
 
-use pipewright_os::disk::file::{FileRequest, FinishedRequest};
+use pipewright_os::base::wake::Wake;
+use pipewright_os::disk::aio::Aio;
+use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
+use pipewright_os::disk::iocp::CompletionPort;
+use pipewright_os::disk::unavailable::UnavailableReason;
 
-use super::call_monitor::{CallMonitor, Snapshot};
-use super::observed::Observed;
 use super::pool::PoolBackend;
-use super::{Backend, WakeFn};
+use super::{Backend, CallMonitor, Observed, Snapshot, WakeFn};
 use crate::class::Observation;
 
 /// A kernel queue that accepts only some operations.
@@ -152,5 +154,98 @@ impl<Q: KernelQueue> Backend for MixedBackend<Q> {
 
     fn waker(&self) -> Option<WakeFn> {
         Some(self.queue.waker())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct AioQueue {
+    aio: Aio,
+    wake: Arc<Wake>,
+}
+
+impl AioQueue {
+    pub(crate) fn new(depth: usize) -> Result<AioQueue, UnavailableReason> {
+        let wake = Arc::new(Wake::new().map_err(|_| UnavailableReason::Limit)?);
+        let aio = Aio::new(depth, Some(Arc::clone(&wake)))?;
+        Ok(AioQueue { aio, wake })
+    }
+}
+
+impl KernelQueue for AioQueue {
+    fn takes(&self, request: &FileRequest) -> bool {
+        // The kernel would perform everything else inside the submitting call.
+        request.direct && matches!(request.action, Action::Read | Action::Write)
+    }
+
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
+        self.aio.push(token, request)
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.aio.submit()
+    }
+
+    fn observe(&self, _: usize, monitor: &CallMonitor, before: Snapshot) -> Observation {
+        monitor.observe_queued(before)
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        self.aio.wait()
+    }
+
+    fn take(&mut self) -> Option<FinishedRequest> {
+        self.aio.take()
+    }
+
+    fn cancel(&mut self, _: usize) {
+        // The kernel finishes what it has accepted: no filesystem can cancel.
+    }
+
+    fn waker(&self) -> WakeFn {
+        let wake = Arc::clone(&self.wake);
+        Box::new(move || wake.raise())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OverlappedQueue(CompletionPort);
+
+impl OverlappedQueue {
+    pub(crate) fn new(depth: usize) -> Result<OverlappedQueue, UnavailableReason> {
+        CompletionPort::new(depth).map(OverlappedQueue)
+    }
+}
+
+impl KernelQueue for OverlappedQueue {
+    fn takes(&self, request: &FileRequest) -> bool {
+        matches!(request.action, Action::Read | Action::Write)
+    }
+
+    fn push(&mut self, token: usize, request: FileRequest) -> Result<(), FileRequest> {
+        self.0.push(token, request)
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.0.submit()
+    }
+
+    fn observe(&self, token: usize, _: &CallMonitor, before: Snapshot) -> Observation {
+        Observation::Call { status: self.0.call_status(token), took: before.elapsed() }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        self.0.wait()
+    }
+
+    fn take(&mut self) -> Option<FinishedRequest> {
+        self.0.take()
+    }
+
+    fn cancel(&mut self, token: usize) {
+        self.0.cancel(token);
+    }
+
+    fn waker(&self) -> WakeFn {
+        Box::new(self.0.waker())
     }
 }
