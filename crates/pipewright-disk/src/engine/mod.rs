@@ -10,7 +10,7 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
 use pipewright_os::disk::thread_usage;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, WakeFn};
 use crate::class::{Observation, class_of};
 use crate::operation::verb;
 use crate::progress::{Decision, Progress};
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Returns a function that interrupts a wait from another thread.
-    pub(crate) fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+    pub(crate) fn waker(&self) -> Option<WakeFn> {
         self.backend.waker()
     }
 
