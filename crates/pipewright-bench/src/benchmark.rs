@@ -10,13 +10,12 @@ use pipewright_os::process::terminal;
 use crate::Error;
 use crate::baseline::{self, Baselines};
 use crate::host::{self, CpuUse};
-use crate::measure::{self, Observer, SeriesRules};
 use crate::options::{BenchmarkOptions, Color, CommonBenchOptions};
 use crate::parts::{
     Parts, PlannedSection, SummaryFn, all_parts, capture_parts, choose, disk_parts, ipc_parts,
     pipes_parts, spawn_parts,
 };
-use crate::plan::{self, PlannedChart};
+use crate::plan::{self, Observer, PlannedChart, SeriesRules};
 use crate::progress::ProgressLine;
 use crate::report::{BenchReport, SCHEMA, Section, Settings, compare, warnings};
 use crate::show::{self, ReportFiles};
@@ -64,11 +63,11 @@ impl Benchmark {
 
     fn of(parts: Parts, common: CommonBenchOptions) -> Result<Benchmark, Error> {
         let Parts { name, preset, series, mut charts, verdict, sections, limit } = parts;
-        let whole = measure::time(&charts);
+        let whole = plan::time(&charts);
         choose(&mut charts, &common.only)?;
         let is_preset = common.series.is_none() && common.time.is_none();
         let limit =
-            limit.filter(|_| is_preset).map(|limit| share(limit, measure::time(&charts), whole));
+            limit.filter(|_| is_preset).map(|limit| share(limit, plan::time(&charts), whole));
         let mut settings = settings(&common, series);
         settings.time_limit_seconds = limit.map(|limit| limit.as_secs_f64());
         let files = ReportFiles::new(&common)?;
@@ -113,7 +112,7 @@ impl Benchmark {
     /// Received data that differ from the sent data.
     pub fn run(mut self, is_stopped: &dyn Fn() -> bool) -> Result<Results, Error> {
         let report = self.empty_report();
-        let cells = measure::cells(&self.charts);
+        let cells = plan::cells(&self.charts);
         let mut observer = BenchmarkRun {
             progress: ProgressLine::new(cells, self.settings.series, self.common.quiet),
             is_stopped,
@@ -128,7 +127,7 @@ impl Benchmark {
             seed: self.settings.seed,
             limit: self.limit,
         };
-        let measured = measure::measure(&mut self.charts, &rules, &mut observer);
+        let measured = plan::measure(&mut self.charts, &rules, &mut observer);
         observer.progress.end();
         let extent = measured?;
         observer.update(&self.charts);

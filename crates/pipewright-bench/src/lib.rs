@@ -41,14 +41,12 @@
 
 mod baseline;
 mod benchmark;
-mod budget;
 mod cases;
 mod child;
 mod draw;
 mod error;
 pub mod host;
 mod interleave;
-mod measure;
 pub mod options;
 mod parts;
 mod pattern;

@@ -1,8 +1,7 @@
 //! The comparison with an older report: changes that are larger than the noise of both.
 
 use crate::report::baseline_drift::BaselineDrift;
-use crate::report::warnings;
-use crate::report::{BenchReport, Cell, Chart, Compared, Comparison, Curve};
+use crate::report::{BenchReport, Cell, Chart, Compared, Comparison, Curve, warnings};
 use crate::stats::Summary;
 use crate::stats::change::{ComparisonContext, Noise, Ratio};
 use crate::units::{self, Unit};
@@ -199,8 +198,8 @@ mod tests {
 
     use super::*;
     use crate::cases::{case, chart};
-    use crate::measure::{Observer, SeriesRules, measure};
     use crate::plan;
+    use crate::plan::{Observer, SeriesRules, measure};
     use crate::sample;
     use crate::stats::shuffle::Random;
 
