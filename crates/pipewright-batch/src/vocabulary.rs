@@ -60,6 +60,9 @@ pub struct AttemptEnd {
     pub leftovers_killed: u32,
     /// The node that it ran on. `None`: this machine, or none.
     pub node: Option<String>,
+    /// True if it was lost with its node: it runs no more there, so another attempt may follow. It does not travel.
+    #[serde(skip)]
+    pub is_lost_with_node: bool,
 }
 
 impl AttemptEnd {
@@ -90,6 +93,7 @@ impl AttemptEnd {
             output_truncated: false,
             leftovers_killed: 0,
             node: None,
+            is_lost_with_node: false,
         }
     }
 }
@@ -361,7 +365,7 @@ pub enum JobOutcome {
     Skipped,
     /// It was not started, because the batch ended early.
     NotRun,
-    /// It runs at most once, and may have run: it is not run again.
+    /// It runs at most once, or its answer is lost, and it may have run: it is not run again.
     Unknown,
     /// It can never start.
     Refused,

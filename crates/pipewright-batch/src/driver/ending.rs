@@ -4,7 +4,7 @@ use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::executor::AttemptEnd;
 use crate::scheduler::{self, Cause, Decision, JobEnd, JobNumber};
-use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{Failure, JobOutcome};
 
 impl<E: Executor> Driver<E> {
     /// Records the end of an attempt, and reports it to the scheduler.
@@ -24,8 +24,10 @@ impl<E: Executor> Driver<E> {
             self.output.as_mut().filter(|_| result.is_ok()).map(|it| it.finish(&end, true));
         let lost = stored.as_ref().and_then(|summary| summary.error.as_ref());
         let is_lost = lost.is_some();
+        let is_unanswered = result == Err(Failure::Lost) && !end.is_lost_with_node;
         self.report(match lost {
             Some(_) => scheduler::Event::Unstored { job, attempt },
+            None if is_unanswered => scheduler::Event::Unanswered { job, attempt },
             None => scheduler::Event::Ended { job, attempt, result },
         });
         if let Some((error, live)) = lost.zip(self.live.get_mut(job)) {

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::event::{Cause, Decision, JobEnd, JobNumber, Pressure, Requeued};
-use super::job::{Attempt, State, StopReason, before_another_attempt};
+use super::job::{Attempt, Job, State, StopReason, before_another_attempt};
 use super::limits::Needs;
 use crate::vocabulary::{Failure, JobOutcome};
 
@@ -64,6 +64,27 @@ impl Scheduler {
         if self.take_ended(number, attempt).is_some() {
             let end = if once { JobOutcome::Unknown.into() } else { JobEnd::from(Cause::Unstored) };
             self.settle(number, end, decisions);
+        }
+    }
+
+    /// Settles a job whose answer is lost, or tries it again if its retries say so. Nobody knows how far it got, so nothing else
+    /// repeats it.
+    pub(super) fn unanswered(
+        &mut self,
+        number: JobNumber,
+        attempt: u32,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let Some(stop) = self.take_ended(number, attempt) else { return };
+        let may_go_on = stop.is_none() && self.halted.is_none();
+        let is_retried = |job: &Job| !job.once && job.retries_left > 0;
+        match self.jobs.get(&number) {
+            Some(job)
+                if may_go_on && is_retried(job) && self.config.retry.on.contains(Failure::Lost) =>
+            {
+                self.retry(number, Failure::Lost, decisions);
+            }
+            _ => self.settle(number, JobOutcome::Unknown.into(), decisions),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Ended { job: JobNumber, attempt: u32, result: Result<(), Failure> },
     /// A started attempt has ended with success, and its output could not be stored.
     Unstored { job: JobNumber, attempt: u32 },
+    /// A started attempt is over, and its answer is lost though its executor lives: it may have run to its end.
+    Unanswered { job: JobNumber, attempt: u32 },
     /// The delay of a [`Decision::Retry`] is over.
     RetryDue { job: JobNumber },
     /// The log cannot be written.

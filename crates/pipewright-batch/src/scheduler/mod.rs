@@ -192,6 +192,7 @@ impl Scheduler {
             Event::Intended { job, attempt } => self.intended(job, attempt, decisions),
             Event::Ended { job, attempt, result } => self.ended(job, attempt, result, decisions),
             Event::Unstored { job, attempt } => self.unstored(job, attempt, decisions),
+            Event::Unanswered { job, attempt } => self.unanswered(job, attempt, decisions),
             Event::RetryDue { job } => self.retry_due(job),
             Event::LogFailed => self.log_works = false,
             Event::LogWorks => self.log_works(decisions),

@@ -130,6 +130,19 @@ fn a_once_job_that_was_stopped_is_unknown_and_does_not_run_again() {
 }
 
 #[test]
+fn a_job_whose_answer_is_lost_is_unknown_and_does_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("run.db");
+    let lost = Script::new([AttemptOutcome::Lost("cannot wait".to_owned())]);
+    let first = Batch::new().log(&log).start_on(Fake::with(lost), [exits(0)]).unwrap();
+    assert_eq!(first.finish().unwrap().unknown, 1);
+    let (ran, states) = run(Batch::new(), &log, Some(vec![exits(0)]));
+    assert_eq!((ran.len(), states), (0, vec![said(JobOutcome::Unknown)]));
+    let (ran, states) = run(Batch::new().rerun_unknown(true), &log, None);
+    assert_eq!((ran.len(), states), (1, vec![said(JobOutcome::Succeeded)]));
+}
+
+#[test]
 fn a_success_without_its_output_is_not_done() {
     let folder = tempfile::tempdir().unwrap();
     let (log, out) = (folder.path().join("run.db"), folder.path().join("out"));

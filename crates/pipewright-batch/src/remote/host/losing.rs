@@ -58,6 +58,7 @@ impl Remote {
             let outcome = AttemptOutcome::Lost(format!("node {}: {reason}", node.name));
             let mut end = AttemptEnd::without_run(key, outcome);
             end.node = Some(node.name.clone());
+            end.is_lost_with_node = true;
             self.finish(key, end);
         }
         self.report_capacity();

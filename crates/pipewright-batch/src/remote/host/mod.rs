@@ -221,6 +221,7 @@ impl Remote {
         let is_draining = matches!(node.state, NodeState::Draining);
         if is_draining && end.outcome.may_be_told_to_end() {
             end.outcome = AttemptOutcome::Lost(format!("node {}: it was asked to end", node.name));
+            end.is_lost_with_node = true;
         }
         let output = self.attempts.get_mut(&key).and_then(|running| running.output.as_mut());
         if let (Some(output), Some(files)) = (output, files) {

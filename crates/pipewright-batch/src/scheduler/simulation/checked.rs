@@ -43,6 +43,7 @@ impl Model<'_> {
                     ) => {
                         job.lost += 1;
                         assert!(!job.spec.once && job.lost < most_lost, "lost too often");
+                        assert!(!job.is_unanswered, "it may have run to its end, and runs again");
                         job.last = Some(Last::Failed(Failure::Lost));
                     }
                     (
@@ -153,6 +154,12 @@ impl Model<'_> {
                 }
                 (Ok(()), _) => SUCCEEDED,
                 (Err(Failure::Lost), _) if job.spec.once => UNKNOWN,
+                (Err(Failure::Lost), stop) if job.is_unanswered => {
+                    let is_retried = self.batch.config.retry.on.contains(Failure::Lost);
+                    let has_retry = job.retries < job.spec.retries && is_retried;
+                    assert!(stop.is_some() || self.halted || !has_retry, "a retry is missing");
+                    UNKNOWN
+                }
                 // It has begun, and nobody knows how far it got.
                 (Err(failure), Some(_)) if job.spec.once && failure != Failure::StartFailed => {
                     UNKNOWN

@@ -173,6 +173,9 @@ impl Game<'_> {
                 if !is_failed && random.percent(10) {
                     return Event::Unstored { job, attempt };
                 }
+                if is_failed && failure == Failure::Lost && random.percent(50) {
+                    return Event::Unanswered { job, attempt };
+                }
                 Event::Ended { job, attempt, result: if is_failed { Err(failure) } else { Ok(()) } }
             }
             Move::Retry => {

@@ -23,6 +23,8 @@ pub(super) struct Job<'a> {
     pub(super) last: Option<Last>,
     /// Its output was lost.
     pub(super) is_unstored: bool,
+    /// The answer of its attempt is lost.
+    pub(super) is_unanswered: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +123,7 @@ impl<'a> Model<'a> {
             lost: 0,
             last: None,
             is_unstored: false,
+            is_unanswered: false,
         };
         self.jobs.push(number, job);
     }
@@ -141,6 +144,7 @@ impl<'a> Model<'a> {
                 let job = self.job(job);
                 if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {
                     job.phase = Phase::Ended { result, stop: *stop };
+                    job.is_unanswered = false;
                 }
             }
             Event::Unstored { job, attempt } => {
@@ -148,6 +152,13 @@ impl<'a> Model<'a> {
                 if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {
                     job.phase = Phase::Ended { result: Ok(()), stop: *stop };
                     job.is_unstored = true;
+                }
+            }
+            Event::Unanswered { job, attempt } => {
+                let job = self.job(job);
+                if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {
+                    job.phase = Phase::Ended { result: Err(Failure::Lost), stop: *stop };
+                    job.is_unanswered = true;
                 }
             }
             Event::RetryDue { job } => {

@@ -213,6 +213,28 @@ fn a_job_whose_next_attempt_is_due_at_the_end_is_stopped() {
 }
 
 #[test]
+fn a_job_whose_answer_is_lost_is_unknown_and_repeated_only_by_its_retries() {
+    let unanswered = |attempt| Event::Unanswered { job: JobNumber(1), attempt };
+    let may_be_lost = |config: &mut Config| config.max_lost = 9;
+    let mut told = Told::with(2, may_be_lost);
+    told.add_started(1, job());
+    assert_eq!(settled(&told.tell(unanswered(1))), [(1, UNKNOWN)]);
+    // Its retries say that it may be repeated.
+    let mut told = Told::with(2, may_be_lost);
+    told.add_started(1, Spec { retries: 1, ..job() });
+    assert!(matches!(told.tell(unanswered(1))[..], [Decision::Retry { .. }]));
+    told.tell(Event::RetryDue { job: JobNumber(1) });
+    assert_eq!(settled(&told.tell(unanswered(2))), [(1, UNKNOWN)]);
+    // A retry is not for what was stopped, nor for a batch that ends.
+    for event in [Event::Stop, Event::Drain] {
+        let mut told = Told::with(2, may_be_lost);
+        told.add_started(1, Spec { retries: 1, ..job() });
+        told.tell(event);
+        assert_eq!(settled(&told.tell(unanswered(1))), [(1, UNKNOWN)]);
+    }
+}
+
+#[test]
 fn a_job_whose_output_is_lost_is_not_done() {
     let mut told = Told::new(1);
     told.add_started(1, named("one"));

@@ -72,7 +72,9 @@ impl Simulated {
         if let Some(mut sink) = attempt.sink.take().filter(|_| has_begun) {
             sink.write(Source::Stdout, text.as_bytes());
         }
-        ExecutorEvent::Ended(Box::new(AttemptEnd::without_run(key, attempt.outcome)))
+        let mut end = AttemptEnd::without_run(key, attempt.outcome);
+        end.is_lost_with_node = self.random.percent(50);
+        ExecutorEvent::Ended(Box::new(end))
     }
 }
 

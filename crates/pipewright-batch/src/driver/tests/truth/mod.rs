@@ -337,7 +337,7 @@ impl Game {
             let is_true = match said.outcome {
                 JobOutcome::Succeeded => truth.has_succeeded,
                 JobOutcome::Failed => truth.begins > 0 || truth.start_failed,
-                JobOutcome::Unknown => truth.once,
+                JobOutcome::Unknown => truth.once || truth.last == Last::Doubt,
                 JobOutcome::Refused if reason.contains("named") => {
                     let waits = |line: &Line| line.after.iter().any(|it| !names.contains(it));
                     state.clashes() || state.input.iter().any(|(it, line)| it == id && waits(line))
