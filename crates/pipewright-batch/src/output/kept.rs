@@ -10,15 +10,17 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipewright::Source;
-use pipewright_os::base::{durable, file_at, private_file};
+use pipewright_os::base::private_file::{self, Distrust, Facts};
+use pipewright_os::base::{durable, file_at};
 
 use super::content::Content;
+use super::error::{OutputError, OutputErrorKind};
 use super::spool::{SpoolFile, write_all_at};
 
 const MARK: &[u8; 8] = b"PWbout1\n";
@@ -49,6 +51,8 @@ pub(crate) struct KeepBeside {
 #[derive(Debug)]
 pub(super) struct Kept {
     place: KeepBeside,
+    /// The log: the files belong to it.
+    log: Facts,
     state: Mutex<State>,
 }
 
@@ -132,17 +136,37 @@ impl Kept {
     /// Opens the place of the files, and returns what an earlier run has left there, in its order.
     ///
     /// # Errors
-    /// A file cannot be read.
-    pub(super) fn open(place: KeepBeside) -> io::Result<(Kept, Vec<Record>)> {
+    /// A file cannot be read, or others may have written to it.
+    pub(super) fn open(place: KeepBeside) -> Result<(Kept, Vec<Record>), OutputError> {
+        let failed = |path: &Path| {
+            let kind = OutputErrorKind::Folder(path.to_owned());
+            move |error| OutputError::new(kind, error)
+        };
+        let log = Facts::look(&place.log).and_then(|log| Ok(log.ok_or(io::ErrorKind::NotFound)?));
+        let log = log.map_err(failed(&place.log))?;
         let mut state = State::default();
         let mut left = Vec::new();
         // A folder may have very many files, and a new log has none of these.
-        let found = if place.is_resumed { numbered(&place.log)? } else { Vec::new() };
+        let found = match place.is_resumed {
+            true => numbered(&place.log).map_err(failed(&place.log))?,
+            false => Vec::new(),
+        };
         for (number, path) in found {
             state.last_number = state.last_number.max(number);
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
+            let file = match private_file::open_existing_beside(&path, &log) {
+                // Never made by a run of this batch.
+                Err(error)
+                    if matches!(
+                        private_file::distrust(&error),
+                        Some(Distrust::OtherOwner(_) | Distrust::NotAFile)
+                    ) =>
+                {
+                    continue;
+                }
+                file => file.map_err(failed(&path))?,
+            };
             let file = Arc::new(OutputFile { number, path, file });
-            let (records, bytes) = records(&file, &place.batch_id)?;
+            let (records, bytes) = records(&file, &place.batch_id).map_err(failed(&file.path))?;
             match records {
                 // Those of another batch, whose log had this name.
                 None => {}
@@ -153,7 +177,7 @@ impl Kept {
                 }
             }
         }
-        Ok((Kept { place, state: Mutex::new(state) }, left))
+        Ok((Kept { place, log, state: Mutex::new(state) }, left))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,8 +260,7 @@ impl Kept {
         let has_room = |kin: &Kin| kin.bytes < FILE_BYTES;
         let is_full = !state.files.last().is_some_and(has_room);
         if state.files.is_empty() || is_full && state.files.len() < MOST_FILES {
-            let (number, path) = self.create(state.last_number + 1)?;
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
+            let (number, path, file) = self.create(state.last_number.saturating_add(1))?;
             let header = [&MARK[..], self.place.batch_id.as_bytes()].concat();
             write(&file, &header, 0)?;
             // Ignored, as in `sync`.
@@ -252,15 +275,15 @@ impl Kept {
 
 impl Kept {
     /// Creates a file with that number, or the next one that is free: a log that was removed may have left some.
-    fn create(&self, first: u32) -> io::Result<(u32, PathBuf)> {
+    fn create(&self, first: u32) -> io::Result<(u32, PathBuf, File)> {
         let mut number = first;
         loop {
             let path = path(&self.place.log, number);
-            match private_file::create_new(&path) {
+            match private_file::create_beside(&path, &self.log) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     number = number.checked_add(1).ok_or(error)?;
                 }
-                created => return created.map(|_| (number, path)),
+                created => return created.map(|file| (number, path, file)),
             }
         }
     }

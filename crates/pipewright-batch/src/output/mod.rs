@@ -172,10 +172,7 @@ impl Output {
         }
         let memory = Memory::new(options.memory_bytes);
         let spool = Spool::new(options.open_spool.clone());
-        let kept = options.keep_beside.clone().map(|place| {
-            let log = place.log.clone();
-            Kept::open(place).map_err(|error| OutputError::new(OutputErrorKind::Folder(log), error))
-        });
+        let kept = options.keep_beside.clone().map(Kept::open);
         let (kept, mut left) = kept.transpose()?.unzip();
         let (kept, left) = (kept.map(Arc::new), left.take().unwrap_or_default());
         // A reader that is slow must not take the memory that running attempts need.

@@ -2,6 +2,8 @@
 
 mod folders;
 mod full_disk;
+#[cfg(unix)]
+mod kept;
 mod lines;
 #[cfg(unix)]
 mod measure;

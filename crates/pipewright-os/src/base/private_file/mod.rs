@@ -263,24 +263,38 @@ impl Facts {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn open_beside(path: &Path, main: &Facts) -> io::Result<(File, bool)> {
-    match create_new(path) {
-        Ok(file) => {
-            imp::give_to(&file, main.owner)?;
-            Ok((file, true))
-        }
+    match create_beside(path, main) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            // Before it is opened, because that has an effect on some devices.
-            if let Some(found) = Facts::look(path)? {
-                found.check_beside(main)?;
-            }
-            let mut options = OpenOptions::new();
-            imp::set_careful(options.read(true).write(true));
-            let file = options.open(path)?;
-            Facts::of_file(&file)?.check_beside(main)?;
-            Ok((file, false))
+            open_existing_beside(path, main).map(|file| (file, false))
         }
-        Err(error) => Err(error),
+        created => created.map(|file| (file, true)),
     }
+}
+
+/// Creates a file that belongs to `main`, as [`create_new`] does. That of root beside the file of another user gets its owner.
+///
+/// # Errors
+/// As for [`create_new`].
+pub fn create_beside(path: &Path, main: &Facts) -> io::Result<File> {
+    let file = create_new(path)?;
+    imp::give_to(&file, main.owner)?;
+    Ok(file)
+}
+
+/// Opens a file that belongs to `main`, as [`open_beside`] does, to read and write it.
+///
+/// # Errors
+/// It is missing, cannot be opened, or not be trusted: then the error has a [`Distrust`].
+pub fn open_existing_beside(path: &Path, main: &Facts) -> io::Result<File> {
+    // Before it is opened, because that has an effect on some devices.
+    if let Some(found) = Facts::look(path)? {
+        found.check_beside(main)?;
+    }
+    let mut options = OpenOptions::new();
+    imp::set_careful(options.read(true).write(true));
+    let file = options.open(path)?;
+    Facts::of_file(&file)?.check_beside(main)?;
+    Ok(file)
 }
 
 /// Returns true if another user than this one and root may make names in that folder, or false if the system cannot tell.
