@@ -1,11 +1,10 @@
 //! `jobs`: the log of a batch.
 
-use std::fs;
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use pipewright_batch::{JobFilter, LogView, OutputQueryError};
-use pipewright_os::base::stdio;
+use pipewright_os::base::{private_file, stdio};
 use pipewright_os::process::terminal;
 
 use crate::args::JobsOptions;
@@ -24,7 +23,8 @@ pub(crate) fn run(options: &JobsOptions) -> Result<i32, Failure> {
     }
     if let Some(path) = &options.html {
         let page = log.page().map_err(Failure::from_error)?;
-        let written = fs::write(path, page);
+        let written = private_file::create(path, options.private)
+            .and_then(|mut file| file.write_all(page.as_bytes()));
         written.map_err(Failure::cannot(&format!("write {path:?}")))?;
         return Ok(exit_code::SUCCESS);
     }

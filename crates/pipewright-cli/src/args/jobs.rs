@@ -55,4 +55,8 @@ pub(crate) struct JobsOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING,
           conflicts_with_all = ["failed", "state", "slowest", "json", "follow", "summary", "output"])]
     pub(crate) html: Option<PathBuf>,
+
+    /// Hide the file of --html from other users
+    #[arg(long, requires = "html", help_heading = headings::REPORTING)]
+    pub(crate) private: bool,
 }

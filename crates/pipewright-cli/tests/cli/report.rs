@@ -219,7 +219,10 @@ fn private_reports_and_recordings_are_for_their_owner_alone() {
         ["batch", "--private", "--quiet", "--events", &events, "--html", &html, "--log", &log];
     let output = pipewright(&[&words[..], &["--", "true", ":::", "1"]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", err(&output));
-    for file in [&events, &html, &log] {
+    let page = name("page");
+    let jobs = ["jobs", &log, "--private", "--html", &page];
+    assert!(pipewright(&jobs).output().unwrap().status.success());
+    for file in [&events, &html, &log, &page] {
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600, "{file}");
     }
 }
