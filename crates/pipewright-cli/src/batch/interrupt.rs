@@ -1,16 +1,17 @@
 //! Signals: the first Ctrl-C lets running jobs end, the second one stops them. SIGTERM and SIGHUP stop them at once.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
+use std::{io, thread};
 
 use pipewright::{CaughtSignals, Signal};
-use pipewright_batch::Control;
+use pipewright_batch::{Control, Event};
 
-use crate::exit_code;
 use crate::run::interrupt::sleep;
+use crate::{exit_code, print_error};
 
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
@@ -21,6 +22,12 @@ const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The time that a batch has to end after a second signal, whatever does not answer.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time for the last message, whose reader may stand still.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// The jobs that the last message names.
+const MOST_NAMED: usize = 10;
 
 /// Caught signals, handled by a thread.
 #[derive(Debug)]
@@ -38,12 +45,8 @@ struct State {
     is_stopping: AtomicBool,
     /// No job runs any more: output is printed, and reports are written.
     is_closing: AtomicBool,
-}
-
-/// Ends this process some time after a signal.
-fn end_after(pause: Duration, signal: Signal) {
-    sleep(pause);
-    std::process::exit(exit_code::of_signal(signal.number()));
+    /// The jobs that run.
+    running: Mutex<BTreeSet<u64>>,
 }
 
 impl Interrupt {
@@ -68,17 +71,27 @@ impl Interrupt {
         let _ = self.state.control.set(control);
     }
 
+    /// Takes note of an event.
+    pub(super) fn note(&self, event: &Event) {
+        match event {
+            Event::Started { key, .. } => drop(self.state.running().insert(key.job)),
+            Event::Ended { end, .. } => drop(self.state.running().remove(&end.key.job)),
+            _ => {}
+        }
+    }
+
     /// Records that no job runs any more. A signal then ends this process: what reads its output may have stopped to read.
     pub(super) fn closing(&self) {
         self.state.is_closing.store(true, Ordering::SeqCst);
         if let (true, Some(&signal)) =
             (self.state.is_stopping.load(Ordering::SeqCst), self.state.signal.get())
         {
+            let state = Arc::clone(&self.state);
             // Ignored: without a thread, the next signal ends this process.
             let _ = thread::Builder::new()
                 .name("end".to_owned())
                 .stack_size(64 << 10)
-                .spawn(move || end_after(STOPPED_CLOSES_WITHIN, signal));
+                .spawn(move || state.end_after(STOPPED_CLOSES_WITHIN, signal));
         }
     }
 
@@ -102,6 +115,48 @@ impl Interrupt {
 }
 
 impl State {
+    fn running(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        // Each change is whole.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends this process some time after a signal, and says what it leaves.
+    fn end_after(&self, pause: Duration, signal: Signal) {
+        sleep(pause);
+        let message = self.left();
+        let (said, has_said) = mpsc::channel();
+        let speak = move || {
+            print_error(&message);
+            // Ignored: nobody waits any more.
+            let _ = said.send(());
+        };
+        // Another thread, because stderr may take nothing. Ignored: the end matters more than the words.
+        let speaker = thread::Builder::new().name("left".to_owned()).stack_size(64 << 10);
+        if speaker.spawn(speak).is_ok() {
+            let _ = has_said.recv_timeout(LAST_WORDS);
+        }
+        std::process::exit(exit_code::of_signal(signal.number()));
+    }
+
+    /// Returns a message about what did not end.
+    fn left(&self) -> String {
+        let running = self.running();
+        if running.is_empty() {
+            return "ended before the readers of its output and reports took all, or its files answered"
+                .to_owned();
+        }
+        let jobs = if running.len() == 1 { "job" } else { "jobs" };
+        let mut text = format!("ended before {jobs}");
+        for (index, job) in running.iter().take(MOST_NAMED).enumerate() {
+            // Ignored: a text takes everything.
+            let _ = write!(text, "{} {job}", if index == 0 { "" } else { "," });
+        }
+        if running.len() > MOST_NAMED {
+            let _ = write!(text, " and {} more", running.len() - MOST_NAMED);
+        }
+        text + " did, which may still run"
+    }
+
     fn handle(&self, signal: Signal) {
         if self.control.get().is_none() {
             sleep(STUCK_AFTER);
@@ -117,11 +172,11 @@ impl State {
             control.stop();
             if self.is_stopping.swap(true, Ordering::SeqCst) {
                 // Somebody does not want to wait for what does not end.
-                end_after(ENDS_WITHIN, signal);
+                self.end_after(ENDS_WITHIN, signal);
             }
         }
         if self.is_closing.load(Ordering::SeqCst) {
-            end_after(STUCK_AFTER, signal);
+            self.end_after(STUCK_AFTER, signal);
         }
     }
 }

@@ -69,6 +69,7 @@ fn run_input(options: &BatchOptions, interrupt: Option<Interrupt>) -> Result<i32
 fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result<i32, Failure> {
     interrupt.control(run.control());
     while let Some(event) = run.next_until(None).map_err(Failure::from_error)? {
+        interrupt.note(&event);
         if matches!(event, Event::Halted(Halt::Drain)) && interrupt.is_by_ctrl_c() {
             run.note("Ctrl-C again stops the running jobs");
         }
