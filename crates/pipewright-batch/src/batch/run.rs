@@ -122,14 +122,19 @@ impl<E: Executor> Run<E> {
         summary.input_error = self.driver.take_input_error();
         (summary.incomplete_outputs, summary.output_error) = self.driver.take_lost_output();
         let how = summary.halted.map_or("finished", Halt::name);
-        let closed = self.driver.close(summary.exit_code(), how);
+        let until = self.driver.readers_until();
+        let closed = self.driver.close(summary.exit_code(), how, until);
         match self.driver.unprinted() {
             Unprinted::Nothing => {}
             Unprinted::Kept(outputs) => summary.kept_outputs = outputs,
             Unprinted::Discarded => summary.discarded_output = true,
         }
+        // Readers that take nothing are given up at the end of the batch's time.
+        if self.driver.unprinted() != Unprinted::Nothing {
+            summary.halted.get_or_insert(Halt::Timeout);
+        }
         // Also if the log has failed: the reports are whole then.
-        let reported = self.watchers.finish(&summary.totals(how, closed.is_ok()));
+        let reported = self.watchers.finish(&summary.totals(how, closed.is_ok()), until);
         closed?;
         reported.map_err(|(path, source)| BatchError::Report { path, source })?;
         summary.elapsed = self.started.elapsed();

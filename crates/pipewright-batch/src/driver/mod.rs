@@ -78,6 +78,8 @@ pub(crate) struct Driver<E> {
     last_number: u64,
     live: LiveJobs,
     timers: Timers,
+    /// The end of the time for the batch.
+    ends_at: Option<Instant>,
     permits: Permits,
     memory: MemoryWatch,
     log: Log,
@@ -175,8 +177,8 @@ impl<E: Executor> Driver<E> {
         log.keep_outputs(output.keeper());
         reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
         let mut timers = Timers::default();
-        if let Some(end) = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit))
-        {
+        let ends_at = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit));
+        if let Some(end) = ends_at {
             timers.push(end, Timer::BatchTimeout);
         }
         let mut driver = Driver {
@@ -189,6 +191,7 @@ impl<E: Executor> Driver<E> {
             last_number: 0,
             live: LiveJobs::default(),
             timers,
+            ends_at,
             permits,
             memory: MemoryWatch::default(),
             log,
@@ -263,19 +266,31 @@ impl<E: Executor> Driver<E> {
         self.scheduler.is_finished() && self.decisions.is_empty() && self.events.is_empty()
     }
 
-    /// Prints what is left, and writes the end of the run to the log. `how` is a word for the log.
-    ///
-    /// # Errors
-    /// Output or the log could not be written.
-    pub(crate) fn close(&mut self, exit_code: i32, how: &str) -> Result<(), DriverError> {
+    /// Returns the time until which the readers of output and reports have to take what is left, if they have one.
+    pub(crate) fn readers_until(&self) -> Option<Instant> {
         // A user who stops a batch does not wait for a reader that has stopped reading.
         let is_stopped = self.stop_requested
             || matches!(self.halt, Some(Halt::Stop | Halt::Timeout | Halt::ReaderGone));
+        let patience = Instant::now() + READER_PATIENCE;
+        match is_stopped {
+            true => Some(patience),
+            false => self.ends_at.map(|end| end.max(patience)),
+        }
+    }
+
+    /// Prints what is left, and writes the end of the run to the log. `how` is a word for the log; `until`: see
+    /// [`readers_until`](Self::readers_until).
+    ///
+    /// # Errors
+    /// Output or the log could not be written.
+    pub(crate) fn close(
+        &mut self,
+        exit_code: i32,
+        how: &str,
+        until: Option<Instant>,
+    ) -> Result<(), DriverError> {
         let printed =
-            self.output.take().map_or(Ok(Unprinted::Nothing), |output| match is_stopped {
-                true => output.close_within(READER_PATIENCE),
-                false => output.close(),
-            });
+            self.output.take().map_or(Ok(Unprinted::Nothing), |output| output.close_by(until));
         self.unprinted = *printed.as_ref().unwrap_or(&Unprinted::Nothing);
         let logged = self.log.close(exit_code, how);
         logged.map_err(DriverError::Log)?;
@@ -290,7 +305,7 @@ impl<E: Executor> Driver<E> {
     pub(crate) fn abandon(&mut self) {
         self.stop_requested = true;
         // Ignored: the error of the executor is told.
-        let _ = self.close(ABANDONED, journal::ABANDONED);
+        let _ = self.close(ABANDONED, journal::ABANDONED, self.readers_until());
     }
 
     /// Does everything that can be done without waiting.

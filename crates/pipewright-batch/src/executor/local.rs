@@ -8,11 +8,13 @@ mod settings;
 mod slots;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
 
@@ -38,7 +40,7 @@ pub struct Local {
     has_terminal: bool,
     runner: Runner<AttemptKey>,
     attempts: HashMap<AttemptKey, Running>,
-    /// Attempts whose input is a pipe that nobody has opened to write yet.
+    /// Attempts whose input is not open yet.
     opening: Vec<AttemptKey>,
     /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
     waiting: VecDeque<AttemptKey>,
@@ -113,16 +115,7 @@ impl Local {
                     return None;
                 }
             }
-            // Another one that runs leaves its room some time.
-            let is_alone = self.runner.is_empty();
-            let is_first = is_alone && running.without_room_since.is_none();
-            if is_out_of_room(error) && running.may_wait(is_alone, self.settings.room_timeout) {
-                if is_first {
-                    let note = format!("nothing can be started now: {error}");
-                    self.events.push_back(ExecutorEvent::Note(note));
-                }
-                self.waiting.push_back(key);
-                self.release_idle_slots();
+            if is_out_of_room(error) && self.waits_for_room(key, error) {
                 return None;
             }
         }
@@ -130,15 +123,30 @@ impl Local {
         Some(ending::end(key, running.started, result))
     }
 
+    /// Lets an attempt wait that found no room. Returns false if it has waited long enough.
+    fn waits_for_room(&mut self, key: AttemptKey, error: &dyn fmt::Display) -> bool {
+        let Some(running) = self.attempts.get_mut(&key) else { return false };
+        // Another one that runs leaves its room some time.
+        let is_alone = self.runner.is_empty();
+        let is_first = is_alone && running.without_room_since.is_none();
+        if !running.may_wait(is_alone, self.settings.room_timeout) {
+            return false;
+        }
+        if is_first {
+            let note = format!("nothing can be started now: {error}");
+            self.events.push_back(ExecutorEvent::Note(note));
+        }
+        self.waiting.push_back(key);
+        self.release_idle_slots();
+        true
+    }
+
     fn push(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
-        match running.stdin.open(&running.attempt, self.settings.idle_timeout) {
-            Ok(true) => {}
-            Ok(false) => return self.opening.push(key),
-            Err(message) => {
-                return self.end_without_run(key, AttemptOutcome::NotStarted(message));
-            }
+        let runner = &mut self.runner;
+        if !running.stdin.open(&running.attempt, self.settings.idle_timeout, || waker_of(runner)) {
+            return self.opening.push(key);
         }
         let place = match self.slots.tree(running.attempt.slot) {
             Ok(Some(tree)) => {
@@ -158,7 +166,7 @@ impl Local {
         match command::build(
             &self.settings,
             &running.attempt,
-            &running.stdin,
+            &mut running.stdin,
             running.sink.as_ref(),
             place,
             self.has_terminal,
@@ -183,6 +191,13 @@ impl Local {
             match running.stdin.look(&mut running.attempt) {
                 Look::Open => self.push(key),
                 Look::Waits => self.opening.push(key),
+                Look::Failed(error) => {
+                    let message = input::failed(&running.attempt, &error);
+                    let has_room = !matches!(os_error_kind(&error), Some(OsErrorKind::Limit(_)));
+                    if has_room || !self.waits_for_room(key, &message) {
+                        self.end_without_run(key, AttemptOutcome::NotStarted(message));
+                    }
+                }
                 Look::Over(outcome) => self.end_without_run(key, outcome),
             }
         }
@@ -304,6 +319,16 @@ impl Executor for Local {
         let waker: RunnerWaker = self.runner.waker()?;
         Ok(Box::new(move || waker.wake()))
     }
+}
+
+/// Returns what wakes the thread of a runner, also while nothing runs there.
+fn waker_of(runner: &mut Runner<AttemptKey>) -> input::Waker {
+    // Without a handle for one, it looks after a pause.
+    let (waker, thread) = (runner.waker().ok(), std::thread::current());
+    Box::new(move || {
+        waker.iter().for_each(RunnerWaker::wake);
+        thread.unpark();
+    })
 }
 
 /// Returns true for a start that failed because of a limit that other processes may leave soon.

@@ -52,7 +52,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::Source;
 use pipewright_os::base::private_file::OpenFolder;
@@ -312,20 +312,17 @@ impl Output {
     ///
     /// # Errors
     /// The first [`failure`](Self::failure).
+    #[cfg(test)]
     pub(crate) fn close(self) -> Result<Unprinted, OutputError> {
         self.close_by(None)
     }
 
-    /// Closes the output as [`close`](Self::close) does, but waits no longer than `limit`. What a reader has not taken by then is
-    /// kept beside the log, and is discarded without one.
+    /// Closes the output as [`close`](Self::close) does, but waits no longer than until that time. What a reader has not taken by
+    /// then is kept beside the log, and is discarded without one.
     ///
     /// # Errors
     /// As for [`close`](Self::close).
-    pub(crate) fn close_within(self, limit: Duration) -> Result<Unprinted, OutputError> {
-        self.close_by(Instant::now().checked_add(limit))
-    }
-
-    fn close_by(mut self, until: Option<Instant>) -> Result<Unprinted, OutputError> {
+    pub(crate) fn close_by(mut self, until: Option<Instant>) -> Result<Unprinted, OutputError> {
         while let Some((job, (_, attempt))) = self.running.pop_first() {
             self.waiting.add(job, attempt.finish().stored);
         }

@@ -22,23 +22,18 @@ pub enum List {
 /// Makes a job of each combination of values, with a column for each list. The last list varies fastest, as in GNU
 /// parallel. If a list is empty, there are no combinations; GNU parallel takes an empty second list for one empty value.
 ///
-/// The first list is read as needed, and the others, which are read again and again, are kept in memory.
-///
-/// # Errors
-/// A list after the first cannot be read.
+/// The first list is read as needed. The others, which are read again and again, are read for the first job, and kept in memory; if
+/// one cannot be read, that is the error in the place of the first job.
 ///
 /// ```
 /// use pipewright_batch::{List, Template, product};
 /// let template = Template::parse(["convert", "{1}", "-quality", "{2}", "{1.}-{2}.jpg"])?;
 /// let lists = [["a.png", "b.png"], ["50", "90"]].map(|list| List::Values(list.map(Into::into).into()));
-/// let last = product(template, lists)?.last().unwrap()?;
+/// let last = product(template, lists).last().unwrap()?;
 /// assert_eq!(last.argv(1)?, ["convert", "b.png", "-quality", "90", "b-90.jpg"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn product(
-    template: impl Into<Arc<Template>>,
-    lists: impl IntoIterator<Item = List>,
-) -> Result<Jobs, InputError> {
+pub fn product(template: impl Into<Arc<Template>>, lists: impl IntoIterator<Item = List>) -> Jobs {
     let template = template.into();
     let mut lists = lists.into_iter();
     let first = match lists.next() {
@@ -46,9 +41,8 @@ pub fn product(
         Some(List::Values(values)) => First::Values(bytes_of(values).into_iter()),
         None => First::Values(Vec::new().into_iter()),
     };
-    let others = lists.map(List::read).collect::<Result<Vec<_>, _>>()?;
-    let digits = vec![0; others.len()];
-    Ok(Jobs::new(Product { template, first, value: None, others, digits, number: 0 }))
+    let (unread, others, digits) = (lists.collect(), Vec::new(), Vec::new());
+    Jobs::new(Product { template, first, value: None, unread, others, digits, number: 0 })
 }
 
 /// The combinations of several lists.
@@ -57,6 +51,8 @@ struct Product {
     first: First,
     /// The current value of the first list.
     value: Option<Vec<u8>>,
+    /// The other lists, until the first job is asked for.
+    unread: Vec<List>,
     others: Vec<Vec<Vec<u8>>>,
     /// The index of the next value in each of the other lists.
     digits: Vec<usize>,
@@ -109,6 +105,10 @@ impl First {
 impl Product {
     /// Returns the next combination.
     fn next_record(&mut self) -> Result<Option<Record>, InputError> {
+        for list in std::mem::take(&mut self.unread) {
+            self.others.push(list.read()?);
+            self.digits.push(0);
+        }
         if self.others.iter().any(Vec::is_empty) {
             return Ok(None);
         }

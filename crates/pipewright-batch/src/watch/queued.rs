@@ -6,11 +6,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pipewright_os::base::service_thread;
+use pipewright_os::base::late_open::LateOpen;
+use pipewright_os::base::{private_file, service_thread};
 
 /// The bytes that wait in memory. More wait in a temporary file.
 const MOST_MEMORY_BYTES: usize = 1 << 20;
@@ -37,6 +39,33 @@ struct Queue {
     shared: Arc<Shared>,
     /// The file, until the first write starts the thread.
     file: Mutex<Option<Box<dyn Write + Send>>>,
+    /// The open of the file, if it may wait.
+    open: Option<Arc<LateOpen>>,
+}
+
+/// A file that may still be opened: a named pipe has no reader yet.
+struct Opening {
+    open: Arc<LateOpen>,
+    file: Option<File>,
+}
+
+impl Write for Opening {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(self.open.wait(None).unwrap_or_else(|| Err(nobody_reads()))?),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the error of a reader that took nothing in time.
+fn nobody_reads() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "its reader did not take it in time")
 }
 
 #[derive(Debug, Default)]
@@ -78,8 +107,22 @@ impl QueuedFile {
 
     /// Returns a writer to any stream.
     pub(crate) fn new(stream: impl Write + Send + 'static) -> QueuedFile {
+        QueuedFile::of(stream, None)
+    }
+
+    /// Returns a writer to a named pipe, which is opened once it has a reader.
+    ///
+    /// # Errors
+    /// The system cannot start another thread.
+    pub(crate) fn of_pipe(path: &Path, is_private: bool) -> io::Result<QueuedFile> {
+        let create = move |path: &Path| private_file::create(path, is_private);
+        let open = Arc::new(LateOpen::start_with(path, create, || {})?);
+        Ok(QueuedFile::of(Opening { open: Arc::clone(&open), file: None }, Some(open)))
+    }
+
+    fn of(stream: impl Write + Send + 'static, open: Option<Arc<LateOpen>>) -> QueuedFile {
         let (shared, file) = (Arc::default(), Mutex::new(Some(Box::new(stream) as Box<_>)));
-        QueuedFile(Way::Queued(Arc::new(Queue { shared, file })))
+        QueuedFile(Way::Queued(Arc::new(Queue { shared, file, open })))
     }
 
     /// Returns true if nothing waits for the reader.
@@ -95,10 +138,23 @@ impl QueuedFile {
     /// # Errors
     /// The first error of a write. Everything after it is lost.
     pub(crate) fn wait_until_written(&self) -> io::Result<()> {
+        self.wait_within(None)
+    }
+
+    /// Waits until the reader has taken everything, but no longer than until that time.
+    ///
+    /// # Errors
+    /// As [`wait_until_written`](Self::wait_until_written), or the time has passed.
+    pub(crate) fn wait_within(&self, until: Option<Instant>) -> io::Result<()> {
         let Way::Queued(queue) = &self.0 else { return Ok(()) };
         let mut state = queue.shared.lock();
         while !state.is_idle() && state.error.is_none() {
-            state = queue.shared.wait(state);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return Err(nobody_reads()),
+                Some(left) => queue.shared.wait_for(state, left),
+                None => queue.shared.wait(state),
+            };
         }
         state.error.as_ref().map_or(Ok(()), |error| Err(copy_of(error)))
     }
@@ -141,6 +197,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        // Nobody would see that it has got a reader.
+        self.open.iter().for_each(|open| open.give_up());
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
     }
@@ -154,6 +212,11 @@ impl Shared {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Writes what comes, until nothing more does. The work of the thread.

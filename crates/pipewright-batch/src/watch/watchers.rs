@@ -1,12 +1,11 @@
 //! All reports of a batch, fed with its events.
 
-use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pipewright_os::base::{private_file, stdio};
+use pipewright_os::base::{late_open, private_file, stdio};
 
 use super::{
     BatchFacts, EventWriter, PageModel, Progress, ProgressKind, QueuedFile, Screen, Totals,
@@ -37,7 +36,7 @@ pub(crate) struct Watchers {
     stderr: QueuedFile,
     events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
     trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
-    page: Option<(PageModel, File, PathBuf)>,
+    page: Option<(PageModel, QueuedFile, PathBuf)>,
     added: u64,
 }
 
@@ -53,27 +52,24 @@ impl Watchers {
         facts: BatchFacts,
     ) -> Result<Watchers, ReportFailed> {
         let create = |path: &PathBuf| {
-            private_file::create(path, settings.private)
-                .map(|file| (file, path.clone()))
-                .map_err(|error| (path.clone(), error))
+            let file = match late_open::waits(path) {
+                true => QueuedFile::of_pipe(path, settings.private),
+                false => private_file::create(path, settings.private).map(QueuedFile::of_file),
+            };
+            file.map(|file| (file, path.clone())).map_err(|error| (path.clone(), error))
         };
         let stderr = QueuedFile::new(io::stderr());
         let new_progress = |kind| {
             let progress = Progress::new(stderr.clone(), kind, Screen::stderr(), Instant::now());
             Arc::new(Mutex::new(progress))
         };
-        let queued = |(file, path)| (QueuedFile::of_file(file), path);
         let events = settings.events.as_ref().map(create).transpose()?;
         let trace = settings.trace.as_ref().map(create).transpose()?;
         let page = settings.page.as_ref().map(create).transpose()?;
         let mut watchers = Watchers {
             progress: settings.progress.map(new_progress),
-            events: events
-                .map(queued)
-                .map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
-            trace: trace
-                .map(queued)
-                .map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
+            events: events.map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
+            trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
             page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
             stderr,
             added: 0,
@@ -187,24 +183,29 @@ impl Watchers {
         }
     }
 
-    /// Erases the bar, and writes the ends of all reports. Waits for the readers. Returns the first report that could not be
-    /// written.
-    pub(crate) fn finish(mut self, totals: &Totals) -> Result<(), ReportFailed> {
+    /// Erases the bar, and writes the ends of all reports. Waits for the readers, but no longer than until that time. Returns the
+    /// first report that could not be written.
+    pub(crate) fn finish(
+        mut self,
+        totals: &Totals,
+        until: Option<Instant>,
+    ) -> Result<(), ReportFailed> {
         self.update(&Update::Finished(totals));
         if let Some(progress) = &self.progress {
             lock(progress).finish();
         }
-        let events = self.events.map(|(events, file, path)| {
-            (events.finish().and_then(|()| file.wait_until_written()), path)
-        });
-        let trace = self.trace.map(|(trace, file, path)| {
-            (trace.finish().and_then(|()| file.wait_until_written()), path)
-        });
-        let page =
-            self.page.map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), path));
+        let events = self.events.map(|(events, file, path)| (events.finish(), file, path));
+        let trace = self.trace.map(|(trace, file, path)| (trace.finish(), file, path));
+        let page = self
+            .page
+            .map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), file, path));
         // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
-        let _ = self.stderr.wait_until_written();
-        let mut reports = [events, trace, page].into_iter().flatten();
+        let _ = self.stderr.wait_within(until);
+        let reports = [events, trace, page].map(|report| {
+            report
+                .map(|(written, file, path)| (written.and_then(|()| file.wait_within(until)), path))
+        });
+        let mut reports = reports.into_iter().flatten();
         reports.try_for_each(|(written, path)| written.map_err(|error| (path, error)))
     }
 }

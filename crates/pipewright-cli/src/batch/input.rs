@@ -76,7 +76,7 @@ fn combinations(
     }
     let lists = lists.into_iter().map(ListWords::open).collect::<Result<Vec<_>, _>>();
     let lists = lists.map_err(Failure::from_error)?;
-    Ok(Box::new(product(template(command)?, lists).map_err(Failure::from_error)?))
+    Ok(Box::new(product(template(command)?, lists)))
 }
 
 fn shell_with_command() -> Failure {

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pipewright::Handle;
 use pipewright_os::base::error::Quoted;
+use pipewright_os::base::late_open::{self, LateOpen};
 use pipewright_os::base::{private_file, stdio};
 use serde::Serialize;
 
@@ -21,7 +23,14 @@ pub(crate) enum ReportTarget {
     Descriptor(File, i32),
     /// True: no other user can read it.
     File(PathBuf, bool),
+    /// A named pipe, which may have no reader yet, and the time for one to come after the end of the command.
+    Pipe(PathBuf, LateOpen, Option<Duration>),
 }
+
+const NO_READER: &str = "no other process has opened it";
+
+/// The time that the reader of a pipe has, if the command has a timeout.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl ReportTarget {
     /// Opens the destination, if a report is wanted. An older file keeps its content until the report is written.
@@ -35,7 +44,15 @@ impl ReportTarget {
         if let Some(number) = number.and_then(|number| number.parse::<i32>().ok()) {
             return descriptor(number).map(Some);
         }
-        // The open of a FIFO would wait for its reader.
+        if late_open::waits(path) {
+            let is_private = options.private;
+            let create = move |path: &Path| private_file::create(path, is_private);
+            let open = LateOpen::start_with(path, create, || {});
+            let open =
+                open.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
+            let patience = options.timeout.is_some().then_some(READER_PATIENCE);
+            return Ok(Some(ReportTarget::Pipe(path.to_owned(), open, patience)));
+        }
         if has_content(path) {
             let opened = File::options().create(true).append(true).open(path);
             opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
@@ -65,6 +82,12 @@ impl ReportTarget {
             ReportTarget::File(path, is_private) => {
                 private_file::create(path, *is_private)?.write_all(text.as_bytes())
             }
+            ReportTarget::Pipe(_, open, patience) => {
+                let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+                let nobody = || io::Error::new(io::ErrorKind::TimedOut, NO_READER);
+                let opened = open.wait(until).unwrap_or_else(|| Err(nobody()));
+                opened?.write_all(text.as_bytes())
+            }
         }
     }
 
@@ -72,7 +95,7 @@ impl ReportTarget {
         match self {
             ReportTarget::Stdout => action(Path::new("-")),
             ReportTarget::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
-            ReportTarget::File(path, _) => action(path),
+            ReportTarget::File(path, _) | ReportTarget::Pipe(path, ..) => action(path),
         }
     }
 }

@@ -243,7 +243,8 @@ fn pwd_is_the_directory_of_the_command() {
         ("/usr//", "/usr"),
         (link, link),
         (".", real.to_str().unwrap()),
-        ("link", real.to_str().unwrap()),
+        ("./link", link),
+        ("link/..", real.parent().and_then(|above| above.to_str()).unwrap()),
     ] {
         assert_eq!(pwd(&["--cwd", cwd]), shown, "{cwd}");
     }

@@ -132,7 +132,7 @@ fn a_stop_signal_before_the_start_ends_the_tool() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
 
-pub(super) fn blocks_term(pid: u32) -> bool {
+fn blocks_term(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or("0");
     (u64::from_str_radix(mask.trim(), 16).unwrap_or(0) >> (15 - 1)) & 1 == 1

@@ -1,4 +1,5 @@
-//! The open of a named pipe, which waits until another process opens the other side.
+//! An open that may wait: that of a named pipe, until another process opens the other side, or of a file on a mount that does not
+//! answer.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -36,7 +37,7 @@ pub fn waits(path: &Path) -> bool {
 /// Unix: `open` without `O_NONBLOCK`: a reader that opens a pipe earlier would find its end before the first writer comes.
 ///
 /// # Drop
-/// Ends the wait: the pipe is opened from both sides for a moment.
+/// As [`give_up`](Self::give_up).
 ///
 /// ```
 /// # use pipewright_os::base::late_open::LateOpen;
@@ -63,7 +64,7 @@ struct Shared {
 struct State {
     result: Option<io::Result<File>>,
     is_over: bool,
-    is_dropped: bool,
+    is_given_up: bool,
     /// Both sides of the pipe, until the thread has left its open.
     release: Option<File>,
 }
@@ -86,19 +87,33 @@ impl LateOpen {
     /// # Errors
     /// The system cannot start another thread.
     pub fn start(path: impl Into<PathBuf>, options: OpenOptions) -> io::Result<LateOpen> {
-        let open = LateOpen { path: path.into(), shared: Arc::default() };
-        let (path, shared) = (open.path.clone(), Arc::clone(&open.shared));
+        LateOpen::start_with(path, move |path| options.open(path), || {})
+    }
+
+    /// Starts the thread, which opens the file by `open`, and calls `on_end` once there is a result.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        path: impl Into<PathBuf>,
+        open: impl FnOnce(&Path) -> io::Result<File> + Send + 'static,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<LateOpen> {
+        let late = LateOpen { path: path.into(), shared: Arc::default() };
+        let (path, shared) = (late.path.clone(), Arc::clone(&late.shared));
         service_thread::start(c"pw-open", move || {
-            let opened = options.open(path);
+            let opened = open(&path);
             let mut state = shared.lock();
             state.is_over = true;
             state.release = None;
-            if !state.is_dropped {
+            if !state.is_given_up {
                 state.result = Some(opened);
             }
+            drop(state);
             shared.ended.notify_all();
+            on_end();
         })?;
-        Ok(open)
+        Ok(late)
     }
 
     /// Returns the file, once. `None`: the open waits, or its result was taken.
@@ -107,11 +122,11 @@ impl LateOpen {
         self.shared.lock().result.take()
     }
 
-    /// Waits for the file, but no longer than until that time. `None`: the time has passed.
+    /// Waits for the file, but no longer than until that time. `None`: the time has passed, or the open was given up.
     #[must_use]
     pub fn wait(&self, until: Option<Instant>) -> Option<io::Result<File>> {
         let mut state = self.shared.lock();
-        while state.result.is_none() && !state.is_over {
+        while state.result.is_none() && !state.is_over && !state.is_given_up {
             let left = match until {
                 Some(until) => until.saturating_duration_since(Instant::now()),
                 None => Duration::from_secs(3600),
@@ -124,15 +139,35 @@ impl LateOpen {
         }
         state.result.take()
     }
+
+    /// Ends all waits for the file. If it is a pipe, the thread ends too: the pipe is opened from both sides for a moment.
+    pub fn give_up(&self) {
+        let mut state = self.shared.lock();
+        if state.is_over || std::mem::replace(&mut state.is_given_up, true) {
+            return;
+        }
+        drop(state);
+        self.shared.ended.notify_all();
+        self.release();
+    }
+
+    /// Opens both sides of a pipe. The look at a file may wait as its open does, so another thread looks.
+    fn release(&self) {
+        let (path, shared) = (self.path.clone(), Arc::clone(&self.shared));
+        // Ignored: without a thread, that of the open waits on.
+        let _ = service_thread::start(c"pw-release", move || {
+            let both = open_both_sides(&path);
+            let mut state = shared.lock();
+            if !state.is_over {
+                state.release = both;
+            }
+        });
+    }
 }
 
 impl Drop for LateOpen {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if !state.is_over {
-            state.is_dropped = true;
-            state.release = open_both_sides(&self.path);
-        }
+        self.give_up();
     }
 }
 
@@ -167,6 +202,8 @@ mod tests {
         drop((open, writer));
         let open = reader();
         let shared = Arc::clone(&open.shared);
+        open.give_up();
+        assert!(open.wait(None).is_none());
         drop(open);
         let mut state = shared.lock();
         while !state.is_over {

@@ -16,7 +16,7 @@ use crate::job::JobStdin;
 pub(super) fn build(
     settings: &LocalSettings,
     attempt: &Attempt,
-    stdin: &Stdin,
+    stdin: &mut Stdin,
     sink: Option<&SharedSink>,
     place: Place,
     has_terminal: bool,

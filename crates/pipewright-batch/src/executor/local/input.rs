@@ -1,12 +1,12 @@
-//! An input that is a named pipe. Its open waits for a writer, which may never come: within the time of its job, and without a
-//! stop of the batch.
+//! An input that is a file. Its open may wait: for the writer of a named pipe, or for a mount that does not answer. It waits within
+//! the time of its job, and without a stop of the batch.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::error::{OneLine, Quoted};
-use pipewright_os::base::late_open::{self, LateOpen};
+use pipewright_os::base::late_open::LateOpen;
 
 use crate::executor::{Attempt, AttemptOutcome};
 use crate::job::JobStdin;
@@ -14,8 +14,9 @@ use crate::job::JobStdin;
 /// The input of an attempt.
 #[derive(Debug, Default)]
 pub(super) enum Stdin {
-    /// The start opens it.
     #[default]
+    New,
+    /// The start opens it, because no other thread can.
     AtStart,
     Opening {
         open: LateOpen,
@@ -32,23 +33,30 @@ pub(super) enum Stdin {
 pub(super) enum Look {
     Open,
     Waits,
+    Failed(io::Error),
     Over(AttemptOutcome),
 }
 
+/// Wakes the thread of the executor.
+pub(super) type Waker = Box<dyn FnOnce() + Send>;
+
 impl Stdin {
-    /// Returns true if the attempt can start, or the reason why it never can.
+    /// Returns true if the attempt can start. Otherwise the waker is called once the file is open.
     pub(super) fn open(
         &mut self,
         attempt: &Attempt,
         idle_timeout: Option<Duration>,
-    ) -> Result<bool, String> {
-        let JobStdin::File(path) = &attempt.stdin else { return Ok(true) };
-        if !matches!(self, Stdin::AtStart) || !late_open::waits(path) {
-            return Ok(true);
+        waker: impl FnOnce() -> Waker,
+    ) -> bool {
+        let JobStdin::File(path) = &attempt.stdin else { return true };
+        if !matches!(self, Stdin::New) {
+            return true;
         }
-        let mut read = OpenOptions::new();
-        read.read(true);
-        let open = LateOpen::start(path, read).map_err(|error| failed(attempt, &error))?;
+        let waker = waker();
+        let Ok(open) = LateOpen::start_with(path, |path| File::open(path), waker) else {
+            *self = Stdin::AtStart;
+            return true;
+        };
         let since = Instant::now();
         let limits = [
             (attempt.timeout, AttemptOutcome::TimedOut),
@@ -60,10 +68,10 @@ impl Stdin {
         });
         let until = ends.min_by_key(|(end, _)| *end);
         *self = Stdin::Opening { open, since, until };
-        Ok(false)
+        false
     }
 
-    /// Looks if the pipe is open now. The time that this took is no longer the job's.
+    /// Looks if the file is open now. The time that this took is no longer the job's.
     pub(super) fn look(&mut self, attempt: &mut Attempt) -> Look {
         let Stdin::Opening { open, since, until } = self else { return Look::Open };
         let waited = since.elapsed();
@@ -74,8 +82,8 @@ impl Stdin {
                 Look::Open
             }
             Some(Err(error)) => {
-                *self = Stdin::Over(waited);
-                Look::Over(AttemptOutcome::NotStarted(failed(attempt, &error)))
+                *self = Stdin::New;
+                Look::Failed(error)
             }
             None => match until.take_if(|(end, _)| Instant::now() >= *end) {
                 Some((_, outcome)) => {
@@ -87,11 +95,21 @@ impl Stdin {
         }
     }
 
-    /// Returns the open pipe, for a start.
-    pub(super) fn file(&self) -> Option<io::Result<File>> {
-        match self {
-            Stdin::Open(file) => Some(file.try_clone()),
-            _ => None,
+    /// Returns the open file, for a start. A pipe stays open for another start, since what was written to it comes once.
+    pub(super) fn file(&mut self) -> Option<io::Result<File>> {
+        match std::mem::replace(self, Stdin::New) {
+            Stdin::Open(file) if file.metadata().is_ok_and(|found| found.is_file()) => {
+                Some(Ok(file))
+            }
+            Stdin::Open(file) => {
+                let copy = file.try_clone();
+                *self = Stdin::Open(file);
+                Some(copy)
+            }
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 
@@ -105,7 +123,8 @@ impl Stdin {
     }
 }
 
-fn failed(attempt: &Attempt, error: &io::Error) -> String {
+/// Returns the message of an input that cannot be opened.
+pub(super) fn failed(attempt: &Attempt, error: &io::Error) -> String {
     let path = match &attempt.stdin {
         JobStdin::File(path) => path.as_os_str(),
         _ => "stdin".as_ref(),

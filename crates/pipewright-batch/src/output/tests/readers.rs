@@ -73,7 +73,7 @@ fn closing_waits_no_longer_than_allowed() {
     batch.run(1, "never read");
     let before = Instant::now();
     let limit = Duration::from_millis(20);
-    assert_eq!(batch.output.close_within(limit).unwrap(), Unprinted::Discarded);
+    assert_eq!(batch.output.close_by(Some(Instant::now() + limit)).unwrap(), Unprinted::Discarded);
     assert!(before.elapsed() >= limit);
     gate.open();
 }

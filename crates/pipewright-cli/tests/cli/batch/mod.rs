@@ -11,7 +11,7 @@
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `identity.rs` | equal and different jobs |
 //! | `one_writer.rs` | one runner for one log |
-//! | `never_stuck.rs` | batches that always end |
+//! | `never_stuck.rs`, `never_answers.rs` | batches that always end, whatever does not answer |
 //! | `bounded_memory.rs` | memory beside many jobs and much output |
 //! | `crash_exact.rs` | runners that are killed |
 //! | `from_the_log.rs` | batches that are resumed with nothing but their log |
@@ -41,6 +41,8 @@ mod log;
 mod looking;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod never_answers;
 mod never_stuck;
 mod one_writer;
 mod output;

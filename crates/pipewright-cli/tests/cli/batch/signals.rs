@@ -102,21 +102,6 @@ fn the_second_ctrl_c_and_other_signals_stop() {
 }
 
 #[test]
-fn a_stop_signal_before_the_start_ends_the_tool() {
-    let place = Place::new();
-    let fifo = std::process::Command::new("mkfifo").arg(place.path("fifo")).status();
-    assert!(fifo.unwrap().success());
-    for option in ["--events", "--trace"] {
-        let args = ["batch", "--quiet", option, "fifo", "--", "touch", ":::", "started"];
-        let mut child = place.tool(&args).spawn().unwrap();
-        until("it catches signals", || super::super::signals::blocks_term(child.id()));
-        send_signal(&child, "TERM");
-        assert_eq!(child.wait().unwrap().code(), Some(143), "{option}");
-        assert!(!place.path("started").exists());
-    }
-}
-
-#[test]
 fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
     // More than a pipe holds. The second job, if there is one, runs until it is stopped.
     let long = "head -c 1000000 /dev/zero; touch wrote{}; [ {} = 1 ] || exec sleep 600";

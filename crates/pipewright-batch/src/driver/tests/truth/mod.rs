@@ -177,7 +177,7 @@ impl Game {
         }
         self.is_whole = driver.input_ended || from_log && self.is_whole;
         self.world.lock().is_reader_busy = false;
-        driver.close(0, "finished").unwrap();
+        driver.close(0, "finished", None).unwrap();
         drop(driver);
         let states = states.unwrap_or_default();
         self.check_states(&states, trouble);

@@ -1,0 +1,228 @@
+//! Batches beside what never answers: pipes that nobody opens, mounts that are dead, and processes and nodes that are stopped.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use super::super::trees::until;
+use super::watchdog::Watchdog;
+use super::{Place, err, out, pace};
+
+/// Makes a named pipe that nobody else opens.
+fn make_pipe(place: &Place, name: &str) {
+    let made = Command::new("mkfifo").arg(place.path(name)).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn a_list_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let lists = [&[":::", "a", "::::", "pipe"][..], &["::::", "pipe", ":::", "a"]];
+    for list in lists {
+        let end = ["--batch-timeout", &pace::option(300), "--", "echo"];
+        let output = place.batch(&[&end[..], list].concat());
+        assert_eq!((output.status.code(), out(&output)), (Some(124), ""), "{}", err(&output));
+    }
+    let output = place.sh(
+        "$PW batch --progress none -- echo ::: a :::: pipe & printf '1\\n2\\n' > pipe; wait $!; echo $?",
+    );
+    assert_eq!(out(&output), "a 1\na 2\n0\n", "{}", err(&output));
+}
+
+#[test]
+fn reports_that_are_pipes_without_a_reader_hold_up_no_job_and_no_end_of_the_batch() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    for report in ["--events", "--trace", "--html"] {
+        let args = [report, "pipe", "--batch-timeout", &pace::option(300), "--", "sh", "-c"];
+        let output = place.batch(&[&args[..], &["echo {} >> ran", ":::", report]].concat());
+        let message = err(&output);
+        assert_eq!(output.status.code(), Some(125), "{report}: {message}");
+        assert!(message.contains("its reader did not take it in time"), "{report}: {message}");
+    }
+    assert_eq!(place.lines("ran").len(), 3);
+    // A signal does, too, and a reader that comes late gets everything.
+    let output = place.sh(
+        "$PW batch --quiet --events pipe -- true ::: a & while ! kill -TERM $!; do :; done; sleep 0.3; \
+         kill -TERM $! 2> /dev/null; wait $!; echo $?; \
+         $PW batch --quiet --events pipe -- sh -c 'echo > done-{}' ::: a & until [ -e done-a ]; do sleep 0.01; done; \
+         grep -c '\"event\":\"finished\"' pipe; wait $!; echo $?",
+    );
+    let text = out(&output);
+    assert!(text == "143\n1\n0\n" || text == "125\n1\n0\n", "{text} {}", err(&output));
+}
+
+#[test]
+fn a_report_of_a_run_that_is_a_pipe_without_a_reader_obeys_its_timeout() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let words = ["run", "--timeout", &pace::option(300), "--report", "pipe", "--", "true"];
+    let output = place.tool(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(err(&output).contains("no other process has opened it"), "{}", err(&output));
+    let output = place.sh(
+        "$PW run --timeout 60 --report pipe -- sh -c 'echo > done' & until [ -e done ]; do sleep 0.01; done; \
+         grep -c '\"outcome\"' pipe; wait $!; echo $?",
+    );
+    assert_eq!(out(&output), "1\n0\n", "{}", err(&output));
+}
+
+/// Runs a script in mounts of its own, where the folder `dead` is a mount that never answers. `None`, with a message: this machine
+/// has no such mount.
+fn beside_dead_mount(place: &Place, script: &str) -> Option<Output> {
+    if !fs::read_to_string("/proc/filesystems").is_ok_and(|them| them.contains("\tfuse\n")) {
+        pace::skipped(pace::Need::Filesystem("fuse"), "no mount that never answers");
+        return None;
+    }
+    fs::create_dir(place.path("dead")).unwrap();
+    // Nobody ever reads what the kernel asks for. A lazy unmount and the end of the handle free what waits.
+    let mount = "exec 3<> /dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 dead dead || exit 99";
+    let script = format!("{mount}\n{script}\numount -l dead\n");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
+    let output = command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap();
+    if output.status.code() != Some(0) && out(&output).is_empty() {
+        pace::skipped(pace::Need::Mount, &format!("no mount that never answers: {}", err(&output)));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn an_input_on_a_dead_mount_stops_its_job_alone() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let timeout = pace::option(300);
+    let job = "{\"argv\":[\"cat\"],\"stdin_file\":\"dead/file\"";
+    place.write(
+        "jobs",
+        &format!("{job},\"timeout\":\"{timeout}\"}}\n{{\"argv\":[\"echo\",\"other\"]}}\n"),
+    );
+    place.write("endless", &format!("{job}}}\n"));
+    let Some(output) = beside_dead_mount(
+        &place,
+        &format!(
+            "$PW batch --jsonl -j2 --quiet --from jobs; echo $?; \
+             $PW batch --jsonl --quiet --from endless --batch-timeout {timeout}; echo $?"
+        ),
+    ) else {
+        return;
+    };
+    assert_eq!(out(&output), "other\n123\n124\n", "{}", err(&output));
+}
+
+/// Stops a batch by two signals, and returns its messages.
+fn end_by_two_signals(mut tool: Child) -> String {
+    let kill = |signal| {
+        let killed = Command::new("kill").args(["-s", signal, &tool.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    };
+    kill("TERM");
+    // Not at once: the kernel would make one of both.
+    std::thread::sleep(pace::millis(100));
+    kill("TERM");
+    let status = tool.wait().unwrap();
+    assert_eq!(status.code(), Some(143), "{status}");
+    let mut text = String::new();
+    tool.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+fn quietly(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn two_signals_end_a_batch_whose_supervisor_is_stopped() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let stop = "trap '' TERM; echo > began; kill -STOP $PPID; sleep 600; sleep 600";
+    let grace = ["batch", "--quiet", "--kill-grace", "600", "--", "sh", "-c", stop, ":::", "a"];
+    let tool = quietly(&mut place.tool(&grace));
+    until("the job has begun", || !place.read("began").is_empty());
+    let text = end_by_two_signals(tool);
+    assert!(text.contains("ended before job 1 did, which may still run"), "{text}");
+}
+
+#[test]
+fn two_signals_end_a_batch_whose_node_is_stopped() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let script = r#"echo $$ > worker; exec "$@""#;
+    let tool = env!("CARGO_BIN_EXE_pipewright");
+    let words =
+        ["batch", "--progress", "none", "--kill-grace", "600", "--worker-path", tool, "--via"];
+    let mut command = place.tool(&words);
+    command.arg(format!("sh -c '{script}' sh"));
+    command.args([
+        "--",
+        "sh",
+        "-c",
+        "trap '' TERM; echo >> began; sleep 600; sleep 600",
+        ":::",
+        "a",
+        "b",
+    ]);
+    let tool = quietly(&mut command);
+    until("a job has begun", || !place.read("began").is_empty());
+    let worker = place.read("worker");
+    let stopped = Command::new("kill").args(["-s", "STOP", worker.trim()]).status().unwrap();
+    assert!(stopped.success());
+    let text = end_by_two_signals(tool);
+    // It is silent, too, and may be given up for that before.
+    let words = ["which may still run", "is lost with 2 jobs"];
+    assert!(words.iter().any(|words| text.contains(words)), "{text}");
+    let _ = Command::new("kill").args(["-s", "KILL", worker.trim()]).status();
+}
+
+#[test]
+fn two_signals_end_a_batch_whose_reader_stands_still() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let many = "yes | head -c 1000000; echo > ran";
+    let tool = quietly(&mut place.tool(&["batch", "--quiet", "--", "sh", "-c", many, ":::", "a"]));
+    until("the job has ended", || !place.read("ran").is_empty());
+    let text = end_by_two_signals(tool);
+    assert!(text.contains("ended before the readers") || text.contains("discarded"), "{text}");
+}
+
+#[test]
+fn two_signals_end_a_batch_whose_input_and_program_are_on_a_dead_mount() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    place.write("input", "{\"argv\":[\"cat\"],\"stdin_file\":\"dead/file\"}\n");
+    place.write("program", "{\"argv\":[\"dead/program\"]}\n");
+    place.write("directory", "{\"argv\":[\"true\"],\"cwd\":\"dead/../dead\"}\n");
+    let Some(output) = beside_dead_mount(
+        &place,
+        "for jobs in input program directory dead/jobs; do \
+           $PW batch --jsonl --quiet --from $jobs & pid=$!; \
+           while ! kill -TERM $pid; do :; done; sleep 0.3; kill -TERM $pid; wait $pid; echo $?; \
+         done",
+    ) else {
+        return;
+    };
+    assert_eq!(out(&output), "143\n143\n143\n143\n", "{}", err(&output));
+}
+
+#[test]
+fn a_stop_signal_before_the_start_ends_the_tool() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let Some(output) = beside_dead_mount(
+        &place,
+        "for option in --events --trace --html --log --output-dir; do \
+           $PW batch --quiet $option dead/file -- touch ::: started & pid=$!; \
+           while ! grep -q 'SigBlk:.*400[13]$' /proc/$pid/status; do :; done; \
+           kill -TERM $pid; wait $pid; echo $?; \
+         done",
+    ) else {
+        return;
+    };
+    assert_eq!(out(&output), "143\n".repeat(5), "{}", err(&output));
+    assert!(!place.path("started").exists());
+}
