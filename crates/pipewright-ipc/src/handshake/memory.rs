@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use pipewright::Handle;
+use pipewright_os::channel::handle_channel::drop_elsewhere;
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
 use crate::connection::SharedRing;
@@ -56,6 +57,20 @@ impl MemoryOffer {
     pub(super) fn open(
         &mut self,
         fields: &HelloFields,
+        handle: Result<Handle, String>,
+        options: &Options,
+    ) -> Result<u64, String> {
+        let opened = self.try_open(fields, &handle, options);
+        if let (Err(_), Ok(handle)) = (&opened, handle) {
+            // It may be anything.
+            drop_elsewhere(handle);
+        }
+        opened
+    }
+
+    fn try_open(
+        &mut self,
+        fields: &HelloFields,
         handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
@@ -82,7 +97,7 @@ impl MemoryOffer {
     pub(super) fn open_proved(
         &mut self,
         fields: &HelloFields,
-        handle: &Result<Handle, String>,
+        handle: Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
         let found = self.open(fields, handle, options)?;

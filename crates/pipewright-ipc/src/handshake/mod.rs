@@ -48,14 +48,33 @@ pub(crate) fn worker(end: ChannelEnd, options: &Options) -> Result<Connection, E
     run(Handshake::worker(end, options), None)
 }
 
-fn run(mut handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
+fn run(handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
+    let mut handshake = Box::new(handshake);
+    let completed = complete(&mut handshake, child);
+    connection_of(handshake, completed)
+}
+
+fn complete(handshake: &mut Handshake, child: Option<&Child>) -> Result<(), Error> {
     let mut exited = false;
-    while !step(&mut handshake, exited)? {
-        let mut slots = slots(&handshake, child);
+    while !step(handshake, exited)? {
+        let mut slots = slots(handshake, child);
         let done = wait::any(&mut slots, handshake.until());
         exited = has_exited(done, slots, child)?;
     }
-    Ok(handshake.into_connection())
+    Ok(())
+}
+
+fn connection_of(
+    handshake: Box<Handshake>,
+    completed: Result<(), Error>,
+) -> Result<Connection, Error> {
+    match completed {
+        Ok(()) => Ok(handshake.into_connection()),
+        Err(error) => {
+            handshake.discard();
+            Err(error)
+        }
+    }
 }
 
 /// The slots of a wait: arrival, room, exit of the child.

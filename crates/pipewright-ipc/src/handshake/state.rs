@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pipewright_os::channel::handle_channel::ChannelEnd;
+use pipewright_os::channel::handle_channel::{ChannelEnd, drop_elsewhere};
 
 use super::identity::Identity;
 use super::memory::MemoryOffer;
@@ -130,6 +130,13 @@ impl Handshake {
         Connection::new(self.stream.end, ring, self.limits, &self.options, self.fallback)
     }
 
+    /// Drops it: on another thread if that may block.
+    pub(crate) fn discard(mut self: Box<Self>) {
+        if self.stream.end.end_both() {
+            drop_elsewhere(self);
+        }
+    }
+
     /// Returns the next stage, and true if it differs from this one.
     fn next_stage(&mut self, stage: HandshakeStep) -> Result<(HandshakeStep, bool), Error> {
         let next = match stage {
@@ -142,7 +149,7 @@ impl Handshake {
                 false => return Ok((HandshakeStep::HostOffer(offer), false)),
             },
             HandshakeStep::HostMemory(offer) => match self.stream.receive(&[MEMORY])? {
-                Some(received) => self.finish_host(offer, &received)?,
+                Some(received) => self.finish_host(offer, received)?,
                 None => return Ok((HandshakeStep::HostMemory(offer), false)),
             },
             HandshakeStep::WorkerHello => match self.stream.receive(&[HELLO])? {
@@ -155,7 +162,7 @@ impl Handshake {
                 }
                 Some(received) => {
                     let mut offer = MemoryOffer::create(&self.options);
-                    let found = offer.open(&received.fields, &received.handle, &self.options);
+                    let found = offer.open(&received.fields, received.handle, &self.options);
                     HandshakeStep::WorkerOffer(offer, found)
                 }
                 None => return Ok((HandshakeStep::WorkerMemory, false)),
@@ -229,9 +236,9 @@ impl Handshake {
     fn finish_host(
         &mut self,
         mut offer: MemoryOffer,
-        received: &ReceivedFrame,
+        received: ReceivedFrame,
     ) -> Result<HandshakeStep, Error> {
-        match offer.open_proved(&received.fields, &received.handle, &self.options) {
+        match offer.open_proved(&received.fields, received.handle, &self.options) {
             Ok(proof) => {
                 self.stream.send(kind::READY, &ready(Ok(proof)).encode(READY.1))?;
                 Ok(HandshakeStep::Complete(offer.into_ring()))

@@ -4,7 +4,9 @@ use std::io::{self, IoSlice};
 use std::slice;
 
 use pipewright::Handle;
-use pipewright_os::channel::handle_channel::{Arrived, ChannelEnd, lacks_room_for_handles};
+use pipewright_os::channel::handle_channel::{
+    Arrived, ChannelEnd, drop_elsewhere, lacks_room_for_handles,
+};
 
 use crate::error::{Error, ErrorKind, Side};
 use crate::wire::{Frame, Header, HelloFields, Invalid, MAX_HELLO_BYTES, kind};
@@ -91,6 +93,13 @@ impl HandshakeStream {
         let fields = fields
             .ok_or_else(|| Error::protocol(format!("a frame without the first line {first:?}")))?;
         let handle = self.handle(&header)?;
+        let handle = match handle {
+            Ok(handle) if header.kind != kind::MEMORY => {
+                drop_elsewhere(handle);
+                return Err(Error::protocol("a handle came with a frame that has none"));
+            }
+            handle => handle,
+        };
         Ok(Some(ReceivedFrame { kind: header.kind, fields, handle }))
     }
 

@@ -6,7 +6,7 @@ use pipewright::Child;
 use pipewright_os::base::wait::Watch;
 use pipewright_os::channel::handle_channel::ChannelEnd;
 
-use super::{Handshake, has_exited, slots, step};
+use super::{Handshake, connection_of, has_exited, slots, step};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::exit;
@@ -33,12 +33,18 @@ pub(crate) async fn worker_async(end: ChannelEnd, options: &Options) -> Result<C
     run(Handshake::worker(end, options), None).await
 }
 
-async fn run(mut handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
+async fn run(handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
+    let mut handshake = Box::new(handshake);
+    let completed = complete(&mut handshake, child).await;
+    connection_of(handshake, completed)
+}
+
+async fn complete(handshake: &mut Handshake, child: Option<&Child>) -> Result<(), Error> {
     let (mut exited, mut watch) = (false, Watch::default());
-    while !step(&mut handshake, exited)? {
-        let (mut slots, until) = (slots(&handshake, child), handshake.until());
+    while !step(handshake, exited)? {
+        let (mut slots, until) = (slots(handshake, child), handshake.until());
         let done = poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await;
         exited = has_exited(done, slots, child)?;
     }
-    Ok(handshake.into_connection())
+    Ok(())
 }

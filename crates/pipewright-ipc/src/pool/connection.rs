@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipewright_os::base::service_thread;
+use pipewright_os::channel::handle_channel::drop_elsewhere;
 
 use crate::connection::{Body, Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
 use crate::error::Error;
@@ -98,8 +98,7 @@ impl WorkerConnection {
     /// Drops the connection: on another thread if that may block.
     pub(super) fn discard(mut self: Box<Self>) {
         if self.inner.end.end_both() {
-            // If there can be no thread, this one drops it.
-            let _ = service_thread::start(c"pw-close", move || drop(self));
+            drop_elsewhere(self);
         }
     }
 

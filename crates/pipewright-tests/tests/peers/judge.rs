@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::plan::{Plan, Way};
-use crate::run::{End, Seen};
+use crate::run::{End, SILENCE, Seen};
 
 /// A promise that a case has broken.
 #[derive(Debug)]
@@ -56,6 +56,10 @@ pub(crate) enum Finding {
     Cancels {
         seen: usize,
     },
+    /// The host was busy although no worker did anything.
+    Busy(Duration),
+    /// The text of an error is long, or has what a terminal obeys.
+    Text(String),
     /// The host has taken so much of messages that it cannot use.
     Useless {
         mib: u64,
@@ -77,6 +81,8 @@ impl Finding {
             Finding::Other { .. } => "other",
             Finding::Unsent { .. } => "unsent",
             Finding::Cancels { .. } => "cancels",
+            Finding::Busy(_) => "busy",
+            Finding::Text(_) => "text",
             Finding::Useless { .. } => "useless",
         }
     }
@@ -98,6 +104,12 @@ pub(crate) fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
         findings.push(Finding::Late(seen.closing));
     }
     bounds(plan, seen, &mut findings);
+    // The thread that measures takes some of it.
+    if seen.busy > SILENCE / 2 {
+        findings.push(Finding::Busy(seen.busy));
+    }
+    let is_bad = |it: &&String| it.len() > 16 << 10 || it.contains(char::is_control);
+    findings.extend(seen.texts.iter().find(is_bad).cloned().map(Finding::Text));
     if seen.left > 0 {
         findings.push(Finding::Left(seen.left));
     }

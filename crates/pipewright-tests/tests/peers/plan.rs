@@ -64,6 +64,15 @@ pub(crate) struct Plan {
     pub(crate) most: u64,
     pub(crate) workers: usize,
     pub(crate) max_jobs: Option<u64>,
+    /// Each worker is reset between calls.
+    pub(crate) resets: bool,
+    pub(crate) calls_per_worker: usize,
+    /// The time for each step of a handshake.
+    pub(crate) handshake: Duration,
+    /// The pool takes the lines of its workers.
+    pub(crate) takes_lines: bool,
+    /// The workers are silent after the calls, for a while in which the host has nothing to do.
+    pub(crate) is_silent: bool,
     /// No cancelled call ends its worker.
     pub(crate) is_patient: bool,
     pub(crate) is_idempotent: bool,
@@ -93,6 +102,11 @@ impl Plan {
             most: 8 << 20,
             workers: 2,
             max_jobs: None,
+            resets: false,
+            calls_per_worker: 1,
+            handshake: Duration::from_secs(10),
+            takes_lines: false,
+            is_silent: false,
             is_patient: false,
             is_idempotent: dice.below(3) == 0,
             way: [Way::Call, Way::Begin, Way::Pieces][dice.below(3) as usize],
@@ -157,6 +171,16 @@ fn any_steps(dice: &mut Dice) -> String {
             "deaf",
             "mute",
             "goodbye",
+            "urgent:2",
+            "twice",
+            "shout:100",
+            "curse",
+            "talk:1:50",
+            "rewrite:20",
+            "restless:0:20",
+            "restless:1:20",
+            "reverse:20",
+            "heir:300",
             "pause:20",
             "close",
             "stubborn",
@@ -304,6 +328,128 @@ pub(crate) const FAMILIES: &[Family] = &[
             plan.script = dice.one(&script).to_owned();
             (plan.max_jobs, plan.is_honest, plan.has_honest) = (Some(1), false, false);
             (plan.calls, plan.way) = (40, Way::Begin);
+        },
+    },
+    Family {
+        name: "handshake-descriptors",
+        make: |dice, plan| {
+            // Passed as memory, with a frame that has one, with none, and with half a frame until the deadline.
+            let (count, place) = (1 + dice.below(2) * 2, dice.below(4));
+            plan.script = format!("shake-linger:5:{count}:{place}");
+            (plan.has_honest, plan.ring) = (true, 64 << 10);
+            plan.handshake = Duration::from_millis(600);
+            plan.timeout = Duration::from_millis(300);
+            plan.calls = 6;
+        },
+    },
+    Family {
+        name: "handshakes",
+        make: |dice, plan| {
+            let number = dice.below(4);
+            plan.script = match dice.below(4) {
+                0 => format!("shake-crumbs:{}", [0, 1, 30, 2000][number as usize]),
+                1 => format!("shake-words:{}:{number}:{}", dice.below(2), dice.below(1500)),
+                2 => format!("shake-flood:{}", [9, 2, 16, 1][number as usize]),
+                _ => format!(
+                    "shake-object:{}:{}",
+                    dice.below(6),
+                    [1_u64 << 16, 0, 3, 1 << 62][number as usize]
+                ),
+            };
+            plan.handshake = Duration::from_millis(400);
+        },
+    },
+    Family {
+        name: "talkers",
+        make: |dice, plan| {
+            plan.script = format!("talk:{}:3000 curse serve", 1 + dice.below(2));
+            (plan.takes_lines, plan.has_honest) = (dice.below(2) == 0, dice.below(2) == 0);
+            plan.calls = 20;
+        },
+    },
+    Family {
+        name: "last-words",
+        make: |dice, plan| {
+            plan.script = dice
+                .one(&["take shout:800000 serve", "take curse abort", "curse take abort"])
+                .to_owned();
+        },
+    },
+    Family {
+        name: "frozen",
+        make: |dice, plan| {
+            plan.script = dice
+                .one(&[
+                    "freeze",
+                    "take freeze",
+                    "take half:1 freeze",
+                    "goodbye freeze",
+                    "serve:1 freeze",
+                ])
+                .to_owned();
+            plan.is_silent = true;
+        },
+    },
+    Family {
+        name: "heirs",
+        make: |dice, plan| {
+            let later = dice.one(&[
+                "serve",
+                "wakes:2:1500",
+                "talk:1:1500 full-ring:1500:16",
+                "take exit:0",
+            ]);
+            plan.script =
+                format!("{} heir:1500 {later}", dice.one(&["pause:0", "take", "take reply:8"]));
+        },
+    },
+    Family {
+        name: "shifting-records",
+        make: |dice, plan| {
+            plan.script = format!("{} rewrite:1000", dice.one(&["pause:0", "take"]));
+            plan.ring = any_ring(dice);
+            plan.way = [Way::Call, Way::Pieces][dice.below(2) as usize];
+        },
+    },
+    Family {
+        name: "restless-words",
+        make: |dice, plan| {
+            let (first, second) = (dice.below(2), dice.below(2));
+            plan.script = format!("restless:{first}:600 serve:1 take restless:{second}:600");
+            (plan.ring, plan.bytes) = (64 << 10, [100, 30_000][dice.below(2) as usize]);
+        },
+    },
+    Family {
+        name: "resets",
+        make: |dice, plan| {
+            let answers = dice.one(&["", ":27:27", ":19", ":18", ":27:18", ":26"]);
+            plan.script =
+                format!("{} resets{answers} serve", dice.one(&["pause:0", "kind:27:0", "take"]));
+            (plan.resets, plan.calls) = (true, 4);
+        },
+    },
+    Family {
+        name: "many-calls",
+        make: |dice, plan| {
+            plan.script = dice
+                .one(&[
+                    "reverse:50 serve",
+                    "take twice serve",
+                    "take take items:2:8 twice",
+                    "take take fail reply:8 exit:0",
+                ])
+                .to_owned();
+            (plan.calls_per_worker, plan.callers, plan.way) = (4, 6, Way::Begin);
+            (plan.is_honest, plan.has_honest) = (plan.script.starts_with("reverse"), false);
+        },
+    },
+    Family {
+        name: "urgent",
+        make: |dice, plan| {
+            plan.script = format!("take urgent:{} pause:2000", 1 + dice.below(3));
+            (plan.is_silent, plan.is_patient) = (true, true);
+            (plan.callers, plan.calls) = (1, 1);
+            plan.ring = [0, 64 << 10][dice.below(2) as usize];
         },
     },
     Family {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{CancelToken, Command};
 use pipewright_ipc::{
-    CallEvent, Channel, Error, ErrorKind, Options, Pool, PoolOptions, Request, Schedule,
+    CallEvent, Channel, Error, ErrorKind, OnLine, Options, Pool, PoolOptions, Request, Schedule,
     SharedMemory,
 };
 use pipewright_tests::count;
@@ -52,7 +52,14 @@ pub(crate) struct Seen {
     /// Events of the workers: name, number, time.
     pub(crate) log: Vec<(String, u64, u128)>,
     pub(crate) left: usize,
+    /// The processor time of this process while its workers were silent.
+    pub(crate) busy: Duration,
+    /// The texts of errors.
+    pub(crate) texts: Vec<String>,
 }
+
+/// The time for which a silent worker is looked at.
+pub(crate) const SILENCE: Duration = Duration::from_millis(600);
 
 impl Seen {
     /// Returns the times of the calls that were answered.
@@ -83,7 +90,8 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     reset_peak();
     let peaks = [AtomicUsize::new(0), AtomicUsize::new(0)];
     let is_done = AtomicBool::new(false);
-    let (calls, closing) = thread::scope(|scope| {
+    let notes = Notes::default();
+    let closing = thread::scope(|scope| {
         scope.spawn(|| {
             // Refused descriptors exist for a moment, and a machine may be busy: those count that were there at ten looks in a row.
             let mut last = [0; 10];
@@ -97,8 +105,8 @@ pub(crate) fn run(plan: &Plan) -> Seen {
             }
         });
         let seen = match plan.host {
-            Host::Pool => pool(plan, command),
-            Host::Channel => (Vec::new(), channel(plan, command)),
+            Host::Pool => pool(plan, command, &notes),
+            Host::Channel => channel(plan, command),
         };
         is_done.store(true, Ordering::SeqCst);
         seen
@@ -111,8 +119,11 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     }
     let left = count::children().len();
     drop(alive);
+    let Notes { calls, texts, busy } = notes;
     Seen {
-        calls,
+        calls: calls.into_inner().unwrap(),
+        texts: texts.into_inner().unwrap(),
+        busy: busy.into_inner().unwrap(),
         closing,
         memory_bytes,
         descriptors: handles.saturating_sub(descriptors),
@@ -122,19 +133,36 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     }
 }
 
+/// The findings of the callers of a pool.
+#[derive(Default)]
+struct Notes {
+    calls: Mutex<Vec<Called>>,
+    texts: Mutex<Vec<String>>,
+    busy: Mutex<Duration>,
+}
+
 fn options(plan: &Plan) -> Options {
     let shared_memory = if plan.ring == 0 { SharedMemory::Off } else { SharedMemory::Auto };
     let ring_bytes = plan.ring.max(64 << 10);
-    Options { shared_memory, ring_bytes, max_message_bytes: plan.most, ..Options::default() }
+    Options {
+        shared_memory,
+        ring_bytes,
+        max_message_bytes: plan.most,
+        handshake_timeout: plan.handshake,
+        ..Options::default()
+    }
 }
 
-fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
+fn pool(plan: &Plan, command: Command, notes: &Notes) -> Duration {
     let grace = if plan.is_patient { Duration::MAX } else { Duration::from_millis(300) };
     let options = PoolOptions {
         channel: options(plan),
         min_workers: plan.workers,
         max_workers: plan.workers,
         max_jobs: plan.max_jobs,
+        calls_per_worker: plan.calls_per_worker,
+        reset_timeout: plan.resets.then_some(Duration::from_millis(300)),
+        on_line: plan.takes_lines.then(|| OnLine::new(|line| assert!(line.text.len() <= 48 << 10))),
         cancel_grace: grace,
         backoff: Duration::from_millis(1),
         max_backoff: Duration::from_millis(20),
@@ -147,7 +175,6 @@ fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
     };
     let pool = Pool::new(command, options).unwrap();
     thread::park_timeout(plan.rest);
-    let calls = Mutex::new(Vec::new());
     if plan.shuts_down {
         let count = plan.calls * plan.callers;
         let begun: Vec<_> = (0..count as u64)
@@ -159,18 +186,18 @@ fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
         pool.shut_down();
         let closing = start.elapsed();
         for (number, began, call) in begun {
-            note(&calls, number, began, &call.wait().map(|reply| reply.into_bytes()));
+            note(notes, number, began, &call.wait().map(|reply| reply.into_bytes()));
         }
-        return (calls.into_inner().unwrap(), closing);
+        return closing;
     }
     thread::scope(|scope| {
         for caller in 0..plan.callers {
-            let (pool, calls) = (&pool, &calls);
+            let pool = &pool;
             scope.spawn(move || {
                 for number in (0..plan.calls).map(|it| (caller * plan.calls + it) as u64) {
                     let began = Instant::now();
                     let end = call(plan, pool, number);
-                    note(calls, number, began, &end);
+                    note(notes, number, began, &end);
                 }
             });
         }
@@ -179,9 +206,14 @@ fn pool(plan: &Plan, command: Command) -> (Vec<Called>, Duration) {
         // The workers exit meanwhile: a cancelled call must not run again.
         thread::park_timeout(Duration::from_millis(1200));
     }
+    if plan.is_silent {
+        let before = processor_time();
+        thread::park_timeout(SILENCE);
+        *notes.busy.lock().unwrap() = processor_time().saturating_sub(before);
+    }
     let start = Instant::now();
     drop(pool);
-    (calls.into_inner().unwrap(), start.elapsed())
+    start.elapsed()
 }
 
 fn request(plan: &Plan, number: u64, token: Option<&CancelToken>) -> Request {
@@ -223,7 +255,10 @@ fn call(plan: &Plan, pool: &Pool, number: u64) -> Result<Vec<u8>, Error> {
     }
 }
 
-fn note(calls: &Mutex<Vec<Called>>, number: u64, began: Instant, end: &Result<Vec<u8>, Error>) {
+fn note(notes: &Notes, number: u64, began: Instant, end: &Result<Vec<u8>, Error>) {
+    if let Err(error) = end {
+        notes.texts.lock().unwrap().push(error.to_string());
+    }
     let end = match end {
         Ok(bytes) => End::Reply(
             bytes.first_chunk().map_or(u64::MAX, |it| u64::from_le_bytes(*it)),
@@ -237,7 +272,7 @@ fn note(calls: &Mutex<Vec<Called>>, number: u64, began: Instant, end: &Result<Ve
         },
     };
     let ended = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
-    calls.lock().unwrap().push(Called { number, end, took: began.elapsed(), ended });
+    notes.calls.lock().unwrap().push(Called { number, end, took: began.elapsed(), ended });
 }
 
 /// Receives until an error, then closes. Returns the longest time of an operation with a timeout.
@@ -257,6 +292,14 @@ fn channel(plan: &Plan, mut command: Command) -> Duration {
     let start = Instant::now();
     let _ = channel.close();
     longest.max(start.elapsed())
+}
+
+/// Returns the processor time of this process.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Makes the kernel measure the peak of this process's memory anew.

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod documents;
+mod figures;
 mod language;
 mod links;
 mod paths;

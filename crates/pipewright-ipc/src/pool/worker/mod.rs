@@ -202,6 +202,7 @@ impl Worker {
                 return Ok(());
             };
             if !handshake.answers_calls() {
+                handshake.discard();
                 return Err(Error::new(ErrorKind::Refused {
                     by: Side::Host,
                     field: "can".to_owned(),

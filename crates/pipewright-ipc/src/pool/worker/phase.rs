@@ -51,10 +51,10 @@ impl Worker {
     }
 
     fn close(&mut self) {
-        if let ConnectionState::Open(connection) =
-            std::mem::replace(&mut self.connection, ConnectionState::Closed)
-        {
-            connection.discard();
+        match std::mem::replace(&mut self.connection, ConnectionState::Closed) {
+            ConnectionState::Open(connection) => connection.discard(),
+            ConnectionState::Handshake(handshake) => handshake.discard(),
+            ConnectionState::Lent | ConnectionState::Closed => {}
         }
     }
 

@@ -271,21 +271,20 @@ impl ChannelEnd {
     }
 
     /// Accepts no handles from now on: what comes with some is an error (`InvalidData`), and they are closed on another thread.
-    /// To close a handle that somebody else made may block for as long as they like (`SO_LINGER`).
     pub fn refuse_handles(&mut self) {
         self.refuses_handles = true;
     }
 
-    /// Ends both directions. Returns true if the drop of the end may block: something that was not received may have handles,
-    /// which the drop closes. (Unix: `shutdown(SHUT_RDWR)`, `ioctl(FIONREAD)`. Windows: false; the other side keeps them.)
+    /// Ends both directions. Returns true if the drop of the end may block, which belongs [elsewhere](drop_elsewhere) then:
+    /// something that was not received may have handles, which the drop closes. (Unix: `shutdown(SHUT_RDWR)`, `ioctl(FIONREAD)`.
+    /// Windows: the other side keeps those that were not received.)
     pub fn end_both(&mut self) -> bool {
         imp::end_both(&self.socket) || !self.handles.is_empty()
     }
 
     /// Returns the error for handles that are [refused](Self::refuse_handles).
     fn refusal(handles: Vec<Handle>) -> io::Error {
-        // If there can be no thread, this one closes them.
-        let _ = service_thread::start(c"pw-close", move || drop(handles));
+        drop_elsewhere(handles);
         io::Error::new(io::ErrorKind::InvalidData, "handles came, and none are accepted")
     }
 
@@ -389,6 +388,13 @@ impl ChannelEnd {
     pub fn calls(&self) -> CallCounts {
         self.calls
     }
+}
+
+/// Drops handles that somebody else made, or their owner, on another thread: to close one may block for as long as they like
+/// (`SO_LINGER`).
+pub fn drop_elsewhere(handles: impl Send + 'static) {
+    // If there can be no thread, this one drops them.
+    let _ = service_thread::start(c"pw-close", move || drop(handles));
 }
 
 /// Returns the error for a handle that the parent did not pass on.

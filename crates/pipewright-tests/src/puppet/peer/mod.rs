@@ -4,6 +4,7 @@
 //! hostile. LOG gets a line for each call that was taken and each that was answered completely: `EVENT NUMBER NANOSECONDS`.
 //! RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`] lists them.
 
+mod handshake;
 mod wire;
 
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ const CANCEL: u8 = 20;
 const ITEM: u8 = 21;
 const CREDIT: u8 = 22;
 const ASK: u8 = 23;
+const RESET: u8 = 26;
+const RESET_DONE: u8 = 27;
 
 /// The longest life of a peer, whatever its script.
 const LIFE: Duration = Duration::from_secs(20);
@@ -48,6 +51,8 @@ struct Peer {
     log: File,
     /// The last TAIL of the host in the log.
     told: u64,
+    /// The answers to each RESET: kinds.
+    resets: Vec<u8>,
 }
 
 pub(crate) fn perform(value: &str) -> io::Result<()> {
@@ -65,9 +70,20 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         role == "-" || OpenOptions::new().write(true).create_new(true).open(role).is_ok();
     let log = OpenOptions::new().append(true).create(true).open(log)?;
     let socket = socket();
+    if is_hostile && script.starts_with("shake") {
+        return handshake::perform(script);
+    }
     let early: Option<fn()> = (is_hostile && script.starts_with("deaf")).then_some(deafen);
     let link = Link::connect(ring.parse().map_err(io::Error::other)?, u64::from(u32::MAX), early)?;
-    let mut peer = Peer { link, socket, calls: VecDeque::new(), last_id: 0, log, told: 0 };
+    let mut peer = Peer {
+        link,
+        socket,
+        calls: VecDeque::new(),
+        last_id: 0,
+        log,
+        told: 0,
+        resets: vec![RESET_DONE],
+    };
     for step in if is_hostile { script } else { "serve" }.split_whitespace() {
         // A host that has refused something is gone: the other steps would only fail.
         if peer.perform(step).is_err() {
@@ -164,6 +180,52 @@ impl Peer {
                 // SAFETY: takes numbers.
                 unsafe { libc::shutdown(self.socket, libc::SHUT_WR) };
             }
+            // Bytes that are urgent.
+            "urgent" => {
+                for _ in 0..number(0, 1) {
+                    // SAFETY: a byte that lives, and its length.
+                    unsafe { libc::send(self.socket, b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+                }
+            }
+            // Writes to stdout or stderr without a pause, and without the end of a line, beside the other steps.
+            "talk" => talk(number(0, 1) as RawFd, millis(1)),
+            // Words that a terminal obeys.
+            "curse" => talk(2, Duration::ZERO),
+            "shout" => {
+                self.answer(FAILED, &b"\x1b[2J\x07\r\n\xff".repeat(number(0, 1) as usize))?
+            }
+            // Answers the oldest call twice.
+            "twice" => self.for_call(|peer, call| {
+                peer.note("replied", call.number);
+                let body = call.number.to_le_bytes();
+                (0..2).try_for_each(|_| peer.link.send(REPLY, call.id, &body, 65536))
+            })?,
+            // Answers what came in that time, the last call first.
+            "reverse" => {
+                self.listen(millis(0))?;
+                self.calls.make_contiguous().reverse();
+                while !self.calls.is_empty() {
+                    self.reply(8, 65536)?;
+                }
+            }
+            // From now on, answers each RESET with messages of these kinds.
+            "resets" => self.resets = numbers.iter().map(|kind| *kind as u8).collect(),
+            "rewrite" => self.rewrite(millis(0))?,
+            // Changes its SLEEP (0) or its TAIL (1) without a pause, and takes nothing.
+            "restless" => {
+                let (until, mut at) = (Instant::now() + millis(1), 0_u64);
+                while Instant::now() < until {
+                    at = at.wrapping_add(1);
+                    match (&self.link.ours, number(0, 0)) {
+                        (Some(ours), 1) => ours.publish(TAIL, at.wrapping_mul(0x9e37_79b9) & !63),
+                        _ => self.link.announce(),
+                    }
+                }
+            }
+            // Stops this process.
+            "freeze" => freeze(),
+            // This process ends, and its child goes on with the script.
+            "heir" => heir(millis(0)),
             "goodbye" => self.link.send(GOODBYE, 0, b"", 1)?,
             "pause" => thread::park_timeout(millis(0)),
             // Closes the connection, and lives on.
@@ -215,6 +277,11 @@ impl Peer {
                 self.note("ran", number);
             }
             CANCEL => self.note("cancel", id),
+            RESET => {
+                for kind in self.resets.clone() {
+                    self.link.send(kind, 0, b"", 65536)?;
+                }
+            }
             GOODBYE => {
                 // Ignored: the host may be gone.
                 let _ = self.link.send(GOODBYE, 0, b"", 1);
@@ -331,6 +398,31 @@ impl Peer {
         Ok(())
     }
 
+    /// Publishes records, and changes their headers while the host may be reading them.
+    fn rewrite(&mut self, time: Duration) -> io::Result<()> {
+        let (put, id) = (self.link.put(), self.calls.front().map_or(0, |call| call.id));
+        let until = Instant::now() + time;
+        let mut turn = 0_u32;
+        while Instant::now() < until {
+            let at = self.link.head;
+            if !self.link.record(ITEM, id, 32, None, &[0; 32])? {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let Some(ours) = &mut self.link.ours else { return Ok(()) };
+            let at = (at % ours.bytes() as u64) as usize;
+            for _ in 0..64 {
+                turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let kind = [ITEM, REPLY, 8, 11][turn as usize >> 8 & 3];
+                let total = (turn & 1 == 1).then_some(u64::from(turn));
+                let length = if turn & 2 == 2 { turn } else { 32 };
+                ours.data()[at..at + 32]
+                    .copy_from_slice(&wire::header(kind, id, length, put, total));
+            }
+            self.link.wake();
+        }
+        Ok(())
+    }
+
     /// Passes descriptors with WAKE, or with a reply that announces so many.
     fn handles(&mut self, count: usize, announced: u16) -> io::Result<()> {
         let handles = (0..count).map(|_| File::open("/dev/null").map(Handle::from));
@@ -345,37 +437,73 @@ impl Peer {
         self.link.end.send_handles(&[IoSlice::new(&bytes)], &handles).map(drop)
     }
 
-    /// Passes a connection whose close takes that many seconds, for the process that closes it last.
+    /// Passes a connection whose close takes that many seconds.
     fn linger(&mut self, seconds: u64) -> io::Result<()> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let stream = TcpStream::connect(listener.local_addr()?)?;
-        let (accepted, _) = listener.accept()?;
-        // Keeps the other side open, and reads nothing, when this process is killed.
-        let mut holder = std::process::Command::new(std::env::current_exe()?);
-        holder.arg(format!("wait={}", seconds + 1)).stdin(std::os::fd::OwnedFd::from(accepted));
-        holder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        drop(holder.spawn()?);
-        stream.set_nonblocking(true)?;
-        let junk = vec![0; 1 << 20];
-        while (&stream).write(&junk).is_ok() {}
-        stream.set_nonblocking(false)?;
-        let linger = libc::linger { l_onoff: 1, l_linger: seconds as i32 };
-        // SAFETY: a socket, and an option of that type and length.
-        unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                size_of::<libc::linger>() as u32,
-            )
-        };
+        let handle = lingering(seconds)?;
         let bytes = hostile::frame(9, 0, 0, 0, b"");
-        self.link.end.send_handles(
-            &[IoSlice::new(&bytes)],
-            &[Handle::from(std::os::fd::OwnedFd::from(stream))],
-        )?;
+        self.link.end.send_handles(&[IoSlice::new(&bytes)], &[handle])?;
         thread::park_timeout(Duration::from_secs(seconds));
         Ok(())
     }
+}
+
+/// Returns a connection whose close takes that many seconds, for the process that closes it last.
+fn lingering(seconds: u64) -> io::Result<Handle> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let stream = TcpStream::connect(listener.local_addr()?)?;
+    let (accepted, _) = listener.accept()?;
+    // Keeps the other side open, and reads nothing, when this process is killed.
+    let mut holder = std::process::Command::new(std::env::current_exe()?);
+    holder.arg(format!("wait={}", seconds + 1)).stdin(std::os::fd::OwnedFd::from(accepted));
+    holder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    drop(holder.spawn()?);
+    stream.set_nonblocking(true)?;
+    let junk = vec![0; 1 << 20];
+    while (&stream).write(&junk).is_ok() {}
+    stream.set_nonblocking(false)?;
+    let linger = libc::linger { l_onoff: 1, l_linger: seconds as i32 };
+    // SAFETY: a socket, and an option of that type and length.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as u32,
+        )
+    };
+    Ok(Handle::from(std::os::fd::OwnedFd::from(stream)))
+}
+
+/// Writes to that descriptor, beside everything else; without a time, writes one line with what a terminal obeys.
+fn talk(to: RawFd, time: Duration) {
+    let write = move |bytes: &[u8]| {
+        // SAFETY: bytes that live, and their length.
+        unsafe { libc::write(to, bytes.as_ptr().cast(), bytes.len()) }
+    };
+    if time.is_zero() {
+        write(b"\x1b]0;owned\x07 \x1b[2J\x9b2J last words\n");
+        return;
+    }
+    let until = Instant::now() + time;
+    thread::spawn(move || while Instant::now() < until && write(&[b'x'; 65536]) > 0 {});
+}
+
+/// Stops this process.
+fn freeze() {
+    // SAFETY: takes a number.
+    unsafe { libc::raise(Signal::STOP.number()) };
+}
+
+/// Ends this process; its child lives on for that time.
+fn heir(time: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "a worker may do it")]
+    // SAFETY: the child uses what no other thread of this process holds: only the end of its life has one.
+    if unsafe { libc::fork() } != 0 {
+        exit(0);
+    }
+    thread::spawn(move || {
+        thread::park_timeout(time);
+        exit(9);
+    });
 }
