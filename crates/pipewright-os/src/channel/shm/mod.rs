@@ -129,7 +129,7 @@ impl Written {
     /// enough memory, the limit on handles was reached, the system has no such objects, or a filter denies
     /// them.
     pub fn create(options: ShmOptions) -> io::Result<Written> {
-        let size = size_of_object(options.bytes)?;
+        let size = size_of_object(options.bytes, usize::BITS)?;
         let (mapping, handle) = imp::create(size, options.prefault)?;
         Ok(Written { mapping, handle })
     }
@@ -206,7 +206,7 @@ impl Seen {
     /// # Errors
     /// `InvalidData`: it is not such an object. Otherwise the system's error from mapping it.
     pub fn open(handle: &Handle, options: ShmOptions) -> io::Result<Seen> {
-        let size = size_of_object(options.bytes)?;
+        let size = size_of_object(options.bytes, usize::BITS)?;
         Ok(Seen { mapping: imp::open(handle, size, options.prefault)? })
     }
 
@@ -378,8 +378,9 @@ impl Mapping {
     }
 }
 
-fn size_of_object(bytes: usize) -> io::Result<usize> {
-    if cfg!(not(target_pointer_width = "64")) {
+/// Returns the size of an object with that many bytes of data, for a processor of that many bits.
+fn size_of_object(bytes: usize, bits: u32) -> io::Result<usize> {
+    if bits < 64 {
         // A load of 64 bits may be a compare-and-swap there, which faults in memory that is mapped for reading.
         let words = "shared memory needs a processor of 64 bits";
         return Err(io::Error::new(io::ErrorKind::Unsupported, words));

@@ -69,6 +69,14 @@ fn ranges_outside_the_data_are_refused() {
     }
 }
 
+/// A load of 64 bits that writes would fault in memory that is mapped for reading.
+#[test]
+fn a_processor_of_32_bits_has_no_shared_memory() {
+    let error = size_of_object(BYTES, 32).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+    assert_eq!(size_of_object(BYTES, 64).unwrap(), CONTROL_BYTES + BYTES);
+}
+
 #[test]
 fn invalid_sizes_are_refused() {
     for bytes in [0, 1, 4095, 4097, MOST_BYTES + 4096, usize::MAX] {
