@@ -5,6 +5,7 @@
 # in docs/platforms.md: a cell without a row there has not run, and no run has had all cells yet. The logs are in target/matrix.
 #
 # As in .ci/run, no signal is ignored.
+[ "$(uname -s)" = Linux ] || { echo "SKIPPED need=linux ci/matrix.sh: its machines, nodes and filesystems are those of Linux" >&2; exit 77; }
 [ -n "${PIPEWRIGHT_GATE:-}" ] || PIPEWRIGHT_GATE=started exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
 set -euo pipefail
 set -m

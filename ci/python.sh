@@ -11,7 +11,8 @@ python=$(command -v python3) || skip program:python3 "is not here"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip version:python3:3.9 "is older"
 "$python" -c 'import venv, ensurepip' 2> /dev/null || packages python3-venv
 
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+target=$(cd "${CARGO_TARGET_DIR:-target}" && pwd -P)
 export CARGO_TARGET_DIR=$target PIP_DISABLE_PIP_VERSION_CHECK=1
 unset RUST_TEST_THREADS
 venv=$(mktemp -d)

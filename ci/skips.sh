@@ -50,7 +50,7 @@ machine_has() {
         program:*) has "$name" ;;
         version:*) at_least "${name#*:}" "$(version_of "${name%%:*}")" ;;
         file:*) [ -e "$name" ] ;;
-        processors) [ "$(nproc)" -gt 1 ] && [ "${PIPEWRIGHT_TEST_SCALE:-1}" -lt 10 ] ;;
+        processors) [ "$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN)" -gt 1 ] && [ "${PIPEWRIGHT_TEST_SCALE:-1}" -lt 10 ] ;;
         memory) [ "$(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo)" -ge $((6 << 20)) ] ;;
         handles) (ulimit -Sn 5000) 2> /dev/null ;;
         # HUP, INT, QUIT and TERM.

@@ -6,7 +6,8 @@
 # Cargo runs one suite after the other, and waits for its folder while another lane of the gate compiles there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-list=$(realpath -m "${CARGO_TARGET_DIR:-target}")/suites
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+list=$(cd "${CARGO_TARGET_DIR:-target}" && pwd -P)/suites
 
 case ${1:?a name, build or list} in
     build)
@@ -29,6 +30,7 @@ for line in sys.stdin:
         echo "     Running $name ($program)"
         # As under cargo: in the folder of the package, and with the libraries of the compiler, which those of a macro need.
         export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+        export DYLD_FALLBACK_LIBRARY_PATH=$LD_LIBRARY_PATH
         cd "$folder"
         exec "$program" "$@" ;;
 esac

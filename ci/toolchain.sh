@@ -5,12 +5,14 @@
 # variable that enables unstable features.
 
 version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-cache=$(realpath -m "${PIPEWRIGHT_WIN_CACHE:-$HOME/.cache/pipewright-windows}")
+# The `realpath` of macOS does not know folders that are not there yet.
+absolute() { mkdir -p "$1" && (cd "$1" && pwd -P); }
+cache=$(absolute "${PIPEWRIGHT_WIN_CACHE:-$HOME/.cache/pipewright-windows}")
 # Increase this whenever the contents of the cache, or the way to make them, change.
 recipe=1
 tc=$cache/rust-$version-$recipe
 # A separate target folder for each compiler and recipe, because each would mistake another's files for its own.
-built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/${tc##*/}
+built=$(absolute "${CARGO_TARGET_DIR:-target}")/${tc##*/}
 . ci/machine.sh
 
 # Provides the compiler, its clippy and the library's source.

@@ -8,8 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Cargo distinguishes the outputs of different wrappers by the wrapper's path.
-wrapper=$(realpath -m "${CARGO_TARGET_DIR:-target}")/with-hooks
-mkdir -p "${wrapper%/*}"
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+wrapper=$(cd "${CARGO_TARGET_DIR:-target}" && pwd -P)/with-hooks
 printf '#!/bin/sh\nexec "$@" --cfg pipewright_test_hooks\n' > "$wrapper.new"
 chmod +x "$wrapper.new"
 mv "$wrapper.new" "$wrapper"

@@ -218,7 +218,10 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
     drop(reader);
     let output = pipewright(&words).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
-    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+    if super::pace::lacks("/dev/full") {
+        return;
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = pipewright(&words).stdout(Stdio::from(full)).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let expected = "pipewright: cannot write to stdout: No space left on device (os error 28)\n";

@@ -90,8 +90,13 @@ fn run_sh(options: &[&str], script: &str) -> Output {
 /// stay ignored; under nohup that is HUP.
 #[cfg(unix)]
 fn with_default_stop_signals() -> Command {
-    let mut command = Command::new("env");
-    command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+    // The `env` of macOS cannot do it.
+    let words: &[&str] = match cfg!(target_os = "macos") {
+        true => &["perl", "-e", r#"$SIG{$_} = "DEFAULT" for qw(TERM INT HUP); exec @ARGV"#, "--"],
+        false => &["env", "--default-signal=TERM,INT,HUP"],
+    };
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_pipewright"));
     command
 }
 
@@ -107,8 +112,14 @@ fn send_signal(process: &Child, signal: &str) {
 /// Returns true if a process with this pid runs.
 #[cfg(unix)]
 fn is_running(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
+    let pid = pid.trim();
+    if cfg!(target_os = "linux") {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        return stat.is_ok_and(|stat| !stat.contains(") Z "));
+    }
+    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().expect("ps starts");
+    let state = out(&output).trim();
+    !state.is_empty() && !state.starts_with('Z')
 }
 
 fn out(output: &Output) -> &str {

@@ -14,6 +14,22 @@ pub(super) fn millis(millis: u64) -> Duration {
         * factor.expect("PIPEWRIGHT_TEST_SCALE is a whole number from 1 to 1000")
 }
 
+/// Returns true, with a message, if this system does not have that file.
+#[cfg(unix)]
+pub(super) fn lacks(file: &str) -> bool {
+    let is_there = std::path::Path::new(file).exists();
+    if !is_there {
+        skipped(Need::File(file), "is not here");
+    }
+    !is_there
+}
+
+/// Returns true, with a message, on a system that does not tell what a test needs to know about other processes.
+#[cfg(unix)]
+pub(super) fn lacks_proc() -> bool {
+    lacks("/proc/self/stat")
+}
+
 /// Returns it as the value of an option.
 #[cfg(unix)]
 pub(super) fn option(millis: u64) -> String {

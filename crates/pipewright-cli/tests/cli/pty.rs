@@ -154,6 +154,9 @@ fn a_recording_that_cannot_be_written_is_an_error() {
     assert!(err(&output).starts_with("pipewright: cannot create \"/no/such/file\": "));
     let output = run_sh(&["--record", "x.cast"], "echo");
     assert_eq!(output.status.code(), Some(125), "it needs --pty");
+    if pace::lacks("/dev/full") {
+        return;
+    }
     let output = run_sh(&["--pty", "--record", "/dev/full"], "seq 20000");
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("cannot write the recording: "), "{}", err(&output));

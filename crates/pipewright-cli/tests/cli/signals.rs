@@ -31,8 +31,9 @@ fn send(signal: &str, pid: u32) {
 /// Returns true, with a message, if this process ignores a signal, as below `nohup` or after `&` in a shell. The command
 /// then ignores it too.
 fn is_ignored(name: &str, number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    // Unknown without `/proc`: then the test finds out.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
     let ignored = (u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1)) & 1 == 1;
     if ignored {
         pace::skipped(pace::Need::DefaultSignals, format_args!("SIG{name} is ignored"));
@@ -105,6 +106,9 @@ fn other_signals_are_forwarded_and_stop_nothing() {
 
 #[test]
 fn a_stop_signal_before_the_start_ends_the_tool() {
+    if pace::lacks_proc() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());

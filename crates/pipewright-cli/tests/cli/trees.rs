@@ -96,6 +96,9 @@ fn started_tree(name: &str, options: &[&str]) -> Child {
 
 #[test]
 fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
+    if pace::lacks_proc() {
+        return;
+    }
     let mut of_us = 1;
     let mut index = 0;
     while index < of_us {
@@ -123,6 +126,9 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
 
 #[test]
 fn no_descendant_survives_a_timeout_or_the_end_of_the_command() {
+    if pace::lacks_proc() {
+        return;
+    }
     let mut child = started_tree("timeout", &["--timeout", &pace::option(300), "--quiet"]);
     assert_eq!(child.wait().unwrap().code(), Some(124));
     until("no process is left", || marked("timeout").is_empty());
@@ -140,6 +146,9 @@ fn no_descendant_survives_a_timeout_or_the_end_of_the_command() {
 
 #[test]
 fn with_contain_none_leftovers_keep_running() {
+    if pace::lacks_proc() {
+        return;
+    }
     let script =
         format!("export {MARK}={}; setsid sleep 300 > /dev/null 2>&1 & exit 5", mark("goes-on"));
     let output = run_sh(&["--contain", "none", "--report", "-"], &script);
@@ -152,6 +161,9 @@ fn with_contain_none_leftovers_keep_running() {
 
 #[test]
 fn a_detached_command_outlives_the_tool_and_its_pid_is_printed() {
+    if pace::lacks_proc() {
+        return;
+    }
     let output = pipewright(&["run", "--detach", "--", "sleep", "300"])
         .env(MARK, mark("detached"))
         .output()
@@ -170,6 +182,9 @@ fn a_detached_command_outlives_the_tool_and_its_pid_is_printed() {
 
 #[test]
 fn a_pipeline_is_contained() {
+    if pace::lacks_proc() {
+        return;
+    }
     let mut command = pipewright(&[
         "pipe",
         "--timeout",

@@ -106,6 +106,9 @@ fn kill(tool: &Child, target: Target, random: &mut Random) -> bool {
 
 /// Kills at random moments, and runs the rest. Returns the place, the number of jobs and the seed.
 fn crash(name: &str, options: &[&str]) -> Option<(Place, usize, u64)> {
+    if pace::lacks_proc() {
+        return None;
+    }
     if Command::new("flock").arg("--version").output().is_err() {
         pace::skipped(pace::Need::Program("flock"), "there is no flock here");
         return None;
@@ -215,6 +218,9 @@ fn no_job_that_runs_once_is_started_twice() {
 
 #[test]
 fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
+    if pace::lacks_proc() {
+        return;
+    }
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     place.write("jobs", "1\n2\n");
@@ -251,6 +257,9 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
 
 #[test]
 fn a_resumed_batch_waits_for_a_job_that_takes_long_to_exit() {
+    if pace::lacks_proc() {
+        return;
+    }
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     place.write("jobs", "1\n");

@@ -65,7 +65,17 @@ impl Logged {
 }
 
 fn has(program: &str) -> bool {
-    version(program).is_some()
+    version(program).is_some_and(|it| {
+        // Before 4.2 a make passes its slots in another way, as that of macOS does.
+        let is_old = out(&it).strip_prefix("GNU Make ").is_some_and(|version| {
+            let mut parts = version.split(['.', '\n', ' ']).map_while(|it| it.parse::<u32>().ok());
+            (parts.next(), parts.next()) < (Some(4), Some(2))
+        });
+        if is_old {
+            pace::skipped(pace::Need::Version("make", "4.2"), "it has another jobserver");
+        }
+        !is_old
+    })
 }
 
 #[test]

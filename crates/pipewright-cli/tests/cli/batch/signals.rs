@@ -41,6 +41,9 @@ fn log(place: &Place) -> Option<(Vec<String>, String)> {
 
 #[test]
 fn the_first_ctrl_c_drains() {
+    if pace::lacks_proc() {
+        return;
+    }
     let place = Place::new();
     let mut child = started(&place, "batch-drain");
     let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
@@ -68,6 +71,9 @@ fn the_first_ctrl_c_drains() {
 
 #[test]
 fn the_second_ctrl_c_and_other_signals_stop() {
+    if pace::lacks_proc() {
+        return;
+    }
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let place = Place::new();
         let mut child = started(&place, "batch-stop");
@@ -103,6 +109,9 @@ fn the_second_ctrl_c_and_other_signals_stop() {
 
 #[test]
 fn a_reader_that_does_not_read_does_not_hold_a_stopped_batch() {
+    if pace::lacks_proc() {
+        return;
+    }
     // More than a pipe holds. The second job, if there is one, runs until it is stopped.
     let long = "head -c 1000000 /dev/zero; touch wrote{}; [ {} = 1 ] || exec sleep 600";
     for (jobs, signals, code) in [

@@ -114,7 +114,7 @@ impl Client {
     pub(super) fn has_shared_memory(&self) -> bool {
         let is_linux = cfg!(target_os = "linux") && !skip::is_forced_off("memfd");
         match self.language {
-            Language::Rust => is_linux || cfg!(windows),
+            Language::Rust => is_linux || cfg!(any(windows, target_os = "macos")),
             Language::C => (is_linux || cfg!(windows)) && cfg!(target_pointer_width = "64"),
             Language::Python => is_linux && cfg!(target_arch = "x86_64"),
             Language::Node => false,
