@@ -15,9 +15,8 @@ use pipewright_os::host::test_pipe::{self, TestPipeKind};
 
 use crate::child::{ChildTask, echo};
 use crate::host::{HostReport, default_processors, pin};
-use crate::rounds::{self, on_own_thread};
 use crate::stats::median;
-use crate::transfer::OneThread;
+use crate::transfer::{self, OneThread, on_own_thread};
 
 /// The time for each baseline, before each cell.
 const TIME: Duration = Duration::from_millis(3);
@@ -53,7 +52,7 @@ fn copying(time: Duration) -> Option<f64> {
         let _ = pin(processor);
         let conduit = test_pipe::open(TestPipeKind::Pipe, None)?;
         let mut rounds = OneThread::new(conduit, BLOCK_BYTES, false);
-        rounds::timed(&mut rounds, BLOCK_BYTES as u64, time, None, &mut None)
+        transfer::timed(&mut rounds, BLOCK_BYTES as u64, time, None, &mut None)
     });
     sample.ok().map(|sample| sample.value)
 }

@@ -49,11 +49,9 @@ pub mod host;
 mod interleave;
 pub mod options;
 mod parts;
-mod pattern;
 mod plan;
 mod progress;
 mod report;
-mod rounds;
 #[cfg(test)]
 mod sample;
 mod show;

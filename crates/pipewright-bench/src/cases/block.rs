@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::host::pin;
 use crate::plan::{CellError, Measure, Sample};
-use crate::rounds::{self, Rounds, on_own_thread};
+use crate::transfer::{self, Rounds, on_own_thread};
 
 /// A cell that moves blocks of one size in one way.
 pub(crate) struct BlockCell<F> {
@@ -50,7 +50,7 @@ where
         let sample = on_own_thread(|| {
             let mut rounds = set_up()?;
             pin(*processor)?;
-            rounds::timed(&mut rounds, *block_bytes as u64, time, *count, &mut rate)
+            transfer::timed(&mut rounds, *block_bytes as u64, time, *count, &mut rate)
         })?;
         self.rate = rate;
         Ok(sample)

@@ -9,9 +9,9 @@ use pipewright_os::process::usage;
 
 use super::scratch::{OpenMode, Scratch};
 use crate::plan::CellError;
-use crate::rounds::{Round, Rounds};
 use crate::stats::histogram::ReadSizes;
 use crate::stats::shuffle::Random;
+use crate::transfer::{Round, Rounds};
 use crate::units::bytes;
 
 /// The kind of work of a cell.

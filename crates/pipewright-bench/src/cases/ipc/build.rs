@@ -8,8 +8,7 @@ use crate::child::PacketSizes;
 use crate::host::{Processors, pin};
 use crate::plan::{CellError, PlannedChart, PlannedCurve};
 use crate::report::Axis;
-use crate::rounds::{Rounds as _, on_own_thread};
-use crate::transfer::{MessageMethod, OneWay};
+use crate::transfer::{MessageMethod, OneWay, Rounds as _, on_own_thread};
 use crate::units::Unit;
 
 /// The number and the average length of the packets that a large build sent to its log.

@@ -10,8 +10,7 @@ use crate::child::PacketSizes;
 use crate::host::Processors;
 use crate::options::{PipesOptions, Topology, Via};
 use crate::plan::{CellError, Measure};
-use crate::rounds::Rounds;
-use crate::transfer::{self, OneThread, OneWay, TwoProcesses, TwoThreads};
+use crate::transfer::{self, OneThread, OneWay, Rounds, TwoProcesses, TwoThreads};
 
 /// Creates the cell for a way and a block size.
 pub(super) fn cell(
