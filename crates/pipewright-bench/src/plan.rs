@@ -13,9 +13,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::report::{self, Axis, Reference};
-use crate::stats::Percentiles;
-use crate::stats::histogram::ReadSizes;
-use crate::stats::shuffle::Random;
+use crate::stats::{Percentiles, Random, ReadSizes};
 use crate::units::{Unit, bytes};
 
 /// Curves in one chart.

@@ -6,8 +6,7 @@ use serde_json::json;
 
 use crate::host::HostReport;
 use crate::report::{Axis, BenchReport, Cell, Chart, Curve, Reference, SCHEMA, Settings, Warning};
-use crate::stats::Percentiles;
-use crate::stats::histogram::SizeClass;
+use crate::stats::{Percentiles, SizeClass};
 use crate::units::{Unit, bytes};
 
 const SIZES: [u64; 12] =

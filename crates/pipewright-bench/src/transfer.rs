@@ -21,8 +21,7 @@ use crate::child::{
 };
 use crate::host::{Processors, pin};
 use crate::plan::{CellError, Sample};
-use crate::stats::Percentiles;
-use crate::stats::histogram::ReadSizes;
+use crate::stats::{Percentiles, ReadSizes};
 
 /// Both sides of a transfer, set up and ready.
 pub(crate) trait Rounds {

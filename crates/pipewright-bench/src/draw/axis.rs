@@ -1,7 +1,7 @@
 //! Scales, which map figures to positions, and their round tick values.
 
 use crate::report::{Axis, Chart, Curve};
-use crate::stats::logarithm::{exponent_of_ten, log2, power_of_ten};
+use crate::stats::{exponent_of_ten, log2, power_of_ten};
 use crate::units::{Unit, short_bytes};
 
 /// An axis of figures: linear from 0 to a round figure, or logarithmic between two round figures.

@@ -1,6 +1,5 @@
 //! The report: the JSON object of `docs/json.md`, from which charts, tables and pages are made.
 
-pub(crate) mod baseline_drift;
 pub(crate) mod compare;
 pub(crate) mod warnings;
 
@@ -10,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::host::HostReport;
+use crate::stats::SizeClass;
 use crate::stats::change::Ratio;
-use crate::stats::histogram::SizeClass;
 use crate::stats::{self, Percentiles, Summary};
 use crate::units::Unit;
 

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ln;
 use crate::stats::Summary;
-use crate::stats::logarithm::ln;
 
 /// The smallest change that is reported. The placement of code and data in memory alone changes times by almost as much
 /// (Mytkowicz, "Producing wrong data without doing anything obviously wrong!").

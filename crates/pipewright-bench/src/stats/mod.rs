@@ -1,12 +1,11 @@
-//! Statistics of few samples: medians, quantiles and spread.
+//! Statistics of few samples: medians, quantiles and spread, reads by size, logarithms and random numbers.
 //!
 //! Disturbances mostly make a measurement slower and are never normally distributed, so the figures here are the median
 //! and the median absolute deviation (MAD).
 
 pub(crate) mod change;
-pub(crate) mod histogram;
-pub(crate) mod logarithm;
-pub(crate) mod shuffle;
+
+use std::f64::consts::{LN_2, LOG10_2, SQRT_2};
 
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +147,146 @@ impl Percentiles {
     }
 }
 
+/// Sizes below 2^40; each belongs to the class of the largest power of two that is not larger.
+const CLASSES: usize = 40;
+
+/// The reads of a measurement, by size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadSizes([u64; CLASSES]);
+
+/// The reads of one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SizeClass {
+    /// The smallest size; the largest is less than twice as much.
+    pub(crate) from_bytes: u64,
+    /// The number of reads.
+    pub(crate) reads: u64,
+}
+
+impl Default for ReadSizes {
+    fn default() -> ReadSizes {
+        ReadSizes([0; CLASSES])
+    }
+}
+
+impl ReadSizes {
+    /// Counts reads of one size.
+    pub(crate) fn of(reads: u64, bytes: usize) -> ReadSizes {
+        let mut all = ReadSizes::default();
+        all.add(reads, bytes);
+        all
+    }
+
+    /// Adds reads of one size. Size 0 counts as 1.
+    #[inline]
+    pub(crate) fn add(&mut self, reads: u64, bytes: usize) {
+        let class = bytes.max(1).ilog2() as usize;
+        if let Some(count) = self.0.get_mut(class) {
+            *count += reads;
+        }
+    }
+
+    /// Adds the reads of another measurement.
+    pub(crate) fn merge(&mut self, other: &ReadSizes) {
+        self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
+    }
+
+    /// Returns the number of reads.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Returns the classes that are not empty.
+    pub(crate) fn classes(&self) -> Vec<SizeClass> {
+        let classes = self.0.iter().enumerate().filter(|(_, reads)| **reads > 0);
+        classes.map(|(class, reads)| SizeClass { from_bytes: 1 << class, reads: *reads }).collect()
+    }
+}
+
+// Logarithms without the C library's `libm`, which std calls: every command of the tool would load it at startup.
+// Drawings also come out the same on every system.
+
+/// Returns the logarithm to base 2. Zero and negative numbers count as the smallest positive number.
+pub(crate) fn log2(value: f64) -> f64 {
+    const MANTISSA_BITS: u32 = 52;
+    const BIAS: i64 = 1023;
+    // Subnormal numbers have another format.
+    let bits = value.max(f64::MIN_POSITIVE).to_bits();
+    let mut exponent = (bits >> MANTISSA_BITS) as i64 - BIAS;
+    let mantissa_mask = (1_u64 << MANTISSA_BITS) - 1;
+    let mut mantissa = f64::from_bits(bits & mantissa_mask | (BIAS as u64) << MANTISSA_BITS);
+    if mantissa > SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1;
+    }
+    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 0.172: eleven terms are exact to about a bit.
+    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = ratio * ratio;
+    let series = (0..11).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
+    exponent as f64 + 2.0 * ratio * series / LN_2
+}
+
+/// Returns the natural logarithm.
+pub(crate) fn ln(value: f64) -> f64 {
+    log2(value) * LN_2
+}
+
+/// Returns a power of ten.
+pub(crate) fn power_of_ten(exponent: i32) -> f64 {
+    let power = (0..exponent.unsigned_abs()).fold(1.0, |power, _| power * 10.0);
+    if exponent < 0 { 1.0 / power } else { power }
+}
+
+/// Returns the exponent of the largest power of ten that is not above the value, with a tolerance for rounding.
+pub(crate) fn exponent_of_ten(value: f64) -> i32 {
+    let value = value.max(f64::MIN_POSITIVE) * (1.0 + 1e-12);
+    let mut exponent = (log2(value) * LOG10_2).floor() as i32;
+    if power_of_ten(exponent) > value {
+        exponent -= 1;
+    }
+    if power_of_ten(exponent + 1) <= value {
+        exponent += 1;
+    }
+    exponent
+}
+
+/// A SplitMix64 generator (Steele, Lea and Flood, 2014): small, and good enough to shuffle.
+///
+/// The cells of each series are measured in a random order: in the order of their curve, drift of the machine would bend the
+/// curve.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Creates a generator.
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// Returns 64 random bits.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        // The remainder favors small numbers, by about one in 2^40.
+        self.next() % end
+    }
+
+    /// Shuffles, after Fisher and Yates.
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u64 + 1);
+            items.swap(last, other as usize);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +375,93 @@ mod tests {
             assert!((after.median / scale - before.median).abs() <= 1e-9 * before.median);
             assert!((after.spread() - before.spread()).abs() <= 1e-9);
         }
+    }
+
+    #[test]
+    fn every_read_is_in_the_class_of_its_size() {
+        let mut reads = ReadSizes::of(3, 4096);
+        for bytes in [1, 4095, 4097, 8191, 65_536] {
+            reads.add(1, bytes);
+        }
+        let class = |from_bytes, reads| SizeClass { from_bytes, reads };
+        let expected = [class(1, 1), class(2048, 1), class(4096, 5), class(65_536, 1)];
+        assert_eq!(reads.classes(), expected);
+        let mut all = reads;
+        all.merge(&reads);
+        assert_eq!((reads.count(), all.count()), (8, 16));
+        assert_eq!(ReadSizes::default().classes(), []);
+    }
+
+    #[test]
+    fn powers_are_exact() {
+        for exponent in -60..60 {
+            assert_eq!(log2(2_f64.powi(exponent)), f64::from(exponent));
+        }
+        for exponent in -30..30 {
+            assert_eq!(exponent_of_ten(10_f64.powi(exponent)), exponent, "{exponent}");
+            assert_eq!(exponent_of_ten(10_f64.powi(exponent) * 9.99), exponent, "{exponent}");
+            let power = power_of_ten(exponent) / 10_f64.powi(exponent);
+            assert!((power - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn numbers_without_a_logarithm_get_the_smallest_one() {
+        for value in [0.0, -1.0, f64::MIN_POSITIVE / 4.0, f64::NAN] {
+            assert_eq!(log2(value), -1022.0, "{value}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn logarithms_agree_with_std(value in 1e-300..1e300_f64) {
+            assert!((log2(value) - value.log2()).abs() < 1e-12 * value.log2().abs().max(1.0));
+            assert!((ln(value) - value.ln()).abs() < 1e-12 * value.ln().abs().max(1.0));
+        }
+
+        #[test]
+        fn logarithms_near_1_agree_with_std(value in 0.5..2.0_f64) {
+            assert!((log2(value) - value.log2()).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn the_order_depends_on_the_seed_alone() {
+        let order = |seed| {
+            let mut items: Vec<u32> = (0..20).collect();
+            Random::new(seed).shuffle(&mut items);
+            items
+        };
+        assert_eq!(order(7), order(7));
+        assert_ne!(order(7), order(8));
+    }
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_item_is_lost_or_doubled(seed in 0_u64.., count in 0_usize..100) {
+            let mut items: Vec<usize> = (0..count).collect();
+            Random::new(seed).shuffle(&mut items);
+            items.sort_unstable();
+            assert_eq!(items, (0..count).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_position_is_equally_likely() {
+        let mut random = Random::new(1);
+        let mut counts = [0_u32; 5];
+        for _ in 0..5000 {
+            let mut items = [0, 1, 2, 3, 4];
+            random.shuffle(&mut items);
+            counts[items.iter().position(|item| *item == 0).unwrap()] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use pipewright_disk::{DiskFile, Engine, EngineOptions, ErrorKind, FileOptions, Result, SyncMode};
 
 use crate::plan::CellError;
-use crate::stats::shuffle::Random;
+use crate::stats::Random;
 use crate::units::bytes;
 
 /// The way to open the file.

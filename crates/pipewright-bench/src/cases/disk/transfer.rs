@@ -9,8 +9,7 @@ use pipewright_os::process::usage;
 
 use super::scratch::{OpenMode, Scratch};
 use crate::plan::CellError;
-use crate::stats::histogram::ReadSizes;
-use crate::stats::shuffle::Random;
+use crate::stats::{Random, ReadSizes};
 use crate::transfer::{Round, Rounds};
 use crate::units::bytes;
 
