@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pipewright::{Capture, Stdio, run_all};
 use pipewright_os::host::host_info;
 
-use super::timed::{Timing, case, chart, starting};
+use super::{Timing, case, chart, starting};
 use crate::child::ChildTask;
 use crate::plan::{CellError, PlannedChart, Point};
 use crate::report;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pipewright::{Command, Contain, Resource, Scope, null};
 use pipewright_os::host::host_info;
 
-use super::timed::{Timing, chart, starting};
+use super::{Timing, chart, starting};
 use crate::child::ChildTask;
 use crate::plan::{CellError, Measure, PlannedChart, Point, Sample};
 use crate::report;

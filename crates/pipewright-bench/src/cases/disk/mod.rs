@@ -11,8 +11,7 @@ use std::time::Duration;
 use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, UnavailableReason};
 use serde_json::json;
 
-use super::block::BlockCell;
-use super::sizes::IBM_2001;
+use super::{BlockCell, IBM_2001};
 use crate::options::DiskPreset;
 use crate::plan::{Measure, PlannedChart, PlannedCurve, Point};
 use crate::report::Axis;

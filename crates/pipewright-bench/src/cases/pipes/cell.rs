@@ -5,7 +5,7 @@ use std::io;
 use pipewright_os::host::test_pipe;
 
 use super::sweep::Route;
-use crate::cases::block::BlockCell;
+use crate::cases::BlockCell;
 use crate::child::PacketSizes;
 use crate::host::Processors;
 use crate::options::{PipesOptions, Topology, Via};

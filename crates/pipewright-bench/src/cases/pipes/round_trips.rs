@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright_os::host::test_pipe::TestPipeKind;
 
-use crate::cases::block::BlockCell;
+use crate::cases::BlockCell;
 use crate::host::Processors;
 use crate::plan::{PlannedChart, PlannedCurve};
 use crate::transfer::{ChannelEcho, MessageMethod, RoundTrips, StreamEcho};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright_os::host::test_pipe::TestPipeKind;
 
 use crate::Error;
-use crate::cases::sizes::{IBM_2001, checked};
+use crate::cases::{IBM_2001, checked};
 use crate::host::{default_placement, processors};
 use crate::options::{PipesOptions, PipesPreset, Placement, Topology, Via};
 
