@@ -60,7 +60,7 @@ pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec
                 round_trip(INLINE, MessageMethod::Inline),
             ],
         ),
-        chart(pair, time),
+        build_chart(pair, time),
     ]
 }
 
@@ -69,9 +69,9 @@ const PACKETS: u64 = 5000;
 const AVERAGE_BYTES: usize = 86_784;
 
 /// Returns the chart, with both ways.
-fn chart(pair: Processors, time: Duration) -> PlannedChart {
+fn build_chart(pair: Processors, time: Duration) -> PlannedChart {
     let method = |name: &str, method| {
-        case(name, Unit::Seconds, move || on_own_thread(|| take(method, pair)))
+        case(name, Unit::Seconds, move || on_own_thread(|| send_build(method, pair)))
     };
     PlannedChart {
         id: "ipc-build".to_owned(),
@@ -91,7 +91,7 @@ fn chart(pair: Processors, time: Duration) -> PlannedChart {
     }
 }
 
-fn take(method: MessageMethod, pair: Processors) -> Result<Timing, CellError> {
+fn send_build(method: MessageMethod, pair: Processors) -> Result<Timing, CellError> {
     let packets = PacketSizes { bytes: AVERAGE_BYTES, mixed: true };
     let mut worker = OneWay::start(method, pair, packets, false)?;
     pin(pair.reader)?;
