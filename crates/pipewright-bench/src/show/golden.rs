@@ -6,8 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::report::compare;
-use crate::report::{BenchReport, Cell, Section};
+use crate::report::{BenchReport, Cell, Section, compare};
 use crate::sample;
 
 #[track_caller]
@@ -44,23 +43,23 @@ fn compared() -> BenchReport {
 #[test]
 fn terminals_of_several_widths() {
     for columns in [40, 80, 120] {
-        let text = super::terminal(&sample::pipes(), columns, false);
+        let text = super::terminal::terminal(&sample::pipes(), columns, false);
         let longest = text.lines().map(|line| line.chars().count()).max();
         assert!(longest <= Some(columns), "{longest:?}");
         same(&format!("pipes-{columns}.txt"), &text);
     }
-    same("spawn-80.txt", &super::terminal(&sample::spawn(), 80, false));
-    same("trips-80.txt", &super::terminal(&sample::trips(), 80, false));
-    same("compared-80.txt", &super::terminal(&compared(), 80, false));
+    same("spawn-80.txt", &super::terminal::terminal(&sample::spawn(), 80, false));
+    same("trips-80.txt", &super::terminal::terminal(&sample::trips(), 80, false));
+    same("compared-80.txt", &super::terminal::terminal(&compared(), 80, false));
     // Colors change nothing else.
-    let painted = super::terminal(&sample::pipes(), 80, true);
+    let painted = super::terminal::terminal(&sample::pipes(), 80, true);
     let mut plain = String::new();
     let mut pieces = painted.split('\x1b');
     plain.push_str(pieces.next().unwrap());
     for piece in pieces {
         plain.push_str(piece.split_once('m').unwrap().1);
     }
-    assert_eq!(plain, super::terminal(&sample::pipes(), 80, false));
+    assert_eq!(plain, super::terminal::terminal(&sample::pipes(), 80, false));
 }
 
 #[test]
@@ -93,9 +92,11 @@ fn a_chart_without_figures_has_no_axes() {
         *cell = Cell::new(&cell.label, cell.block_bytes, Vec::new());
     }
     let json = serde_json::to_string(&report).unwrap();
-    for text in
-        [super::terminal(&report, 80, false), super::html(&report, &json), super::markdown(&report)]
-    {
+    for text in [
+        super::terminal::terminal(&report, 80, false),
+        super::html(&report, &json),
+        super::markdown(&report),
+    ] {
         assert!(text.contains("Not measured."), "{text}");
         assert!(text.contains(&report.charts[0].title), "{text}");
         assert!(

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use super::picture;
 use super::table::{self, TextTable};
-use crate::draw::frame::Format;
-use crate::draw::palette::CURVES;
-use crate::draw::svg::{escape, style};
+use crate::draw::charts::Format;
+use crate::draw::svg::{CURVES, escape, style};
 use crate::report::{Axis, BenchReport, Chart, Section};
 use crate::units;
 

@@ -1,25 +1,21 @@
 //! The formats of a report: terminal, picture, page, tables and lists. Pure functions of the report, and its files.
 
-mod columns;
 mod csv;
 mod files;
 #[cfg(test)]
 mod golden;
-mod graph;
 mod html;
 mod markdown;
-mod paint;
 mod picture;
 mod table;
 mod terminal;
 
-pub(super) use columns::cut;
 pub(super) use csv::csv;
 pub(super) use files::{ReportFiles, load};
 pub(super) use html::{html, page_style};
 pub(super) use markdown::markdown;
 pub(super) use picture::svg;
-pub(super) use terminal::terminal;
+pub(super) use terminal::{cut, terminal};
 
 use crate::report::BenchReport;
 use crate::units::Unit;

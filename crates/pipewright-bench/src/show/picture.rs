@@ -1,8 +1,8 @@
 //! The charts of a report as an SVG file.
 
-use crate::draw::frame::{Format, Subject};
+use crate::draw::charts;
+use crate::draw::charts::{Format, Subject};
 use crate::draw::svg::{Attributes, Svg, class, picture, style};
-use crate::draw::{bars, lines};
 use crate::report::{Axis, BenchReport, Chart};
 
 const MARGIN: f64 = 20.0;
@@ -44,14 +44,14 @@ pub(super) fn chart(chart: &Chart, report: &BenchReport, format: Format) -> Stri
 
 fn height(subject: &Subject<'_>, format: Format) -> f64 {
     match subject.chart.axis {
-        Axis::BlockBytes => lines::height(subject, format),
-        Axis::Cases => bars::height(subject, format),
+        Axis::BlockBytes => charts::lines_height(subject, format),
+        Axis::Cases => charts::bars_height(subject, format),
     }
 }
 
 fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
     match subject.chart.axis {
-        Axis::BlockBytes => lines::draw(svg, subject, format),
-        Axis::Cases => bars::draw(svg, subject, format),
+        Axis::BlockBytes => charts::draw_lines(svg, subject, format),
+        Axis::Cases => charts::draw_bars(svg, subject, format),
     }
 }

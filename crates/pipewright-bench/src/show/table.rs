@@ -1,6 +1,6 @@
 //! The figures of a chart as tables, for terminals, pages and Markdown.
 
-use crate::draw::palette::letter;
+use crate::draw::svg::letter;
 use crate::report::compare::is_better;
 use crate::report::{Axis, Cell, Chart, Compared, Comparison, Curve};
 use crate::stats::Summary;
