@@ -72,7 +72,7 @@ fn pictures() {
 #[test]
 fn pages() {
     let json = serde_json::to_string(&sample::spawn()).unwrap();
-    let page = super::html(&sample::spawn(), &json);
+    let page = super::html::html(&sample::spawn(), &json);
     same("spawn.html", &page);
     // Nothing is fetched: the only addresses are XML namespaces.
     let addresses = page.matches("://").count();
@@ -94,8 +94,8 @@ fn a_chart_without_figures_has_no_axes() {
     let json = serde_json::to_string(&report).unwrap();
     for text in [
         super::terminal::terminal(&report, 80, false),
-        super::html(&report, &json),
-        super::markdown(&report),
+        super::html::html(&report, &json),
+        super::table::markdown(&report),
     ] {
         assert!(text.contains("Not measured."), "{text}");
         assert!(text.contains(&report.charts[0].title), "{text}");
@@ -109,9 +109,9 @@ fn a_chart_without_figures_has_no_axes() {
 
 #[test]
 fn lists() {
-    same("pipes.csv", &super::csv(&sample::pipes()));
-    same("pipes.md", &super::markdown(&sample::pipes()));
-    same("compared.md", &super::markdown(&compared()));
+    same("pipes.csv", &super::table::csv(&sample::pipes()));
+    same("pipes.md", &super::table::markdown(&sample::pipes()));
+    same("compared.md", &super::table::markdown(&compared()));
     let json = serde_json::to_string_pretty(&sample::spawn()).unwrap();
     same("spawn.json", &(json + "\n"));
 }
@@ -131,7 +131,7 @@ fn the_page_of_several_benchmarks_has_contents_and_a_verdict_for_each() {
         report.sections.push(Section { name, verdict, charts });
     }
     report.charts.extend(more.charts);
-    let page = super::html(&report, "{}");
+    let page = super::html::html(&report, "{}");
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
     assert!(place("<a href=\"#pipes\">") < place("<a href=\"#spawn\">"));
     assert!(place("<a href=\"#spawn\">") < place("id=\"pipes\""));
@@ -139,5 +139,5 @@ fn the_page_of_several_benchmarks_has_contents_and_a_verdict_for_each() {
     assert!(place("Pipes are fast.") < place("id=\"spawn\""));
     assert!(place("id=\"spawn\"") < place("This machine is too noisy."));
     assert_eq!(page.matches("class=\"section\"").count(), 2);
-    assert!(!super::html(&sample::pipes(), "{}").contains("<nav>"));
+    assert!(!super::html::html(&sample::pipes(), "{}").contains("<nav>"));
 }

@@ -1,11 +1,10 @@
-//! A report as a self-contained page: no network, and no script except for the download.
+//! A report as a self-contained page, without network, and with no script except for the download; and its charts as an SVG file.
 
 use std::fmt::Write as _;
 
-use super::picture;
 use super::table::{self, TextTable};
-use crate::draw::charts::Format;
-use crate::draw::svg::{CURVES, escape, style};
+use crate::draw::charts::{self, Format, Subject};
+use crate::draw::svg::{Attributes, CURVES, Svg, class, escape, picture, style};
 use crate::report::{Axis, BenchReport, Chart, Section};
 use crate::units;
 
@@ -104,7 +103,7 @@ fn figure(page: &mut String, chart: &Chart, report: &BenchReport) {
     }
     page.push_str("<figure>\n");
     for (format, class) in [(Format::Wide, "wide"), (Format::Narrow, "narrow")] {
-        let picture = picture::chart(chart, report, format);
+        let picture = single_chart(chart, report, format);
         let _ = writeln!(page, "<div class=\"{class}\">\n{picture}</div>");
     }
     if chart.axis == Axis::BlockBytes {
@@ -198,3 +197,54 @@ footer{margin-top:48px;border-top:1px solid var(--grid);padding-top:12px}
 table{font-size:13px}th,td{padding:5px 4px}.curves th{white-space:normal;vertical-align:bottom}.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:84px}}
 @media print{main{padding:0}figure{break-inside:avoid;margin-top:24px}.wide{display:block}.narrow{display:none}details,#download{display:none}}
 ";
+
+const MARGIN: f64 = 20.0;
+const APART: f64 = 30.0;
+
+/// Returns all charts below each other, with background and style.
+pub(crate) fn svg(report: &BenchReport) -> String {
+    let format = Format::Wide;
+    let subjects: Vec<Subject<'_>> = report
+        .charts
+        .iter()
+        .filter(|chart| chart.is_measured())
+        .map(|chart| Subject { chart, comparison: report.comparison.as_ref() })
+        .collect();
+    let heights: f64 = subjects.iter().map(|subject| chart_height(subject, format) + APART).sum();
+    let size = (format.width() + 2.0 * MARGIN, (heights - APART).max(0.0) + 2.0 * MARGIN + 18.0);
+    picture(size, &super::heading(report), |svg| {
+        svg.group("style", &Attributes::default(), |svg| svg.raw(&style()));
+        let all = [("width", size.0), ("height", size.1)];
+        svg.empty("rect", &Attributes::default().px(all).with("style", "fill:var(--bg)"));
+        let mut top = MARGIN;
+        for subject in subjects {
+            let place = format!("translate({MARGIN} {top})");
+            let group = Attributes::default().with("transform", place);
+            svg.group("g", &group, |svg| draw_chart(svg, subject, format));
+            top += chart_height(&subject, format) + APART;
+        }
+        let foot = [("x", MARGIN), ("y", size.1 - 12.0)];
+        svg.text("text", &class("tick").px(foot), &report.machine.line());
+    })
+}
+
+/// Returns a single chart, for a page that has the style.
+fn single_chart(chart: &Chart, report: &BenchReport, format: Format) -> String {
+    let subject = Subject { chart, comparison: report.comparison.as_ref() };
+    let size = (format.width(), chart_height(&subject, format));
+    picture(size, &chart.title, |svg| draw_chart(svg, subject, format))
+}
+
+fn chart_height(subject: &Subject<'_>, format: Format) -> f64 {
+    match subject.chart.axis {
+        Axis::BlockBytes => charts::lines_height(subject, format),
+        Axis::Cases => charts::bars_height(subject, format),
+    }
+}
+
+fn draw_chart(svg: &mut Svg, subject: Subject<'_>, format: Format) {
+    match subject.chart.axis {
+        Axis::BlockBytes => charts::draw_lines(svg, subject, format),
+        Axis::Cases => charts::draw_bars(svg, subject, format),
+    }
+}

@@ -1,8 +1,11 @@
-//! The figures of a chart as tables, for terminals, pages and Markdown.
+//! The figures of a chart as tables, for terminals, pages and Markdown; a report in Markdown, for issues and documentation; and its
+//! samples as CSV.
+
+use std::fmt::Write as _;
 
 use crate::draw::svg::letter;
 use crate::report::compare::is_better;
-use crate::report::{Axis, Cell, Chart, Compared, Comparison, Curve};
+use crate::report::{Axis, BenchReport, Cell, Chart, Compared, Comparison, Curve};
 use crate::stats::Summary;
 use crate::units::{self, Unit};
 
@@ -201,4 +204,103 @@ pub(super) fn reads(chart: &Chart) -> Option<TextTable> {
         row
     });
     Some(TextTable { heading, rows: rows.collect() })
+}
+
+/// Returns the tables, with verdict and warnings.
+pub(crate) fn markdown(report: &BenchReport) -> String {
+    let mut text = String::new();
+    let when = units::date(report.started_unix_seconds);
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "## {}\n", super::heading(report));
+    let _ = writeln!(text, "**{}**\n", escaped(&report.verdict.replace('\n', " ")));
+    if let Some(comparison) = &report.comparison {
+        let _ = writeln!(text, "**{}**\n", escaped(&comparison.verdict));
+    }
+    let machine = escaped(&report.machine.line());
+    let _ = writeln!(text, "{when}; {machine}. {}.", super::method(report));
+    for warning in &report.warnings {
+        let _ = write!(text, "\n* {}", escaped(&warning.message));
+    }
+    if !report.warnings.is_empty() {
+        text.push('\n');
+    }
+    for chart in &report.charts {
+        let _ = writeln!(text, "\n### {}\n", escaped(&chart.title));
+        if !chart.is_measured() {
+            let _ = writeln!(text, "{}", super::NOT_MEASURED);
+            continue;
+        }
+        if chart.axis == Axis::BlockBytes {
+            text.push_str(&markdown_table(&curves(chart)));
+            text.push('\n');
+        }
+        text.push_str(&markdown_table(&figures(chart, report.comparison.as_ref(), true)));
+        if let Some(reads) = reads(chart) {
+            text.push('\n');
+            text.push_str(&markdown_table(&reads));
+        }
+    }
+    text
+}
+
+fn markdown_table(table: &TextTable) -> String {
+    let mut text = String::new();
+    let mut row = |entries: &[String]| {
+        let entries: Vec<String> = entries.iter().map(|entry| escaped(entry.trim())).collect();
+        let _ = writeln!(text, "| {} |", entries.join(" | "));
+    };
+    row(&table.heading);
+    let rule = |(column, _): (usize, &String)| if column == 0 { "---" } else { "---:" }.to_owned();
+    row(&table.heading.iter().enumerate().map(rule).collect::<Vec<_>>());
+    table.rows.iter().for_each(|entries| row(entries));
+    text
+}
+
+/// Escapes characters that have a meaning in tables.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('~', "\\~")
+}
+
+/// Returns the samples (RFC 4180).
+pub(crate) fn csv(report: &BenchReport) -> String {
+    let mut text = String::from("chart,curve,case,block_bytes,series,value,unit\r\n");
+    for chart in &report.charts {
+        let unit = match chart.unit {
+            Unit::BytesPerSecond => "bytes_per_second",
+            Unit::Seconds => "seconds",
+        };
+        for curve in &chart.curves {
+            for cell in &curve.cells {
+                let bytes = cell.block_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+                for (series, value) in cell.samples.iter().enumerate() {
+                    let [chart, curve, case] =
+                        [&chart.id, &curve.name, &cell.label].map(|it| quoted(it));
+                    let series = series + 1;
+                    // Writing to a String does not fail.
+                    let _ =
+                        write!(text, "{chart},{curve},{case},{bytes},{series},{value},{unit}\r\n");
+                }
+            }
+        }
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn separators_are_quoted() {
+        assert_eq!(quoted("two threads, pipe"), "\"two threads, pipe\"");
+        assert_eq!((quoted("a\"b").as_str(), quoted("a b").as_str()), ("\"a\"\"b\"", "a b"));
+    }
 }
