@@ -1,7 +1,8 @@
-//! One run of a benchmark: prepare, measure, judge, show and save.
+//! One run of a benchmark: prepare, measure, judge, show and save; and the parts of each benchmark that depend on what is measured:
+//! charts, series and verdicts.
 
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::host::host_info;
@@ -9,16 +10,15 @@ use pipewright_os::process::terminal;
 
 use crate::Error;
 use crate::baseline::{self, Baselines};
-use crate::host::{self, CpuUse};
-use crate::options::{BenchmarkOptions, Color, CommonBenchOptions};
-use crate::parts::{
-    Parts, PlannedSection, SummaryFn, all_parts, capture_parts, choose, disk_parts, ipc_parts,
-    pipes_parts, spawn_parts,
+use crate::cases::{capture, checked, disk, ipc, pipes, spawn};
+use crate::host::{self, CpuUse, default_processors};
+use crate::options::{
+    BenchmarkOptions, CasesOptions, CasesPreset, Color, CommonBenchOptions, DiskBenchOptions,
+    DiskPreset, IpcOptions, PipesOptions, PipesPreset,
 };
 use crate::plan::{self, Observer, PlannedChart, SeriesRules};
-use crate::progress::ProgressLine;
-use crate::report::{BenchReport, SCHEMA, Section, Settings, compare, warnings};
-use crate::show::{self, ReportFiles};
+use crate::report::{self, BenchReport, SCHEMA, Section, Settings, compare, warnings};
+use crate::show::{self, ReportFiles, cut};
 
 /// A benchmark, ready to be measured.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Benchmark {
         let is_preset = common.series.is_none() && common.time.is_none();
         let limit =
             limit.filter(|_| is_preset).map(|limit| share(limit, plan::time(&charts), whole));
-        let mut settings = settings(&common, series);
+        let mut settings = settings_of(&common, series);
         settings.time_limit_seconds = limit.map(|limit| limit.as_secs_f64());
         let files = ReportFiles::new(&common)?;
         let old = common.compare.as_deref().map(show::load).transpose()?;
@@ -316,7 +316,7 @@ impl Observer for BenchmarkRun<'_> {
 }
 
 /// Returns the settings: the given ones, or those of the preset.
-fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
+fn settings_of(options: &CommonBenchOptions, series: u16) -> Settings {
     let from_clock = || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         // Short enough to be typed again.
@@ -330,5 +330,322 @@ fn settings(options: &CommonBenchOptions, series: u16) -> Settings {
         time_limit_seconds: None,
         measured_series: None,
         shortest_share: 1.0,
+    }
+}
+
+/// Sums up the figures in sentences.
+pub(super) type SummaryFn = fn(&[report::Chart]) -> Option<String>;
+
+/// The thoroughness of a preset.
+struct Effort {
+    series: u16,
+    time: Duration,
+    /// The time for cells of charts by block size, which have many cells.
+    block_time: Duration,
+    amount: capture::Amount,
+    /// The time for one benchmark, and for all.
+    limits: [Duration; 2],
+}
+
+impl Effort {
+    fn of(preset: CasesPreset) -> Effort {
+        match preset {
+            CasesPreset::Quick => Effort {
+                series: 3,
+                time: Duration::from_millis(150),
+                block_time: Duration::from_millis(50),
+                amount: capture::Amount { stream_bytes: 256 << 20, children: 200 },
+                limits: [Duration::from_secs(30), Duration::from_secs(120)],
+            },
+            CasesPreset::Full => Effort {
+                series: 5,
+                time: Duration::from_millis(500),
+                block_time: Duration::from_millis(100),
+                amount: capture::Amount { stream_bytes: 1 << 30, children: 1000 },
+                limits: [Duration::from_secs(120), Duration::from_secs(900)],
+            },
+        }
+    }
+}
+
+/// The parts of a benchmark that depend on what is measured.
+pub(super) struct Parts {
+    pub(super) name: &'static str,
+    pub(super) preset: &'static str,
+    pub(super) series: u16,
+    pub(super) charts: Vec<PlannedChart>,
+    pub(super) verdict: SummaryFn,
+    /// The benchmarks that it consists of; none, if it is one.
+    pub(super) sections: Vec<PlannedSection>,
+    /// The time for all charts; `None`: as long as it takes, because the options say what to measure.
+    pub(super) limit: Option<Duration>,
+}
+
+/// A benchmark as a part of another one.
+#[derive(Debug)]
+pub(super) struct PlannedSection {
+    pub(super) name: &'static str,
+    pub(super) verdict: SummaryFn,
+    /// The ids of its charts.
+    pub(super) charts: Vec<String>,
+}
+
+fn pipes_parts(options: &PipesOptions) -> Result<Parts, Error> {
+    let (series, time) = pipes::rules(options.preset);
+    let charts = pipes::charts(options, options.common.time.unwrap_or(time))?;
+    let preset = options.preset.name();
+    let is_preset =
+        options.blocks.is_empty() && options.count.is_none() && !pipes::is_chosen(options);
+    Ok(Parts {
+        name: "pipes",
+        preset,
+        series,
+        charts,
+        verdict: pipes::verdict,
+        sections: Vec::new(),
+        limit: is_preset.then(|| pipes::limit(options.preset)),
+    })
+}
+
+fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
+    let effort = Effort::of(options.preset);
+    let lengths = sizes(&options.blocks, &ipc::LENGTHS)?;
+    let pair = match options.pin {
+        Some(placement) => pipes::pinned(placement)?,
+        None => default_processors(),
+    };
+    let time = options.common.time.unwrap_or(effort.block_time);
+    let charts = ipc::charts(&lengths, pair, time);
+    let preset = options.preset.name();
+    Ok(Parts {
+        name: "ipc",
+        preset,
+        series: effort.series,
+        charts,
+        verdict: ipc::verdict,
+        sections: Vec::new(),
+        limit: options.blocks.is_empty().then_some(effort.limits[0]),
+    })
+}
+
+fn disk_parts(options: &DiskBenchOptions) -> Result<Parts, Error> {
+    let effort = Effort::of(match options.preset {
+        DiskPreset::Quick | DiskPreset::Ibm2001 => CasesPreset::Quick,
+        DiskPreset::Full => CasesPreset::Full,
+    });
+    let mut sweep = disk::DiskSweep::of(options.preset);
+    sweep.blocks = sizes(&options.blocks, &sweep.blocks)?;
+    if let Some(most) = options.depth.iter().max() {
+        sweep.depth = usize::from(*most);
+        sweep.depths = options.depth.iter().copied().map(usize::from).collect();
+    }
+    sweep.file_bytes = options.file_bytes.unwrap_or(sweep.file_bytes);
+    let time = options.common.time.unwrap_or(effort.block_time);
+    let charts = disk::charts(&options.folder, &sweep, time);
+    let preset = options.preset.name();
+    let is_preset =
+        options.blocks.is_empty() && options.depth.is_empty() && options.file_bytes.is_none();
+    Ok(Parts {
+        name: "disk",
+        preset,
+        series: effort.series,
+        charts,
+        verdict: disk::verdict,
+        sections: Vec::new(),
+        limit: is_preset.then(|| disk::limit(options.preset)),
+    })
+}
+
+fn spawn_parts(options: &CasesOptions) -> Parts {
+    let effort = Effort::of(options.preset);
+    let charts = spawn::charts(options.common.time.unwrap_or(effort.time));
+    let preset = options.preset.name();
+    Parts {
+        name: "spawn",
+        preset,
+        series: effort.series,
+        charts,
+        verdict: spawn::verdict,
+        sections: Vec::new(),
+        limit: Some(effort.limits[0]),
+    }
+}
+
+fn capture_parts(options: &CasesOptions) -> Parts {
+    let effort = Effort::of(options.preset);
+    let time = options.common.time.unwrap_or(effort.time);
+    let charts = capture::charts(effort.amount, time);
+    let preset = options.preset.name();
+    Parts {
+        name: "capture",
+        preset,
+        series: effort.series,
+        charts,
+        verdict: capture::verdict,
+        sections: Vec::new(),
+        limit: Some(effort.limits[0]),
+    }
+}
+
+fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
+    let (pipes_preset, disk_preset) = match options.preset {
+        CasesPreset::Quick => (PipesPreset::Quick, DiskPreset::Quick),
+        CasesPreset::Full => (PipesPreset::Full, DiskPreset::Full),
+    };
+    let common = CommonBenchOptions { time: options.common.time, ..CommonBenchOptions::default() };
+    let pipes =
+        PipesOptions { preset: pipes_preset, common: common.clone(), ..PipesOptions::default() };
+    let ipc =
+        IpcOptions { preset: options.preset, common: common.clone(), ..IpcOptions::default() };
+    let disk = DiskBenchOptions { preset: disk_preset, common, ..DiskBenchOptions::default() };
+    let parts = [
+        pipes_parts(&pipes)?,
+        ipc_parts(&ipc)?,
+        disk_parts(&disk)?,
+        spawn_parts(options),
+        capture_parts(options),
+    ];
+    let (mut charts, mut sections) = (Vec::new(), Vec::new());
+    for part in parts {
+        let ids = part.charts.iter().map(|chart| chart.id.clone()).collect();
+        sections.push(PlannedSection { name: part.name, verdict: part.verdict, charts: ids });
+        charts.extend(part.charts);
+    }
+    let Effort { series, limits: [_, limit], .. } = Effort::of(options.preset);
+    let preset = options.preset.name();
+    // The sections have theirs.
+    let verdict: SummaryFn = |_| None;
+    Ok(Parts { name: "all", preset, series, charts, verdict, sections, limit: Some(limit) })
+}
+
+/// Keeps only the charts with these ids; all, if there is none.
+pub(super) fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<(), Error> {
+    let known: Vec<&str> = charts.iter().map(|chart| chart.id.as_str()).collect();
+    if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
+        let known = known.join(", ");
+        let problem = format!("there is no chart \"{unknown}\"; the charts are {known}");
+        return Err(Error::Option { option: "--only".to_owned(), problem });
+    }
+    charts.retain(|chart| only.is_empty() || only.contains(&chart.id));
+    Ok(())
+}
+
+/// Returns the given sizes, or the usual ones.
+fn sizes(given: &[usize], default: &[usize]) -> Result<Vec<usize>, Error> {
+    if given.is_empty() { Ok(default.to_vec()) } else { checked(given.to_vec()) }
+}
+
+/// The longest line.
+const MOST_COLUMNS: usize = 78;
+
+/// The shortest time between two drawings.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The progress line on stderr, if that is a terminal.
+///
+/// It is drawn between two cells, never during a measurement. The documentation of the crate says why this is not
+/// `indicatif`.
+#[derive(Debug)]
+pub(crate) struct ProgressLine {
+    cells: usize,
+    all_series: usize,
+    done: usize,
+    series: usize,
+    started: Instant,
+    drawn: Option<Instant>,
+    is_shown: bool,
+}
+
+impl ProgressLine {
+    pub(crate) fn new(cells: usize, all_series: usize, hidden: bool) -> ProgressLine {
+        ProgressLine {
+            cells,
+            all_series,
+            done: 0,
+            series: 0,
+            started: Instant::now(),
+            drawn: None,
+            is_shown: !hidden && io::stderr().is_terminal(),
+        }
+    }
+
+    pub(crate) fn series(&mut self, number: usize) {
+        self.series = number + 1;
+    }
+
+    /// Called before each cell.
+    pub(crate) fn cell(&mut self, name: &str) {
+        let now = Instant::now();
+        if self.is_shown && self.drawn.is_none_or(|drawn| now - drawn >= PAUSE) {
+            self.drawn = Some(now);
+            let columns = columns();
+            let line = self.line(name, now - self.started, columns);
+            // Ignored: the benchmark goes on without a terminal.
+            let _ = write!(io::stderr().lock(), "\r{line:<columns$}");
+        }
+        self.done += 1;
+    }
+
+    /// Erases the line.
+    pub(crate) fn end(&self) {
+        if self.drawn.is_some() {
+            // Ignored, as above.
+            let _ = write!(io::stderr().lock(), "\r{:1$}\r", "", columns());
+        }
+    }
+
+    fn line(&self, name: &str, elapsed: Duration, columns: usize) -> String {
+        let all = (self.cells * self.all_series).max(1);
+        // The other parts take 33 characters; the name follows.
+        let length = columns.saturating_sub(33).min(20);
+        let full = self.done * length / all;
+        let bar = format!("{}{}", "━".repeat(full), "─".repeat(length - full.min(length)));
+        let percent = self.done * 100 / all;
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let seconds = elapsed.as_secs_f64() * (all - done.min(all)) as f64 / done as f64;
+                format!("{seconds:.0} s left")
+            }
+        };
+        let (series, of) = (self.series, self.all_series);
+        cut(&format!("series {series} of {of} {bar} {percent:>3} % {left:>11}  {name}"), columns)
+    }
+}
+
+/// Returns the longest line that fits: a line that wraps would not be overwritten. Asked again each time, because windows
+/// are resized.
+fn columns() -> usize {
+    terminal::stderr_columns().map_or(MOST_COLUMNS, |columns| (columns - 1).min(MOST_COLUMNS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_shows_the_progress_and_the_remaining_time() {
+        let mut progress = ProgressLine::new(10, 3, true);
+        progress.series(0);
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            progress.line("x", second, 78),
+            "series 1 of 3 ────────────────────   0 %              x"
+        );
+        (0..15).for_each(|_| progress.cell("x"));
+        progress.series(1);
+        assert_eq!(
+            progress.line("two threads, 4 KiB", 6 * second, 78),
+            "series 2 of 3 ━━━━━━━━━━──────────  50 %    6 s left  two threads, 4 KiB",
+        );
+        assert_eq!(
+            progress.line("two threads, 4 KiB", 6 * second, 40),
+            "series 2 of 3 ━━━────  50 %    6 s left…",
+        );
+        for columns in [0, 1, 39, 78] {
+            let long = progress.line(&"x".repeat(100), second, columns);
+            assert!(long.chars().count() <= columns, "{long:?}");
+        }
+        assert_eq!(ProgressLine::new(0, 1, true).line("", second, 78).chars().count(), 54);
     }
 }
