@@ -1,5 +1,5 @@
-//! One run of a benchmark: prepare, measure, judge, show and save; and the parts of each benchmark that depend on what is measured:
-//! charts, series and verdicts.
+//! One run of a benchmark: prepare, measure, judge, show and save. Below: the parts in which benchmarks differ, and the
+//! progress line.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -86,11 +86,11 @@ impl Benchmark {
         })
     }
 
-    /// Returns the longest time that [`run`](Benchmark::run) takes on a machine that is not too slow to measure every cell
-    /// once in it. `None`: as long as it takes, because the options say how much to measure.
+    /// Returns the longest time that [`run`](Benchmark::run) takes on a machine that is not too slow to measure every
+    /// cell once in it. `None`: as long as it takes, because the options say how much to measure.
     ///
-    /// Cells are measured for less time if those before took longer than planned; if that is not enough, there are fewer series.
-    /// The report says both.
+    /// Cells are measured for less time if those before took longer than planned; if that is not enough, there are
+    /// fewer series. The report says both.
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         self.limit
@@ -613,8 +613,8 @@ impl ProgressLine {
     }
 }
 
-/// Returns the longest line that fits: a line that wraps would not be overwritten. Asked again each time, because windows
-/// are resized.
+/// Returns the longest line that fits: a line that wraps would not be overwritten. Asked again each time, because
+/// windows are resized.
 fn columns() -> usize {
     terminal::stderr_columns().map_or(MOST_COLUMNS, |columns| (columns - 1).min(MOST_COLUMNS))
 }

@@ -1,4 +1,5 @@
-//! The child process: the running program again, started with a hidden argument and a task; and what both sides of a transfer know.
+//! The child process: the running program again, started with a hidden argument and a task; and what both
+//! sides of a transfer know.
 //!
 //! [`run_if_child`] looks for that argument before the program does anything else, so that such a child costs as
 //! little as possible. The argument is not for people.

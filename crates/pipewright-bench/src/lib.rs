@@ -59,13 +59,8 @@ mod units;
 pub use benchmark::{Benchmark, Results};
 pub use child::run_if_child;
 pub use error::Error;
-
-/// Returns the style of the pages, for other pages of the tool.
 #[doc(hidden)]
-#[must_use]
-pub fn page_style() -> String {
-    show::page_style()
-}
+pub use show::page_style;
 
 /// Measures every competitor once in each round, in order, and returns the figures of each round.
 ///

@@ -1,5 +1,5 @@
-//! The plan of a benchmark, charts with curves of cells that measure themselves, and its measurement: in each series every cell
-//! once, in a new order, within the time that the benchmark may take.
+//! The plan of a benchmark: charts with curves of cells, which measure themselves. And its measurement: in each series
+//! every cell once, in a new order, within the time limit of the benchmark.
 //!
 //! A benchmark is a function that makes charts. The order, the times, the statistics and the reports are the same for
 //! all benchmarks.
@@ -327,8 +327,8 @@ const SMALLEST_SHARE: f64 = 0.125;
 /// The time for all cells of all series, as it is used up.
 ///
 /// A cell takes longer than its own time: it is set up, warmed up, and cleaned up. By how much depends on the machine
-/// and on what else runs there. So the time for the next cell is calculated again and again, from what the cells before it
-/// took.
+/// and on what else runs there. So the time for the next cell is calculated again and again, from what the cells before
+/// it took.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     /// The time for the benchmark; `None`: as long as it takes.
@@ -343,7 +343,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget for so many series of cells whose times have that sum in each.
+    /// Creates a budget for `series` series, each of cells whose times add up to `cells`.
     pub(crate) fn new(limit: Option<Duration>, cells: Duration, series: u32) -> Budget {
         // Single cells may be slow, and the first ones also pay for what all share, such as a file.
         let sample = cells / 2;

@@ -1,5 +1,5 @@
-//! Both sides of a transfer, set up and ready: threads, processes and workers that move blocks or messages; and the measurement
-//! of a cell: a warm-up, and as many blocks as fit into its time.
+//! Both sides of a transfer, set up and ready: threads, processes and workers that move blocks or messages. And the
+//! measurement of a cell: a warm-up, then as many blocks as fit into its time.
 //!
 //! Both sides know the number of blocks in advance. The clock starts when both are ready, and stops when the reader
 //! has the last byte.

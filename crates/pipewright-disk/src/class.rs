@@ -12,8 +12,8 @@ use pipewright_os::disk::iocp::CallStatus;
 ///
 /// # Platform
 /// Linux: an operation that io_uring gave to a worker may be done when the submitting call returns. It is then an
-/// [`InlineCached`](Class::InlineCached). That is usual with one processor, and rare with several, unless they are those of
-/// a virtual machine that gets less time than it has processors.
+/// [`InlineCached`](Class::InlineCached). That is usual with one processor, and rare with several, unless they are
+/// those of a virtual machine that gets less time than it has processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Class {
@@ -137,16 +137,16 @@ impl Observation {
 
 /// Returns the class of a call. `None` if it cannot be determined.
 ///
-/// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to
-/// one of its threads, with two exceptions: a disk has accepted the request, and its bytes are accounted to the
-/// calling thread; or a page of the cache is being read, and a filesystem that supports `RWF_NOWAIT` signals
-/// when it has arrived. A file that can be polled (FUSE) has no such signal: the kernel starts to read the page in the
-/// submitting call, which may sleep, and tries again when the caller fetches completions. After many tries it passes the
-/// read to a thread. All of this can be observed without privileges, except which of the reads that was:
+/// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to one of its
+/// threads, with two exceptions: a disk has accepted the request, and its bytes are accounted to the calling thread; or
+/// a page of the cache is being read, and a filesystem that supports `RWF_NOWAIT` signals when it has arrived. A file
+/// that can be polled (FUSE) has no such signal: the kernel starts to read the page in the submitting call, which may
+/// sleep, and tries again when the caller fetches completions. After many tries it passes the read to a thread. All of
+/// this can be observed without privileges, except which of the reads that was:
 /// `has_workers` returns true if the kernel made threads for the caller, and such a read then has no class.
 ///
-/// A write that has to be on the disk before it returns (`sync`) is completed by a thread of the filesystem, which flushes the
-/// disk's cache. With `O_DSYNC` a disk may do that itself with the write (FUA), which nothing reports.
+/// A write that has to be on the disk before it returns (`sync`) is completed by a thread of the filesystem, which
+/// flushes the disk's cache. With `O_DSYNC` a disk may do that itself with the write (FUA), which nothing reports.
 pub(crate) fn class_of(
     observation: Observation,
     action: Action,

@@ -149,9 +149,9 @@ impl DiskFile {
     /// the next sync succeeds without them, so a retry would hide the loss. Read back the data you need, and write
     /// them to another file.
     ///
-    /// So the library calls each sync once, whatever its error is, `EINTR` too. A sync that was cancelled before it began
-    /// loses nothing and doesn't poison the file; nor does one that a character device or a file of `/proc` doesn't support
-    /// (`EINVAL`, `EOPNOTSUPP`, `ENOSYS`).
+    /// So the library calls each sync once, whatever its error is, `EINTR` too. A sync that was cancelled before it
+    /// began loses nothing and doesn't poison the file; nor does one that a character device or a file of `/proc`
+    /// doesn't support (`EINVAL`, `EOPNOTSUPP`, `ENOSYS`).
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.poisoned.load(Ordering::Acquire)
@@ -233,8 +233,8 @@ impl FileOptions {
         self
     }
 
-    /// Appends every write to the end of the file; its offset is ignored. Concurrent writes are appended in any order. The bytes
-    /// of one call of the system stay together; a write that takes several calls
+    /// Appends every write to the end of the file; its offset is ignored. Concurrent writes are appended in any order.
+    /// The bytes of one call of the system stay together; a write that takes several calls
     /// ([`write_all_at`](crate::Operation::write_all_at), after a short one) may have others' bytes in between.
     pub fn append(mut self, yes: bool) -> FileOptions {
         self.options.append = yes;

@@ -1,5 +1,5 @@
-//! An engine for any number of threads and tasks: the thread that drives it, the inbox for what they leave to it, and the futures
-//! that return its results.
+//! An engine for any number of threads and tasks: the thread that drives it, the inbox for what they leave to it, and
+//! the futures that return its results.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
@@ -216,12 +216,10 @@ impl Inbox {
         &self.options
     }
 
-    /// Adds an operation.
     fn push(&self, operation: QueuedOperation) {
         self.leave(|contents| contents.new.push_back(operation));
     }
 
-    /// Adds a cancellation.
     fn cancel(&self, id: OperationId) {
         self.leave(|contents| contents.cancelled.push(id));
     }
@@ -252,7 +250,6 @@ impl Inbox {
         }
     }
 
-    /// Takes the contents.
     fn take(&self) -> Contents {
         let mut contents = self.contents();
         let closed = contents.closed;

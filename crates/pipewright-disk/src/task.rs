@@ -210,8 +210,8 @@ impl AsyncFile {
         }
     }
 
-    /// Returns the position after a write of that many bytes. The system reports no offset for an appended write, but the
-    /// file ended with it when it was done.
+    /// Returns the position after a write of that many bytes. The system reports no offset for an appended write, but
+    /// the file ended with it when it was done.
     fn position_after(&self, written: usize) -> u64 {
         let behind = self.position + written as u64;
         // The bytes are written: a failure to look up the length must not look like a failed write.

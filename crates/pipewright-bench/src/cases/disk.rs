@@ -32,7 +32,6 @@ pub(crate) struct DiskSweep {
 }
 
 impl DiskSweep {
-    /// Returns the sweep of a preset.
     pub(crate) fn of(preset: DiskPreset) -> DiskSweep {
         let quick = DiskSweep {
             blocks: (12..=22).step_by(2).map(|shift| 1 << shift).collect(),

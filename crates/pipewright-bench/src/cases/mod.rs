@@ -1,5 +1,5 @@
-//! The benchmarks: each makes charts, and sums up their figures in a verdict. Here is what they share: cells of blocks, timed cases and
-//! block sizes.
+//! The benchmarks: each makes charts, and sums up their figures in a verdict. Here is what they share: block sizes,
+//! cells of blocks, and timed cases.
 
 pub(crate) mod capture;
 pub(crate) mod disk;
@@ -127,7 +127,6 @@ impl<F> fmt::Debug for TimedCase<F> {
     }
 }
 
-/// Creates a case.
 pub(crate) fn case(
     label: impl Into<String>,
     unit: Unit,

@@ -1,5 +1,5 @@
-//! Charts as SVG: a line chart over block sizes, with bands for the ranges and thick lines for the medians; a bar chart of cases, with
-//! whiskers; title, legend and tooltips of both.
+//! Charts as SVG: lines over block sizes, with bands for the ranges; bars for cases, with whiskers; title, legend and
+//! tooltips of both.
 
 use super::svg::{Attributes, Svg, class, letter, line, mark, of_curve, points};
 use super::{BlockAxis, Scale};
@@ -57,7 +57,6 @@ pub(super) fn title(svg: &mut Svg, text: &str, format: Format) -> f64 {
     bottom
 }
 
-/// Returns the height of the title.
 fn title_height(text: &str, format: Format) -> f64 {
     wrap(text, (format.width() / (CHARACTER * 1.25)) as usize).len() as f64 * TITLE_ROW
 }
@@ -329,7 +328,6 @@ impl ChartLayout<'_> {
 
 const BAR: f64 = 16.0;
 
-/// One bar.
 struct Bar<'a> {
     curve: usize,
     label: String,
@@ -490,8 +488,8 @@ fn bar(
     });
 }
 
-// Tooltips: the figures of a block size or a case, shown for the pointer and for the keyboard focus. They use CSS alone, so that they
-// work without scripts.
+// Tooltips: the figures of a block size or a case, shown for the pointer and for the keyboard focus. They use CSS
+// alone, so that they work without scripts.
 
 const ROW: f64 = 19.0;
 const PADDING: f64 = 10.0;

@@ -75,7 +75,8 @@ impl Scale {
             .fold((f64::INFINITY, 0.0), |(low, high), value| {
                 (f64::min(low, value), f64::max(high, value))
             });
-        // One series that was disturbed would make all other figures small. Its whisker ends at the axis, with an arrow.
+        // One series that was disturbed would make all other figures small. Its whisker ends at the axis, with an
+        // arrow.
         let bounds = lowest / FAR_OUT..=highest * FAR_OUT;
         let ends = cells().flat_map(|cell| [cell.least, cell.median, cell.most]).flatten();
         let ends = ends.filter(|end| bounds.contains(end));

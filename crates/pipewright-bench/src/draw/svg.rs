@@ -59,7 +59,6 @@ impl Attributes {
     }
 }
 
-/// Returns attributes with a class.
 pub(crate) fn class(name: &str) -> Attributes {
     Attributes::default().with("class", name)
 }
@@ -187,9 +186,9 @@ svg .box{fill:var(--raised);stroke:var(--grid);stroke-width:1}
 @media print{svg .spot{display:none}}
 ";
 
-// The colors are distinguishable with red-green color blindness, and have enough contrast to the background. After Okabe and Ito,
-// "Color Universal Design" (2008); darker for white paper and lighter for a dark screen, because the original colors are meant for
-// large areas.
+// The colors are distinguishable with red-green color blindness, and have enough contrast to the background. After
+// Okabe and Ito, "Color Universal Design" (2008); darker for white paper and lighter for a dark screen, because the
+// original colors are meant for large areas.
 
 /// A color as red, green and blue.
 pub(crate) type Rgb = [u8; 3];
@@ -253,7 +252,6 @@ fn dash(curve: usize) -> Option<&'static str> {
     }
 }
 
-/// Returns the letter of a curve.
 pub(crate) fn letter(curve: usize) -> char {
     let letters = ('A'..='Z').chain('a'..='z');
     letters.cycle().nth(curve).unwrap_or('?')

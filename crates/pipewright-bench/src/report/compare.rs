@@ -1,12 +1,13 @@
-//! The comparison with an older report: changes that are larger than the noise of both, and than the change of the machine itself.
+//! The comparison with an older report: changes that are larger than the noise of both, and than the drift of the
+//! machine itself.
 
 use super::{BenchReport, Cell, Chart, Compared, Comparison, Curve, warnings};
 use crate::stats::change::{ComparisonContext, Noise, Ratio};
 use crate::stats::{Summary, ln, median};
 use crate::units::{self, Unit};
 
-/// Compares two reports cell by cell, without cells that only one of them has. Marks nothing if one of them is too noisy
-/// for a verdict.
+/// Compares two reports cell by cell, without cells that only one of them has. Marks nothing if one of them is too
+/// noisy for a verdict.
 pub(crate) fn compare(old: &BenchReport, new: &BenchReport) -> Comparison {
     let pairs = pairs(old, new);
     let obstacle = obstacle(old, new, &pairs);
@@ -285,7 +286,8 @@ impl BaselineDrift {
         let percent = (UNKNOWN_DRIFT - 1.0) * 100.0;
         (!names.is_empty()).then(|| {
             format!(
-                "One of the reports has no baseline of {}: cells that depend on it are marked only if they changed by {percent:.0} % more.",
+                "One of the reports has no baseline of {}: cells that depend on it are marked \
+                 only if they changed by {percent:.0} % more.",
                 names.join(" and "),
             )
         })

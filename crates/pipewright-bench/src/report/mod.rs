@@ -131,8 +131,8 @@ pub(crate) struct Cell {
     pub(crate) block_bytes: Option<u64>,
     /// One figure for each series, in their order.
     pub(crate) samples: Vec<f64>,
-    /// The samples as multiples of bare starts, which were measured in turns with them. Empty for cells that do not start
-    /// processes, and in older reports.
+    /// The samples as multiples of bare starts, which were measured in turns with them. Empty for cells that do not
+    /// start processes, and in older reports.
     #[serde(default)]
     pub(crate) in_bare_starts: Vec<f64>,
     pub(crate) median: Option<f64>,

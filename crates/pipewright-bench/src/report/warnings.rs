@@ -42,7 +42,6 @@ pub(crate) fn drift(report: &BenchReport) -> Option<f64> {
     (baseline.median > 0.0).then(|| (baseline.most - baseline.least) / baseline.median)
 }
 
-/// Returns all warnings.
 pub(crate) fn warnings(report: &BenchReport) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |kind: &str, message: String| {

@@ -1,4 +1,5 @@
-//! A report as a self-contained page, without network, and with no script except for the download; and its charts as an SVG file.
+//! A report as a self-contained page (no network, and no script except for the download), and its charts as an SVG
+//! file.
 
 use std::fmt::Write as _;
 
@@ -89,7 +90,8 @@ fn section_head(page: &mut String, section: &Section) {
 }
 
 /// Returns the style of a page, for other pages of the tool.
-pub(crate) fn page_style() -> String {
+#[must_use]
+pub fn page_style() -> String {
     style() + PAGE_CSS
 }
 
@@ -194,8 +196,11 @@ summary{cursor:pointer;color:var(--faint);padding:4px 0}
 a{color:var(--c0)}
 footer{margin-top:48px;border-top:1px solid var(--grid);padding-top:12px}
 @media(max-width:640px){main{padding:20px 16px}h1{font-size:21px}.wide{display:none}.narrow{display:block}
-table{font-size:13px}th,td{padding:5px 4px}.curves th{white-space:normal;vertical-align:bottom}.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:84px}}
-@media print{main{padding:0}figure{break-inside:avoid;margin-top:24px}.wide{display:block}.narrow{display:none}details,#download{display:none}}
+table{font-size:13px}th,td{padding:5px 4px}\
+.curves th{white-space:normal;vertical-align:bottom}\
+.curves th:nth-child(2),.curves td:nth-child(2){white-space:normal;min-width:84px}}
+@media print{main{padding:0}figure{break-inside:avoid;margin-top:24px}.wide{display:block}\
+.narrow{display:none}details,#download{display:none}}
 ";
 
 const MARGIN: f64 = 20.0;

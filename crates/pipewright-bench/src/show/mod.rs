@@ -1,5 +1,5 @@
-//! The formats of a report: terminal, picture, page, tables and lists, which are pure functions of it; and its files, opened before the
-//! measurement and written after each series.
+//! The formats of a report, pure functions of it: terminal, picture, page, tables and lists. And its files: opened
+//! before the measurement, written after each series.
 
 mod html;
 mod table;
@@ -16,7 +16,7 @@ use crate::options::CommonBenchOptions;
 use crate::report::{BenchReport, SCHEMA};
 use crate::units::Unit;
 
-pub(super) use html::page_style;
+pub use html::page_style;
 use html::{html, svg};
 use table::{csv, markdown};
 pub(super) use terminal::{cut, terminal};
@@ -67,8 +67,8 @@ enum FileFormat {
 pub(super) struct ReportFiles(Vec<(FileFormat, PathBuf)>);
 
 impl ReportFiles {
-    /// Opens each file once, so that a path that cannot be written fails before the measurement. An older file keeps its
-    /// content until the first series is done.
+    /// Opens each file once, so that a path that cannot be written fails before the measurement. An older file keeps
+    /// its content until the first series is done.
     pub(crate) fn new(options: &CommonBenchOptions) -> Result<ReportFiles, Error> {
         let options = [
             (FileFormat::Json, &options.json),
@@ -96,7 +96,7 @@ impl ReportFiles {
         Ok(ReportFiles(files))
     }
 
-    /// Writes all of them but stdout.
+    /// Writes all files except stdout.
     pub(crate) fn save(&self, report: &BenchReport) -> Result<(), Error> {
         self.0.iter().filter(|(_, path)| !is_stdout(path)).try_for_each(|(format, path)| {
             let text = format.text(report)?;

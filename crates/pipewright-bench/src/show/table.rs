@@ -1,5 +1,5 @@
-//! The figures of a chart as tables, for terminals, pages and Markdown; a report in Markdown, for issues and documentation; and its
-//! samples as CSV.
+//! The figures of a chart as tables, for terminals, pages and Markdown; a report in Markdown, for issues and
+//! documentation; and its samples as CSV.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,6 @@ pub(super) struct TextTable {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Returns the figures of a chart.
 pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTable {
     match chart.axis {
         Axis::BlockBytes => by_block(chart, comparison, all),
@@ -170,8 +169,8 @@ fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
     }
 }
 
-/// Returns a table of read sizes at the best cell of each curve, in percent of its reads; `None`: every read was a whole
-/// block, or reads were not counted.
+/// Returns a table of read sizes at the best cell of each curve, in percent of its reads; `None`: every read was a
+/// whole block, or reads were not counted.
 pub(super) fn reads(chart: &Chart) -> Option<TextTable> {
     let best: Vec<Option<&Cell>> =
         chart.curves.iter().map(|curve| curve.best(chart.unit).map(|(cell, _)| cell)).collect();

@@ -72,8 +72,8 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     quantile(samples, 0.5)
 }
 
-/// Returns the value below which a share of the samples lies, interpolated between the two nearest samples; `None`: there
-/// are no samples.
+/// Returns the value below which a share of the samples lies, interpolated between the two nearest samples; `None`:
+/// there are no samples.
 #[must_use]
 pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -231,7 +231,6 @@ pub(crate) fn ln(value: f64) -> f64 {
     log2(value) * LN_2
 }
 
-/// Returns a power of ten.
 pub(crate) fn power_of_ten(exponent: i32) -> f64 {
     let power = (0..exponent.unsigned_abs()).fold(1.0, |power, _| power * 10.0);
     if exponent < 0 { 1.0 / power } else { power }
@@ -252,8 +251,8 @@ pub(crate) fn exponent_of_ten(value: f64) -> i32 {
 
 /// A SplitMix64 generator (Steele, Lea and Flood, 2014): small, and good enough to shuffle.
 ///
-/// The cells of each series are measured in a random order: in the order of their curve, drift of the machine would bend the
-/// curve.
+/// The cells of each series are measured in a random order: in the order of their curve, drift of the machine would
+/// bend the curve.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

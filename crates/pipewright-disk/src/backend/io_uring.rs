@@ -42,8 +42,8 @@ impl UringBackend {
     }
 }
 
-/// Takes a finished request from the ring. The kernel cancels what it has no thread for (`pids.max`, `RLIMIT_NPROC`), and
-/// nobody asked for that: such a request is performed here, and returned with true.
+/// Takes a finished request from the ring. The kernel cancels what it has no thread for (`pids.max`, `RLIMIT_NPROC`),
+/// and nobody asked for that: such a request is performed here, and returned with true.
 fn take_finished(ring: &mut Uring, cancelled: &mut Vec<usize>) -> Option<(FinishedRequest, bool)> {
     let mut finished = ring.take()?;
     let place = cancelled.iter().position(|token| *token == finished.token);

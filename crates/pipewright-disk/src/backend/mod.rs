@@ -113,7 +113,6 @@ impl Observed {
         self.done.push_back((finished, observation));
     }
 
-    /// Takes a finished request.
     fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
         self.done.pop_front()
     }

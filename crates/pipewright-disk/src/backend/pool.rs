@@ -1,4 +1,5 @@
-//! The backends that perform plain calls: on threads, started as they are needed up to a limit, or on the calling thread.
+//! The backends that perform plain calls: on threads, started as they are needed up to a limit, or on the calling
+//! thread.
 
 use std::collections::VecDeque;
 use std::io;

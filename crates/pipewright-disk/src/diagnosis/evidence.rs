@@ -1,4 +1,5 @@
-//! A test, the evidence from it, and the verdict: were its requests asynchronous? All reasons are derived from the evidence.
+//! A test, the evidence from it, and the verdict: were its requests asynchronous? All reasons are derived from the
+//! evidence.
 
 use std::fmt;
 use std::time::Duration;

@@ -17,7 +17,8 @@ use scratch::DiagnosisTarget;
 pub use evidence::{Evidence, Test, Verdict, Work};
 pub use reason::{Effect, Finding, Reason, Remedy, reasons};
 
-/// Measures whether reads and writes of a file, or of files in a folder, are asynchronous, and explains why they are not.
+/// Measures whether reads and writes of a file, or of files in a folder, are asynchronous, and explains why they are
+/// not.
 ///
 /// An existing file is only read, unless [`DiagnoseOptions::write_existing`] is set. All other tests use
 /// temporary files, which are removed. They are created in the given folder or, with

@@ -545,8 +545,8 @@ fn failure(next: Decision, file: &DiskFile, progress: &Progress, ran: bool) -> O
     Some(error.after(progress.moved))
 }
 
-/// Returns true if a sync that fails like this may have lost data. Any failure may, except that of a sync which the file
-/// doesn't have (`EINVAL`, `EOPNOTSUPP`, `ENOSYS`), if it has no data to lose either.
+/// Returns true if a sync that fails like this may have lost data. Any failure may, except that of a sync which the
+/// file doesn't have (`EINVAL`, `EOPNOTSUPP`, `ENOSYS`), if it has no data to lose either.
 fn may_lose_data(kind: &ErrorKind, file: &DiskFile) -> bool {
     let is_missing = matches!(kind, ErrorKind::InvalidInput | ErrorKind::Unsupported);
     !is_missing || file.os().may_have_unwritten_data()

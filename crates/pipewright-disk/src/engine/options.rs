@@ -1,4 +1,5 @@
-//! The options of an engine, and the choice of its backend: the best available one, and the reasons why better ones are unavailable.
+//! The options of an engine, and the choice of its backend: the best available one, with the reasons why better ones
+//! are unavailable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// The maximum number of kernel threads of [`BackendKind::Uring`]. Default: `None`, 4 per processor.
     ///
-    /// The kernel has one limit for all rings of a thread. So the smallest that a living engine of this thread wants is in force;
-    /// after the last engine, the limit is what it was before the first.
+    /// The kernel has one limit for all rings of a thread. So the smallest that a living engine of this thread wants is
+    /// in force; after the last engine, the limit is what it was before the first.
     pub kernel_workers: Option<u32>,
     /// Reports the class of each completion. This costs about 1 µs of CPU time per operation, because each is
     /// submitted separately, and 60 ns for a blocking read of cached data. Default: false, which costs nothing.

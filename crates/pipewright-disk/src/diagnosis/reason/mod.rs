@@ -1,4 +1,5 @@
-//! The reasons why requests were not asynchronous, their remedies and their texts. Derived from evidence alone, without system calls.
+//! The reasons why requests were not asynchronous, with remedies and texts. Derived from evidence alone, without system
+//! calls.
 
 use std::fmt;
 use std::time::Duration;
@@ -321,7 +322,6 @@ fn is_queue_full(evidence: &Evidence) -> bool {
     evidence.facts.device_queue.is_some_and(|room| evidence.requests > room as usize)
 }
 
-/// Returns the finding for a reason.
 fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     let facts = &evidence.facts;
     let filesystem = facts.filesystem.map_or("the filesystem".to_owned(), |kind| kind.name());
@@ -614,7 +614,8 @@ impl fmt::Display for Remedy {
                 "preallocate the file (fallocate) and bypass the cache (O_DIRECT)"
             }
             Remedy::WriteOnce => {
-                "preallocate the file and write all of it once; or mark the space as valid (SetFileValidData), if every reader of the file may see what the disk held before"
+                "preallocate the file and write all of it once; or mark the space as valid \
+                 (SetFileValidData), if every reader of the file may see what the disk held before"
             }
             Remedy::Decompress => "store the file uncompressed, or read it through the cache",
             Remedy::InlineEncryption => {
@@ -626,10 +627,12 @@ impl fmt::Display for Remedy {
             }
             Remedy::Aio => "use Linux AIO (backend aio), or a volume or a bind mount",
             Remedy::AioOrLazytime => {
-                "use Linux AIO (backend aio), which updates the timestamps inside the call; or mount with lazytime (Linux 7.0 and later)"
+                "use Linux AIO (backend aio), which updates the timestamps inside the call; or mount \
+                 with lazytime (Linux 7.0 and later)"
             }
             Remedy::AioOrDefragment => {
-                "use Linux AIO (backend aio); or store the file in larger extents (preallocate it at once, or defragment it), or use smaller blocks"
+                "use Linux AIO (backend aio); or store the file in larger extents (preallocate it \
+                 at once, or defragment it), or use smaller blocks"
             }
             Remedy::AioOrOnePage => "use Linux AIO (backend aio), or read one page at a time",
             Remedy::Lazytime => {
@@ -640,7 +643,10 @@ impl fmt::Display for Remedy {
             Remedy::LowerDepth => "keep fewer requests in flight than the queue holds",
             Remedy::Align => "align the buffer, the offset and the length as the error says",
             Remedy::ExpectWorker => "accept that a thread does it",
-            Remedy::AllowRing => "allow io_uring in the container's profile, or as administrator (kernel.io_uring_disabled)",
+            Remedy::AllowRing => {
+                "allow io_uring in the container's profile, or as administrator \
+                 (kernel.io_uring_disabled)"
+            }
         })
     }
 }

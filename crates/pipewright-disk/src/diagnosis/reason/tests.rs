@@ -1,4 +1,5 @@
-//! The table of reasons, row by row; the last rows are for writes in place: the clock, the extents of the file, the cache.
+//! The table of reasons, row by row; the last rows are for writes in place: the clock, the extents of the file, the
+//! cache.
 
 use std::time::Duration;
 
@@ -375,7 +376,8 @@ fn timestamp_updates_give_the_same_verdict_for_any_share() {
             check(&found, &[(Reason::FileTimes, Remedy::AioOrLazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
             let words = format!(
-                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, which affects one in 250 writes at this rate"
+                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, which \
+                 affects one in 250 writes at this rate"
             );
             assert_eq!(reasons(&found)[0].evidence, words);
         }
