@@ -41,6 +41,29 @@ pub(crate) struct Round {
     pub(crate) spent: Option<Spent>,
 }
 
+/// The clock of a round, which also counts the CPU time of this process.
+#[derive(Debug)]
+pub(crate) struct RoundClock {
+    before: Option<Spent>,
+    start: Instant,
+}
+
+impl RoundClock {
+    pub(crate) fn start() -> RoundClock {
+        // In this order, here and below: looking up the CPU time is a system call, which must not count.
+        let before = usage::of_this_process().ok();
+        RoundClock { before, start: Instant::now() }
+    }
+
+    /// Returns the round until now, without reads.
+    pub(crate) fn stop(&self) -> Round {
+        let elapsed = self.start.elapsed();
+        let after = usage::of_this_process().ok();
+        let spent = after.zip(self.before).map(|(after, before)| after - before);
+        Round { elapsed, spent, ..Round::default() }
+    }
+}
+
 /// Adds the CPU time and context switches of two processes.
 fn add_usage(ours: Spent, theirs: Spent) -> Spent {
     let switches = ours.switches.zip(theirs.switches).map(|(ours, theirs)| ours + theirs);
@@ -156,18 +179,14 @@ impl OneThread {
 impl Rounds for OneThread {
     fn round(&mut self, blocks: u64) -> io::Result<Round> {
         let Conduit { reader, writer, .. } = &mut self.conduit;
-        let before = usage::of_this_process().ok();
-        let start = Instant::now();
+        let clock = RoundClock::start();
         for block in 0..blocks {
             let place = block * self.block_bytes as u64;
             writer.write_all(self.sent.at(place, self.block_bytes))?;
             reader.read_exact(&mut self.buffer)?;
             self.sent.check(place, &self.buffer)?;
         }
-        let elapsed = start.elapsed();
-        let after = usage::of_this_process().ok();
-        let spent = after.zip(before).map(|(after, before)| after - before);
-        Ok(Round { elapsed, reads: ReadSizes::of(blocks, self.block_bytes), each: None, spent })
+        Ok(Round { reads: ReadSizes::of(blocks, self.block_bytes), ..clock.stop() })
     }
 }
 
@@ -203,14 +222,9 @@ impl Rounds for TwoThreads {
             };
             let writing = thread::Builder::new().spawn_scoped(scope, write)?;
             ready.wait();
-            let before = usage::of_this_process().ok();
-            let start = Instant::now();
-            let taken = self.reader.take(&mut reader, bytes).map(|reads| {
-                let elapsed = start.elapsed();
-                let after = usage::of_this_process().ok();
-                let spent = after.zip(before).map(|(after, before)| after - before);
-                (Round { elapsed, reads, each: None, spent }, reader)
-            });
+            let clock = RoundClock::start();
+            let taken = self.reader.take(&mut reader, bytes);
+            let taken = taken.map(|reads| (Round { reads, ..clock.stop() }, reader));
             let written = writing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
             io::Result::Ok((taken, written))
         })?;
@@ -278,15 +292,19 @@ pub(crate) struct TwoProcesses {
     answers: BufReader<ChildStderr>,
     reader: StreamReader,
     block_bytes: usize,
-    child: Child,
+    _child: EndedOnDrop,
 }
 
-impl Drop for TwoProcesses {
+/// A child that is killed and waited for on drop. Otherwise a thread of the library would wait for it, during the next
+/// measurement.
+#[derive(Debug)]
+struct EndedOnDrop(Child);
+
+impl Drop for EndedOnDrop {
     fn drop(&mut self) {
-        // Ignored: it has exited. Waited for here, so that no thread of the library does: it would run during the
-        // next measurement.
-        let _ = self.child.signal(Signal::KILL);
-        let _ = self.child.wait();
+        // Ignored: it has exited.
+        let _ = self.0.signal(Signal::KILL);
+        let _ = self.0.wait();
     }
 }
 
@@ -344,7 +362,14 @@ impl TwoProcesses {
             }
         };
         let reader = StreamReader::new(read_bytes, verify);
-        Ok(TwoProcesses { source, control, answers, reader, block_bytes, child })
+        Ok(TwoProcesses {
+            source,
+            control,
+            answers,
+            reader,
+            block_bytes,
+            _child: EndedOnDrop(child),
+        })
     }
 
     /// Reads the CPU time that the child reports.
@@ -363,12 +388,10 @@ impl Rounds for TwoProcesses {
     fn round(&mut self, blocks: u64) -> io::Result<Round> {
         let bytes = blocks * self.block_bytes as u64;
         let request = format!("{blocks}\n");
-        let before = usage::of_this_process().ok();
-        let start = Instant::now();
+        let clock = RoundClock::start();
         self.control.write_all(request.as_bytes())?;
         let taken = self.reader.take(&mut self.source, bytes);
-        let elapsed = start.elapsed();
-        let after = usage::of_this_process().ok();
+        let round = clock.stop();
         let reads = match taken {
             // The child's message has the reason.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -377,8 +400,7 @@ impl Rounds for TwoProcesses {
             taken => taken?,
         };
         let child = self.answer()?;
-        let spent = after.zip(before).map(|(after, before)| add_usage(after - before, child));
-        Ok(Round { elapsed, reads, each: None, spent })
+        Ok(Round { reads, spent: round.spent.map(|ours| add_usage(ours, child)), ..round })
     }
 }
 
@@ -409,8 +431,7 @@ impl<E: Echo> Rounds for RoundTrips<E> {
         // For more trips the vector grows, which makes a few of them a little slower.
         const MOST_FORESEEN: u64 = 1 << 20;
         let mut times = Vec::with_capacity(blocks.min(MOST_FORESEEN) as usize);
-        let before = usage::of_this_process().ok();
-        let start = Instant::now();
+        let clock = RoundClock::start();
         for number in 0..blocks {
             let block = self.sent.at(number, self.block_bytes);
             let begin = Instant::now();
@@ -421,12 +442,10 @@ impl<E: Echo> Rounds for RoundTrips<E> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, words));
             }
         }
-        let elapsed = start.elapsed();
-        let after = usage::of_this_process().ok();
+        let round = clock.stop();
         // Only the last one, after the clock has stopped.
         self.sent.check(blocks.saturating_sub(1), &self.back)?;
-        let spent = after.zip(before).map(|(after, before)| after - before);
-        Ok(Round { elapsed, each: Percentiles::of(times), spent, ..Round::default() })
+        Ok(Round { each: Percentiles::of(times), ..round })
     }
 }
 
@@ -435,15 +454,7 @@ impl<E: Echo> Rounds for RoundTrips<E> {
 pub(crate) struct StreamEcho {
     to: File,
     from: File,
-    child: Child,
-}
-
-impl Drop for StreamEcho {
-    fn drop(&mut self) {
-        // Ignored: it has exited. Waited for here, so that no thread of the library does.
-        let _ = self.child.signal(Signal::KILL);
-        let _ = self.child.wait();
-    }
+    _child: EndedOnDrop,
 }
 
 impl StreamEcho {
@@ -467,7 +478,7 @@ impl StreamEcho {
             (first.writer, second.reader)
         };
         let child = command.spawn().map_err(io::Error::other)?;
-        Ok(StreamEcho { to, from, child })
+        Ok(StreamEcho { to, from, _child: EndedOnDrop(child) })
     }
 }
 
@@ -564,8 +575,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
 
 impl Rounds for OneWay {
     fn round(&mut self, blocks: u64) -> io::Result<Round> {
-        let before = usage::of_this_process().ok();
-        let start = Instant::now();
+        let clock = RoundClock::start();
         self.channel.send_bytes(&request(blocks)).map_err(io::Error::other)?;
         let (mut place, mut reads) = (0, ReadSizes::default());
         for block in 0..blocks {
@@ -577,14 +587,12 @@ impl Rounds for OneWay {
             place += length as u64;
             reads.add(1, length);
         }
-        let elapsed = start.elapsed();
-        let after = usage::of_this_process().ok();
+        let round = clock.stop();
         let answer = self.channel.recv().and_then(|message| message.bytes());
         let answer = answer.map_err(io::Error::other)?;
         let theirs = parse_usage_line(&String::from_utf8_lossy(&answer));
-        let ours = after.zip(before).map(|(after, before)| after - before);
-        let spent = ours.zip(theirs).map(|(ours, theirs)| add_usage(ours, theirs));
-        Ok(Round { elapsed, reads, each: None, spent })
+        let spent = round.spent.zip(theirs).map(|(ours, theirs)| add_usage(ours, theirs));
+        Ok(Round { reads, spent, ..round })
     }
 }
 

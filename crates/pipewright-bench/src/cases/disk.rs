@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, io};
 
 use pipewright_disk::{
     AlignedBuf, BackendKind, DiskFile, Engine, EngineOptions, ErrorKind, FileOptions, Operation,
     Result, SyncMode, UnavailableReason,
 };
-use pipewright_os::process::usage;
 use serde_json::json;
 
 use super::{BlockCell, IBM_2001};
@@ -17,7 +16,7 @@ use crate::options::DiskPreset;
 use crate::plan::{CellError, Measure, PlannedChart, PlannedCurve, Point};
 use crate::report::{Axis, Chart, Curve};
 use crate::stats::{Random, ReadSizes};
-use crate::transfer::{Round, Rounds};
+use crate::transfer::{Round, RoundClock, Rounds};
 use crate::units::{Unit, bytes, sentences};
 
 /// The block sizes, queue depths and file size.
@@ -384,18 +383,15 @@ impl Transfer {
 
 impl Rounds for Transfer {
     fn round(&mut self, blocks: u64) -> io::Result<Round> {
-        let before = usage::of_this_process().ok();
-        let start = Instant::now();
+        let clock = RoundClock::start();
         self.move_blocks(blocks).map_err(io::Error::other)?;
-        let elapsed = start.elapsed();
-        let after = usage::of_this_process().ok();
-        let spent = after.zip(before).map(|(after, before)| after - before);
+        let round = clock.stop();
         let reads = if self.work.writes {
             ReadSizes::default()
         } else {
             ReadSizes::of(blocks, self.block_bytes)
         };
-        Ok(Round { elapsed, reads, each: None, spent })
+        Ok(Round { reads, ..round })
     }
 }
 
