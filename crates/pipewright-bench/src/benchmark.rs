@@ -343,8 +343,10 @@ struct Effort {
     /// The time for cells of charts by block size, which have many cells.
     block_time: Duration,
     amount: capture::Amount,
-    /// The time for one benchmark, and for all.
-    limits: [Duration; 2],
+    /// The time for one benchmark.
+    limit: Duration,
+    /// The time for all benchmarks together.
+    limit_of_all: Duration,
 }
 
 impl Effort {
@@ -355,14 +357,16 @@ impl Effort {
                 time: Duration::from_millis(150),
                 block_time: Duration::from_millis(50),
                 amount: capture::Amount { stream_bytes: 256 << 20, children: 200 },
-                limits: [Duration::from_secs(30), Duration::from_secs(120)],
+                limit: Duration::from_secs(30),
+                limit_of_all: Duration::from_secs(120),
             },
             CasesPreset::Full => Effort {
                 series: 5,
                 time: Duration::from_millis(500),
                 block_time: Duration::from_millis(100),
                 amount: capture::Amount { stream_bytes: 1 << 30, children: 1000 },
-                limits: [Duration::from_secs(120), Duration::from_secs(900)],
+                limit: Duration::from_secs(120),
+                limit_of_all: Duration::from_secs(900),
             },
         }
     }
@@ -424,7 +428,7 @@ fn ipc_parts(options: &IpcOptions) -> Result<Parts, Error> {
         charts,
         verdict: ipc::verdict,
         sections: Vec::new(),
-        limit: options.blocks.is_empty().then_some(effort.limits[0]),
+        limit: options.blocks.is_empty().then_some(effort.limit),
     })
 }
 
@@ -467,7 +471,7 @@ fn spawn_parts(options: &CasesOptions) -> Parts {
         charts,
         verdict: spawn::verdict,
         sections: Vec::new(),
-        limit: Some(effort.limits[0]),
+        limit: Some(effort.limit),
     }
 }
 
@@ -483,7 +487,7 @@ fn capture_parts(options: &CasesOptions) -> Parts {
         charts,
         verdict: capture::verdict,
         sections: Vec::new(),
-        limit: Some(effort.limits[0]),
+        limit: Some(effort.limit),
     }
 }
 
@@ -511,7 +515,7 @@ fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
         sections.push(PlannedSection { name: part.name, verdict: part.verdict, charts: ids });
         charts.extend(part.charts);
     }
-    let Effort { series, limits: [_, limit], .. } = Effort::of(options.preset);
+    let Effort { series, limit_of_all: limit, .. } = Effort::of(options.preset);
     let preset = options.preset.name();
     // The sections have theirs.
     let verdict: SummaryFn = |_| None;

@@ -1,4 +1,4 @@
-//! Figures for people: three digits and a unit.
+//! Figures for people, three digits and a unit; and sentences, wrapped without cutting words.
 
 use pipewright_os::base::utc::Utc;
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,26 @@ pub(crate) fn change(ratio: f64) -> String {
 pub(crate) fn date(unix_seconds: u64) -> String {
     let Utc { year, month, day, hour, minute, .. } = Utc::of(unix_seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// Wraps text at that many characters, without cutting words.
+pub(crate) fn wrap(text: &str, most: usize, indent: &str) -> String {
+    let mut wrapped = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > most {
+            wrapped.push('\n');
+            wrapped.push_str(indent);
+            width = indent.chars().count();
+        } else if width > 0 {
+            wrapped.push(' ');
+            width += 1;
+        }
+        wrapped.push_str(word);
+        width += length;
+    }
+    wrapped
 }
 
 #[cfg(test)]

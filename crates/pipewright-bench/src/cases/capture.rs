@@ -183,7 +183,7 @@ fn parallel(task: &ChildTask, children: usize, threads: usize) -> Result<Timing,
 /// Sums up the figures in a sentence; `None`: not measured.
 pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
-    let cells = |id: &str| chart(id).into_iter().flat_map(|it| &it.curves).flat_map(|it| &it.cells);
+    let cells = |id: &str| chart(id).into_iter().flat_map(report::Chart::cells);
     let lines = cells("capture-lines").find(|cell| cell.label == LINE_WRITES)?.median?;
     let mut summary =
         format!("Capturing 1000 lines of a child takes {}", Unit::Seconds.show(lines));

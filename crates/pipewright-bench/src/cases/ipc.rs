@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{BlockCell, Timing, case};
+use super::{BlockCell, Timing, case, chart};
 use crate::child::PacketSizes;
 use crate::host::{Processors, pin};
 use crate::plan::{CellError, PlannedChart, PlannedCurve};
-use crate::report::{Axis, Chart, Curve};
+use crate::report::{Chart, Curve};
 use crate::transfer::{ChannelEcho, MessageMethod, OneWay, RoundTrips, Rounds as _, on_own_thread};
 use crate::units::{Unit, sentences};
 
@@ -68,27 +68,14 @@ pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec
 const PACKETS: u64 = 5000;
 const AVERAGE_BYTES: usize = 86_784;
 
-/// Returns the chart, with both ways.
+/// Returns the chart of the messages of a build: thousands of packets, most of them small, with most bytes in large ones.
 fn build_chart(pair: Processors, time: Duration) -> PlannedChart {
     let method = |name: &str, method| {
         case(name, Unit::Seconds, move || on_own_thread(|| send_build(method, pair)))
     };
-    PlannedChart {
-        id: "ipc-build".to_owned(),
-        title: format!("{PACKETS} packets of a build, 434 MB"),
-        unit: Unit::Seconds,
-        axis: Axis::Cases,
-        time,
-        references: Vec::new(),
-        curves: vec![PlannedCurve {
-            name: "pipewright".to_owned(),
-            facts: [].into(),
-            points: vec![
-                method(SHARED, MessageMethod::Shared),
-                method(INLINE, MessageMethod::Inline),
-            ],
-        }],
-    }
+    let title = format!("{PACKETS} packets of a build, 434 MB");
+    let points = vec![method(SHARED, MessageMethod::Shared), method(INLINE, MessageMethod::Inline)];
+    chart("ipc-build", &title, Unit::Seconds, time, points)
 }
 
 fn send_build(method: MessageMethod, pair: Processors) -> Result<Timing, CellError> {

@@ -20,7 +20,8 @@ const AND_WAIT: &str = "start and wait";
 const SMALL: &str = "no extra memory";
 
 /// The memory that the parent uses beyond its own.
-const SIZES_BYTES: [u64; 3] = [0, 512 << 20, 2 << 30];
+const SIZES_BYTES: [u64; 3] = [0, 512 << 20, LARGEST_BYTES];
+const LARGEST_BYTES: u64 = 2 << 30;
 
 /// Returns the charts, with that time for each cell.
 pub(crate) fn charts(time: Duration) -> Vec<PlannedChart> {
@@ -174,7 +175,7 @@ fn ballast(size: u64) -> Result<Vec<u8>, CellError> {
 pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let figures = |id: &str, label: &str| {
         let chart = charts.iter().find(|chart| chart.id == id)?;
-        chart.curves.iter().flat_map(|curve| &curve.cells).find(|cell| cell.label == label)
+        chart.cells().find(|cell| cell.label == label)
     };
     let beside = |before: Option<&report::Cell>, after: Option<&report::Cell>| {
         let (before, after) = report::Cell::comparable(before?, after?);
@@ -190,9 +191,9 @@ pub(crate) fn verdict(charts: &[report::Chart]) -> Option<String> {
         summary.push_str(&format!("; with options: {change}"));
     }
     let (small, large) =
-        (figures("spawn-size", SMALL), figures("spawn-size", &bytes(SIZES_BYTES[2])));
+        (figures("spawn-size", SMALL), figures("spawn-size", &bytes(LARGEST_BYTES)));
     if let Some(change) = beside(small, large) {
-        let size = bytes(SIZES_BYTES[2]);
+        let size = bytes(LARGEST_BYTES);
         summary.push_str(&format!("; from a parent with {size} in use: {change}"));
     }
     summary.push('.');

@@ -37,56 +37,41 @@ impl Format {
 
 impl Subject<'_> {
     /// Returns the older figure of a cell.
-    pub(super) fn old(&self, curve: &str, label: &str) -> Option<f64> {
-        let cells = &self.comparison?.cells;
-        let is_it = |cell: &&crate::report::Compared| {
-            cell.chart == self.chart.id && cell.curve == curve && cell.label == label
-        };
-        cells.iter().find(is_it).map(|cell| cell.old_median)
+    fn old(&self, curve: &Curve, cell: &Cell) -> Option<f64> {
+        Some(self.comparison?.of_cell(self.chart, curve, cell)?.old_median)
     }
 }
 
 /// Draws the title, in several rows if needed, and returns its height.
-pub(super) fn title(svg: &mut Svg, text: &str, format: Format) -> f64 {
-    let rows = wrap(text, (format.width() / (CHARACTER * 1.25)) as usize);
+fn title(svg: &mut Svg, text: &str, format: Format) -> f64 {
     let mut bottom = 0.0;
-    for row in rows {
+    for row in title_rows(text, format).lines() {
         bottom += TITLE_ROW;
-        svg.text("text", &class("title").px([("x", 0.0), ("y", bottom - 4.0)]), &row);
+        svg.text("text", &class("title").px([("x", 0.0), ("y", bottom - 4.0)]), row);
     }
     bottom
 }
 
 fn title_height(text: &str, format: Format) -> f64 {
-    wrap(text, (format.width() / (CHARACTER * 1.25)) as usize).len() as f64 * TITLE_ROW
+    title_rows(text, format).lines().count() as f64 * TITLE_ROW
 }
 
-/// Wraps text at that many characters.
-fn wrap(text: &str, most: usize) -> Vec<String> {
-    let mut rows: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match rows.last_mut() {
-            Some(row) if row.chars().count() + 1 + word.chars().count() <= most => {
-                row.push(' ');
-                row.push_str(word);
-            }
-            _ => rows.push(word.to_owned()),
-        }
-    }
-    rows
+fn title_rows(text: &str, format: Format) -> String {
+    // Titles are larger than other text.
+    units::wrap(text, (format.width() / (CHARACTER * 1.25)) as usize, "")
 }
 
 /// The legend: the positions of the names of the curves, and its height.
-pub(super) struct Legend {
+struct Legend {
     places: Vec<(f64, f64)>,
-    pub(super) height: f64,
+    height: f64,
 }
 
 const SWATCH: f64 = 26.0;
 const GAP: f64 = 22.0;
 
 impl Legend {
-    pub(super) fn of(chart: &Chart, format: Format) -> Legend {
+    fn of(chart: &Chart, format: Format) -> Legend {
         let (mut x, mut y) = (0.0, 0.0);
         let mut places = Vec::new();
         for curve in &chart.curves {
@@ -100,7 +85,7 @@ impl Legend {
         Legend { places, height: y + LEGEND_ROW + 6.0 }
     }
 
-    pub(super) fn draw(&self, svg: &mut Svg, chart: &Chart, top: f64) {
+    fn draw(&self, svg: &mut Svg, chart: &Chart, top: f64) {
         for (index, (curve, (x, y))) in chart.curves.iter().zip(&self.places).enumerate() {
             let middle = top + y + LEGEND_ROW / 2.0;
             let line = of_curve(index, "median");
@@ -116,35 +101,35 @@ impl Legend {
 
 /// The area of the curves.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plot {
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+struct Plot {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
 }
 
 /// A chart with its scales, ready to be drawn.
-pub(super) struct ChartLayout<'a> {
-    pub(super) subject: Subject<'a>,
-    pub(super) format: Format,
+struct ChartLayout<'a> {
+    subject: Subject<'a>,
+    format: Format,
     plot: Plot,
-    pub(super) blocks: BlockAxis,
-    pub(super) scale: Scale,
+    blocks: BlockAxis,
+    scale: Scale,
 }
 
 impl ChartLayout<'_> {
     /// Returns the horizontal place of a block size.
-    pub(super) fn x(&self, bytes: u64) -> f64 {
+    fn x(&self, bytes: u64) -> f64 {
         self.plot.left + self.blocks.place(bytes) * (self.plot.right - self.plot.left)
     }
 
     /// Returns the vertical place of a figure.
-    pub(super) fn y(&self, value: f64) -> f64 {
+    fn y(&self, value: f64) -> f64 {
         self.plot.bottom - self.scale.place(value) * (self.plot.bottom - self.plot.top)
     }
 
     /// Returns a figure with its unit.
-    pub(super) fn show(&self, value: f64) -> String {
+    fn show(&self, value: f64) -> String {
         self.subject.chart.unit.show(value)
     }
 }
@@ -272,7 +257,7 @@ impl ChartLayout<'_> {
         let old: Vec<_> = cells
             .iter()
             .filter_map(|(bytes, cell)| {
-                Some((self.x(*bytes), self.y(self.subject.old(&curve.name, &cell.label)?)))
+                Some((self.x(*bytes), self.y(self.subject.old(curve, cell)?)))
             })
             .collect();
         if old.len() > 1 {
@@ -336,16 +321,12 @@ struct Bar<'a> {
 
 /// Returns the measured cases with their labels, which name the curve if there are several.
 fn cases(chart: &Chart) -> Vec<Bar<'_>> {
-    let several = chart.curves.len() > 1;
     let curves = chart.curves.iter().enumerate();
     let cases = curves.flat_map(|(index, curve)| {
-        curve.cells.iter().map(move |cell| {
-            let label = if several {
-                format!("{}, {}", curve.name, cell.label)
-            } else {
-                cell.label.clone()
-            };
-            Bar { curve: index, label, cell }
+        curve.cells.iter().map(move |cell| Bar {
+            curve: index,
+            label: chart.case_label(curve, cell),
+            cell,
         })
     });
     cases.filter(|case| case.cell.median.is_some()).collect()
@@ -439,9 +420,7 @@ fn card(subject: Subject<'_>, case: &Bar<'_>) -> Card {
         rows.push(format!("measured {} times in {series} series", cell.operations));
     }
     let curve = &subject.chart.curves[case.curve];
-    rows.extend(
-        subject.old(&curve.name, &cell.label).map(|old| format!("{} before", unit.show(old))),
-    );
+    rows.extend(subject.old(curve, cell).map(|old| format!("{} before", unit.show(old))));
     Card { heading: case.label.clone(), rows: rows.into_iter().map(|row| (None, row)).collect() }
 }
 
@@ -477,7 +456,7 @@ fn bar(
             }
         }
         let curve = &subject.chart.curves[case.curve];
-        if let Some(old) = subject.old(&curve.name, &case.cell.label) {
+        if let Some(old) = subject.old(curve, case.cell) {
             let old = x(old);
             line(svg, of_curve(case.curve, "old"), (old, middle - 12.0), (old, middle + 12.0));
         }
@@ -538,14 +517,14 @@ fn column(svg: &mut Svg, chart: &ChartLayout<'_>, bytes: u64, (left, right): (f6
 }
 
 /// Formats a figure with its range.
-pub(super) fn words(unit: Unit, cell: &Cell) -> String {
+fn words(unit: Unit, cell: &Cell) -> String {
     let [median, least, most] = [cell.median, cell.least, cell.most].map(Option::unwrap_or_default);
     let spread = format!("({} to {})", unit.show(least), unit.show(most));
     format!("{}{} {spread}", unit.show(median), if cell.noisy { " ~" } else { "" })
 }
 
 /// Draws an area that shows a tooltip for pointer and keyboard, and has its text for screen readers.
-pub(super) fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl FnOnce(&mut Svg)) {
+fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl FnOnce(&mut Svg)) {
     let group = class("spot").with("tabindex", 0).with("role", "img");
     svg.group("g", &group.with("aria-label", card.label()), |svg| {
         svg.empty("rect", &class("hit").px(hit));
@@ -554,9 +533,9 @@ pub(super) fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl 
 }
 
 /// A tooltip: a heading, and lines that may belong to curves.
-pub(super) struct Card {
-    pub(super) heading: String,
-    pub(super) rows: Vec<(Option<usize>, String)>,
+struct Card {
+    heading: String,
+    rows: Vec<(Option<usize>, String)>,
 }
 
 impl Card {
@@ -570,19 +549,19 @@ impl Card {
         if self.rows.iter().any(|(curve, _)| curve.is_some()) { LETTER } else { 0.0 }
     }
 
-    pub(super) fn width(&self) -> f64 {
+    fn width(&self) -> f64 {
         let longest = self.rows.iter().map(|(_, words)| words.chars().count()).max().unwrap_or(0);
         // Bold, so a little wider.
         let heading = self.heading.chars().count() as f64 * CHARACTER * 1.1;
         2.0 * PADDING + heading.max(self.indent() + longest as f64 * CHARACTER)
     }
 
-    pub(super) fn height(&self) -> f64 {
+    fn height(&self) -> f64 {
         2.0 * PADDING + (self.rows.len() + 1) as f64 * ROW - 6.0
     }
 
     /// Draws the tooltip at a position, moved so that it stays inside the picture.
-    pub(super) fn draw(&self, svg: &mut Svg, (left, top): (f64, f64), format: Format) {
+    fn draw(&self, svg: &mut Svg, (left, top): (f64, f64), format: Format) {
         let (width, height) = (self.width(), self.height());
         let left = left.clamp(0.0, (format.width() - width).max(0.0));
         let place = [("x", left), ("y", top), ("width", width), ("height", height), ("rx", 6.0)];

@@ -6,7 +6,7 @@ pub(super) mod charts;
 pub(super) mod svg;
 
 use crate::report::{Axis, Chart, Curve};
-use crate::stats::{exponent_of_ten, log2, power_of_ten};
+use crate::stats::{exponent_of_ten, log2, power_of_ten, range};
 use crate::units::{Unit, short_bytes};
 
 /// An axis of figures: linear from 0 to a round figure, or logarithmic between two round figures.
@@ -67,24 +67,16 @@ impl Scale {
     /// Creates the scale of a chart. It is logarithmic if the chart has published figures for comparison, or if low
     /// curves would otherwise coincide.
     pub(crate) fn of(chart: &Chart, steps: usize) -> Scale {
-        let cells = || chart.curves.iter().flat_map(|curve| &curve.cells);
+        let cells = || chart.cells();
         let beside = || chart.references.iter().map(|reference| reference.value);
-        let (lowest, highest) = cells()
-            .filter_map(|cell| cell.median)
-            .chain(beside())
-            .fold((f64::INFINITY, 0.0), |(low, high), value| {
-                (f64::min(low, value), f64::max(high, value))
-            });
+        let medians = cells().filter_map(|cell| cell.median);
+        let (lowest, highest) = range(medians.chain(beside()));
         // One series that was disturbed would make all other figures small. Its whisker ends at the axis, with an
         // arrow.
         let bounds = lowest / FAR_OUT..=highest * FAR_OUT;
         let ends = cells().flat_map(|cell| [cell.least, cell.median, cell.most]).flatten();
         let ends = ends.filter(|end| bounds.contains(end));
-        let beside = beside();
-        let (least, most) =
-            ends.chain(beside).fold((f64::INFINITY, 0.0), |(least, most), value| {
-                (f64::min(least, value), f64::max(most, value))
-            });
+        let (least, most) = range(ends.chain(beside()));
         if chart.references.is_empty() && !is_far_apart(chart) || most <= 0.0 {
             Scale::linear(chart.unit, most, steps)
         } else {
@@ -127,10 +119,7 @@ fn is_far_apart(chart: &Chart) -> bool {
             curve.cells.iter().filter_map(|cell| cell.median).collect()
         }
     };
-    let ends = chart.curves.iter().flat_map(medians);
-    let (least, most) = ends.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), median| {
-        (least.min(median), most.max(median))
-    });
+    let (least, most) = range(chart.curves.iter().flat_map(medians));
     chart.axis == Axis::BlockBytes && most > FAR * least
 }
 
@@ -153,7 +142,7 @@ pub(crate) struct BlockAxis {
 impl BlockAxis {
     /// Creates the axis of a chart; `None`: no cell has a block size.
     pub(crate) fn of(chart: &Chart) -> Option<BlockAxis> {
-        let cells = chart.curves.iter().flat_map(|curve| &curve.cells);
+        let cells = chart.cells();
         let mut sizes: Vec<u64> =
             cells.filter_map(|cell| cell.block_bytes).filter(|bytes| *bytes > 0).collect();
         sizes.sort_unstable();

@@ -2,6 +2,7 @@
 //! machine itself.
 
 use super::{BenchReport, Cell, Chart, Compared, Comparison, Curve, warnings};
+use crate::host::HostReport;
 use crate::stats::change::{ComparisonContext, Noise, Ratio};
 use crate::stats::{Summary, ln, median};
 use crate::units::{self, Unit};
@@ -152,12 +153,12 @@ fn differences(old: &BenchReport, new: &BenchReport) -> Vec<String> {
     differ("kernel", before.kernel.as_deref(), now.kernel.as_deref());
     differ("processor", before.processor.as_deref(), now.processor.as_deref());
     differ("governor", before.governor.as_deref(), now.governor.as_deref());
-    let programs = [before, now].map(|machine| machine.bare_start_program.as_deref());
-    differ("bare starts", programs[0], programs[1]);
-    let processors = [before, now].map(|machine| machine.processors.to_string());
-    differ("processors", Some(&processors[0]), Some(&processors[1]));
-    let verify = [old, new].map(|report| if report.settings.verify { "on" } else { "off" });
-    differ("verify", Some(verify[0]), Some(verify[1]));
+    let (program_before, program_now) = (&before.bare_start_program, &now.bare_start_program);
+    differ("bare starts", program_before.as_deref(), program_now.as_deref());
+    let processors = |machine: &HostReport| machine.processors.to_string();
+    differ("processors", Some(&processors(before)), Some(&processors(now)));
+    let verify = |report: &BenchReport| if report.settings.verify { "on" } else { "off" };
+    differ("verify", Some(verify(old)), Some(verify(new)));
     found
 }
 

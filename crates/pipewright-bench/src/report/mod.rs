@@ -202,6 +202,16 @@ pub(crate) struct Compared {
     pub(crate) ratio: Ratio,
 }
 
+impl Comparison {
+    /// Returns the comparison of a cell, if the older report has it.
+    pub(crate) fn of_cell(&self, chart: &Chart, curve: &Curve, cell: &Cell) -> Option<&Compared> {
+        let is_it = |it: &&Compared| {
+            it.chart == chart.id && it.curve == curve.name && it.label == cell.label
+        };
+        self.cells.iter().find(is_it)
+    }
+}
+
 impl Cell {
     /// Creates a cell with these samples.
     pub(crate) fn new(label: &str, block_bytes: Option<u64>, samples: Vec<f64>) -> Cell {
@@ -251,9 +261,22 @@ impl Curve {
 }
 
 impl Chart {
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.curves.iter().flat_map(|curve| &curve.cells)
+    }
+
     /// Returns true if a cell has a figure. A chart without figures would be empty axes.
     pub(crate) fn is_measured(&self) -> bool {
-        self.curves.iter().flat_map(|curve| &curve.cells).any(|cell| !cell.samples.is_empty())
+        self.cells().any(|cell| !cell.samples.is_empty())
+    }
+
+    /// Returns the label of a case, which names the curve if there are several.
+    pub(crate) fn case_label(&self, curve: &Curve, cell: &Cell) -> String {
+        if self.curves.len() > 1 {
+            format!("{}, {}", curve.name, cell.label)
+        } else {
+            cell.label.clone()
+        }
     }
 
     /// Returns the cell with the best median of all curves, and its curve.
@@ -270,8 +293,7 @@ impl Chart {
 impl BenchReport {
     /// Returns the cells that have a figure.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Cell> {
-        let cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
-        cells.filter(|cell| !cell.samples.is_empty())
+        self.charts.iter().flat_map(Chart::cells).filter(|cell| !cell.samples.is_empty())
     }
 
     /// Returns the reason why no cell has a figure; `None`: one has.
@@ -279,7 +301,7 @@ impl BenchReport {
         if self.measured().next().is_some() {
             return None;
         }
-        let mut cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
+        let mut cells = self.charts.iter().flat_map(Chart::cells);
         let reason = cells.find_map(|cell| cell.skipped.as_deref());
         Some(reason.unwrap_or("there is nothing to measure"))
     }

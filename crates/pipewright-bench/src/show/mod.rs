@@ -14,6 +14,7 @@ use pipewright_os::disk::file;
 use crate::Error;
 use crate::options::CommonBenchOptions;
 use crate::report::{BenchReport, SCHEMA};
+use crate::stats::range;
 use crate::units::Unit;
 
 pub use html::page_style;
@@ -32,9 +33,7 @@ fn method(report: &BenchReport) -> String {
         Some(count) => format!("{count} blocks"),
         None => {
             let times = report.charts.iter().map(|chart| chart.cell_seconds);
-            let (least, most) = times.fold((f64::INFINITY, 0.0), |(least, most), time| {
-                (f64::min(least, time), f64::max(most, time))
-            });
+            let (least, most) = range(times);
             let [shortest, longest] = [least.min(most), most].map(|time| Unit::Seconds.show(time));
             if shortest == longest { shortest } else { format!("{shortest} to {longest}") }
         }

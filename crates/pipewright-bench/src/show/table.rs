@@ -28,7 +28,7 @@ pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool)
 /// Returns a table with a row for each block size and a column for each curve.
 fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTable {
     let mut sizes: Vec<(u64, &str)> = Vec::new();
-    for cell in chart.curves.iter().flat_map(|curve| &curve.cells) {
+    for cell in chart.cells() {
         if let Some(bytes) = cell.block_bytes.filter(|_| cell.median.is_some()) {
             sizes.push((bytes, &cell.label));
         }
@@ -56,7 +56,6 @@ fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> TextTa
 
 /// Returns a table with a row for each case.
 fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
-    let several = chart.curves.len() > 1;
     let mut heading = vec!["case".to_owned(), "median".to_owned(), "range".to_owned()];
     if comparison.is_some() {
         heading.extend(["before", "change", "corrected"].map(str::to_owned));
@@ -65,16 +64,12 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> TextTable {
     for curve in &chart.curves {
         for cell in &curve.cells {
             let Some(summary) = cell.summary() else { continue };
-            let label = if several {
-                format!("{}, {}", curve.name, cell.label)
-            } else {
-                cell.label.clone()
-            };
+            let label = chart.case_label(curve, cell);
             let spread =
                 format!("{} to {}", chart.unit.show(summary.least), chart.unit.show(summary.most));
             let mut row = vec![label, entry(chart, curve, cell, None), spread];
             if let Some(comparison) = comparison {
-                row.extend(changes(chart, compared(chart, curve, cell, comparison)));
+                row.extend(changes(chart, comparison.of_cell(chart, curve, cell)));
             }
             rows.push(row);
         }
@@ -88,7 +83,7 @@ fn entry(chart: &Chart, curve: &Curve, cell: &Cell, comparison: Option<&Comparis
     let mut text = chart.unit.show(median);
     text.push_str(if cell.noisy { " ~" } else { "  " });
     let Some(comparison) = comparison else { return text };
-    let Some(found) = compared(chart, curve, cell, comparison) else { return text };
+    let Some(found) = comparison.of_cell(chart, curve, cell) else { return text };
     let (change, corrected) = (units::change(measured(found)), units::change(found.ratio.ratio));
     text.push_str(&format!(" {change:>6} {corrected:>6} {}", mark(chart, found)));
     text
@@ -117,18 +112,6 @@ fn mark(chart: &Chart, found: &Compared) -> &'static str {
         (true, true) => "▲",
         (true, false) => "▼",
     }
-}
-
-fn compared<'a>(
-    chart: &Chart,
-    curve: &Curve,
-    cell: &Cell,
-    comparison: &'a Comparison,
-) -> Option<&'a Compared> {
-    comparison
-        .cells
-        .iter()
-        .find(|it| it.chart == chart.id && it.curve == curve.name && it.label == cell.label)
 }
 
 /// Returns a table with a row for each curve: its best cell, and the cost of that.

@@ -5,7 +5,7 @@ use super::table::{self, TextTable};
 use crate::draw::svg::{CURVES, TERMINAL, letter};
 use crate::draw::{BlockAxis, Scale};
 use crate::report::{Axis, BenchReport, Cell, Chart};
-use crate::units;
+use crate::units::{self, wrap};
 
 /// Returns the report in a width of that many columns.
 pub(crate) fn terminal(report: &BenchReport, columns: usize, colors: bool) -> String {
@@ -185,26 +185,6 @@ fn chunks(first: usize, widths: &[usize], most: usize) -> Vec<std::ops::Range<us
     chunks
 }
 
-/// Wraps text at that many characters, without cutting words.
-pub(super) fn wrap(text: &str, most: usize, indent: &str) -> String {
-    let mut wrapped = String::new();
-    let mut width = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if width > 0 && width + 1 + length > most {
-            wrapped.push('\n');
-            wrapped.push_str(indent);
-            width = indent.chars().count();
-        } else if width > 0 {
-            wrapped.push(' ');
-            width += 1;
-        }
-        wrapped.push_str(word);
-        width += length;
-    }
-    wrapped
-}
-
 /// The style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pen {
@@ -366,16 +346,10 @@ fn foot(blocks: &BlockAxis, label_width: usize, width: usize) -> String {
 }
 
 fn bars(chart: &Chart, columns: usize, paint: Paint) -> String {
-    let several = chart.curves.len() > 1;
     let mut rows: Vec<(usize, String, &Cell)> = Vec::new();
     for (index, curve) in chart.curves.iter().enumerate() {
         for cell in curve.cells.iter().filter(|cell| cell.median.is_some()) {
-            let label = if several {
-                format!("{}, {}", curve.name, cell.label)
-            } else {
-                cell.label.clone()
-            };
-            rows.push((index, label, cell));
+            rows.push((index, chart.case_label(curve, cell), cell));
         }
     }
     let scale = Scale::of(chart, 5);

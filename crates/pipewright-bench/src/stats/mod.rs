@@ -93,6 +93,12 @@ pub fn ratios(samples: &[f64], baseline: &[f64]) -> Vec<f64> {
     samples.iter().zip(baseline).map(|(sample, baseline)| sample / baseline).collect()
 }
 
+/// Returns the smallest and the largest figure; infinity and 0: there are none.
+pub(crate) fn range(figures: impl Iterator<Item = f64>) -> (f64, f64) {
+    figures
+        .fold((f64::INFINITY, 0.0), |(least, most), it| (f64::min(least, it), f64::max(most, it)))
+}
+
 /// Returns the number of samples that are far from all others.
 pub(crate) fn outliers(samples: &[f64]) -> usize {
     let Some(summary) = Summary::of(samples) else { return 0 };
