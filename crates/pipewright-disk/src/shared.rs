@@ -263,6 +263,7 @@ impl Inbox {
         if is_over || !contents.new.is_empty() || !contents.cancelled.is_empty() {
             return false;
         }
+        // Set under the lock that `leave` takes: what is added from now on wakes the driver, before or during its wait.
         contents.asleep = true;
         if self.waker.is_none() && is_idle {
             while contents.asleep {
@@ -430,6 +431,7 @@ impl Oneshot {
                 *state = OneshotState::Polled(waker);
                 None
             }
+            // The first poll, or another task than the one before.
             _ => {
                 *state = OneshotState::Polled(context.waker().clone());
                 None

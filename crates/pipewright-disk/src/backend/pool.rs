@@ -147,6 +147,7 @@ impl Shared {
         state.done.push_back(done);
         self.done.notify_one();
         let Some(wake) = self.on_finished.get() else { return state };
+        // Not under the lock: the thread that wakes takes it at once.
         drop(state);
         wake();
         self.state()

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
-use pipewright_os::disk::file::{NowaitReads, NowaitWrites};
+use pipewright_os::disk::file::Facts;
 use pipewright_os::disk::thread_usage;
 
 use super::scratch::{DiagnosisTarget, TestFile, noise};
@@ -38,73 +38,83 @@ pub(super) fn run(
         }
         run.engine.write_all_at(&test_file.file, first, 0).result?;
     }
-    run.queue(&test_file, test)?;
+    run.submit()?;
     run.collect()?;
-    run.try_nowait_reads(&test_file, test, options)?;
-    run.try_nowait_writes(&test_file, test, options)?;
-    Ok(run.judge(&test_file, test))
+    run.try_nowait_reads()?;
+    run.try_nowait_writes()?;
+    Ok(run.judge())
 }
 
 /// The maximum size of the trial reads and writes. A multiple of every disk's alignment.
 const MAX_TRIED: usize = 1 << 20;
 
-struct MeasuredRun {
+struct MeasuredRun<'a> {
     engine: Engine,
+    test_file: &'a TestFile,
+    block_bytes: usize,
     /// The offset of each request.
     offsets: Vec<u64>,
     buffers: Vec<AlignedBuf>,
-    cached_before: Option<u64>,
-    unwritten_before: Option<u64>,
-    has_hole: Option<bool>,
-    split: Option<usize>,
-    write_room: Option<usize>,
-    kernel_workers: Option<usize>,
-    nowait_reads: Option<NowaitReads>,
-    nowait_writes: Option<NowaitWrites>,
-    submit_time: Duration,
-    counts: [usize; Class::ALL.len()],
-    misaligned: Option<crate::Misaligned>,
+    /// Filled step by step.
+    evidence: Evidence,
     out_of_order: usize,
     bytes: u64,
     queued: Duration,
     completed: Duration,
 }
 
-impl MeasuredRun {
-    fn new(
+impl MeasuredRun<'_> {
+    fn new<'a>(
         mut engine: Engine,
-        test_file: &TestFile,
+        test_file: &'a TestFile,
         test: Test,
         options: &DiagnoseOptions,
-    ) -> Result<MeasuredRun, Error> {
-        let offsets = offsets(test_file.bytes, options, test);
+    ) -> Result<MeasuredRun<'a>, Error> {
+        let TestFile { file, bytes, is_existing_file, .. } = test_file;
+        let offsets = offsets(*bytes, options, test);
         // Before the clock starts, because the first access to memory costs time too.
         let content = noise(options.block_bytes);
         let fill = |offset: &u64| {
-            let mut buffer = test_file.file.buffer(options.block_bytes)?;
-            if test_file.is_existing_file && test.work.is_write() {
+            let mut buffer = file.buffer(options.block_bytes)?;
+            if *is_existing_file && test.work.is_write() {
                 return read(&mut engine, test_file, buffer, *offset);
             }
             buffer.copy_from_slice(&content);
             Ok(buffer)
         };
         let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let requests = offsets.len();
         let split = split(test_file, test, options, &offsets);
-        Ok(MeasuredRun {
-            engine,
-            offsets,
-            buffers,
-            cached_before: test_file.file.cached_bytes(0, test_file.bytes),
-            unwritten_before: test_file.file.os().unwritten_bytes(0, test_file.bytes),
-            has_hole: test_file.file.os().next_hole(0).map(|place| place < test_file.bytes),
+        let evidence = Evidence {
+            test,
+            requests,
+            counts: [0; Class::ALL.len()],
+            facts: Facts::default(),
+            bypasses_cache: file.alignment().direct.filter(|_| test.direct),
+            cached_before: file.cached_bytes(0, *bytes),
+            unwritten_before: file.os().unwritten_bytes(0, *bytes),
+            cached_after: None,
+            has_hole: file.os().next_hole(0).map(|place| place < *bytes),
             split,
-            write_room: test_file.file.os().write_room(),
+            write_room: file.os().write_room(),
             kernel_workers: None,
+            worker_limit: requests.next_power_of_two().min(4 * processors),
             nowait_reads: None,
             nowait_writes: None,
             submit_time: Duration::ZERO,
-            counts: [0; Class::ALL.len()],
+            backend: engine.backend(),
+            unavailable_backends: engine.unavailable_backends().to_vec(),
+            unjudged: Unjudged::here(),
             misaligned: None,
+        };
+        Ok(MeasuredRun {
+            engine,
+            test_file,
+            block_bytes: options.block_bytes,
+            offsets,
+            buffers,
+            evidence,
             out_of_order: 0,
             bytes: 0,
             queued: Duration::ZERO,
@@ -112,12 +122,13 @@ impl MeasuredRun {
         })
     }
 
-    fn queue(&mut self, test_file: &TestFile, test: Test) -> Result<(), Error> {
+    fn submit(&mut self) -> Result<(), Error> {
+        let file = &self.test_file.file;
         for (offset, buffer) in self.offsets.iter().zip(self.buffers.drain(..)) {
-            let operation = match test.work {
-                Work::Read => Operation::read_at(&test_file.file, buffer, *offset),
-                Work::Sync => Operation::sync_data(&test_file.file),
-                _ => Operation::write_all_at(&test_file.file, buffer, *offset),
+            let operation = match self.evidence.test.work {
+                Work::Read => Operation::read_at(file, buffer, *offset),
+                Work::Sync => Operation::sync_data(file),
+                _ => Operation::write_all_at(file, buffer, *offset),
             };
             // There is room for all of them.
             drop(self.engine.queue(operation));
@@ -125,8 +136,8 @@ impl MeasuredRun {
         let began = Instant::now();
         self.engine.submit()?;
         self.queued = began.elapsed();
-        self.submit_time = self.queued;
-        self.kernel_workers = thread_usage::kernel_workers();
+        self.evidence.submit_time = self.queued;
+        self.evidence.kernel_workers = thread_usage::kernel_workers();
         Ok(())
     }
 
@@ -141,7 +152,7 @@ impl MeasuredRun {
                 Ok(completion) => completion,
                 Err(error) => match error.kind() {
                     ErrorKind::Misaligned(misaligned) => {
-                        self.misaligned.get_or_insert(*misaligned);
+                        self.evidence.misaligned.get_or_insert(*misaligned);
                         continue;
                     }
                     _ => return Err(error),
@@ -149,7 +160,7 @@ impl MeasuredRun {
             };
             self.bytes += completion.bytes as u64;
             let place = Class::ALL.iter().position(|class| Some(*class) == completion.class);
-            if let Some(count) = place.and_then(|place| self.counts.get_mut(place)) {
+            if let Some(count) = place.and_then(|place| self.evidence.counts.get_mut(place)) {
                 *count += 1;
             }
             if let Some(times) = completion.times {
@@ -169,68 +180,42 @@ impl MeasuredRun {
     }
 
     /// Determines the result of reads that must not wait, if threads performed some of the reads.
-    fn try_nowait_reads(
-        &mut self,
-        test_file: &TestFile,
-        test: Test,
-        options: &DiagnoseOptions,
-    ) -> Result<(), Error> {
-        let mut counts = Class::ALL.iter().zip(self.counts);
-        let by_threads = counts.any(|(class, count)| *class == Class::Worker && count > 0);
+    fn try_nowait_reads(&mut self) -> Result<(), Error> {
+        let Evidence { test, backend, .. } = self.evidence;
+        let by_threads = self.evidence.count(Class::Worker) > 0;
         let is_asked = test.work == Work::Read && test.direct && by_threads;
-        if is_asked && self.engine.backend() == BackendKind::Uring {
-            let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
-            self.nowait_reads = test_file.file.os().nowait_reads(&mut block, 0);
+        if is_asked && backend == BackendKind::Uring {
+            let file = &self.test_file.file;
+            let mut block = file.buffer(self.block_bytes.min(MAX_TRIED))?;
+            self.evidence.nowait_reads = file.os().nowait_reads(&mut block, 0);
         }
         Ok(())
     }
 
     /// Determines the result of writes that must not wait, as io_uring first issues each write.
-    fn try_nowait_writes(
-        &mut self,
-        test_file: &TestFile,
-        test: Test,
-        options: &DiagnoseOptions,
-    ) -> Result<(), Error> {
+    fn try_nowait_writes(&mut self) -> Result<(), Error> {
+        let Evidence { test, backend, misaligned, .. } = self.evidence;
         let is_asked = test.work.is_write() && test.work != Work::Sync;
-        if !is_asked || self.engine.backend() != BackendKind::Uring || self.misaligned.is_some() {
+        if !is_asked || backend != BackendKind::Uring || misaligned.is_some() {
             return Ok(());
         }
+        let TestFile { file, is_existing_file, .. } = self.test_file;
         // The longest write that is known to be accepted in one piece by every filesystem.
-        let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
-        if test_file.is_existing_file {
-            block = read(&mut self.engine, test_file, block, 0)?;
+        let mut block = file.buffer(self.block_bytes.min(MAX_TRIED))?;
+        if *is_existing_file {
+            block = read(&mut self.engine, self.test_file, block, 0)?;
         }
-        self.nowait_writes = test_file.file.os().nowait_writes(&block, 0);
+        self.evidence.nowait_writes = file.os().nowait_writes(&block, 0);
         Ok(())
     }
 
-    fn judge(self, test_file: &TestFile, test: Test) -> Measured {
-        let file = &test_file.file;
-        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let requests = self.offsets.len();
-        let evidence = Evidence {
-            test,
-            requests,
-            counts: self.counts,
-            facts: *file.facts(),
-            bypasses_cache: file.alignment().direct.filter(|_| test.direct),
-            cached_before: self.cached_before,
-            unwritten_before: self.unwritten_before,
-            cached_after: file.cached_bytes(0, test_file.bytes),
-            has_hole: self.has_hole,
-            split: self.split,
-            write_room: self.write_room,
-            kernel_workers: self.kernel_workers.max(thread_usage::kernel_workers()),
-            worker_limit: requests.next_power_of_two().min(4 * processors),
-            nowait_reads: self.nowait_reads,
-            nowait_writes: self.nowait_writes,
-            submit_time: self.submit_time,
-            backend: self.engine.backend(),
-            unavailable_backends: self.engine.unavailable_backends().to_vec(),
-            unjudged: Unjudged::here(),
-            misaligned: self.misaligned,
-        };
+    fn judge(self) -> Measured {
+        let MeasuredRun {
+            test_file: TestFile { file, bytes: file_bytes, .. }, mut evidence, ..
+        } = self;
+        evidence.facts = *file.facts();
+        evidence.cached_after = file.cached_bytes(0, *file_bytes);
+        evidence.kernel_workers = evidence.kernel_workers.max(thread_usage::kernel_workers());
         Measured {
             queued: self.queued,
             completed: self.completed,
