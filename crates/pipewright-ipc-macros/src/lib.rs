@@ -3,16 +3,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `parse.rs` | the trait, and the mistakes in it |
-//! | `signature.rs` | the identity of a service |
-//! | `worker.rs` | the code of the worker's side |
-//! | `client.rs` | the code of the client |
+//! | `expand.rs` | the code of both sides, and the identity of a service |
 
 #![forbid(unsafe_code)]
 
-mod client;
+mod expand;
 mod parse;
-mod signature;
-mod worker;
 
 use proc_macro::TokenStream;
 use quote::quote;
@@ -22,7 +18,7 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn service(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let expanded = parse::Service::parse(arguments.into(), item.into()).map(|service| {
-        let (service_trait, client) = (worker::expand(&service), client::expand(&service));
+        let (service_trait, client) = (expand::service_trait(&service), expand::client(&service));
         quote! { #service_trait #client }
     });
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
