@@ -333,8 +333,10 @@ fn settings_of(options: &CommonBenchOptions, series: u16) -> Settings {
     }
 }
 
+// The parts in which benchmarks differ: charts, series, verdicts and limits.
+
 /// Sums up the figures in sentences.
-pub(super) type SummaryFn = fn(&[report::Chart]) -> Option<String>;
+type SummaryFn = fn(&[report::Chart]) -> Option<String>;
 
 /// The thoroughness of a preset.
 struct Effort {
@@ -373,25 +375,25 @@ impl Effort {
 }
 
 /// The parts of a benchmark that depend on what is measured.
-pub(super) struct Parts {
-    pub(super) name: &'static str,
-    pub(super) preset: &'static str,
-    pub(super) series: u16,
-    pub(super) charts: Vec<PlannedChart>,
-    pub(super) verdict: SummaryFn,
+struct Parts {
+    name: &'static str,
+    preset: &'static str,
+    series: u16,
+    charts: Vec<PlannedChart>,
+    verdict: SummaryFn,
     /// The benchmarks that it consists of; none, if it is one.
-    pub(super) sections: Vec<PlannedSection>,
+    sections: Vec<PlannedSection>,
     /// The time for all charts; `None`: as long as it takes, because the options say what to measure.
-    pub(super) limit: Option<Duration>,
+    limit: Option<Duration>,
 }
 
 /// A benchmark as a part of another one.
 #[derive(Debug)]
-pub(super) struct PlannedSection {
-    pub(super) name: &'static str,
-    pub(super) verdict: SummaryFn,
+struct PlannedSection {
+    name: &'static str,
+    verdict: SummaryFn,
     /// The ids of its charts.
-    pub(super) charts: Vec<String>,
+    charts: Vec<String>,
 }
 
 fn pipes_parts(options: &PipesOptions) -> Result<Parts, Error> {
@@ -523,7 +525,7 @@ fn all_parts(options: &CasesOptions) -> Result<Parts, Error> {
 }
 
 /// Keeps only the charts with these ids; all, if there is none.
-pub(super) fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<(), Error> {
+fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<(), Error> {
     let known: Vec<&str> = charts.iter().map(|chart| chart.id.as_str()).collect();
     if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
         let known = known.join(", ");
@@ -538,6 +540,8 @@ pub(super) fn choose(charts: &mut Vec<PlannedChart>, only: &[String]) -> Result<
 fn sizes(given: &[usize], default: &[usize]) -> Result<Vec<usize>, Error> {
     if given.is_empty() { Ok(default.to_vec()) } else { checked(given.to_vec()) }
 }
+
+// The progress line.
 
 /// The longest line.
 const MOST_COLUMNS: usize = 78;

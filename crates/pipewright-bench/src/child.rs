@@ -141,7 +141,8 @@ fn program() -> io::Result<&'static PathBuf> {
     }
 }
 
-/// Does the task.
+// The tasks, as the child does them.
+
 fn run(task: ChildTask) -> io::Result<()> {
     // Not std's stdout, which buffers lines and copies.
     let mut out = File::from(console_out()?);
@@ -271,6 +272,8 @@ fn until_closed(mut step: impl FnMut() -> Result<(), pipewright_ipc::Error>) -> 
         }
     }
 }
+
+// What both sides know: the line with the CPU time, the lengths of messages, and the bytes of a stream.
 
 /// Returns the CPU time and context switches of a child in a line.
 fn usage_line(spent: Spent) -> String {

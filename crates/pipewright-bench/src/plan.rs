@@ -204,6 +204,8 @@ pub(crate) fn report(charts: &[PlannedChart]) -> Vec<report::Chart> {
     charts.iter().map(chart).collect()
 }
 
+// The measurement of a plan.
+
 /// The number of series, the seed of their order, and the time for all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesRules {

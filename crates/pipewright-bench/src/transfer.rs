@@ -284,6 +284,8 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "more bytes were read than written")
 }
 
+// Two processes: a child writes, this process reads; through a given conduit, or through a pipe of the library.
+
 /// A child that writes on request.
 #[derive(Debug)]
 pub(crate) struct TwoProcesses {
@@ -404,6 +406,8 @@ impl Rounds for TwoProcesses {
     }
 }
 
+// Round trips: a block is sent and comes back, and each trip is timed.
+
 /// A connection to a process that sends back what it receives.
 pub(crate) trait Echo {
     /// Sends a block, and waits until all of it has come back.
@@ -488,6 +492,8 @@ impl Echo for StreamEcho {
         self.from.read_exact(back)
     }
 }
+
+// Messages through a channel: this process is the host, and starts itself as the worker.
 
 /// The way messages are sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -446,6 +446,8 @@ impl Oneshot {
     }
 }
 
+// The caller's side of an operation. The driver leaves the result in the `Oneshot`, and the `Pending` takes it out.
+
 /// A started operation: await it, or [wait](Pending::wait) for it.
 ///
 /// # Drop

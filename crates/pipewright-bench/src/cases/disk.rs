@@ -170,6 +170,8 @@ fn cell(work: Workload, scratch: &Arc<Scratch>, block_bytes: usize) -> impl Meas
     BlockCell::new(block_bytes, None, move || Transfer::new(work, &scratch, block_bytes))
 }
 
+// The file to read and write: created when it is first needed, and unlinked at once.
+
 /// The way to open the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenMode {
@@ -279,6 +281,8 @@ fn fill(file: &DiskFile, bytes: u64) -> Result<()> {
     engine.sync_all(file).result?;
     Ok(())
 }
+
+// Reads and writes of the file, with a number of operations in flight.
 
 /// The kind of work of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -166,6 +166,8 @@ const QUICK: [usize; 12] = [
     1 << 20,
 ];
 
+// The sweep: the block sizes and ways of a preset, or every combination of the given options.
+
 /// The block sizes and ways.
 #[derive(Debug)]
 struct PipesSweep {
@@ -318,6 +320,8 @@ fn preset(preset: PipesPreset) -> Vec<Route> {
         }
     }
 }
+
+// The cell of a way and a block size: both sides are set up for each series.
 
 /// Creates the cell for a way and a block size.
 fn cell(

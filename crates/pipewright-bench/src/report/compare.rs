@@ -193,6 +193,8 @@ fn verdict(
     found
 }
 
+// The drift of the machine itself, by its baselines.
+
 /// The assumed drift of a machine without a baseline: 1.4 has been observed for minutes on an idle machine.
 const UNKNOWN_DRIFT: f64 = 1.5;
 
@@ -201,17 +203,17 @@ const LEAST_REPORTED: f64 = 0.05;
 
 /// The time of each baseline, new by old. `None`: one of the reports has none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct BaselineDrift {
-    pub(crate) copies: Option<f64>,
-    pub(crate) wakes: Option<f64>,
-    pub(crate) starts: Option<f64>,
+struct BaselineDrift {
+    copies: Option<f64>,
+    wakes: Option<f64>,
+    starts: Option<f64>,
     /// A cell has bare starts in only one of the reports.
     lacks_starts: bool,
 }
 
 impl BaselineDrift {
     /// Compares the baselines of two reports, and those of their common cells.
-    pub(crate) fn between<'a>(
+    fn between<'a>(
         old: &BenchReport,
         new: &BenchReport,
         cells: impl Iterator<Item = (&'a Cell, &'a Cell)>,
@@ -258,7 +260,7 @@ impl BaselineDrift {
     }
 
     /// Returns the changes in a sentence; `None`: there are none.
-    pub(crate) fn words(&self) -> Option<String> {
+    fn words(&self) -> Option<String> {
         let all = [
             ("a bare start", self.starts, " (corrected for)"),
             ("a wake-up", self.wakes, ""),
@@ -276,7 +278,7 @@ impl BaselineDrift {
     }
 
     /// Names the missing baselines in a sentence; `None`: none is missing.
-    pub(crate) fn missing(&self) -> Option<String> {
+    fn missing(&self) -> Option<String> {
         let names = [
             ("starts", self.lacks_starts),
             ("wake-ups", self.wakes.is_none()),

@@ -140,6 +140,8 @@ fn figures(table: &TextTable, columns: usize, paint: Paint) -> String {
     text
 }
 
+// Columns of text, and text that does not fit.
+
 /// Cuts text to that many characters, and marks the cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
@@ -185,9 +187,11 @@ fn chunks(first: usize, widths: &[usize], most: usize) -> Vec<std::ops::Range<us
     chunks
 }
 
+// Colors of a terminal, or none.
+
 /// The style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pen {
+enum Pen {
     Plain,
     Bold,
     Faint,
@@ -196,12 +200,12 @@ pub(super) enum Pen {
 
 /// Adds colors to text, if enabled.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Paint {
-    pub(super) colors: bool,
+struct Paint {
+    colors: bool,
 }
 
 impl Paint {
-    pub(super) fn text(self, pen: Pen, text: &str) -> String {
+    fn text(self, pen: Pen, text: &str) -> String {
         let code = match pen {
             _ if !self.colors || text.trim().is_empty() => return text.to_owned(),
             Pen::Plain => return text.to_owned(),
@@ -215,6 +219,8 @@ impl Paint {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
+
+// The charts: curves of braille dots, or bars of blocks.
 
 /// Draws a chart in a width of that many columns.
 fn graph(chart: &Chart, columns: usize, paint: Paint) -> String {
@@ -377,9 +383,11 @@ fn bar(share: f64, width: usize) -> String {
     format!("{}{part}", "█".repeat(eighths / PARTS.len()))
 }
 
+// The canvas of braille dots: each character of a terminal is two dots wide and four dots high.
+
 /// The dots, and the last pen in each character.
 #[derive(Debug, Clone)]
-pub(crate) struct Canvas {
+struct Canvas {
     columns: usize,
     rows: usize,
     dots: Vec<u8>,
@@ -393,7 +401,7 @@ const BITS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 const EMPTY: u32 = 0x2800;
 
 impl Canvas {
-    pub(crate) fn new(columns: usize, rows: usize) -> Canvas {
+    fn new(columns: usize, rows: usize) -> Canvas {
         let cells = columns * rows;
         Canvas {
             columns,
@@ -405,12 +413,12 @@ impl Canvas {
     }
 
     /// Returns the width in dots.
-    pub(crate) fn width(&self) -> usize {
+    fn width(&self) -> usize {
         self.columns * BITS.len()
     }
 
     /// Returns the height in dots.
-    pub(crate) fn height(&self) -> usize {
+    fn height(&self) -> usize {
         self.rows * BITS[0].len()
     }
 
@@ -433,7 +441,7 @@ impl Canvas {
     }
 
     /// Draws a line, after Bresenham.
-    pub(crate) fn line(&mut self, from: (usize, usize), to: (usize, usize), pen: usize) {
+    fn line(&mut self, from: (usize, usize), to: (usize, usize), pen: usize) {
         let [(mut x, mut y), (to_x, to_y)] = [from, to].map(|(x, y)| (x as i64, y as i64));
         let (width, height) = ((to_x - x).abs(), -(to_y - y).abs());
         let (step_x, step_y) = ((to_x - x).signum(), (to_y - y).signum());
@@ -456,7 +464,7 @@ impl Canvas {
     }
 
     /// Puts a letter at a dot, unless the character has one.
-    pub(crate) fn letter(&mut self, (x, y): (usize, usize), letter: char, pen: usize) {
+    fn letter(&mut self, (x, y): (usize, usize), letter: char, pen: usize) {
         let (column, row) = (x / BITS.len(), y / BITS[0].len());
         if column < self.columns && row < self.rows {
             let cell = row * self.columns + column;
@@ -468,7 +476,7 @@ impl Canvas {
     }
 
     /// Returns the rows from the top, as characters with their pens. `None`: an empty character.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<(char, Option<usize>)>> {
+    fn rows(&self) -> impl Iterator<Item = Vec<(char, Option<usize>)>> {
         (0..self.rows).map(|row| {
             (row * self.columns..(row + 1) * self.columns)
                 .map(|cell| self.character(cell))

@@ -175,6 +175,8 @@ pub enum Pattern {
 /// A function that runs a test on a file.
 type RunTest<'a> = &'a dyn Fn(&DiagnosisTarget, Test, &DiagnoseOptions) -> Result<Measured>;
 
+// The effects of remedies: taken from another test of the report, or measured by repeating the test.
+
 /// Adds the effect of its remedy to each finding, if it can be measured.
 fn try_remedies(
     run: RunTest<'_>,

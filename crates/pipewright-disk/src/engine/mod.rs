@@ -341,6 +341,8 @@ fn advance(request: &mut FileRequest, slot: &OperationSlot) {
     (request.from, request.offset) = (slot.progress.moved, slot.progress.next_offset());
 }
 
+// One operation at a time, with a blocking wait.
+
 impl Engine {
     /// Performs an operation and waits for it. Other operations in flight continue.
     ///
@@ -478,6 +480,9 @@ impl Engine {
     }
 }
 
+// Operations that need no queue: plain calls on the calling thread. The caller assigns the completion order, which is
+// 0 until then.
+
 /// Performs the operation to its end. A failure is not retried with another mechanism: a synchronous write
 /// would then succeed without its data.
 fn perform(operation: &mut Operation) -> Result<Completion> {
@@ -551,6 +556,8 @@ fn may_lose_data(kind: &ErrorKind, file: &DiskFile) -> bool {
     let is_missing = matches!(kind, ErrorKind::InvalidInput | ErrorKind::Unsupported);
     !is_missing || file.os().may_have_unwritten_data()
 }
+
+// The operations in flight, by token.
 
 /// An operation in flight. The backend holds its buffer.
 #[derive(Debug)]
