@@ -240,7 +240,11 @@ fn a_path_may_name_a_handle_of_this_process() {
     assert!(puppet(["exit=0"]).status().unwrap().success());
     let program = File::open("/bin/true").unwrap();
     let path = format!("/proc/self/fd/{}", program.as_raw_fd());
-    assert!(Command::new(path).status().unwrap().success());
+    assert!(Command::new(&path).status().unwrap().success());
+    assert!(
+        Command::new(&path).output().unwrap().success(),
+        "one that gets copies closes it early"
+    );
     let dir = tempfile::tempdir().unwrap();
     let opened = File::open(dir.path()).unwrap();
     let mut command = Command::new("pwd");

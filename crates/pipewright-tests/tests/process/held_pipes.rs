@@ -81,6 +81,39 @@ fn stop_at_exit_without_a_holder_reads_everything() {
     }
 }
 
+/// Runs many short commands on several threads. A child of one has copies of the pipes of the others until it executes its program,
+/// which may take long on a busy machine.
+fn starts_of_other_threads_hold_nothing(set: impl Fn(&mut pipewright::Command) + Sync) {
+    use pipewright_os::base::test_hooks::{Forced, is_forced};
+
+    if is_forced(Forced::NoSharedMemory) {
+        // The handle by which such a child reports a failed exec is closed by the exec.
+        return;
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..pace::rounds(240, 60) {
+                    let mut command = puppet(["out=x"]);
+                    set(&mut command);
+                    let capture = command.linger(Linger::StopAtExit).capture().unwrap();
+                    assert_eq!((capture.stdout.as_str(), capture.held_open), ("x", false));
+                }
+            });
+        }
+    });
+}
+
+#[isolated_test]
+fn the_start_of_another_thread_does_not_count_as_a_holder() {
+    starts_of_other_threads_hold_nothing(|_| {});
+}
+
+#[isolated_test]
+fn the_supervisor_of_another_tree_does_not_count_as_a_holder() {
+    starts_of_other_threads_hold_nothing(|command| _ = command.contain(pipewright::Contain::Tree));
+}
+
 #[watched_test]
 fn until_eof_waits_for_the_last_holder() {
     // Longer than the default linger.

@@ -18,6 +18,7 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{OutOfMemory, Victim};
 use pipewright_os::process::pty;
+use pipewright_os::process::spawn::StartsUnderWay;
 use pipewright_os::process::status::Ended;
 
 use super::foreground::POLL_INTERVAL;
@@ -77,6 +78,8 @@ pub(crate) struct RunState {
     /// True if a cancel came after the end and has been handled.
     given_up: bool,
     group_pause: Duration,
+    /// The starts that were under way when the streams seemed to be held.
+    starts: Option<StartsUnderWay>,
 }
 
 impl RunState {
@@ -110,6 +113,7 @@ impl RunState {
             limit_exceeded: false,
             given_up: false,
             group_pause: Duration::ZERO,
+            starts: None,
         }
     }
 
@@ -451,10 +455,16 @@ impl RunState {
         loop {
             match self.policy.due(now, self.is_reading()) {
                 Due::Nothing => return Ok(()),
+                Due::StopReading if self.may_be_copied() && self.policy.look_again(now) => {}
                 Due::StopReading => self.stop_reading(rules)?,
                 due => self.carry_out(due, children, rules)?,
             }
         }
+    }
+
+    /// Returns true while a stream may only be held by a child that another thread is starting.
+    fn may_be_copied(&mut self) -> bool {
+        !self.starts.get_or_insert_with(StartsUnderWay::now).are_over()
     }
 
     /// Forwards the signals of the token, and stops the children if it is cancelled.

@@ -10,9 +10,12 @@ use crate::rules::{Linger, Rules, earlier};
 const AFTER_KILL: Linger =
     Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
 
-/// The time for which a stream that seems to be held is looked at again: a child that another thread is starting has a copy of
-/// it until its exec.
+/// The time after which a stream that seems to be held is looked at again: a child that other code of this process is starting has
+/// a copy of it until its exec.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
+
+/// All the time for such looks while a start of ours is under way: one can hang, and then the stream is held.
+const LOOKS_CAP: Duration = Duration::from_secs(1);
 
 /// The time for which the reader of a tee may take nothing, once the run is to end, and all the time that it has. Then the
 /// unwritten bytes are given up.
@@ -52,6 +55,8 @@ pub(super) struct StopPolicy {
     tee_blocked: bool,
     /// True if a stream is a terminal that ends by itself, a while after the last child.
     terminal_closes: bool,
+    /// The times of the first and of the next look at streams that may only be held by a start.
+    looks: Option<(Instant, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +103,7 @@ impl StopPolicy {
             all_gone_at: None,
             tee_blocked: false,
             terminal_closes: false,
+            looks: None,
         }
     }
 
@@ -130,6 +136,15 @@ impl StopPolicy {
     /// Records that a stream is a terminal that ends by itself, a while after the last child.
     pub(super) fn note_terminal_closes(&mut self) {
         self.terminal_closes = true;
+    }
+
+    /// Puts giving up the streams off for a moment, because a start may hold them. Returns false if it has been put off for as long
+    /// as it may.
+    pub(super) fn look_again(&mut self, now: Instant) -> bool {
+        let first = self.looks.map_or(now, |(first, _)| first);
+        let next = now.checked_add(SECOND_LOOK).filter(|next| *next <= first + LOOKS_CAP);
+        self.looks = next.map(|next| (first, next)).or(self.looks);
+        next.is_some()
     }
 
     /// Records the end of the last child.
@@ -286,14 +301,15 @@ impl StopPolicy {
                 earlier(quiet_since.checked_add(quiet), from.checked_add(cap))
             }
         };
-        match self.phase {
+        let end = match self.phase {
             // Not `give_up_at`: it may have passed, and the last output comes after the stop.
             StopPhase::Stopping { .. } | StopPhase::Killed { .. } => lingers_until,
             StopPhase::Running => {
                 let give_up_at = self.give_up_at.map(|at| at.max(ended_at));
                 earlier(lingers_until, give_up_at.and_then(|at| self.tee_ends(at)))
             }
-        }
+        };
+        end.map(|end| self.looks.map_or(end, |(_, next)| end.max(next)))
     }
 
     /// Returns the time at which streams that are to be given up at that time are given up: later, while a tee passes on what
@@ -493,6 +509,14 @@ mod tests {
         policy.note_end(start);
         assert_eq!(policy.due(start, true), Due::Nothing);
         assert_eq!(policy.due(start + MS, true), Due::StopReading);
+        assert!(policy.look_again(start + MS), "a start is under way");
+        assert_eq!(policy.next(true), Some(start + 2 * MS));
+        assert_eq!(policy.due(start + MS, true), Due::Nothing);
+        assert_eq!(policy.due(start + 2 * MS, true), Due::StopReading);
+        assert!(policy.look_again(start + 1000 * MS));
+        assert_eq!(policy.due(start + 1001 * MS, true), Due::StopReading);
+        assert!(!policy.look_again(start + 1001 * MS), "a start that hangs holds it");
+        assert_eq!(policy.due(start + 1001 * MS, true), Due::StopReading);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod options;
 mod plan;
 mod slot;
 mod snapshot;
+mod under_way;
 
 #[cfg(any(target_os = "macos", test))]
 mod groups;
@@ -60,6 +61,7 @@ pub use plan::{
 pub use pre_exec::PreExec;
 pub use slot::{Begun, RequestedStart, TreeSlot};
 pub use snapshot::EnvSnapshot;
+pub use under_way::StartsUnderWay;
 
 use crate::process::child::ChildHandle;
 
@@ -98,7 +100,10 @@ use crate::process::child::ChildHandle;
 pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     match plan.slot {
         Some(_) => begin(plan)?.finish(plan),
-        None => imp::spawn(plan),
+        None => {
+            let _under_way = under_way::begin();
+            imp::spawn(plan)
+        }
     }
 }
 
@@ -113,7 +118,10 @@ pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 pub fn begin(plan: &Plan<'_>) -> Result<Begun, SpawnError> {
     match plan.slot {
         Some(slot) => Arc::clone(&slot.0).begin(plan),
-        None => imp::spawn(plan).map(Begun::Started),
+        None => {
+            let _under_way = under_way::begin();
+            imp::spawn(plan).map(Begun::Started)
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) has_begun: AtomicBool,
     /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
+    /// True if the child may close the handles that it does not inherit before it executes the program.
+    pub(super) may_close_early: AtomicBool,
     /// True if the child may begin with the parent's handles themselves, and if it does: it copies those that it needs.
     pub(super) may_share_handles: AtomicBool,
     pub(super) shares_handles: AtomicBool,
@@ -50,10 +52,11 @@ unsafe impl Sync for ChildSetup<'_> {}
 
 impl ChildSetup<'_> {
     /// Clears the results of an earlier attempt.
-    pub(super) fn reset(&self, may_retry: bool, may_share_handles: bool) {
+    pub(super) fn reset(&self, may_retry: bool, may_share_handles: bool, may_close_early: bool) {
         self.steps.may_retry.set(may_retry);
         self.steps.shares_memory.set(false);
         self.may_share_handles.store(may_share_handles, Ordering::Relaxed);
+        self.may_close_early.store(may_close_early, Ordering::Relaxed);
         self.shares_handles.store(false, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
@@ -89,6 +92,13 @@ impl ChildSetup<'_> {
         let Steps { stdio, moves, groups, foreground, own_terminal, .. } = &self.steps;
         let has_terminal = foreground.is_some() || own_terminal.is_some();
         stdio.iter().all(is_standard) && moves.is_empty() && groups.is_empty() && !has_terminal
+    }
+
+    /// Returns true if the child closes what it does not inherit before the exec.
+    fn closes_early(&self, scope: CredentialScope) -> bool {
+        let has_report = self.report_to.load(Ordering::Relaxed) >= 0;
+        let is_child = scope == CredentialScope::Child;
+        self.may_close_early.load(Ordering::Relaxed) && is_child && !has_report
     }
 
     pub(super) fn changes_identity(&self) -> bool {
@@ -190,7 +200,8 @@ unsafe fn prepare(
     scope: CredentialScope,
     closures: &mut [Closure],
 ) -> Result<(), Failed> {
-    if setup.close_others {
+    let closes_early = setup.closes_early(scope) && closures.is_empty();
+    if setup.close_others && !closes_early {
         close_others()?;
     }
     steps::enter(&setup.steps, cgroup.map(|procs| (procs, step::CONTAIN)))?;
@@ -204,6 +215,11 @@ unsafe fn prepare(
         // A closure may change the mask, so it is set before the closures run, and not again afterwards.
         steps::set_mask(setup.steps.mask);
         pre_exec::run(closures).map_err(|errno| (step::PRE_EXEC, errno))?;
+    }
+    // Before the exec, which wakes the parent some time before it closes them: they keep other threads' pipes open.
+    if closes_early {
+        let inherited = setup.steps.moves.iter().map(|place| place.to);
+        open_handles::close_from(libc::STDERR_FILENO + 1, inherited).or_else(|_| close_others())?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
+use crate::process::nolibc::step;
 use crate::process::nolibc::steps::{self as nolibc, Move, STOP_PENDING, Stdio, Steps};
 use crate::process::pidfd::open_pidfd;
 
@@ -43,6 +44,7 @@ pub(super) use forked::{FORK, Fork};
 pub(crate) use limited::{SLOT_LIMITS, SlotLimits, start_limited};
 pub(super) use slot::new_slot;
 use stack::Stack;
+pub(super) use stack::leaving;
 use stop_watch::StopWatch;
 pub(crate) use trial::try_supervisor;
 
@@ -96,17 +98,22 @@ fn start<T>(
         && setup.needs_no_handles()
         && !HANDLES_REFUSED.load(Relaxed)
         && !is_forced(Forced::NoSharedMemory);
+    let mut may_close = setup.close_others;
     loop {
-        setup.reset(stops < MOST_STOPS, may_share);
+        setup.reset(stops < MOST_STOPS, may_share, may_close);
         let done = once(setup);
         let errno = done.as_ref().err().and_then(|error| error.source.raw_os_error());
         match errno {
             Some(STOP_PENDING) => stops += 1,
             Some(errno) if setup.shares_handles.load(Relaxed) => {
-                may_share = false;
+                (may_share, may_close) = (false, false);
                 if errno == child::HANDLES_SHARED {
                     HANDLES_REFUSED.store(true, Relaxed);
                 }
+            }
+            // A program's path may name one of the handles, too.
+            Some(libc::ENOENT) if may_close && setup.failed_step.load(Relaxed) == step::EXEC => {
+                may_close = false;
             }
             _ => return done,
         }
@@ -224,6 +231,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> 
         has_begun: AtomicBool::new(false),
         report_to: AtomicI32::new(-1),
         may_share_handles: AtomicBool::new(false),
+        may_close_early: AtomicBool::new(false),
         shares_handles: AtomicBool::new(false),
     }
 }

@@ -16,6 +16,7 @@ use crate::process::contain::linux::limits::KeptGroups;
 use crate::process::contain::linux::report::{NotStarted, Ready};
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::room::is_lack;
+use crate::process::spawn::under_way;
 
 /// The supervisor of a slot, which has no command yet.
 pub(super) struct SlotSupervision {
@@ -35,6 +36,8 @@ pub(super) fn launch(
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(no_image)?;
     check_handle_limit().map_err(create_error)?;
+    // Dropped after the stacks are back in their pool.
+    let _under_way = under_way::begin();
     let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
     let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
     let cgroup = groups.and_then(KeptGroups::cgroup);
