@@ -24,8 +24,8 @@ use crate::process::usage::TreeUsage;
 /// A limit either holds or the start is an error; [`best_effort`](Self::best_effort) changes that.
 ///
 /// ```
-/// # use pipewright_os::process::limits::TreeLimits;
-/// let limits = TreeLimits::new().memory_max(2 << 30).memory_swap_max(0).cpu_max(1.5).pids_max(200);
+/// # use pipewright_os::process::limits::TreeLimits as Limits;
+/// let limits = Limits::new().memory_max(2 << 30).memory_swap_max(0).cpu_max(1.5).pids_max(200);
 /// assert_eq!(limits.memory_max_bytes, Some(2 << 30));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

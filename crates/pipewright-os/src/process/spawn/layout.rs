@@ -4,11 +4,12 @@
 //! the allocator. So everything that it will use is in place before it exists.
 
 use std::ffi::{OsStr, OsString, c_char};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::check::check;
-use super::{Env, Plan, Search, SpawnError, options};
+use super::{Env, Plan, Search, SpawnError, Step, options};
 
 /// The directories that the system searches without `PATH` (confstr(3), `_CS_PATH`).
 pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -31,9 +32,20 @@ unsafe impl Send for Layout {}
 // SAFETY: as above; nothing can be changed through a shared reference.
 unsafe impl Sync for Layout {}
 
+/// Refuses a name that no directory can have, as execvp(3) does: each lookup of it fails, and the name would count as not found.
+fn check_name(program: &OsStr) -> Result<(), SpawnError> {
+    const NAME_MAX: usize = 255;
+    if program.len() > NAME_MAX && !is_path(program) {
+        let error = io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+        return Err(SpawnError::new(Step::Exec, error));
+    }
+    Ok(())
+}
+
 impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check(plan)?;
+        check_name(plan.program)?;
         options::check_windows_options(plan)?;
         #[cfg(target_os = "macos")]
         options::check(plan, options::Way::Macos)?;

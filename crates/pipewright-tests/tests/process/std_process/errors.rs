@@ -41,6 +41,7 @@ macro_rules! failures {
         let mut long = Command::new("true");
         long.arg("x".repeat(200 << 10));
         errors.push(("too long", spawned(long)));
+        errors.push(("a name that no directory has", spawned(Command::new("x".repeat(5_000)))));
         errors
     }};
 }
