@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
 use pipewright::{Command, Contain, Scope, Stdio};
-use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
@@ -48,8 +48,8 @@ fn set(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         }
         "stderr" => set_stream(command, Command::stderr, value)?,
         "input" => {
-            let input: PyBackedBytes = value.extract()?;
-            command.stdin(Stdio::bytes(value.py().detach(|| copy_of(&input))?));
+            // Python's own bytes, however large: they are borrowed until the run has ended.
+            command.stdin(Stdio::bytes_of(value.extract::<PyBackedBytes>()?));
         }
         "cwd" => {
             command.current_dir(path(value)?);
@@ -66,15 +66,6 @@ fn set(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         _ => set_rule(command, key, value)?,
     }
     Ok(())
-}
-
-/// Copies the input, which may be as large as half of the memory.
-fn copy_of(input: &[u8]) -> PyResult<Vec<u8>> {
-    let mut copy = Vec::new();
-    let room = copy.try_reserve_exact(input.len());
-    room.map_err(|_| PyMemoryError::new_err("there is no memory for a copy of the input"))?;
-    copy.extend_from_slice(input);
-    Ok(copy)
 }
 
 fn set_rule(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {

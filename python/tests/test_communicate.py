@@ -147,17 +147,32 @@ def test_a_large_input_is_not_copied() -> None:
     assert int(subprocess.check_output([sys.executable, "-c", script])) == 400 << 20
 
 
-def test_an_input_that_cannot_be_copied_is_a_memory_error() -> None:
+def test_the_large_input_of_a_run_is_not_copied() -> None:
+    # A copy of it would be beyond the limit, and is in no peak.
     script = (
-        "import resource, sys, pipewright\n"
-        "pipewright.run(['true'], input=b'a', capture_output=True)\n"
-        "data = bytes(400 << 20)\n"
+        "import asyncio, resource, sys, pipewright\n"
+        "from pipewright import Command\n"
+        "def peak():\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10\n"
+        "async def alone(**options):\n    return await pipewright.run_async(['wc', '-c'], **options)\n"
+        "asyncio.run(alone(input=b'a', capture_output=True))\n"
+        "Command(['cat']) | Command(['cat'])\n"
+        "data = b'a' * (400 << 20)\n"
+        "before, references = peak(), sys.getrefcount(data)\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20),) * 2)\n"
-        "try:\n    pipewright.run(['cat'], input=data, stdout=pipewright.DEVNULL)\n"
-        "except MemoryError:\n    print('memory')\n"
+        "options = dict(input=data, capture_output=True)\n"
+        "for done in (pipewright.run(['wc', '-c'], **options), asyncio.run(alone(**options)),\n"
+        "             (Command(['cat']) | Command(['wc', '-c'])).run(**options)):\n"
+        "    print(int(done.stdout))\n"
+        "done = pipewright.run(['head', '-c', '1000'], **options)\n"
+        "print(len(done.stdout), done.stdin_unread >= len(data) - (1 << 20))\n"
+        "options.clear()\n"
+        "print(peak() - before < 40 << 20, sys.getrefcount(data) == references)\n"
     )
-    assert subprocess.check_output([sys.executable, "-c", script]) == b"memory\n"
+    size = b"419430400\n"
+    said = subprocess.check_output([sys.executable, "-c", script])
+    assert said == 3 * size + b"1000 True\nTrue True\n"
 
 
 def test_an_output_that_does_not_fit_into_memory_is_a_memory_error() -> None:

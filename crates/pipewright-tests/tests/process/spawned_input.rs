@@ -16,8 +16,9 @@ use super::{flood, puppet, short};
 const MUCH: usize = 500_000;
 
 /// Returns each kind of input with these bytes.
-fn inputs(bytes: &[u8]) -> [Stdio; 2] {
-    [Stdio::bytes(bytes), Stdio::reader(io::Cursor::new(bytes.to_vec()))]
+fn inputs(bytes: &[u8]) -> [Stdio; 3] {
+    let owned = bytes.to_vec();
+    [Stdio::bytes(bytes), Stdio::bytes_of(owned), Stdio::reader(io::Cursor::new(bytes.to_vec()))]
 }
 
 fn spawn(acts: &[&str], stdin: Stdio) -> Child {
@@ -63,19 +64,21 @@ fn unread_input_is_counted_by_waits() {
             continue;
         }
         let eat = format!("eat={taken_bytes}");
-        let spawn = || spawn(&[&eat], Stdio::bytes(flood(count)));
-        let left = (count - taken_bytes) as u64;
-        assert_eq!(spawn().wait_with_output().unwrap().stdin_unread, left);
-        assert_eq!(spawn().read_all_text().unwrap().stdin_unread, left);
-        assert_eq!(spawn().read_all_lines().unwrap().finish().unwrap().stdin_unread, left);
-        let runtime = one_thread();
-        let output = runtime.block_on(spawn().wait_with_output_async()).unwrap();
-        assert_eq!(output.stdin_unread, left);
-        // Also long after the child has ended.
-        let mut child = spawn();
-        all_of(child.stdout.take().unwrap());
-        watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
-        assert_eq!(child.wait_with_output().unwrap().stdin_unread, left);
+        for stdin in [|it: Vec<u8>| Stdio::bytes(it), |it| Stdio::bytes_of(it)] {
+            let spawn = || spawn(&[&eat], stdin(flood(count)));
+            let left = (count - taken_bytes) as u64;
+            assert_eq!(spawn().wait_with_output().unwrap().stdin_unread, left);
+            assert_eq!(spawn().read_all_text().unwrap().stdin_unread, left);
+            assert_eq!(spawn().read_all_lines().unwrap().finish().unwrap().stdin_unread, left);
+            let runtime = one_thread();
+            let output = runtime.block_on(spawn().wait_with_output_async()).unwrap();
+            assert_eq!(output.stdin_unread, left);
+            // Also long after the child has ended.
+            let mut child = spawn();
+            all_of(child.stdout.take().unwrap());
+            watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
+            assert_eq!(child.wait_with_output().unwrap().stdin_unread, left);
+        }
     }
 }
 

@@ -213,6 +213,7 @@ impl Stdio {
                 | Choice::TeeTarget(..)
                 | Choice::TeeWith(_)
                 | Choice::Bytes(_)
+                | Choice::BytesOf(_)
                 | Choice::Reader(_)
         )
     }

@@ -190,6 +190,11 @@ impl Command {
                 let feed = Some(Feed::bytes(writer, copy, Arc::clone(bytes)));
                 return Ok((child_end, ParentEnds { feed, ..no_ends() }));
             }
+            Some(Choice::BytesOf(owner)) => {
+                let (child_end, copy, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::of_owner(writer, copy, Arc::clone(owner)));
+                return Ok((child_end, ParentEnds { feed, ..no_ends() }));
+            }
             Some(Choice::Reader(reader)) => {
                 let taken = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let reader = taken.ok_or_else(|| {
@@ -269,7 +274,7 @@ impl Command {
             Some(Choice::Append(file)) => {
                 self.open_file(stream, file, write.append(true).create(true))?
             }
-            Some(Choice::Open(_) | Choice::Bytes(_) | Choice::Reader(_)) => {
+            Some(Choice::Open(_) | Choice::Bytes(_) | Choice::BytesOf(_) | Choice::Reader(_)) => {
                 let name = STREAM_NAMES[stream];
                 return Err(self.misuse(&format!(
                     "its {name} needs a target to write to, not a source to read from"

@@ -18,6 +18,7 @@ use pipewright_os::process::std_process::{
 
 use super::Command;
 use crate::error::Error;
+use crate::input::Owner;
 use crate::outcome::Source;
 use crate::rules::Rules;
 use crate::run::{OpenTee, OpenTeeWith, TeeTarget, on_demand, open_tee_map, open_tee_with};
@@ -57,6 +58,7 @@ pub(super) enum Choice {
     Create(NamedFile),
     Append(NamedFile),
     Bytes(Arc<Vec<u8>>),
+    BytesOf(Owner),
     /// The first run takes the reader.
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
 }
@@ -230,6 +232,20 @@ impl Stdio {
         Stdio(Choice::Bytes(Arc::new(bytes.into())))
     }
 
+    /// Feeds the bytes of their owner, such as a mapped file, as [`bytes`](Stdio::bytes) does, and never has a copy of
+    /// all of them. The command and its runs share the owner.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let text = Command::new("cat").stdin(Stdio::bytes_of("hello")).read()?;
+    /// assert_eq!(text, "hello");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bytes_of(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Stdio {
+        Stdio(Choice::BytesOf(Arc::new(owner)))
+    }
+
     /// Feeds everything from the reader to stdin, reading it as the child takes it. The command can run only once.
     ///
     /// Verbs that run the command to its end call the reader on their own thread: a reader that blocks delays the
@@ -281,6 +297,7 @@ impl fmt::Debug for Stdio {
                 return f.debug_tuple("Stdio::append").field(&file.path).finish();
             }
             Choice::Bytes(bytes) => return write!(f, "Stdio::bytes({} bytes)", bytes.len()),
+            Choice::BytesOf(_) => "BytesOf",
             Choice::Reader(_) => "Reader",
             Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),
         };

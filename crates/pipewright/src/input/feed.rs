@@ -10,6 +10,12 @@ use pipewright_os::base::wait::Slot;
 /// The number of bytes to read from a reader at a time: the capacity of a pipe.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// The number of bytes of an owner to copy at a time: more than a pipe takes at once.
+const PART_BYTES: usize = 256 << 10;
+
+/// Bytes that stay with their owner.
+pub(crate) type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// Input on its way to a child.
 pub(crate) struct Feed {
     pipe: Option<PipeWriter>,
@@ -21,6 +27,8 @@ pub(crate) struct Feed {
     /// The bytes being written; `written` of them are done.
     bytes: Arc<Vec<u8>>,
     written: usize,
+    /// The owner of the next bytes, and where they begin.
+    owner: Option<(Owner, usize)>,
     /// The source of the next bytes.
     reader: Option<Box<dyn Read + Send>>,
 }
@@ -28,7 +36,13 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn bytes(pipe: PipeWriter, child_end: PipeReader, bytes: Arc<Vec<u8>>) -> Feed {
         let (pipe, child_end) = (Some(pipe), Some(child_end));
-        Feed { pipe, broken: None, child_end, bytes, written: 0, reader: None }
+        Feed { pipe, broken: None, child_end, bytes, written: 0, owner: None, reader: None }
+    }
+
+    /// Feeds the bytes of an owner, a part at a time.
+    pub(crate) fn of_owner(pipe: PipeWriter, child_end: PipeReader, owner: Owner) -> Feed {
+        let feed = Feed::bytes(pipe, child_end, Arc::default());
+        Feed { owner: Some((owner, 0)), ..feed }
     }
 
     pub(crate) fn reader(
@@ -43,17 +57,20 @@ impl Feed {
     /// Returns the next write, or [`Slot::Off`] if everything is written. The pipe is then closed, so that the
     /// child sees the end of its input.
     pub(crate) fn next(&mut self) -> io::Result<Slot<'static>> {
-        if self.written == self.bytes.len() && self.pipe.is_some() {
+        if !self.has_more() && self.pipe.is_some() {
             self.refill()?;
         }
-        if self.written == self.bytes.len() {
+        if !self.has_more() {
             self.pipe = None;
         }
         Ok(self.next_write())
     }
 
-    /// Returns the next write of the bytes read so far, or [`Slot::Off`] if none are left.
+    /// Returns the next write of the bytes that are there, or [`Slot::Off`] if none are left.
     pub(crate) fn next_write(&mut self) -> Slot<'static> {
+        if self.written == self.bytes.len() {
+            self.take_part();
+        }
         let write = |pipe| Slot::Write(pipe, Arc::clone(&self.bytes), self.written);
         self.pipe.take_if(|_| self.written < self.bytes.len()).map_or(Slot::Off, write)
     }
@@ -79,7 +96,8 @@ impl Feed {
 
     /// Returns true if the pipe is open and there are bytes to write.
     pub(crate) fn has_more(&self) -> bool {
-        self.pipe.is_some() && self.written < self.bytes.len()
+        self.pipe.is_some()
+            && (self.written < self.bytes.len() || !self.left_with_owner().is_empty())
     }
 
     /// Returns true if the pipe is open.
@@ -142,17 +160,40 @@ impl Feed {
             (None, Some(pipe)) => pipe.unread(),
             (None, None) => Ok(0),
         };
-        (self.bytes.len() - self.written + inside.unwrap_or(0)) as u64
+        let left = self.bytes.len() - self.written + self.left_with_owner().len();
+        (left + inside.unwrap_or(0)) as u64
+    }
+
+    fn left_with_owner(&self) -> &[u8] {
+        let Some((owner, begin)) = &self.owner else { return &[] };
+        (**owner).as_ref().get(*begin..).unwrap_or_default()
+    }
+
+    /// Copies the next part of the owner's bytes.
+    fn take_part(&mut self) {
+        if self.left_with_owner().is_empty() {
+            return;
+        }
+        let mut part = self.take_buffer();
+        let left = self.left_with_owner();
+        part.clear();
+        part.extend_from_slice(left.get(..PART_BYTES).unwrap_or(left));
+        if let Some((_, begin)) = &mut self.owner {
+            *begin += part.len();
+        }
+        self.set_bytes(part);
+    }
+
+    /// Takes the memory of bytes that have been written, unless the last write still shares it.
+    fn take_buffer(&mut self) -> Vec<u8> {
+        Arc::try_unwrap(std::mem::take(&mut self.bytes)).unwrap_or_default()
     }
 
     fn refill(&mut self) -> io::Result<()> {
-        let Some(reader) = &mut self.reader else { return Ok(()) };
-        // Reuses the allocation, unless the last write still shares it.
-        let mut chunk = Arc::try_unwrap(std::mem::take(&mut self.bytes)).unwrap_or_default();
-        read_chunk(reader, &mut chunk)?;
-        if chunk.is_empty() {
-            self.reader = None;
-        }
+        let Some(mut reader) = self.reader.take() else { return Ok(()) };
+        let mut chunk = self.take_buffer();
+        read_chunk(&mut *reader, &mut chunk)?;
+        self.reader = Some(reader).filter(|_| !chunk.is_empty());
         self.set_bytes(chunk);
         Ok(())
     }
@@ -175,7 +216,7 @@ impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
             .field("pipe", &self.pipe)
-            .field("left", &(self.bytes.len() - self.written))
+            .field("left", &(self.bytes.len() - self.written + self.left_with_owner().len()))
             .field("reader", &self.reader.is_some())
             .finish()
     }

@@ -4,4 +4,4 @@ mod background;
 mod feed;
 
 pub(crate) use background::{FedInput, Input};
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, Owner};
