@@ -6,22 +6,21 @@ one of them.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import math
+import os
 import sys
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Optional
 
 from pipewright import _options
 from pipewright._errors import Error
-from pipewright._pipewright import (
-    prepare_output,
-    start_events,
-    start_registered,
-    start_together,
-)
+from pipewright._pipewright import prepare_output, start, start_registered, start_together
 from pipewright._run import END_OF_KILLED, Call, carry_output
-from pipewright._stream import Event, Line, Run, call_of, end_of_lines, line_of, lines_of
+from pipewright._stream import Event, Line, Run, call_of, line_of, lines_of
+from pipewright._text import to_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,15 +52,16 @@ def _later(loop: Any, seconds: float, call: Any) -> Any:
 class _Wait:
     """A wait of one task for one descriptor. Another task may end it, before the descriptor is closed."""
 
-    __slots__ = ("loop", "number", "ready")
+    __slots__ = ("loop", "number", "ready", "writes")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, writes: bool = False) -> None:
         self.number = number
+        self.writes = writes
         self.loop = _asyncio_loop()
         self.ready: Any = None
 
-    async def run(self, seconds: Optional[float]) -> None:
-        """Waits until the descriptor is readable, at most that long."""
+    async def run(self, seconds: Optional[float] = None) -> None:
+        """Waits until the descriptor can be read, or written, at most that long."""
         loop = self.loop
         if loop is None:
             trio = sys.modules.get("trio")
@@ -69,19 +69,19 @@ class _Wait:
                 raise RuntimeError("no event loop is running here")
             with trio.move_on_after(math.inf if seconds is None else seconds):
                 try:
-                    await trio.lowlevel.wait_readable(self.number)
+                    await (trio.lowlevel.wait_writable if self.writes else trio.lowlevel.wait_readable)(self.number)
                 except trio.ClosedResourceError:
                     # Ended by `end`.
                     return
             return
         self.ready = loop.create_future()
-        loop.add_reader(self.number, self.on_ready)
+        (loop.add_writer if self.writes else loop.add_reader)(self.number, self.on_ready)
         timer = None if seconds is None else _later(loop, seconds, self.on_ready)
         try:
             await self.ready
         finally:
             if self.number >= 0:
-                loop.remove_reader(self.number)
+                self.leave(self.number)
             if timer is not None:
                 timer.cancel()
 
@@ -95,8 +95,11 @@ class _Wait:
         if self.loop is None:
             sys.modules["trio"].lowlevel.notify_closing(number)
         else:
-            self.loop.remove_reader(number)
+            self.leave(number)
             self.on_ready()
+
+    def leave(self, number: int) -> None:
+        (self.loop.remove_writer if self.writes else self.loop.remove_reader)(number)
 
 
 async def _next_turn() -> None:
@@ -107,7 +110,7 @@ async def _next_turn() -> None:
         await sys.modules["trio"].lowlevel.checkpoint()
 
 
-async def finish(running: native.Running, call: Call) -> CompletedProcess[Any]:
+async def finish(running: native.Run, call: Call) -> CompletedProcess[Any]:
     """Waits for the end. A cancelled wait ends the whole tree; the exception has the output so far."""
     loop = _asyncio_loop()
     if loop is not None:
@@ -123,7 +126,7 @@ async def finish(running: native.Running, call: Call) -> CompletedProcess[Any]:
     return call.result(ended)
 
 
-async def _in_steps(running: native.Running) -> Any:
+async def _in_steps(running: native.Run) -> Any:
     while True:
         ended = running.poll()
         if ended is not None:
@@ -142,12 +145,12 @@ class _Watch:
         self.loop = starts.loop
         self.call = call
         self.done = starts.loop.create_future()
-        self.running: Optional[native.Running] = None
+        self.running: Optional[native.Run] = None
         self.number = -1
         self.timer: Any = None
         self.due = 0.0
 
-    def begin(self, running: native.Running) -> None:
+    def begin(self, running: native.Run) -> None:
         try:
             number, seconds = running.register()
             self.loop.add_reader(number, self.on_ready)
@@ -215,7 +218,7 @@ class _Watch:
             raise
         return self.call.result(ended)
 
-    async def end(self, running: native.Running) -> None:
+    async def end(self, running: native.Run) -> None:
         """Kills the tree and waits a moment for its end, beside all others that end. Leaves the end in `done`."""
         try:
             running.kill()
@@ -376,15 +379,81 @@ async def run_async(
     return await watch.finish()
 
 
-#: The most items that are given between two turns of the loop.
+#: The most items that are given, or taken, between two turns of the loop.
 _ITEMS_PER_TURN = 64
 
 
+class AsyncInput:
+    """The input of a command, in an event loop. One task at a time writes."""
+
+    def __init__(self, number: int, call: Call) -> None:
+        self._number = number
+        self._call = call
+        self._wait: Optional[_Wait] = None
+        #: The encoder of text, which is fed once.
+        self._encoder: Any = None
+        self._writes = 0
+        os.set_blocking(number, False)
+
+    async def write(self, data: Any) -> None:
+        """Writes all of it. Raises `BrokenPipeError` if nobody reads it. After a cancellation a part may be written."""
+        if self._wait is not None:
+            raise RuntimeError("another task writes this input already")
+        self._writes += 1
+        if self._writes % _ITEMS_PER_TURN == 0:
+            # A command that is never slower than its input.
+            await _next_turn()
+        left = memoryview(self._encoded(data))
+        while left or self._number < 0:
+            if self._number < 0:
+                raise ValueError("I/O operation on closed file")
+            try:
+                left = left[os.write(self._number, left) :]
+            except BlockingIOError:
+                self._wait = _Wait(self._number, writes=True)
+                try:
+                    await self._wait.run()
+                finally:
+                    self._wait = None
+
+    def _encoded(self, data: Any) -> bytes:
+        decoding = self._call.decoding
+        if decoding is None or not isinstance(data, str):
+            return to_bytes(data, decoding)
+        if self._encoder is None:
+            self._encoder = codecs.getincrementalencoder(decoding.encoding)(decoding.errors)
+        encoded: bytes = self._encoder.encode(data)
+        return encoded
+
+    def close(self) -> None:
+        """Ends the input. A task that writes to it fails."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            if self._wait is not None:
+                self._wait.end()
+            os.close(number)
+
+    async def aclose(self) -> None:
+        """Ends the input."""
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class _AsyncRun(Run):
+    """A run whose next item a task waits for."""
+
     _is_waiting = False
     _is_closed = False
     _wait: Optional[_Wait] = None
     _items = 0
+
+    def _input(self, number: int) -> AsyncInput:
+        return AsyncInput(number, self._call)
+
+    def __aiter__(self) -> Self:
+        return self
 
     async def _next(self) -> Any:
         """Returns the next native item. If the wait is cancelled, nothing is lost: the next call continues."""
@@ -444,11 +513,6 @@ class _AsyncRun(Run):
 class AsyncLines(_AsyncRun):
     """The lines of a command for `async for`."""
 
-    _stream: native.Lines
-
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Line:
         item = await self._next()
         if not item:
@@ -462,17 +526,12 @@ class AsyncLines(_AsyncRun):
         if self._ending is None:
             while await self._next():
                 pass
-            self._ending = end_of_lines(self._stream)
+            self._ending = self._stream.finish()
         return self._finished(self._ending)
 
 
 class AsyncEvents(_AsyncRun):
     """The events of a command for `async for`."""
-
-    _stream: native.Events
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Event:
         item = await self._next()
@@ -490,7 +549,8 @@ def lines_async(
     max_line: Optional[int] = None,
     **options: Unpack[Options],
 ) -> AsyncLines:
-    """Starts a command and returns its lines for `async for`, like `lines`.
+    """Starts a command and returns its lines for `async for`, like `lines`. With `stdin=PIPE`, its `stdin` has
+    `await write(data)` and `close()`.
 
     >>> import asyncio, pipewright
     >>> async def main():
@@ -499,13 +559,13 @@ def lines_async(
     ['1', '2', '3']
     """
     call = call_of(args, input, timeout, check, max_line, dict(options))
-    return AsyncLines(lines_of(call), call)
+    return AsyncLines(lines_of(call, partial(start, call.native)), call)
 
 
 def events_async(
     args: Args, *, input: Any = None, timeout: Optional[float] = None, check: bool = False, **options: Unpack[Options]
 ) -> AsyncEvents:
-    """Starts a command and returns its events for `async for`, like `events`.
+    """Starts a command and returns its events for `async for`, like `events`. `stdin` as for `lines_async`.
 
     >>> import asyncio, pipewright
     >>> async def main():
@@ -514,4 +574,4 @@ def events_async(
     ['started', 'stdout', 'exited']
     """
     call = call_of(args, input, timeout, check, None, dict(options))
-    return AsyncEvents(start_events(call.native), call)
+    return AsyncEvents(start(call.native, "events"), call)

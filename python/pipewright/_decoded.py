@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 from collections import deque
 
-from pipewright._pipewright import start_events
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Deque, Dict, Optional, Tuple
+    from typing import Any, Deque, Optional, Tuple
 
+    from pipewright._pipewright import Run
     from pipewright._text import Decoding
 
 
@@ -30,9 +29,9 @@ class Decoder:
 class DecodedLines:
     """The lines of a run, with the methods of the native class."""
 
-    def __init__(self, native: Dict[str, Any], decoding: Decoding) -> None:
-        self._most = native.pop("max_line", None)
-        self.events = start_events(native)
+    def __init__(self, events: Run, longest: Optional[int], decoding: Decoding) -> None:
+        self._most = longest
+        self.events = events
         self._decoder = Decoder(decoding)
         self._begun = {"stdout": "", "stderr": ""}
         self._ready: Deque[Tuple[bool, str, bool]] = deque()
@@ -71,9 +70,9 @@ class DecodedLines:
             self._take(event)
         return self._ready.popleft()
 
-    def next(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: Optional[float] = None) -> Any:
         """Waits for the next line, as the native class does."""
-        return self._next(lambda: self.events.next(timeout))
+        return self._next(lambda: self.events.wait(timeout))
 
     def poll(self) -> Any:
         """Returns the next line that has arrived, as the native class does."""
@@ -81,6 +80,6 @@ class DecodedLines:
 
     def finish(self) -> Any:
         """Reads and drops the rest, and returns the end."""
-        while self.next():
+        while self.wait():
             pass
         return self.ending

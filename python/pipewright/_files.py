@@ -111,6 +111,18 @@ class TerminalIO(io.RawIOBase):
             os.close(self._number)
 
 
+def file_over(raw: Any, bufsize: int, text: Optional[Tuple[Optional[str], Optional[str]]], by_line: bool) -> Any:
+    """Returns the file object over one of these, as `subprocess` has it. `text`: encoding and rule for errors."""
+    file, writes = raw, raw.writable()
+    if bufsize:
+        size = bufsize if bufsize > 1 else io.DEFAULT_BUFFER_SIZE
+        file = io.BufferedWriter(raw, size) if writes else io.BufferedReader(raw, size)
+    if text is None:
+        return file
+    encoding, errors = text
+    return io.TextIOWrapper(file, encoding=encoding, errors=errors, write_through=writes, line_buffering=by_line)
+
+
 def raw_of(stream: Any) -> Any:
     """Returns the file of this module at the bottom of a stream, or `None` if the caller has put another one there."""
     buffer = getattr(stream, "buffer", stream)

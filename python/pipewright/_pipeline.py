@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from functools import partial
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from pipewright import _aio, _options
-from pipewright._pipewright import pipe_events, pipe_lines, pipe_output
-from pipewright._run import Call, carry_output
-from pipewright._stream import Events, Lines, call_of
+from pipewright._pipewright import start_pipeline
+from pipewright._run import Call
+from pipewright._stream import Events, Lines, call_of, lines_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,15 +68,7 @@ class Pipeline:
     ) -> CompletedProcess[Any]:
         """Runs all commands to their ends. `stages` of the result has the end of each."""
         call = Call(self._options(options), input, capture_output, timeout, check)
-        running = pipe_output(*self._native(call, pipefail))
-        try:
-            ended = running.wait()
-        except BaseException as error:
-            carry_output(error, call, running)
-            raise
-        if ended is None:
-            raise AssertionError("a wait without a limit has ended early")
-        return call.result(ended)
+        return call.finish(start_pipeline(*self._native(call, pipefail), "output"))
 
     async def run_async(
         self,
@@ -89,7 +82,7 @@ class Pipeline:
     ) -> CompletedProcess[Any]:
         """Runs all commands to their ends, in an event loop."""
         call = Call(self._options(options), input, capture_output, timeout, check)
-        return await _aio.finish(pipe_output(*self._native(call, pipefail)), call)
+        return await _aio.finish(start_pipeline(*self._native(call, pipefail), "output"), call)
 
     def lines(
         self,
@@ -102,7 +95,7 @@ class Pipeline:
     ) -> Lines:
         """Starts all commands and returns the lines of the last one, and of the stderr of all."""
         call = call_of(_NAME, input, timeout, check, None, self._options(options))
-        return Lines(pipe_lines(*self._native(call, pipefail)), call)
+        return Lines(lines_of(call, partial(start_pipeline, *self._native(call, pipefail))), call)
 
     def events(
         self,
@@ -115,13 +108,13 @@ class Pipeline:
     ) -> Events:
         """Starts all commands and returns the events of the whole."""
         call = call_of(_NAME, input, timeout, check, None, self._options(options))
-        return Events(pipe_events(*self._native(call, pipefail)), call)
+        return Events(start_pipeline(*self._native(call, pipefail), "events"), call)
 
     def _options(self, options: Dict[str, Any]) -> Dict[str, Any]:
         options["args"] = _NAME
         return options
 
-    def _native(self, call: Call, pipefail: bool) -> Any:
+    def _native(self, call: Call, pipefail: bool) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
         """Returns the native options of each stage, and of the whole."""
         call.args = [stage.args for stage in self.stages]
         whole = call.native

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import signal as _signal
 import sys
 import warnings
@@ -12,7 +11,7 @@ from _thread import allocate_lock
 from pipewright import _options, _text
 from pipewright._constants import PIPE
 from pipewright._errors import TimeoutExpired
-from pipewright._files import InputFile, PipeFile, TerminalIO, close_all, raw_of, sized_pipes
+from pipewright._files import InputFile, PipeFile, TerminalIO, close_all, file_over, raw_of, sized_pipes
 from pipewright._pipewright import spawn
 from pipewright._std import std as _std
 
@@ -230,21 +229,8 @@ class Popen(_std.Popen[AnyStr]):
         writes = name == "stdin"
         kind = InputFile if writes else PipeFile
         raw: Any = TerminalIO(number, writes) if pty else kind(number, "wb" if writes else "rb")
-        file: Any = raw
-        if pty or bufsize:
-            size = bufsize if bufsize > 1 else io.DEFAULT_BUFFER_SIZE
-            file = io.BufferedWriter(raw, size) if writes else io.BufferedReader(raw, size)
-        if decoding is None:
-            return file
-        if writes:
-            return io.TextIOWrapper(
-                file,
-                encoding=self.encoding,
-                errors=self.errors,
-                write_through=True,
-                line_buffering=line_buffering,
-            )
-        return io.TextIOWrapper(file, encoding=self.encoding, errors=self.errors)
+        text = None if decoding is None else (self.encoding, self.errors)
+        return file_over(raw, bufsize or -int(pty), text, writes and line_buffering)
 
     @property
     def containment(self) -> str:

@@ -11,7 +11,7 @@ from pipewright._errors import CalledProcessError, Error, TimeoutExpired
 from pipewright._patched import call as call_by
 from pipewright._patched import other_popen
 from pipewright._patched import run as run_by
-from pipewright._pipewright import start_output
+from pipewright._pipewright import start
 from pipewright._result import CompletedProcess
 from pipewright._std import std as _std
 
@@ -49,7 +49,7 @@ _NO_GRACE = 0.0
 class Call:
     """A call, with its arguments checked and converted."""
 
-    __slots__ = ("args", "captures", "check", "decoding", "native", "timeout")
+    __slots__ = ("args", "bufsize", "captures", "check", "decoding", "native", "timeout")
 
     def __init__(
         self,
@@ -68,12 +68,14 @@ class Call:
                 raise ValueError("stdout and stderr arguments may not be used with capture_output.")
             options["stdout"] = options["stderr"] = PIPE
         self.args = options["args"]
+        self.bufsize = -1
         self.decoding = None
         has_pty = False
         if len(options) > 1:
             bufsize = options.pop("bufsize", -1)
             if bufsize is not None and not isinstance(bufsize, int):
                 raise TypeError("bufsize must be an integer")
+            self.bufsize = -1 if bufsize is None else bufsize
             options.pop("pipesize", None)
             self.decoding = _text.take(options)
             has_pty = bool(options.get("pty"))
@@ -125,15 +127,16 @@ class Call:
 
     def run(self) -> CompletedProcess[Any]:
         """Runs the command to its end on this thread."""
-        running = start_output(self.native)
+        return self.finish(start(self.native, "output"))
+
+    def finish(self, running: Any) -> CompletedProcess[Any]:
+        """Waits for the end on this thread."""
         try:
             ended = running.wait()
         except BaseException as error:
             # A KeyboardInterrupt, or the exception of another signal handler: the whole tree ends.
             carry_output(error, self, running)
             raise
-        if ended is None:
-            raise AssertionError("a wait without a limit has ended early")
         return self.result(ended)
 
 

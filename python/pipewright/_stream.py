@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional
 
 from pipewright._constants import PIPE
-from pipewright._pipewright import finish_lines, start_events, start_lines
+from pipewright._files import InputFile, file_over
+from pipewright._pipewright import start
 from pipewright._result import CompletedProcess
 from pipewright._run import Call
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Literal
 
     from typing_extensions import Self, Unpack
 
@@ -37,19 +40,14 @@ class Event(NamedTuple):
     value: Any
 
 
-def lines_of(call: Call) -> Any:
-    """Starts a command whose lines are read, in the encoding of the call."""
+def lines_of(call: Call, begin: Callable[[Literal["lines", "events"]], native.Run]) -> Any:
+    """Starts what lines are read of, in the encoding of the call."""
     if call.decoding is None or (call.decoding.is_utf_8() and call.decoding.errors == "replace"):
-        return start_lines(call.native)
+        return begin("lines")
     from pipewright._decoded import DecodedLines
 
-    return DecodedLines(call.native, call.decoding)
-
-
-def end_of_lines(stream: Any) -> native.Ending:
-    """Reads and drops the rest, and returns the end."""
-    ending: native.Ending = stream.finish() if hasattr(stream, "finish") else finish_lines(stream)
-    return ending
+    longest = call.native.pop("max_line", None)
+    return DecodedLines(begin("events"), longest, call.decoding)
 
 
 def line_of(item: Any) -> Line:
@@ -64,6 +62,9 @@ def line_of(item: Any) -> Line:
 class Run:
     """A command whose output is read while it runs. Leaving a `with` block, or the last reference, ends its tree."""
 
+    #: The command's input, if that is a pipe (`stdin=PIPE`).
+    stdin: Any = None
+
     def __init__(self, stream: Any, call: Call) -> None:
         self._stream = stream
         self._call = call
@@ -71,6 +72,16 @@ class Run:
         self._ending: Optional[native.Ending] = None
         self._result: Optional[CompletedProcess[Any]] = None
         self._closed = False
+        number = stream.take_stdin()
+        if number is not None:
+            self.stdin = self._input(number)
+
+    def _input(self, number: int) -> Any:
+        """Makes the file object of the input: it takes text if the output is told to be some, as in `subprocess`."""
+        decoding, size = self._call.decoding, self._call.bufsize
+        by_line = decoding is not None and size == 1
+        text = None if decoding is None else (decoding.encoding, decoding.errors)
+        return file_over(InputFile(number, "wb"), -1 if by_line else size, text, by_line)
 
     @property
     def pid(self) -> int:
@@ -96,6 +107,12 @@ class Run:
         """Ends the tree, and with it an iteration. Does nothing after the end."""
         self._closed = True
         self._stream.abandon()
+        if self.stdin is not None:
+            try:  # noqa: SIM105 - contextlib would be imported for this.
+                self.stdin.close()
+            except BrokenPipeError:
+                # Something is left to be written, and nobody reads it.
+                pass
 
     def _finished(self, ending: native.Ending) -> CompletedProcess[Any]:
         """Returns the result, or raises, as often as it is called."""
@@ -118,26 +135,42 @@ class Run:
         return Event(kind, value)
 
 
-class Lines(Run):
-    """An iterator over the lines of both streams as they arrive."""
-
-    _stream: native.Lines
-
-    def __init__(self, stream: native.Lines, call: Call) -> None:
-        super().__init__(stream, call)
-        self._finishing = RLock()
+class _BlockingRun(Run):
+    """A run whose next item a thread waits for."""
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Line:
+    def _next(self) -> Any:
         if self._closed:
             raise StopIteration
         try:
-            item = self._stream.next()
+            return self._stream.wait()
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Lines(_BlockingRun):
+    """An iterator over the lines of both streams as they arrive."""
+
+    def __init__(self, stream: Any, call: Call) -> None:
+        super().__init__(stream, call)
+        self._finishing = RLock()
+
+    def __next__(self) -> Line:
+        item = self._next()
         if not item:
             if self._ending is None:
                 self.finish()
@@ -145,55 +178,22 @@ class Lines(Run):
         return line_of(item)
 
     def finish(self) -> CompletedProcess[Any]:
-        """Reads and drops the rest, waits for the end, and returns the result. Raises as `run` does."""
+        """Reads and drops the rest, waits for the end, and returns the result. Raises as `run`. Close `stdin` first."""
         # Several threads may share the lines.
         with self._finishing:
             if self._ending is None:
-                self._ending = end_of_lines(self._stream)
+                self._ending = self._stream.finish()
         return self._finished(self._ending)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]],
-        value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-
-class Events(Run):
+class Events(_BlockingRun):
     """An iterator over the events of a command as they happen."""
 
-    _stream: native.Events
-
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> Event:
-        if self._closed:
-            raise StopIteration
-        try:
-            item = self._stream.next()
-        except BaseException:
-            self.close()
-            raise
+        item = self._next()
         if not item:
             raise StopIteration
         return self._event(item)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]],
-        value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 def call_of(
@@ -201,11 +201,14 @@ def call_of(
 ) -> Call:
     """Makes the call of a stream: both streams are captured unless they are set."""
     options["args"] = args
-    if options.get("stdin") == PIPE:
-        raise ValueError("stdin=PIPE: use input, a file or a descriptor, or Popen: nobody could write to it here")
+    is_fed = input is None and options.get("stdin") == PIPE
     for name in ("stdout", "stderr"):
         options.setdefault(name, PIPE)
     call = Call(options, input, timeout=timeout, check=check)
+    if is_fed:
+        # By the caller, through the stream object.
+        del call.native["input"]
+        call.native["stdin"] = PIPE
     if max_line is not None:
         call.native["max_line"] = max_line
     return call
@@ -223,7 +226,7 @@ def lines(
     """Starts a command and returns its lines as they arrive, of both streams, decoded as UTF-8.
 
     A time limit is an exception after the last line; `check` makes a failure one. A command that writes faster than its
-    lines are taken blocks.
+    lines are taken blocks. With `stdin=PIPE`, `stdin` of the result is the file object of its input.
 
     >>> import pipewright
     >>> for line in pipewright.lines("echo out; echo err >&2", shell=True):
@@ -232,20 +235,20 @@ def lines(
     stderr err
     """
     call = call_of(args, input, timeout, check, max_line, dict(options))
-    return Lines(lines_of(call), call)
+    return Lines(lines_of(call, partial(start, call.native)), call)
 
 
 def events(
     args: Args, *, input: Any = None, timeout: Optional[float] = None, check: bool = False, **options: Unpack[Options]
 ) -> Events:
-    """Starts a command and returns its events: the start, bytes of either stream, the end.
+    """Starts a command and returns its events: the start, bytes of either stream, the end. `stdin` as for `lines`.
 
     >>> import pipewright
     >>> [event.kind for event in pipewright.events(["echo", "hi"])]
     ['started', 'stdout', 'exited']
     """
     call = call_of(args, input, timeout, check, None, dict(options))
-    return Events(start_events(call.native), call)
+    return Events(start(call.native, "events"), call)
 
 
 __all__: List[str] = ["Event", "Events", "Line", "Lines", "events", "lines"]

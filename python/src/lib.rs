@@ -9,9 +9,9 @@
 //! | `owner.rs` | objects belong to the process that made them |
 //! | `shared.rs` | state that threads share |
 //! | `waiting.rs` | waits without the GIL, which see signals |
-//! | `running.rs` | a run to its end, blocking or through a descriptor |
+//! | `run.rs` | a command that runs: its output to the end, its lines or events |
+//! | `starts.rs` | the starts of commands: one, or several together |
 //! | `large.rs` | large outputs, without a copy at the end |
-//! | `stream.rs` | lines and events of a run |
 //! | `child.rs` | a child whose streams belong to Python |
 //! | `communicate.rs` | both streams of such a child read while its input is fed |
 //! | `pipeline.rs` | commands joined by pipes |
@@ -31,9 +31,9 @@ mod options;
 mod owner;
 mod pipeline;
 mod pool;
-mod running;
+mod run;
 mod shared;
-mod stream;
+mod starts;
 mod values;
 mod waiting;
 
@@ -86,13 +86,11 @@ mod _pipewright {
     #[pymodule_export]
     use super::inject_panic;
     #[pymodule_export]
-    use super::pipeline::{pipe_events, pipe_lines, pipe_output};
+    use super::pipeline::start_pipeline;
     #[pymodule_export]
     use super::pool::{PendingReply, Pool};
     #[pymodule_export]
-    use super::running::{
-        Prepared, Running, prepare_output, start_output, start_registered, start_together,
-    };
+    use super::run::Run;
     #[pymodule_export]
-    use super::stream::{Events, Lines, finish_lines, start_events, start_lines};
+    use super::starts::{Prepared, prepare_output, start, start_registered, start_together};
 }

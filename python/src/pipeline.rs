@@ -4,53 +4,23 @@ use pipewright::{Command, Pipeline};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::errors::Failure;
 use crate::guard::guarded;
 use crate::options::command;
-use crate::running::Running;
-use crate::stream::{Events, Lines};
+use crate::run::{How, Run};
 use crate::values::{limit, linger, signal};
 use crate::waiting::duration;
 
-/// Starts a pipeline whose output is read to its end.
+/// Starts a pipeline, to read its `output`, `lines` or `events`.
 #[pyfunction]
-pub(crate) fn pipe_output(
+pub(crate) fn start_pipeline(
     py: Python<'_>,
     stages: &Bound<'_, PyList>,
     options: &Bound<'_, PyDict>,
-) -> PyResult<Running> {
+    how: &str,
+) -> PyResult<Run> {
     guarded(|| {
-        let (commands, set) = parts(stages, options)?;
-        let started = py.detach(move || set.pipeline(commands).start_output());
-        Ok(Running::of(started.map_err(Failure::Native)?))
-    })
-}
-
-/// Starts a pipeline whose lines are read.
-#[pyfunction]
-pub(crate) fn pipe_lines(
-    py: Python<'_>,
-    stages: &Bound<'_, PyList>,
-    options: &Bound<'_, PyDict>,
-) -> PyResult<Lines> {
-    guarded(|| {
-        let (commands, set) = parts(stages, options)?;
-        let started = py.detach(move || set.pipeline(commands).lines());
-        Ok(Lines::of(started.map_err(Failure::Native)?))
-    })
-}
-
-/// Starts a pipeline whose events are read.
-#[pyfunction]
-pub(crate) fn pipe_events(
-    py: Python<'_>,
-    stages: &Bound<'_, PyList>,
-    options: &Bound<'_, PyDict>,
-) -> PyResult<Events> {
-    guarded(|| {
-        let (commands, set) = parts(stages, options)?;
-        let started = py.detach(move || set.pipeline(commands).events());
-        Ok(Events::of(started.map_err(Failure::Native)?))
+        let ((commands, set), how) = (parts(stages, options)?, How::named(how)?);
+        Ok(Run::of(py.detach(move || how.start_all(set.pipeline(commands)))?))
     })
 }
 

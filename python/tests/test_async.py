@@ -46,6 +46,80 @@ def test_results_and_exceptions_are_those_of_run() -> None:
     asyncio.run(main())
 
 
+def run_in(name: str, main: Any) -> None:
+    """Runs the function in a loop of that kind."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        skip(f"python-module:{name}", "is not installed")
+    if name == "uvloop":
+        loop = module.new_event_loop()
+        try:
+            loop.run_until_complete(main())
+        finally:
+            loop.close()
+    elif name == "asyncio":
+        module.run(main())
+    else:
+        module.run(main)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
+def test_a_stream_has_the_input_of_its_command(loop: str) -> None:
+    data = os.urandom(3 << 20)
+
+    async def main() -> None:
+        got = b""
+        async with pipewright.events_async(["cat"], stdin=pipewright.PIPE) as events:
+            # Whatever is written is read, a part at a time.
+            for at in range(0, len(data), 40000):
+                await events.stdin.write(data[at : at + 40000])
+                while len(got) < at + 40000 - 60000:
+                    event = await events.__anext__()
+                    got += event.value if event.kind == "stdout" else b""
+            events.stdin.close()
+            async for event in events:
+                got += event.value if event.kind == "stdout" else b""
+        assert got == data
+        with pytest.raises(ValueError, match="closed"):
+            await events.stdin.write(b"a")
+        async with pipewright.lines_async(["cat"], stdin=pipewright.PIPE, encoding="utf-16") as lines:
+            for word in ("one", "two"):
+                await lines.stdin.write(f"{word}\n")
+                assert await lines.__anext__() == word
+            await lines.stdin.aclose()
+            assert (await lines.finish()).returncode == 0
+        async with pipewright.lines_async(["true"], stdin=pipewright.PIPE) as lines:
+            await lines.finish()
+            with pytest.raises(BrokenPipeError):
+                await lines.stdin.write(b"a")
+        assert pipewright.lines_async(["true"]).stdin is None
+
+    run_in(loop, main)
+
+
+def test_the_end_of_a_stream_ends_a_write_to_its_command() -> None:
+    async def main() -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for ends in ("cancel", "aclose"):
+            events = pipewright.events_async(["sleep", "600"], stdin=pipewright.PIPE)
+            writes = asyncio.ensure_future(events.stdin.write(bytes(1 << 20)))
+            await come_true(lambda events=events: events.stdin._wait)
+            with pytest.raises(RuntimeError, match="another task"):
+                await events.stdin.write(b"a")
+            if ends == "cancel":
+                writes.cancel()
+            else:
+                await events.aclose()
+            with pytest.raises(asyncio.CancelledError if ends == "cancel" else ValueError):
+                await writes
+            await events.aclose()
+            del events, writes
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+    asyncio.run(main())
+
+
 def test_no_thread_and_no_signal_handler_for_any_number_of_children() -> None:
     async def main() -> None:
         before = threading.active_count(), len(os.listdir("/proc/self/task"))
@@ -203,18 +277,9 @@ def test_other_event_loops(name: str) -> None:
         with pytest.raises(pipewright.TimeoutExpired):
             await pipewright.run_async(["sleep", "600"], timeout=0.05)
 
-    try:
+    run_in(name, main)
+    if name == "trio":
         module = importlib.import_module(name)
-    except ImportError:
-        skip(f"python-module:{name}", "is not installed")
-    if name == "uvloop":
-        loop = module.new_event_loop()
-        try:
-            loop.run_until_complete(main())
-        finally:
-            loop.close()
-    elif name == "trio":
-        module.run(main)
 
         async def cancelled() -> None:
             with module.move_on_after(0.05):
@@ -222,8 +287,6 @@ def test_other_event_loops(name: str) -> None:
 
         module.run(cancelled)
         wait_until(lambda: not pipewright.run(["pgrep", "-f", "^sleep 600.5"], capture_output=True).stdout)
-    else:
-        module.run(main)
 
 
 def test_without_a_loop_is_an_error() -> None:

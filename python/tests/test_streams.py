@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers import has_ended, written_pid
+from helpers import has_ended, is_alive, written_pid
 
 import pipewright
-from pipewright import Command
+from pipewright import PIPE, Command
 
 
 def test_lines_come_from_both_streams_with_their_source() -> None:
@@ -61,6 +61,40 @@ def test_events_are_the_start_the_output_and_the_end() -> None:
     assert events[-1].value.returncode == 2
     with pytest.raises(pipewright.TimeoutExpired):
         list(pipewright.events(["sleep", "600"], timeout=0.05))
+
+
+def test_a_stream_has_the_input_of_its_command() -> None:
+    with pipewright.lines(["cat"], stdin=PIPE) as lines:
+        for word in (b"one", b"two"):
+            lines.stdin.write(word + b"\n")
+            lines.stdin.flush()
+            assert next(lines) == word.decode()
+        lines.stdin.close()
+        assert list(lines) == [] and lines.finish().returncode == 0
+    with pipewright.events(["cat"], stdin=PIPE, text=True, bufsize=1) as events:
+        assert next(events).kind == "started"
+        events.stdin.write("é\n")
+        assert next(events) == ("stdout", "é\n")
+        events.stdin.close()
+        assert [it.kind for it in events] == ["exited"]
+    with (Command(["tr", "a-z", "A-Z"]) | Command(["cat"])).lines(stdin=PIPE, bufsize=0, encoding="latin-1") as piped:
+        piped.stdin.write("ä b\n")
+        piped.stdin.close()
+        assert list(piped) == ["ä B"]
+    with pytest.raises(ValueError, match="may not both be used"):
+        pipewright.lines(["cat"], stdin=PIPE, input=b"a")
+    assert pipewright.lines(["true"]).stdin is None and pipewright.events(["cat"], input=b"a").stdin is None
+
+
+def test_the_end_of_a_stream_closes_the_input_of_its_command() -> None:
+    with pipewright.events(["sleep", "600"], stdin=PIPE) as events:
+        # Nobody will read it.
+        events.stdin.write(b"left in the buffer")
+    assert events.stdin.closed and not is_alive(events.pid)
+    # Without a wait for an item, too.
+    with pipewright.lines(["cat"], stdin=PIPE) as lines:
+        pass
+    assert lines.stdin.closed
 
 
 def test_a_pipeline_has_the_end_of_each_stage() -> None:

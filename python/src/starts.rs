@@ -1,0 +1,112 @@
+//! The starts of commands: one, or several together.
+
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::thread;
+
+use pipewright::Command;
+use pipewright_os::base::wait::WaitDescriptor;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::Failure;
+use crate::guard::guarded;
+use crate::options::command;
+use crate::run::{How, Reading, Run};
+use crate::shared::Shared;
+
+/// Starts a command, to read its `output`, `lines` or `events`.
+#[pyfunction]
+pub(crate) fn start(py: Python<'_>, options: &Bound<'_, PyDict>, how: &str) -> PyResult<Run> {
+    guarded(|| {
+        let (mut command, how) = (command(options)?, How::named(how)?);
+        Ok(Run::of(py.detach(|| how.start(&mut command))?))
+    })
+}
+
+/// Starts a command that an event loop waits for.
+#[pyfunction]
+pub(crate) fn start_registered(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Run> {
+    guarded(|| {
+        let mut command = command(options)?;
+        Ok(Run::of(py.detach(|| start_with_descriptor(&mut command))?))
+    })
+}
+
+/// Starts a command. What an event loop waits for is made before, so that no command runs that cannot be waited for.
+fn start_with_descriptor(command: &mut Command) -> Result<Reading, Failure> {
+    let descriptor = WaitDescriptor::new();
+    let descriptor = descriptor.map_err(|error| Failure::Io("wait for the command", error))?;
+    let run = command.start_output().map_err(Failure::Native)?;
+    Ok(Reading::Output(run.with_wait_descriptor(descriptor)))
+}
+
+/// A command that has not been started.
+#[derive(Debug)]
+#[pyclass(frozen, module = "pipewright._pipewright")]
+pub(crate) struct Prepared(Shared<Option<Command>>);
+
+/// Makes a command, which has its own copies of all descriptors, and does not start it.
+#[pyfunction]
+pub(crate) fn prepare_output(options: &Bound<'_, PyDict>) -> PyResult<Prepared> {
+    guarded(|| Ok(Prepared(Shared::new(Some(command(options)?)))))
+}
+
+/// Starts several commands, on this thread and a few others, which have ended when it returns. Each entry of the list is a
+/// `Run`, or the exception of that start.
+///
+/// A thread sleeps until the child has loaded its program. Two threads keep two processors busy.
+#[pyfunction]
+pub(crate) fn start_together<'py>(
+    py: Python<'py>,
+    all: Vec<Bound<'py, Prepared>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    guarded(|| {
+        let mut commands: Vec<_> = all.iter().map(|it| it.get().0.lock(py).take()).collect();
+        let started = py.detach(|| start_all(&mut commands));
+        let mut results = Vec::with_capacity(started.len());
+        for ((prepared, command), result) in all.iter().zip(commands).zip(started) {
+            results.push(match result {
+                Some(Ok(run)) => Bound::new(py, Run::of(run))?.into_any(),
+                Some(Err(failure)) => {
+                    // It can be started later.
+                    *prepared.get().0.lock(py) = command;
+                    exception(py, failure)
+                }
+                None => exception(py, Failure::Gone),
+            });
+        }
+        Ok(results)
+    })
+}
+
+fn exception(py: Python<'_>, failure: Failure) -> Bound<'_, PyAny> {
+    PyErr::from(failure).into_value(py).into_bound(py).into_any()
+}
+
+fn start_all(commands: &mut [Option<Command>]) -> Vec<Option<Result<Reading, Failure>>> {
+    /// The least number of commands for each thread: a thread costs a tenth of a start.
+    const SHARE: usize = 4;
+    const MOST_THREADS: usize = 4;
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors =
+        *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
+    let helpers = processors.min(MOST_THREADS).min(commands.len() / SHARE).saturating_sub(1);
+    let mut results: Vec<_> = commands.iter().map(|_| None).collect();
+    let work = Shared::new(commands.iter_mut().zip(&mut results));
+    let start = || {
+        loop {
+            let next = work.lock_detached().next();
+            let Some((command, result)) = next else { return };
+            *result = command.as_mut().map(start_with_descriptor);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Ignored: without a thread, this one starts all.
+            let _ = thread::Builder::new().spawn_scoped(scope, start);
+        }
+        start();
+    });
+    results
+}
