@@ -5,10 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::case_peers::{
-    ASYNC_PEERS, CAPTURE_PEERS, COLLECT_PEERS, FORKING_PEERS, MANY_PEERS, OPTION_PEERS,
-    SPAWN_PEERS, STREAM_PEERS, TEXT_PEERS,
-};
 use crate::prepare::{Tools, find};
 
 /// A case that can be measured.
@@ -360,3 +356,51 @@ fn cli_rows(tools: &Tools, cli: Option<&Path>) -> Result<Vec<Row>> {
         row("pipewright", vec![tool.into(), "run".into(), "--".into(), nothing]),
     ])
 }
+
+const SPAWN_PEERS: &[&str] = &[
+    "std",
+    "c_vfork",
+    "c_posix_spawn",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+];
+const OPTION_PEERS: &[&str] = &[
+    "std",
+    "std_pre_exec",
+    "subprocess",
+    "pipewright",
+    "pipewright_options_same_thread",
+    "pipewright_options",
+];
+/// Peers that fork: with a large parent, a fork takes tens of milliseconds.
+const FORKING_PEERS: &[&str] = &["std_pre_exec", "subprocess"];
+const CAPTURE_PEERS: &[&str] = &[
+    "std",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+    "pipewright_async",
+];
+const ASYNC_PEERS: &[&str] =
+    &["tokio_ct", "processkit", "c_epoll", "pipewright_async", "pipewright"];
+const MANY_PEERS: &[&str] = &["std", "tokio_ct", "tokio_mt", "pipewright", "pipewright_async"];
+const STREAM_PEERS: &[&str] =
+    &["std", "c_posix_spawn", "tokio_ct", "duct", "subprocess", "pipewright"];
+const TEXT_PEERS: &[&str] = &["std", "tokio_ct", "pipewright"];
+const COLLECT_PEERS: &[&str] = &[
+    "std",
+    "c_posix_spawn",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+];

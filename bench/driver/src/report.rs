@@ -1,8 +1,13 @@
-//! A measured table in Markdown.
+//! The report in Markdown: the machine, a measured table, and the case `size`, which compares two programs that differ in one `use` line.
 
+use std::fs;
+
+use pipewright_bench::host;
 use pipewright_bench::stats::{Summary, ratios};
 
+use crate::Result;
 use crate::cases::{Show, Table};
+use crate::prepare::{Tools, first_line};
 use crate::rounds::{Round, is_quiet};
 
 /// Returns the table and the notes about its rounds.
@@ -129,4 +134,49 @@ fn about_rounds(table: &Table, rounds: &[Round]) -> String {
         text += &format!("\n**Note:** {note}.\n");
     }
     text
+}
+
+/// The crates whose versions the report names.
+const CRATES: [&str; 6] = ["pipewright", "tokio", "duct", "subprocess", "processkit", "libc"];
+
+/// Returns a list in Markdown.
+pub(crate) fn description(tools: &Tools) -> String {
+    let workspace = &tools.workspace;
+    let version = |program, arguments: &[&str]| first_line(program, arguments, workspace);
+    let lines = [
+        format!("- date: {}", version("date", &["-u", "+%Y-%m-%d"])),
+        format!("- commit: {}", version("git", &["describe", "--always", "--dirty"])),
+        format!("- machine: {}", host::look().line()),
+        format!("- huge pages: {}", whole("/sys/kernel/mm/transparent_hugepage/enabled")),
+        format!("- Rust: {}", version("rustc", &["--version"])),
+        format!("- crates: {}", crates(tools)),
+        format!("- Python: {}", version("python3", &["--version"])),
+        format!("- C: {}", version("cc", &["--version"])),
+        format!("- coreutils: {}", version("timeout", &["--version"])),
+    ];
+    lines.join("\n")
+}
+
+fn whole(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// Returns the versions of the crates in the lock file.
+fn crates(tools: &Tools) -> String {
+    let lock = fs::read_to_string(tools.workspace.join("Cargo.lock")).unwrap_or_default();
+    let version = |name: &str| {
+        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+        rest.split('"').next()
+    };
+    CRATES.map(|name| format!("{name} {}", version(name).unwrap_or("unknown"))).join(", ")
+}
+
+pub(crate) fn sizes(tools: &Tools) -> Result<String> {
+    let bytes = |name| std::fs::metadata(tools.binaries.join(name)).map(|file| file.len());
+    let (std, pipewright) = (bytes("size-std")?, bytes("size-pipewright")?);
+    let more = (pipewright as f64 - std as f64) / 1000.0;
+    Ok(format!(
+        "\n| program | bytes | kB more than std |\n|---|--:|--:|\n\
+         | std | {std} | |\n| pipewright | {pipewright} | {more:.1} |\n"
+    ))
 }
