@@ -218,7 +218,7 @@ pub(crate) struct SeriesRules {
 /// The extent to which a plan was measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
-    /// It was not stopped by the observer.
+    /// False if the observer stopped it.
     pub(crate) complete: bool,
     /// The number of whole series.
     pub(crate) series: usize,

@@ -275,6 +275,7 @@ impl Inbox {
 
     /// Numbers a finished operation in the order of completion.
     fn with_order(&self, mut done: Done) -> Done {
+        // Not the engine's own number: it does not know the reads of cached data that callers performed themselves.
         let order = self.next_order.fetch_add(1, Ordering::Relaxed);
         if let Ok(completion) = &mut done.result {
             completion.order = order;

@@ -121,6 +121,7 @@ impl<Q: KernelQueue> Backend for MixedBackend<Q> {
     }
 
     fn take(&mut self) -> Option<(FinishedRequest, Observation)> {
+        // The count spares the lock of a pool that has nothing to do.
         if self.in_pool > 0 {
             if let Some(done) = self.pool.take() {
                 self.in_pool -= 1;

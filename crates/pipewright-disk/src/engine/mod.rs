@@ -253,6 +253,7 @@ impl Engine {
         let queued_at = self.options.times.then(Instant::now);
         if let Some(rejection) = operation.rejection() {
             let Operation { file, buffer, .. } = operation;
+            // Boxed, so that the usual result is not as large as this one.
             return Err(Box::new(Done { id, file, buffer, result: Err(rejection) }));
         }
         let progress = Progress::of(&operation);
@@ -312,6 +313,7 @@ impl Engine {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
             let classes = slot.observations.iter().map(|observation| {
+                // Asked only where it matters: it lists the threads of this process.
                 let has_workers = || thread_usage::kernel_workers() != Some(0);
                 let options = (file.is_direct(), file.sync_mode());
                 class_of(*observation, slot.action, options, file.facts(), has_workers)
