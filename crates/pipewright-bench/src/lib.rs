@@ -65,7 +65,7 @@ pub use show::page_style;
 /// Measures every competitor once in each round, in order, and returns the figures of each round.
 ///
 /// A machine that becomes slower for a while then slows all competitors of a round alike, so compare the figures
-/// of one round with each other: see [`stats::ratios`](crate::stats::ratios).
+/// of one round with each other: see [`stats::ratios`].
 ///
 /// # Errors
 ///
