@@ -1,15 +1,15 @@
 //! The measured process: runs one case with one process library.
 
-mod heap;
 mod outcome;
 mod peer;
 mod request;
-mod threads;
 
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use outcome::PeerOutcome;
 use request::{ChildOperation, PeerRequest};
@@ -42,7 +42,7 @@ pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
 
 fn measure(request: PeerRequest, allocated: Option<fn() -> Allocated>) -> Result<()> {
     let PeerRequest { operation, count, warm_up, expected_bytes, .. } = request;
-    let heap = heap::resident(request.heap_bytes);
+    let heap = resident(request.heap_bytes);
     if matches!(operation, ChildOperation::Many { .. }) {
         allow_many_files()?;
     }
@@ -52,7 +52,7 @@ fn measure(request: PeerRequest, allocated: Option<fn() -> Allocated>) -> Result
     }
     if matches!(operation, ChildOperation::Many { .. }) {
         // Counts threads in an extra run, because counting takes time.
-        let (outcome, threads) = threads::most_during(&mut work)?;
+        let (outcome, threads) = most_during(&mut work)?;
         outcome.verify(operation, expected_bytes)?;
         println!("threads={threads}");
     }
@@ -91,11 +91,60 @@ fn print(samples: &[u128], total: Option<Allocated>) -> Result<()> {
     for sample in samples {
         writeln!(out, "{sample}")?;
     }
-    writeln!(out, "peak_rss_bytes={}", heap::peak_rss_bytes()?)?;
+    writeln!(out, "peak_rss_bytes={}", peak_rss_bytes()?)?;
     if let Some(total) = total {
         let operations = samples.len().max(1) as f64;
         writeln!(out, "allocations={:.2}", total.allocations as f64 / operations)?;
         writeln!(out, "allocated_bytes={:.1}", total.bytes as f64 / operations)?;
     }
     Ok(())
+}
+
+/// The smallest page size. A write of one byte per page makes all pages resident.
+const PAGE_BYTES: usize = 4 << 10;
+
+/// Allocates that many bytes and makes them resident.
+fn resident(bytes: usize) -> Vec<u8> {
+    let mut heap = vec![0; bytes];
+    for page in heap.chunks_mut(PAGE_BYTES) {
+        page[0] = 1;
+    }
+    heap
+}
+
+/// Returns the peak memory of this process.
+fn peak_rss_bytes() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .ok_or("/proc/self/status has no VmHWM")?;
+    Ok(kib.parse::<u64>()? << 10)
+}
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Runs the operation once while another thread counts the threads, and returns the maximum without that one.
+fn most_during(work: &mut OperationFn) -> Result<(PeerOutcome, usize)> {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                most = most.max(current().unwrap_or(0));
+                thread::park_timeout(PAUSE);
+            }
+            most
+        });
+        let outcome = work();
+        done.store(true, Ordering::Relaxed);
+        let most = watcher.join().map_err(|_| "the counting thread panicked")?;
+        Ok((outcome?, most.saturating_sub(1)))
+    })
+}
+
+fn current() -> Option<usize> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse().ok()
 }

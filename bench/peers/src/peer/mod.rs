@@ -2,7 +2,6 @@
 
 mod with_duct;
 mod with_pipewright;
-mod with_pipewright_async;
 mod with_processkit;
 mod with_std;
 mod with_subprocess;
@@ -31,7 +30,7 @@ pub(crate) fn prepare(
         "subprocess" => with_subprocess::prepare(operation, child),
         "processkit" => with_processkit::prepare(operation, child)?,
         "pipewright" => Some(with_pipewright::prepare(operation, child)?),
-        "pipewright_async" => with_pipewright_async::prepare(operation, child)?,
+        "pipewright_async" => with_pipewright::prepare_async(operation, child)?,
         "pipewright_options" => with_pipewright::prepare_with_options(operation, child, true)?,
         "pipewright_options_same_thread" => {
             with_pipewright::prepare_with_options(operation, child, false)?
