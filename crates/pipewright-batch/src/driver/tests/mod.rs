@@ -4,6 +4,8 @@ mod fake;
 mod from_log;
 mod ids;
 mod memory;
+#[cfg(unix)]
+mod old_logs;
 mod random;
 mod truth;
 
