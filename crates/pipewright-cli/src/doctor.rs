@@ -57,6 +57,22 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
         }
         lines
     };
-    print(findings.facilities.iter().map(lines).collect::<String>())?;
+    let summary = summary(&findings.facilities);
+    print(summary + &findings.facilities.iter().map(lines).collect::<String>())?;
     Ok(crate::exit_code::SUCCESS)
+}
+
+/// Returns the first line: how much there is, and the names of the rest.
+fn summary(checks: &[DoctorCheck]) -> String {
+    let named = |state| checks.iter().filter(move |check| check.state == state);
+    let missing: Vec<_> = named("missing").map(|check| check.name).collect();
+    let count = named("available").count();
+    match missing.len() {
+        0 => format!("all {count} features are available\n"),
+        without => format!(
+            "{count} of {} features are available; not: {}\n",
+            count + without,
+            missing.join(", ")
+        ),
+    }
 }

@@ -1,4 +1,4 @@
-//! A hint for a program that was not found because its name is a whole command line.
+//! A hint for a program that was not found because its name is a whole command line, and for a limit that cannot be held.
 
 use pipewright::{Error, ErrorKind};
 
@@ -8,6 +8,9 @@ const BUILTINS: [&str; 8] = ["cd", "export", "source", ".", "alias", "ulimit", "
 /// Returns the error as a message, with a hint if the program's name tells what was meant.
 pub(crate) fn message(error: &Error, program: &str) -> String {
     let is_missing = matches!(error.kind(), ErrorKind::NotFound { .. });
+    if matches!(error.kind(), ErrorKind::LimitUnavailable { .. }) {
+        return format!("{error}; or run without it: --best-effort");
+    }
     match hint(program).filter(|_| is_missing) {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),

@@ -102,13 +102,19 @@ fn man_pages_have_the_sections_that_readers_look_for() {
 #[test]
 fn doctor_prints_a_line_for_each_facility_or_json() {
     let output = pipewright(&["doctor"]).output().unwrap();
-    assert!(out(&output).lines().count() >= 8, "{}", out(&output));
+    let text = out(&output).to_owned();
+    assert!(text.lines().count() >= 8, "{text}");
     let output = pipewright(&["doctor", "--json"]).output().unwrap();
     let findings: Value = serde_json::from_str(out(&output)).unwrap();
     assert_eq!(findings["schema"], "pipewright.doctor/1");
     let facilities = findings["facilities"].as_array().unwrap();
     let name = if cfg!(windows) { "job object" } else { "pidfd" };
     assert!(facilities.iter().any(|facility| facility["name"] == name));
+    let first = text.lines().next().unwrap();
+    assert!(first.contains("features are available"), "{first}");
+    for facility in facilities.iter().filter(|facility| facility["state"] == "missing") {
+        assert!(first.contains(facility["name"].as_str().unwrap()), "{first}: {facility}");
+    }
     for facility in facilities {
         let state = facility["state"].as_str().unwrap();
         assert!(["available", "missing", "value"].contains(&state), "{facility}");
