@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use pipewright_os::disk::file::{Action, Facts, SyncMode};
+use pipewright_os::disk::file::{Action, Facts, Filesystem, SyncMode};
 use pipewright_os::disk::iocp::CallStatus;
 
 /// The class of an operation: the thread that waited for the disk, if any did.
@@ -209,6 +209,10 @@ fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
 fn page_wait(facts: &Facts, slept: bool, has_workers: impl FnOnce() -> bool) -> Option<Class> {
     match (facts.nowait, facts.pollable) {
         (_, Some(true)) if slept => Some(Class::InlineBlocked),
+        // Without pages, as in sysfs: the kernel makes the text in the caller's time, once a poll has said that it may.
+        (_, Some(true)) if matches!(facts.filesystem, Some(Filesystem::Other(_))) => {
+            Some(Class::InlineBlocked)
+        }
         (_, Some(true)) if has_workers() => None,
         (_, Some(true)) => Some(Class::AsyncPageWait),
         (Some(true), _) => Some(Class::AsyncPageWait),
@@ -313,6 +317,15 @@ mod tests {
                 assert_eq!(found, class, "{observation:?} {action:?} {sync:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_polled_file_without_pages_is_made_in_the_callers_time() {
+        let mut sysfs = facts(false, true);
+        sysfs.filesystem = Some(Filesystem::Other(0x6265_6572));
+        assert_eq!(page_wait(&sysfs, false, || false), Some(Class::InlineBlocked));
+        sysfs.filesystem = Some(Filesystem::Fuse);
+        assert_eq!(page_wait(&sysfs, false, || false), Some(Class::AsyncPageWait));
     }
 
     #[test]
