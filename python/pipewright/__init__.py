@@ -11,6 +11,7 @@ and why, is one table in the README of the package.
 from __future__ import annotations
 
 from importlib import import_module as _import_module
+from os import register_at_fork as _register_at_fork
 
 from pipewright._constants import DEVNULL, PIPE, STDOUT, TEE
 
@@ -124,6 +125,19 @@ def __getattr__(name: str) -> _Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'pipewright' has no attribute {name!r}")
     return getattr(_import_module("pipewright._std").std, name)
+
+
+def _before_fork() -> None:
+    """Imports what is imported late: a fork during an import has its lock, and no thread that gives it back."""
+    for module in (*_LATER, "_decoded", "_patched"):
+        try:
+            _import_module(f"pipewright.{module}")
+        except Exception:
+            # Not found any more, or no room for it: its first use tells.
+            return
+
+
+_register_at_fork(before=_before_fork)
 
 
 def __dir__() -> _List[str]:
