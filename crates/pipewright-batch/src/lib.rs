@@ -34,6 +34,8 @@ pub use job::{
 };
 pub use jobserver::{JobserverMode, jobs_of_make};
 pub use journal::{LogError, LogErrorKind};
+#[doc(hidden)]
+pub use output::Spooled;
 pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -20,15 +20,23 @@ pub(super) struct Content {
     /// The rest of the last block of the extents. It may be empty.
     room: Extent,
     memory: Buffer,
+    /// The most bytes that are in memory.
+    most_in_memory: usize,
     spool: Arc<Spool>,
 }
 
 impl Content {
     pub(super) fn new(memory: &Arc<Memory>, spool: &Arc<Spool>) -> Content {
+        Content::of_size(memory, spool, IN_MEMORY_BYTES)
+    }
+
+    /// Returns content that has so many bytes in memory at most.
+    pub(super) fn of_size(memory: &Arc<Memory>, spool: &Arc<Spool>, most: usize) -> Content {
         Content {
             extents: Extents::new(Arc::clone(spool)),
             room: Extent::default(),
             memory: Buffer::new(memory),
+            most_in_memory: most,
             spool: Arc::clone(spool),
         }
     }
@@ -39,12 +47,19 @@ impl Content {
 
     /// Returns content that is stored already.
     pub(super) fn stored(extents: Extents, memory: Buffer, spool: &Arc<Spool>) -> Content {
-        Content { extents, room: Extent::default(), memory, spool: Arc::clone(spool) }
+        let (room, spool) = (Extent::default(), Arc::clone(spool));
+        Content { extents, room, memory, most_in_memory: IN_MEMORY_BYTES, spool }
     }
 
     /// Returns the number of bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.extents.bytes() + self.memory.bytes().len() as u64
+    }
+
+    /// Returns the number of bytes in memory.
+    #[cfg(test)]
+    pub(super) fn in_memory_bytes(&self) -> usize {
+        self.memory.bytes().len()
     }
 
     /// Calls `work` with all bytes in pieces, at least once, and keeps them.
@@ -63,12 +78,12 @@ impl Content {
     /// # Errors
     /// The temporary file cannot take them. What was added before stays.
     pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.memory.try_extend(bytes, IN_MEMORY_BYTES) {
+        if self.memory.try_extend(bytes, self.most_in_memory) {
             return Ok(());
         }
         self.spill()?;
         // Small pieces are collected, so that each write to the file is large.
-        if self.memory.try_extend(bytes, IN_MEMORY_BYTES) {
+        if self.memory.try_extend(bytes, self.most_in_memory) {
             return Ok(());
         }
         self.spool.append(bytes, &mut self.room, &mut self.extents)

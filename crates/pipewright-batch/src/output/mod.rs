@@ -25,6 +25,7 @@
 //! | `queue.rs`, `writer.rs` | the queue of the thread that prints; that thread |
 //! | `folder.rs`, `facts.rs`, `node_files.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
 //! | `shared.rs` | the parts that all attempts share |
+//! | `spooled.rs` | the output of one command, for `run --capture` and `run --tail` |
 
 mod attempt;
 mod content;
@@ -39,6 +40,7 @@ mod order;
 mod queue;
 mod shared;
 mod spool;
+mod spooled;
 mod stream;
 mod tagger;
 mod tail;
@@ -72,6 +74,7 @@ use order::{Turns, Waiting};
 use queue::Queue;
 use shared::Shared;
 use spool::Spool;
+pub use spooled::Spooled;
 pub(crate) use writer::Waker;
 
 /// The facts about a job that its output needs.

@@ -6,13 +6,18 @@ use std::path::Path;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
 
 use super::environment::set_environment;
+use super::kept::Kept;
 use super::line_marks::LineMarks;
 use super::same_file::is_merged;
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions};
 
 /// Builds the command.
-pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
+pub(super) fn build(
+    options: &RunOptions,
+    cancel: &CancelToken,
+    kept: &Kept,
+) -> Result<Command, Failure> {
     let (program, args) = options
         .command
         .split_first()
@@ -24,12 +29,12 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     } else {
         command.cancel(cancel);
         set_times(&mut command, options);
-        set_limit(&mut command, options);
+        command.limit(count_only(options.common.limit));
         if options.pty {
             set_terminal_streams(&mut command, options);
         } else {
             command.foreground();
-            set_streams(&mut command, options);
+            set_streams(&mut command, options, kept);
         }
     }
     if let Some(limits) = options.resources.limits(measures(options)) {
@@ -69,12 +74,12 @@ fn set_times(command: &mut Command, options: &RunOptions) {
     command.linger(options.common.linger.to_linger());
 }
 
-fn set_streams(command: &mut Command, options: &RunOptions) {
+fn set_streams(command: &mut Command, options: &RunOptions, kept: &Kept) {
     set_stdin(command, options);
     let output = |target: Option<&Path>, stream| match target.map(OutputTarget::of) {
         Some(OutputTarget::File(path)) => watched(file_to_write(path, options), &options.common),
         Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
-        None if options.is_captured() => Stdio::piped(),
+        None if options.is_captured() => kept.stdio(stream),
         _ if options.prefix.is_some() || options.timestamps => marked(stream, options),
         _ if options.common.passes_through() => Stdio::tee(),
         _ => Stdio::inherit(),
@@ -84,18 +89,6 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
         command.merge_stderr();
     } else {
         command.stderr(output(options.stderr.as_deref(), Source::Stderr));
-    }
-}
-
-fn set_limit(command: &mut Command, options: &RunOptions) {
-    match (options.common.limit, options.is_captured()) {
-        (Some(bytes), true) => {
-            command.limit(Limit::fail(bytes));
-        }
-        (None, true) => {}
-        (limit, false) => {
-            command.limit(count_only(limit));
-        }
     }
 }
 
@@ -109,21 +102,26 @@ fn set_terminal_streams(command: &mut Command, options: &RunOptions) {
     }
 }
 
-/// Returns the destination of the terminal's output: a file, stdout, or a closure that records it and shows it. `None` if it
-/// is captured.
+/// Returns the destination of the terminal's output: a file, stdout, or a closure that records it, shows it or keeps it.
 pub(super) fn watched_terminal(
     options: &RunOptions,
     record: Option<impl FnMut(&[u8]) + Send + 'static>,
-) -> Option<Stdio> {
+    kept: &Kept,
+) -> Stdio {
     match (options.stdout.as_deref().map(OutputTarget::of), record) {
-        (_, Some(record)) => Some(Stdio::tee_with(record)),
-        (Some(OutputTarget::File(path)), None) => Some(Stdio::tee_to(file_to_write(path, options))),
-        (Some(OutputTarget::Null), None) => Some(Stdio::tee_to(Stdio::null())),
-        _ if options.is_captured() => None,
-        _ if options.prefix.is_some() || options.timestamps => {
-            Some(marked(Source::Stdout, options))
+        (None, Some(mut record)) if options.is_captured() => {
+            let mut keep = kept.closure(Source::Stdout);
+            Stdio::tee_with(move |chunk| {
+                record(chunk);
+                keep(chunk);
+            })
         }
-        _ => Some(Stdio::tee()),
+        (_, Some(record)) => Stdio::tee_with(record),
+        (Some(OutputTarget::File(path)), None) => Stdio::tee_to(file_to_write(path, options)),
+        (Some(OutputTarget::Null), None) => Stdio::tee_to(Stdio::null()),
+        _ if options.is_captured() => kept.stdio(Source::Stdout),
+        _ if options.prefix.is_some() || options.timestamps => marked(Source::Stdout, options),
+        _ => Stdio::tee(),
     }
 }
 

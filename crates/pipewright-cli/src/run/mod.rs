@@ -3,6 +3,7 @@
 pub(crate) mod command;
 pub(crate) mod environment;
 pub(crate) mod interrupt;
+mod kept;
 mod line_marks;
 pub(crate) mod message;
 mod pty;
@@ -27,6 +28,7 @@ use crate::args::{CommonOptions, ContainKind, RunOptions};
 use crate::print::print;
 use crate::{Failure, exit_code, hint, print_error};
 use interrupt::{Followed, Interrupt};
+use kept::Kept;
 use message::Times;
 use pty::TerminalRun;
 use report::RunReport;
@@ -55,9 +57,10 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
         .map_err(Failure::cannot("catch signals"))?;
-    let mut command = command::build(&options, &cancel)?;
+    let kept = Kept::default();
+    let mut command = command::build(&options, &cancel, &kept)?;
     let terminal = match options.pty {
-        true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops)?),
+        true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept)?),
         false => None,
     };
     let mut retries = Retries::new(&options.retry);
@@ -66,6 +69,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     }
     let (result, gave_up) = loop {
         interrupt.command_starts();
+        kept.clear();
         let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
         interrupt.command_ended();
         let delay = retries.delay_after(&result);
@@ -90,7 +94,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
         Err(error) => exit_code::of_error(error),
     };
-    let code = show(&options, &result, code);
+    let code = show(&options, &result, &kept, code);
     let code = match terminal.and_then(|terminal| terminal.end(code)) {
         Some((doing, error)) => report::fail(doing, &error, code),
         None => code,
@@ -132,7 +136,7 @@ fn is_hung_up(capture: &Output, terminal: Option<&TerminalRun>) -> bool {
 
 /// Starts the command, and does not wait for it.
 fn detach(options: &RunOptions) -> Result<i32, Failure> {
-    let mut command = command::build(options, &CancelToken::new())?;
+    let mut command = command::build(options, &CancelToken::new(), &Kept::default())?;
     match command.detached().start_and_forget() {
         Ok(pid) => {
             if !options.common.quiet {
@@ -173,12 +177,12 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
 }
 
 /// Prints the captured output if the command failed, and a message about its end. Returns the exit code.
-fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> i32 {
+fn show(options: &RunOptions, result: &Result<Output, Error>, kept: &Kept, mut code: i32) -> i32 {
     match result {
         Err(error) => print_error(&hint::message(error, &program(options))),
         Ok(capture) => {
             if options.is_captured() && !capture.success() {
-                code = report::show_captured(capture, options, code);
+                code = report::show_captured(kept, options, code);
             }
             if let Some(failed) = lost_output(capture) {
                 print_error(&failed.to_string());

@@ -19,6 +19,7 @@ use pipewright_os::process::terminal::{self, Foreground, OutputMode, SizeChanges
 
 use super::command::watched_terminal;
 use super::interrupt::Interrupt;
+use super::kept::Kept;
 use super::terminal_stops::TerminalStops;
 use crate::Failure;
 use crate::args::{RecordFormat, RunOptions};
@@ -63,6 +64,7 @@ impl TerminalRun {
         options: &RunOptions,
         cancel: &CancelToken,
         stops: Option<Arc<TerminalStops>>,
+        kept: &Kept,
     ) -> Result<TerminalRun, Failure> {
         let size = terminal::size().unwrap_or_default();
         // The keys of a terminal that does not show the output are for others, such as the `less` behind a pipe.
@@ -74,9 +76,7 @@ impl TerminalRun {
             Some(path) => Some(Recorder::create(path, options, size, cancel)?),
             None => None,
         };
-        if let Some(stdout) = watched_terminal(options, recording.as_ref().map(record)) {
-            command.stdout(stdout);
-        }
+        command.stdout(watched_terminal(options, recording.as_ref().map(record), kept));
         if !types && options.stdin.is_none() {
             command.stdin(match io::stdin().is_terminal() {
                 true => Stdio::null(),

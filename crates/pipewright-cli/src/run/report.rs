@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 
-use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usage};
+use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Source, Usage};
 use pipewright_os::base::stdio;
 use serde::Serialize;
 
+use super::kept::Kept;
 use super::resources::{LimitsReport, OutOfMemoryReport, TreeReport};
 use super::retries::Retries;
 use crate::args::RunOptions;
@@ -141,36 +142,15 @@ fn outcome_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Prints the captured output that is in no file, and returns the exit code: 125 if it cannot be printed.
-pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) -> i32 {
-    let (mut out, mut err) = (&captured.stdout[..], &captured.stderr[..]);
-    if options.stdout.is_some() {
-        out = &[];
-    }
-    if options.stderr.is_some() {
-        err = &[];
-    }
-    let last = |bytes| options.tail.map_or(bytes, |lines| last_lines(bytes, lines));
-    (out, err) = (last(out), last(err));
+/// Prints the captured output, and returns the exit code: 125 if it cannot be printed.
+pub(super) fn show_captured(kept: &Kept, options: &RunOptions, code: i32) -> i32 {
     let mut stdout = stdio::stdout();
-    let shown = stdout.write_all(out).and_then(|()| stdout.flush());
-    let shown = [shown, io::stderr().write_all(err)];
+    let shown = kept.write(Source::Stdout, options.tail, &mut stdout);
+    let shown = shown.and_then(|()| stdout.flush());
+    let shown = [shown, kept.write(Source::Stderr, options.tail, &mut io::stderr())];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
         Some(error) => fail("print the captured output", &error, code),
         None => code,
-    }
-}
-
-/// Returns the last lines.
-fn last_lines(bytes: &[u8], lines: u32) -> &[u8] {
-    let ends = bytes.len() - usize::from(bytes.ends_with(b"\n"));
-    let mut line_feeds = bytes[..ends].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-    match lines.checked_sub(1) {
-        None => &[],
-        Some(before) => match line_feeds.nth(usize::try_from(before).unwrap_or(usize::MAX)) {
-            Some((index, _)) => &bytes[index + 1..],
-            None => bytes,
-        },
     }
 }
 
@@ -199,25 +179,4 @@ impl RunReport {
 /// Converts words to Unicode for JSON; invalid bytes are replaced.
 pub(crate) fn lossy(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_lines;
-
-    #[test]
-    fn the_last_lines_are_those_of_tail() {
-        for (text, lines, last) in [
-            ("a\nb\nc\n", 2, "b\nc\n"),
-            ("a\nb\nc", 2, "b\nc"),
-            ("a\nb\nc\n", 3, "a\nb\nc\n"),
-            ("a\nb\nc\n", 9, "a\nb\nc\n"),
-            ("a\nb\n\n", 1, "\n"),
-            ("a\nb\n", 0, ""),
-            ("\n", 1, "\n"),
-            ("", 1, ""),
-        ] {
-            assert_eq!(last_lines(text.as_bytes(), lines), last.as_bytes(), "{text:?} {lines}");
-        }
-    }
 }

@@ -194,6 +194,26 @@ fn capture_prints_output_only_after_a_failure() {
     assert_eq!(output.stdout, b"a\xff\xfeb");
 }
 
+/// The tool has less memory than the output has bytes, and as much as it needs to run.
+#[cfg(target_os = "linux")]
+#[test]
+fn captured_output_is_on_disk_beyond_what_memory_may_hold() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    let command = "head -c 200000000 /dev/zero; printf '\\na\\nb\\n'; exit 3";
+    for (option, bytes) in [("--capture", "200000005"), ("--tail 2", "4")] {
+        let run = format!("ulimit -v 160000; {own} run {option} -- sh -c \"{command}\" | wc -c");
+        let output = std::process::Command::new("sh").args(["-c", &run]).output().unwrap();
+        assert_eq!((out(&output).trim(), err(&output)), (bytes, ""), "{option}");
+    }
+}
+
+#[test]
+fn captured_output_is_that_of_the_last_attempt() {
+    let words = ["--capture", "--retries", "1", "--retry-delay", "0", "--quiet"];
+    let output = run_sh(&words, "echo $$; exit 1");
+    assert_eq!((out(&output).lines().count(), output.status.code()), (1, Some(1)));
+}
+
 #[test]
 fn a_failed_write_of_captured_output_is_125_unless_the_reader_has_gone() {
     if pace::lacks("/dev/full") {
