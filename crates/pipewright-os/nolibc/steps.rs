@@ -11,7 +11,7 @@ use super::{number, step};
 
 /// Everything that the steps need, made before the process exists.
 pub(crate) struct Steps<'a> {
-    /// The set of signals that get their default action, beside SIGPIPE.
+    /// The set of signals that get their default action.
     pub(crate) default_signals: u64,
     /// True if SIGCHLD was ignored in the process that the child comes from, and no longer is in its parent.
     pub(crate) ignores_sigchld: Cell<bool>,
@@ -99,15 +99,12 @@ const ENOTDIR: i32 = 20;
 const ETIMEDOUT: i32 = 110;
 const ESTALE: i32 = 116;
 
-const SIGPIPE: usize = 13;
 const SIGCHLD: usize = 17;
 
 /// Does all steps up to the change of the user. `cgroup` is the open `cgroup.procs` of the tree, with the step of its failure, if
 /// this process was not born in that cgroup.
 pub(crate) fn enter(steps: &Steps<'_>, cgroup: Option<(i32, u32)>) -> Result<(), Failed> {
-    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
-    // reader is gone (rust-lang/rust#62569).
-    each(steps.default_signals | bit(SIGPIPE), |signal| _ = set_handler(signal, DEFAULT));
+    each(steps.default_signals, |signal| _ = set_handler(signal, DEFAULT));
     if steps.ignores_sigchld.get() {
         set_handler(SIGCHLD, IGNORED);
     }

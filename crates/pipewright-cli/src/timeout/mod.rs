@@ -91,6 +91,10 @@ fn start(options: &TimeoutOptions, leads_group: bool) -> Result<Child, Error> {
     let mut command = Command::new(words.next().map_or(OsStr::new(""), |program| program));
     command.args(words).stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
     command.kill_on_parent_exit(Scope::Child);
+    // As coreutils does: what the shell ignores stays ignored.
+    if pipewright_os::base::stdio::was_pipe_ignored() {
+        command.keep_ignored_pipe();
+    }
     if !options.foreground && !leads_group {
         command.contain(Contain::Group);
     }

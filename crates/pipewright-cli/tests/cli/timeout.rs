@@ -101,6 +101,18 @@ fn the_tool_is_timeout_under_that_name() {
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
 }
 
+/// Bit 12 of the signals that the command ignores. The shells that run before it keep what was ignored when they began.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_ignored_sigpipe_stays_ignored_in_the_command() {
+    let look = "timeout 25 awk '/SigIgn/ { print substr($2, 13, 1) % 2 }' /proc/self/status";
+    let place = Place::new();
+    for (trap, is_ignored) in [("trap '' PIPE", "1\n"), ("trap - PIPE", "0\n")] {
+        let output = sh(&place, &format!("({trap}; {look})"));
+        assert_eq!((out(&output), err(&output)), (is_ignored, ""), "{trap}");
+    }
+}
+
 #[test]
 fn each_signal_is_printed_if_asked() {
     let words = "timeout: sending signal EXIT to command 'sleep'\n\

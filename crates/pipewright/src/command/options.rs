@@ -112,6 +112,14 @@ impl Command {
         self
     }
 
+    /// Leaves `PIPE` ignored in the child if this process ignores it. Rust programs do so from the start, so this is for a tool
+    /// that knows what it was started with.
+    #[doc(hidden)]
+    pub fn keep_ignored_pipe(&mut self) -> &mut Command {
+        self.unix.keeps_ignored_pipe = true;
+        self
+    }
+
     /// Limits one resource of the child; `None` means no limit.
     pub fn rlimit(
         &mut self,

@@ -19,7 +19,9 @@ use std::io;
 use crate::base::handle::Handle;
 use crate::base::pipe::PipeWriter;
 
-pub use closed::{OwnStdin, OwnStdout, fail_if_closed, keep_closed, stdin, stdout, was_closed};
+pub use closed::{
+    OwnStdin, OwnStdout, fail_if_closed, keep_closed, stdin, stdout, was_closed, was_pipe_ignored,
+};
 #[cfg(feature = "tokio")]
 pub use task::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async};
 

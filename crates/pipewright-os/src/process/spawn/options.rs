@@ -162,6 +162,8 @@ pub(super) fn unix_list(plan: &Plan<'_>) -> [Entry; 23] {
         nice,
         limits: resource_limits,
         default_signals,
+        // A part of the set of signals, which every start has.
+        keeps_ignored_pipe: _,
         kill_on_parent_exit,
         std_rules,
         #[cfg(unix)]

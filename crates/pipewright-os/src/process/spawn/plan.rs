@@ -125,6 +125,8 @@ pub struct UnixOptions {
     pub limits: Vec<ResourceLimit>,
     /// The signals that have their default action in the child, even if this process ignores them.
     pub default_signals: Vec<Signal>,
+    /// True if SIGPIPE stays ignored in the child if this process ignores it, as Rust programs do. A tree has its own way.
+    pub keeps_ignored_pipe: bool,
     /// If set, the child is killed when this process ends, however it ends. Windows has this too.
     ///
     /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a pipe;

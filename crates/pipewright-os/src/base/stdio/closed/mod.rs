@@ -23,6 +23,15 @@ pub fn was_closed(number: u8) -> bool {
     imp::was_closed(number)
 }
 
+/// Returns true if SIGPIPE was ignored when this process started. std ignores it before `main` in any case.
+///
+/// # Platform
+/// Unix, with the feature `closed-stdio`: `sigaction`, before std sets it. Elsewhere false.
+#[must_use]
+pub fn was_pipe_ignored() -> bool {
+    imp::was_pipe_ignored()
+}
+
 /// Makes the streams that were closed at the start fail again, in this process and in the children that inherit them. Call
 /// it at the start of `main`, before any thread starts.
 ///

@@ -6,6 +6,10 @@ pub(super) fn was_closed(_: u8) -> bool {
     false
 }
 
+pub(super) fn was_pipe_ignored() -> bool {
+    false
+}
+
 pub(super) fn closed_error() -> io::Error {
     io::ErrorKind::BrokenPipe.into()
 }

@@ -1,12 +1,14 @@
-//! Closed descriptors, found by a function that runs before std's own start.
+//! Closed descriptors and an ignored SIGPIPE, found by a function that runs before std's own start.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 
 /// The closed ones of the descriptors 0 to 2, as bits.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
+/// SIGPIPE was ignored. std ignores it later in any case.
+static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
 
 /// The C runtime calls the functions of this section before `main`.
 // SAFETY: the section has pointers to functions of this type. The function calls the kernel, and nothing of std.
@@ -22,10 +24,19 @@ extern "C" fn record() {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
         }
     }
+    // SAFETY: plain data, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: no action is set, and there is room for the present one.
+    let read = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    IGNORES_PIPE.store(read == 0 && action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
 }
 
 pub(super) fn was_closed(number: u8) -> bool {
     number < 3 && CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
+}
+
+pub(super) fn was_pipe_ignored() -> bool {
+    IGNORES_PIPE.load(Ordering::Relaxed)
 }
 
 pub(super) fn closed_error() -> io::Error {

@@ -238,8 +238,11 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> 
 
 /// Returns the set of signals that get their default action.
 fn default_signals(plan: &Plan<'_>) -> u64 {
-    let signals = plan.unix.default_signals.iter();
-    signals.fold(0, |set, signal| set | nolibc::bit(signal.number() as usize))
+    let signals = plan.unix.default_signals.iter().map(|signal| signal.number());
+    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its reader is gone
+    // (rust-lang/rust#62569).
+    let pipe = (!plan.unix.keeps_ignored_pipe).then_some(libc::SIGPIPE);
+    signals.chain(pipe).fold(0, |set, signal| set | nolibc::bit(signal as usize))
 }
 
 /// Returns the terminal that the child takes. Only a session can take one.

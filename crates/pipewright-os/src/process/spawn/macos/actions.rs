@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-use crate::base::signal::Signal;
+use crate::process::spawn::UnixOptions;
 
 /// The flag for a new session: sys/spawn.h, macOS 10.15.
 const POSIX_SPAWN_SETSID: libc::c_int = 0x0400;
@@ -75,10 +75,11 @@ impl SpawnAttributes {
     /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE and the
     /// others at their defaults. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     /// when its reader is gone (rust-lang/rust#62569).
-    pub(super) fn with_defaults(others: &[Signal]) -> io::Result<SpawnAttributes> {
+    pub(super) fn with_defaults(options: &UnixOptions) -> io::Result<SpawnAttributes> {
         let mut attributes = SpawnAttributes::new()?;
-        let mut numbers = vec![libc::SIGPIPE];
-        numbers.extend(others.iter().map(|signal| signal.number()));
+        let others = options.default_signals.iter().map(|signal| signal.number());
+        let pipe = (!options.keeps_ignored_pipe).then_some(libc::SIGPIPE);
+        let numbers: Vec<_> = pipe.into_iter().chain(others).collect();
         attributes.default_signals(&signals(&numbers))?;
         Ok(attributes)
     }
