@@ -57,7 +57,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright::Source;
-use pipewright_os::base::private_file::OpenFolder;
+use pipewright_os::base::private_file::{self, OpenFolder};
 
 use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
 use crate::job::JobId;
@@ -151,6 +151,7 @@ fn make_dir(dir: &Path, is_private: bool) -> io::Result<()> {
     if let Some(above) = dir.parent() {
         fs::create_dir_all(above)?;
     }
+    private_file::check_link(dir)?;
     match OpenFolder::create(dir, is_private) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         made => made,

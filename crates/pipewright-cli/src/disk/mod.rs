@@ -10,6 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pipewright_disk::diagnosis::{Report, diagnose};
+use pipewright_os::base::private_file;
 use pipewright_os::disk::file;
 
 use crate::args::DiskOptions;
@@ -59,7 +60,8 @@ impl Page {
             )));
         }
         let is_new = fs::symlink_metadata(path).is_err();
-        let opened = File::options().create(true).append(true).open(path);
+        let opened = private_file::check_link(path)
+            .and_then(|()| File::options().create(true).append(true).open(path));
         opened
             .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))?;
         Ok(Page { path: path.to_owned(), is_new })

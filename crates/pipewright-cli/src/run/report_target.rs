@@ -54,7 +54,8 @@ impl ReportTarget {
             return Ok(Some(ReportTarget::Pipe(path.to_owned(), open, patience)));
         }
         if has_content(path) {
-            let opened = File::options().create(true).append(true).open(path);
+            let opened = private_file::check_link(path)
+                .and_then(|()| File::options().create(true).append(true).open(path));
             opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
         }
         Ok(Some(ReportTarget::File(path.to_owned(), options.private)))

@@ -275,3 +275,42 @@ fn private_output_is_for_its_owner_alone() {
         assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
     }
 }
+
+/// In `/tmp`, whoever makes a link first would choose what root writes over.
+#[cfg(unix)]
+#[test]
+fn no_link_of_another_user_is_followed_where_he_may_make_names() {
+    use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
+
+    use pipewright_os::base::private_file::{self, Distrust, distrust};
+    use pipewright_tests::skip;
+    const OTHER: u32 = 65_533;
+    if !skip::is_root() {
+        return skip::skipped(skip::Need::Root, "needs root, to make links of another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (link, target) = (dir.path().join("link"), dir.path().join("target"));
+    symlink(&target, &link).unwrap();
+    lchown(&link, Some(OTHER), Some(OTHER)).unwrap();
+    let distrusted = || distrust(&private_file::create(&link, false).unwrap_err());
+    for (mode, owner) in [(0o1777, 0), (0o777, 0), (0o755, OTHER)] {
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        chown(dir.path(), Some(owner), None).unwrap();
+        assert_eq!(distrusted(), Some(Distrust::LinkOfOther(OTHER)), "{mode:o} {owner}");
+        assert!(!target.exists());
+        let options = OutputOptions { dir: Some(link.clone()), ..options(OutputMode::Discard) };
+        let error = Output::new(options, io::sink(), io::sink(), Box::new(|| {})).unwrap_err();
+        assert!(error.to_string().contains("is a link that user 65533 has made"), "{error}");
+    }
+    // A link of one's own, and one where nobody else may make names.
+    chown(dir.path(), Some(0), None).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    private_file::create(&link, false).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    lchown(&link, Some(0), Some(0)).unwrap();
+    private_file::create(&link, true).unwrap();
+    // A private file of somebody else could be opened to all again.
+    chown(&target, Some(OTHER), Some(OTHER)).unwrap();
+    let error = private_file::create(&target, true).unwrap_err();
+    assert_eq!(distrust(&error), Some(Distrust::OtherOwner(OTHER)));
+}

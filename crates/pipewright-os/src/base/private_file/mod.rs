@@ -44,14 +44,15 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Creates a file that a user has named, or empties it. `is_private`: only its owner can read and write it from now on, and not the
-/// rest of the world, as far as the process's mask allows it.
+/// Creates a file that a user has named, or empties it. `is_private`: only its owner, who is this user, can read and write it from
+/// now on, and not the rest of the world, as far as the process's mask allows it.
 ///
 /// # Platform
 /// Unix: mode 0600 or 0666. Windows: the rights are those that the folder gives.
 ///
 /// # Errors
-/// It cannot be created, or keeps other rights.
+/// It cannot be created, keeps other rights, or cannot be trusted: then the error has a [`Distrust`]. It may be a link that another
+/// user has made ([`check_link`]) or, if it is to be private, his file.
 ///
 /// ```
 /// # use pipewright_os::base::private_file::create;
@@ -62,9 +63,35 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
+    check_link(path)?;
     match is_private {
         true => imp::create_private(path),
         false => File::create(path),
+    }
+}
+
+/// Checks that a name is no link that another user has put where others may make names: in `/tmp`, or in a folder of his. Then he
+/// would choose what is written over.
+///
+/// # Platform
+/// Unix: the link of root is trusted, too. Linux alone can do this (`fs.protected_symlinks`), in sticky folders. Windows: does
+/// nothing.
+///
+/// # Errors
+/// It is such a link: the error has a [`Distrust`]. Or the folder cannot be looked at.
+pub fn check_link(path: &Path) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(path) else {
+        // The open finds the reason.
+        return Ok(());
+    };
+    let maker = imp::owner(&found).map(|(user, _)| user).filter(|_| found.is_symlink());
+    let Some(maker) = maker.filter(|user| *user != 0 && !imp::is_this_user(*user)) else {
+        return Ok(());
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match others_may_write_in(folder.unwrap_or(Path::new(".")))? {
+        true => Err(Distrust::LinkOfOther(maker).into()),
+        false => Ok(()),
     }
 }
 
@@ -118,6 +145,8 @@ pub enum Distrust {
     NotAFolder,
     /// Another user owns it.
     OtherOwner(u32),
+    /// Another user has made the link.
+    LinkOfOther(u32),
     /// Other users may write to it.
     OthersMayWrite,
     /// It has that many names. Another one may be in a folder of somebody else.
@@ -356,6 +385,9 @@ impl fmt::Display for Distrust {
             Distrust::NotAFile => f.write_str("is not a regular file"),
             Distrust::NotAFolder => f.write_str("is not a folder"),
             Distrust::OtherOwner(user) => write!(f, "belongs to user {user}"),
+            Distrust::LinkOfOther(user) => {
+                write!(f, "is a link that user {user} has made: name its target")
+            }
             Distrust::OthersMayWrite => f.write_str("can be written by other users"),
             Distrust::Names(count) => write!(f, "has {count} names"),
         }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, fchown};
 use rustix::process::geteuid;
 
+use super::Distrust;
+
 pub(super) fn set_private(options: &mut OpenOptions) {
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
 }
@@ -22,7 +24,12 @@ pub(super) fn set_careful(options: &mut OpenOptions) {
 pub(super) fn create_private(path: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    if file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if found.is_file() {
+        if !is_this_user(found.uid()) {
+            // He could give others the rights again, also where this is root.
+            return Err(Distrust::OtherOwner(found.uid()).into());
+        }
         // Before anything is written to one that was there.
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.set_len(0)?;
