@@ -277,3 +277,34 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_node_waits_while_many_reports_wait() {
+        const ALL: usize = 3 * MOST_REPORTS;
+        let reports = Reports::new();
+        let sending = Arc::clone(&reports);
+        let node = thread::spawn(move || {
+            for _ in 0..ALL {
+                sending.add_from_node([Report::Note { node: Some(1), text: String::new() }]);
+            }
+        });
+        let mut taken = 0;
+        while taken < ALL {
+            while reports.state().reports.len() < MOST_REPORTS.min(ALL - taken) {
+                thread::yield_now();
+            }
+            // Twice, so that one that does not wait would go on.
+            thread::yield_now();
+            let some = reports.take(None).len();
+            assert!((1..=MOST_REPORTS).contains(&some), "{some}");
+            taken += some;
+        }
+        node.join().unwrap();
+    }
+}

@@ -160,3 +160,24 @@ fn what_a_shell_prints_before_the_hello_is_passed_over() {
     let greeted = greet_worker(&mut io::repeat(b'y'), &mut io::sink(), None, true);
     assert!(matches!(greeted, Err(RemoteError::NotPipewright(_))));
 }
+
+/// A stranger behind a command that prints for ever.
+struct Endless(usize);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        buffer.fill(b'x');
+        self.0 += buffer.len();
+        Ok(buffer.len())
+    }
+}
+
+#[test]
+fn noise_without_an_end_is_refused() {
+    for (skips_noise, most) in [(false, MAGIC.len()), (true, MOST_NOISE_BYTES + 2 * MAGIC.len())] {
+        let mut endless = Endless(0);
+        let greeted = greet_worker(&mut endless, &mut std::io::sink(), None, skips_noise);
+        assert!(matches!(greeted, Err(RemoteError::NotPipewright(_))));
+        assert!(endless.0 <= most, "{}", endless.0);
+    }
+}
