@@ -123,8 +123,9 @@ impl Drop for Shell {
 const WAYS: [&str; 2] = ["", "--contain group"];
 
 /// Reads a line in bash, and handles signals meanwhile. A `read` without a time limit can miss one: bash checks for
-/// signals and then blocks, and one that arrives in between has to wait for input.
-const READS_LINE: &str = "until read -t 0.1 line; do :; done";
+/// signals and then blocks, and one that arrives in between has to wait for input. One whose time ends has perhaps read a part.
+pub(super) const READS_LINE: &str =
+    "line=; until read -t 0.1 part; do line=$line$part; done; line=$line$part";
 
 #[test]
 fn ctrl_c_kills_the_command_unless_it_handles_it() {

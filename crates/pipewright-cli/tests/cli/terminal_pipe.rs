@@ -1,6 +1,6 @@
 //! `pipe` in an interactive shell: a pipeline with a group of its own has the terminal.
 
-use super::terminal::{CTRL_C, CTRL_D, CTRL_Z, Shell};
+use super::terminal::{CTRL_C, CTRL_D, CTRL_Z, READS_LINE, Shell};
 
 /// The last stage reads the terminal, as a pager does.
 #[test]
@@ -28,7 +28,8 @@ fn a_stage_of_a_group_reads_the_terminal() {
 #[test]
 fn ctrl_c_and_ctrl_z_reach_every_stage_of_a_group() {
     let Some(mut shell) = Shell::start() else { return };
-    let script = "trap \"echo first >&2; exit 1\" INT; echo up >&2; until read -t 0.1 line; do :; done; echo $line";
+    let script =
+        format!("trap \"echo first >&2; exit 1\" INT; echo up >&2; {READS_LINE}; echo $line");
     let tool = "$PW pipe --contain group --quiet";
     shell.types(&format!("{tool} -- bash -c '{script}' '|' cat\n"));
     shell.shows("up\r\n");

@@ -99,7 +99,9 @@ pub(crate) fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
         findings.push(Finding::Late(slowest));
     }
     // A channel has the timeout; the drop of a pool waits 100 ms; a shutdown has its steps.
-    let steps = Duration::from_secs(if plan.shuts_down { 40 } else { 3 });
+    // The goodbye, SIGTERM and the kill take 1.7 s.
+    let drained = (plan.drain + Duration::from_millis(1700)) * 5;
+    let steps = if plan.shuts_down { drained } else { Duration::from_secs(3) };
     if seen.closing > steps {
         findings.push(Finding::Late(seen.closing));
     }

@@ -83,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) timeout: Duration,
     /// Ends by `shut_down` while calls wait.
     pub(crate) shuts_down: bool,
+    /// The time that a shutdown gives to calls.
+    pub(crate) drain: Duration,
     /// The time before the first call: the connection is lent by then.
     pub(crate) rest: Duration,
 }
@@ -115,6 +117,7 @@ impl Plan {
             bytes: [8, 100, 5_000, 100_000][dice.below(4) as usize],
             timeout: Duration::from_millis(200),
             shuts_down: false,
+            drain: Duration::from_secs(20),
             rest: Duration::from_millis([0, 100][dice.below(2) as usize]),
         };
         (family.make)(&mut dice, &mut plan);
@@ -252,10 +255,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "early-replies",
-        make: |dice, plan| {
+        make: |_, plan| {
             plan.script =
                 "pause:100 ".to_owned() + &"early:0 early:1 early:2 early:3 pause:60 ".repeat(6);
-            (plan.bytes, plan.ring, plan.has_honest) = (4 << 20, 64 << 10, dice.below(2) == 0);
+            (plan.bytes, plan.ring, plan.has_honest) = (4 << 20, 64 << 10, false);
             plan.way = Way::Begin;
         },
     },
@@ -281,21 +284,18 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "descriptors",
         make: |dice, plan| {
-            let step = dice.one(&[
-                "handles:64",
-                "handles:40 handles:20",
-                "take handles:8:8",
-                "handles:64:64",
-            ]);
             // Parked ones stay as long as the worker.
+            let step = dice.one(&["handles:64", "handles:40 handles:20"]);
             plan.rest = Duration::from_millis(150);
             plan.script = format!("{step} serve");
         },
     },
     Family {
         name: "slow-descriptors",
-        make: |_, plan| {
-            plan.script = "take linger:5".to_owned();
+        make: |dice, plan| {
+            plan.script = dice
+                .one(&["take linger:5", "take handles:8:8 serve", "handles:64:64 serve"])
+                .to_owned();
             plan.has_honest = true;
         },
     },
@@ -315,6 +315,28 @@ pub(crate) const FAMILIES: &[Family] = &[
             (plan.shuts_down, plan.is_honest, plan.callers) = (true, true, 4);
             (plan.max_jobs, plan.workers) = (Some(1 + dice.below(2)), 1 + dice.below(2) as usize);
             (plan.way, plan.timeout) = (Way::Begin, Duration::from_secs(30));
+        },
+    },
+    Family {
+        name: "shut-down",
+        make: |dice, plan| {
+            plan.script = dice
+                .one(&[
+                    "freeze",
+                    "take freeze",
+                    "stubborn take pause:20000",
+                    "take stubborn wakes:2:20000",
+                    "take full-ring:20000:16",
+                    "talk:1:20000 take pause:20000",
+                    "take half:1 pause:20000",
+                    "goodbye pause:20000",
+                    "shake-linger:5:3:3",
+                    "take heir:3000 pause:3000",
+                ])
+                .to_owned();
+            (plan.shuts_down, plan.drain) = (true, Duration::from_millis(500));
+            (plan.way, plan.timeout, plan.has_honest) =
+                (Way::Begin, Duration::from_secs(30), false);
         },
     },
     Family {

@@ -169,7 +169,7 @@ fn pool(plan: &Plan, command: Command, notes: &Notes) -> Duration {
         shutdown: Schedule {
             goodbye: Duration::from_millis(500),
             terminate: Duration::from_millis(200),
-            drain: Duration::from_secs(20),
+            drain: plan.drain,
         },
         ..PoolOptions::default()
     };

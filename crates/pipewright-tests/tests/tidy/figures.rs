@@ -102,8 +102,11 @@ const SAID: &[Said<'_>] = &[
     ),
 ];
 
+/// A constant of the library: the file and the words before the value. Then those of the others.
+type Shared<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
 /// The same constants in the library and in the workers of other languages: those must not differ.
-const SHARED: &[(&str, &str, &[(&str, &str)])] = &[
+const SHARED: &[Shared<'_>] = &[
     (
         "wire/mod.rs",
         "MAX_CALLS: usize = ",
