@@ -284,10 +284,9 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "descriptors",
         make: |dice, plan| {
-            // Parked ones stay as long as the worker.
-            let step = dice.one(&["handles:64", "handles:40 handles:20"]);
-            plan.rest = Duration::from_millis(150);
-            plan.script = format!("{step} serve");
+            // The host reads while a call waits for its answer, and parked ones stay as long as the worker.
+            let step = dice.one(&["take handles:64", "take handles:40 handles:20"]);
+            plan.script = format!("{step} pause:150 serve");
         },
     },
     Family {
