@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::values::signal;
 use crate::waiting::{Registered, drop_detached, in_seconds, repeat, repeat_and};
 
-/// What is read of a run.
+/// A reading of a run: its whole output, lines or events.
 #[derive(Debug)]
 pub(crate) enum Reading {
     Output(RunningOutput),
@@ -29,7 +29,7 @@ pub(crate) enum Reading {
     Events(Events),
 }
 
-/// What has been read.
+/// An item that has been read.
 enum Item {
     Output(Ended),
     Line(Line),
