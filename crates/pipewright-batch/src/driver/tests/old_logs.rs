@@ -16,7 +16,7 @@ const LOGS: [&str; 4] = [
     include_str!("old_logs/version-4.sql"),
 ];
 
-/// What each log says about its jobs, by number. Version 1 had no row for a job that waits.
+/// The ends of the jobs in each log, by number. Version 1 had no row for a job that waits.
 const LISTED: [(u64, &str, Option<&str>); 13] = [
     (1, "succeeded", None),
     (2, "failed", None),
