@@ -26,7 +26,7 @@ fn a_list_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch() {
         assert_eq!((output.status.code(), out(&output)), (Some(124), ""), "{}", err(&output));
     }
     let output = place.sh(
-        "$PW batch --progress none -- echo ::: a :::: pipe & printf '1\\n2\\n' > pipe; wait $!; echo $?",
+        "$PW batch -j1 --progress none -- echo ::: a :::: pipe & printf '1\\n2\\n' > pipe; wait $!; echo $?",
     );
     assert_eq!(out(&output), "a 1\na 2\n0\n", "{}", err(&output));
 }
@@ -86,7 +86,7 @@ fn beside_dead_mount(place: &Place, script: &str) -> Option<Output> {
     command.args(["--mount", "sh", "-c", &script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
     let output = command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap();
     if output.status.code() != Some(0) && out(&output).is_empty() {
-        pace::skipped(pace::Need::Mount, &format!("no mount that never answers: {}", err(&output)));
+        pace::skipped(pace::Need::Mount, format!("no mount that never answers: {}", err(&output)));
         return None;
     }
     Some(output)
@@ -122,14 +122,20 @@ fn end_by_two_signals(mut tool: Child) -> String {
         assert!(killed.unwrap().success());
     };
     kill("TERM");
-    // Not at once: the kernel would make one of both.
-    std::thread::sleep(pace::millis(100));
+    // The kernel would make one of both.
+    until("the first signal is taken", || !is_term_pending(tool.id()));
     kill("TERM");
     let status = tool.wait().unwrap();
     assert_eq!(status.code(), Some(143), "{status}");
     let mut text = String::new();
     tool.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     text
+}
+
+fn is_term_pending(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap_or("0");
+    (u64::from_str_radix(mask.trim(), 16).unwrap_or(0) >> (15 - 1)) & 1 == 1
 }
 
 fn quietly(command: &mut Command) -> Child {
