@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::link::{self, Closer};
-use super::reports::Reports;
+use super::reports::{Origin, Reports};
 use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
 
@@ -29,6 +29,9 @@ pub(crate) trait Connect: Send + 'static {
     /// Returns a name for messages.
     fn label(&self) -> String;
 
+    /// Returns the origin of the node.
+    fn origin(&self) -> Origin;
+
     /// Starts a worker, or reaches one, and greets it.
     ///
     /// # Errors
@@ -50,7 +53,7 @@ pub(crate) fn spawn(
     settings: &LocalSettings,
     way: impl Connect,
 ) -> std::io::Result<thread::JoinHandle<()>> {
-    reports.add_connector();
+    reports.add_connector(way.origin());
     let (reports, settings) = (Arc::clone(reports), settings.clone());
     thread::Builder::new()
         .name("node".to_owned())
@@ -64,14 +67,14 @@ fn keep_connected(reports: &Reports, settings: &LocalSettings, way: &impl Connec
     while !reports.is_closed() {
         let served = match way.connect() {
             Ok(Connected { reader, writer, close }) => {
-                link::serve(reports, reader, writer, settings, &close)
+                link::serve(reports, reader, writer, settings, &close, way.origin())
             }
             Err(error) => link::Served { has_joined: false, error: Some(error) },
         };
         let last_words = way.disconnected();
         let Some(error) = served.error else {
             // The node has ended by itself, in order: it was drained.
-            return reports.give_up(way.label(), "it was drained".to_owned());
+            return reports.give_up(way.origin(), way.label(), "it was drained".to_owned());
         };
         if reports.is_closed() {
             return;
@@ -89,7 +92,7 @@ fn keep_connected(reports: &Reports, settings: &LocalSettings, way: &impl Connec
         has_joined |= served.has_joined;
         failures = if served.has_joined { 1 } else { failures + 1 };
         if is_final || failures >= MOST_FAILURES[usize::from(has_joined)] {
-            return reports.give_up(way.label(), error);
+            return reports.give_up(way.origin(), way.label(), error);
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1)).min(LONGEST_PAUSE);
         let again = pause.as_secs();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Remote;
 use super::link::{self, Closer};
-use super::reports::Reports;
+use super::reports::{Origin, Reports};
 use crate::executor::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor as _, ExecutorEvent, LocalSettings,
 };
@@ -67,7 +67,7 @@ impl Write for Unread {
 fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) {
     let reports = Reports::new();
     // Keeps the host from giving up.
-    reports.add_connector();
+    reports.add_connector(Origin::Command);
     let remote = Remote::new(Arc::clone(&reports), Duration::from_millis(200), true);
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = Arc::clone(&is_closed);
@@ -86,7 +86,7 @@ fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) 
     }
     let unread = Unread(Arc::clone(&is_closed));
     let settings = LocalSettings::default();
-    thread::spawn(move || link::serve(&reports, liar, unread, &settings, &close));
+    thread::spawn(move || link::serve(&reports, liar, unread, &settings, &close, Origin::Command));
     (remote, is_closed)
 }
 
@@ -174,7 +174,7 @@ fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
     }
     let settings = LocalSettings::default();
     let close: Closer = Arc::new(|| {});
-    let served = link::serve(&reports, &bytes[..], io::sink(), &settings, &close);
+    let served = link::serve(&reports, &bytes[..], io::sink(), &settings, &close, Origin::Command);
     assert!(served.error.unwrap().to_string().contains("more output than was allowed"));
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::reports::{NodeId, Report, Reports};
+use super::reports::{NodeId, Origin, Report, Reports};
 use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
 use crate::remote::outbox::Outbox;
@@ -31,6 +31,7 @@ pub(crate) struct Link {
     pub(crate) outbox: Arc<Outbox>,
     heard: Arc<Heard>,
     close: Closer,
+    origin: Origin,
 }
 
 /// The time at which the last bytes arrived.
@@ -47,6 +48,18 @@ impl Heard {
 }
 
 impl Link {
+    /// Returns one to nobody.
+    #[cfg(test)]
+    pub(crate) fn to_nobody(origin: Origin) -> Link {
+        let heard = Arc::new(Heard(Mutex::new(Instant::now())));
+        Link { outbox: Outbox::new(), heard, close: Arc::new(|| {}), origin }
+    }
+
+    /// Returns the origin of the node.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// Sends a message.
     ///
     /// # Errors
@@ -99,6 +112,7 @@ pub(crate) fn serve(
     mut writer: impl Write + Send + 'static,
     settings: &LocalSettings,
     close: &Closer,
+    origin: Origin,
 ) -> Served {
     let node = reports.next_node();
     let outbox = Outbox::new();
@@ -112,7 +126,7 @@ pub(crate) fn serve(
             close_it();
         }
     });
-    let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close) };
+    let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close), origin };
     let greeting = close_unless_joined(Arc::clone(close));
     let mut reading = Reading {
         node,

@@ -10,7 +10,7 @@ use pipewright::Handle;
 use pipewright_os::base::{open_limit, stdio};
 
 use super::link;
-use super::reports::Reports;
+use super::reports::{Origin, Reports};
 use crate::executor::LocalSettings;
 use crate::remote::error::RemoteError;
 use crate::remote::program::Program;
@@ -169,7 +169,8 @@ impl Shared {
                     // Ignored: it is closed already.
                     let _ = stream.shutdown(Shutdown::Both);
                 });
-                link::serve(&self.reports, reader, writer, &self.settings, &close);
+                let from = Origin::Allocation;
+                link::serve(&self.reports, reader, writer, &self.settings, &close, from);
             }
             Err(error) => {
                 drop(stream);

@@ -44,8 +44,8 @@ use crate::executor::{
 };
 use link::Link;
 pub use nodes::Nodes;
-use placement::{Place, Placement};
-use reports::{NodeId, Report, Reports};
+use placement::{End, Place, Placement};
+use reports::{NodeId, Origin, Report, Reports};
 pub use slurm::Slurm;
 
 /// Runs attempts on other machines.
@@ -68,11 +68,9 @@ pub struct Remote {
     capacity: u32,
     /// The size of the largest node that was reported last, if no larger one can come.
     largest: Option<u32>,
-    /// The end of the nodes' allocation, and the time limit of a fresh one.
-    deadline: Option<Instant>,
+    /// The end of the allocation, and the time limit of a fresh one. Nodes that a command reaches have no part in it.
+    allocation: End,
     time_limit: Option<Duration>,
-    /// There is an allocation whose end is not known yet. Attempts with a timeout wait for that.
-    lacks_deadline: bool,
     is_verbose: bool,
     /// The reason of the connector that gave up last.
     last_failure: Option<String>,
@@ -125,9 +123,8 @@ impl Remote {
             events: VecDeque::new(),
             capacity: 0,
             largest: None,
-            deadline: None,
+            allocation: End::Never,
             time_limit: None,
-            lacks_deadline: false,
             is_verbose,
             last_failure: None,
         }
@@ -149,11 +146,11 @@ impl Remote {
                 self.report_capacity();
             }
             Report::Left { node, error } => self.left(node, error),
-            Report::Submitted => (self.lacks_deadline, self.deadline) = (true, None),
+            Report::Submitted => self.allocation = End::Unknown,
             Report::Deadline { at, limit } => {
-                (self.deadline, self.time_limit) = (at, limit);
-                self.lacks_deadline = false;
-                self.placement.set_end(at);
+                self.allocation = at.map_or(End::Never, End::At);
+                self.time_limit = limit;
+                self.placement.set_end(self.allocation);
                 self.place_waiting();
             }
             Report::Refused { peer, error } if self.is_verbose => {
@@ -186,8 +183,9 @@ impl Remote {
         let note = format!("node {name}: {} {jobs} at once", about.slots);
         self.events.push_back(ExecutorEvent::Note(note));
         let state = NodeState::Connected;
+        let allocation = (link.origin() == Origin::Allocation).then_some(self.allocation);
         self.nodes.insert(id, Node { name, link, state, running: 0, late_ends: 0 });
-        self.placement.add(id, about.slots.max(1), self.deadline);
+        self.placement.add(id, about.slots.max(1), allocation);
         self.place_waiting();
         self.report_capacity();
     }
@@ -265,7 +263,7 @@ impl Remote {
             self.events.push_back(ExecutorEvent::Capacity { cpus: capacity });
         }
         // The nodes of an allocation come one after the other, and another allocation may have others.
-        let is_allocated = self.lacks_deadline || self.time_limit.is_some();
+        let is_allocated = self.allocation == End::Unknown || self.time_limit.is_some();
         let largest = self.final_largest().filter(|_| !is_allocated);
         if largest != self.largest {
             self.largest = largest;

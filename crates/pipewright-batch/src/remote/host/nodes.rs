@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::reports::Reports;
+use super::reports::{Origin, Reports};
 use super::slurm::{Cluster, Slurm};
 use super::via::{Delivery, Via};
 use super::{Remote, connector};
@@ -98,6 +98,7 @@ impl Nodes {
                 delivery: delivery.clone(),
                 slots: self.slots,
                 reports: Arc::clone(&reports),
+                origin: Origin::Command,
                 running: Mutex::default(),
                 name: None,
             };

@@ -9,6 +9,27 @@ use std::time::Instant;
 
 use super::reports::NodeId;
 
+/// The end of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It stays as long as the batch.
+    Never,
+    /// It ends, and nobody has told yet when.
+    Unknown,
+    At(Instant),
+}
+
+impl End {
+    /// Returns true if an attempt that may run until that time ends before. One without a limit may end with its node.
+    fn is_after(self, until: Option<Instant>) -> bool {
+        match (self, until) {
+            (End::Never, _) | (_, None) => true,
+            (End::Unknown, Some(_)) => false,
+            (End::At(end), Some(until)) => until <= end,
+        }
+    }
+}
+
 /// The nodes, and what is free there.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
@@ -25,8 +46,9 @@ struct Room {
     used: u32,
     /// Nothing new is placed there.
     is_closed: bool,
-    /// The time at which the node ends.
-    ends: Option<Instant>,
+    /// True if it ends with an allocation.
+    is_allocated: bool,
+    end: End,
 }
 
 /// A place on a node.
@@ -39,15 +61,24 @@ pub(super) struct Place {
 }
 
 impl Placement {
-    pub(super) fn add(&mut self, node: NodeId, slots: u32, ends: Option<Instant>) {
-        let released = BinaryHeap::new();
-        let room = Room { slots, free: slots, released, used: 0, is_closed: false, ends };
+    /// Adds a node. `allocation`: the end of the allocation that it belongs to.
+    pub(super) fn add(&mut self, node: NodeId, slots: u32, allocation: Option<End>) {
+        let room = Room {
+            slots,
+            free: slots,
+            released: BinaryHeap::new(),
+            used: 0,
+            is_closed: false,
+            is_allocated: allocation.is_some(),
+            end: allocation.unwrap_or(End::Never),
+        };
         self.nodes.insert(node, room);
     }
 
-    /// Sets the time at which all nodes end that are there.
-    pub(super) fn set_end(&mut self, ends: Option<Instant>) {
-        self.nodes.values_mut().for_each(|room| room.ends = ends);
+    /// Sets the end of all nodes of the allocation that are there.
+    pub(super) fn set_end(&mut self, end: End) {
+        let rooms = self.nodes.values_mut().filter(|room| room.is_allocated);
+        rooms.for_each(|room| room.end = end);
     }
 
     /// Places nothing more on a node.
@@ -72,9 +103,15 @@ impl Placement {
         self.open().map(|(_, room)| room.slots).max().unwrap_or(0)
     }
 
-    /// Returns the node that is kept for an attempt which needs so many CPUs.
-    pub(super) fn node_kept_for(&self, cpus: u32) -> Option<NodeId> {
-        let large = self.open().filter(|(_, room)| room.slots >= cpus);
+    /// Returns the CPUs of the largest node that belongs to no allocation.
+    pub(super) fn largest_lasting(&self) -> u32 {
+        let lasting = self.open().filter(|(_, room)| !room.is_allocated);
+        lasting.map(|(_, room)| room.slots).max().unwrap_or(0)
+    }
+
+    /// Returns the node that is kept for an attempt which needs so many CPUs until that time.
+    pub(super) fn node_kept_for(&self, cpus: u32, until: Option<Instant>) -> Option<NodeId> {
+        let large = self.open().filter(|(_, room)| room.slots >= cpus && room.end.is_after(until));
         large.max_by_key(|(node, room)| (room.free, Reverse(**node))).map(|(node, _)| *node)
     }
 
@@ -85,13 +122,9 @@ impl Placement {
         until: Option<Instant>,
         kept: Option<NodeId>,
     ) -> Option<Place> {
-        let lasts = |room: &Room| match (room.ends, until) {
-            (Some(ends), Some(until)) => until <= ends,
-            _ => true,
-        };
-        let fitting = self
-            .open()
-            .filter(|(node, room)| room.free >= cpus && lasts(room) && Some(**node) != kept);
+        let fitting = self.open().filter(|(node, room)| {
+            room.free >= cpus && room.end.is_after(until) && Some(**node) != kept
+        });
         let node = *fitting.max_by_key(|(node, room)| (room.free, Reverse(**node)))?.0;
         let room = self.nodes.get_mut(&node)?;
         room.free -= cpus;
@@ -151,12 +184,12 @@ mod tests {
         assert_eq!(first.node, 1);
         assert_eq!(nodes.place(8, None, None).unwrap().node, 2);
         // Only nodes that are large enough count, however busy they are.
-        let kept = nodes.node_kept_for(8);
+        let kept = nodes.node_kept_for(8, None);
         assert_eq!(kept, Some(1));
         assert_eq!(nodes.place(1, None, kept).unwrap().node, 0);
         nodes.release(first);
         assert_eq!(nodes.place(8, None, None).unwrap().node, 1);
-        assert_eq!(nodes.node_kept_for(9), None);
+        assert_eq!(nodes.node_kept_for(9, None), None);
     }
 
     #[test]
@@ -170,14 +203,22 @@ mod tests {
     #[test]
     fn an_attempt_goes_only_where_its_time_is_left() {
         let (now, minute) = (Instant::now(), std::time::Duration::from_secs(60));
-        let mut nodes = placement(&[1, 1]);
-        nodes.set_end(Some(now + minute));
+        let mut nodes = Placement::default();
+        (0..2).for_each(|node| nodes.add(node, 1, Some(End::Unknown)));
+        // It is not known how long they stay.
+        assert_eq!(nodes.place(1, Some(now + minute), None), None);
+        assert_eq!(nodes.node_kept_for(1, Some(now + minute)), None);
+        nodes.set_end(End::At(now + minute));
         assert_eq!(nodes.place(1, Some(now + 2 * minute), None), None);
         assert!(nodes.place(1, Some(now + minute), None).is_some());
         // One without a limit may end with its node.
         assert!(nodes.place(1, None, None).is_some());
         nodes.add(7, 1, None);
+        // That of the allocation is not its end.
+        nodes.set_end(End::Unknown);
+        assert_eq!(nodes.node_kept_for(1, Some(now + 2 * minute)), Some(7));
         assert_eq!(nodes.place(1, Some(now + 2 * minute), None).unwrap().node, 7);
+        assert_eq!(nodes.largest_lasting(), 1);
     }
 
     proptest! {

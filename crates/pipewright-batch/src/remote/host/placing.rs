@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::placement::Place;
-use super::{NodeState, Remote};
+use super::placement::{End, Place};
+use super::reports::Origin;
+use super::{Node, NodeState, Remote};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
 use crate::remote::wire::{self, ToWorker};
 
@@ -25,15 +26,11 @@ impl Remote {
                 self.events.push_back(ExecutorEvent::Ended(Box::new(end)));
                 continue;
             }
-            if timeout.is_some() && self.lacks_deadline {
-                passed_over.push_back(key);
-                continue;
-            }
             match self.placement.place(cpus, until, kept) {
                 Some(place) => self.start_there(key, place),
                 None => {
                     // Kept for the first one only.
-                    kept = kept.or_else(|| self.placement.node_kept_for(cpus));
+                    kept = kept.or_else(|| self.placement.node_kept_for(cpus, until));
                     passed_over.push_back(key);
                 }
             }
@@ -44,15 +41,20 @@ impl Remote {
 
     /// Lets the nodes of an allocation go whose time is too short for every attempt that waits, so that another one is asked for.
     pub(super) fn release_ending_nodes(&mut self, now: Instant) {
-        let Some(deadline) = self.deadline else { return };
-        let is_idle = self.nodes.values().all(|node| node.running == 0);
-        let needs_more = |key: &AttemptKey| {
+        let End::At(deadline) = self.allocation else { return };
+        let is_allocated = |node: &Node| node.link.origin() == Origin::Allocation;
+        let is_idle = self.nodes.values().all(|node| !is_allocated(node) || node.running == 0);
+        let timeout = |key: &AttemptKey| {
             let attempt = self.attempts.get(key).and_then(|running| running.attempt.as_ref());
-            let timeout = attempt.and_then(|attempt| attempt.timeout);
-            timeout.is_some_and(|timeout| now + timeout > deadline)
+            attempt.and_then(|attempt| attempt.timeout)
         };
-        if is_idle && !self.waiting.is_empty() && self.waiting.iter().all(needs_more) {
-            for (id, node) in &mut self.nodes {
+        let needs_more =
+            |key: &AttemptKey| timeout(key).is_some_and(|timeout| now + timeout > deadline);
+        // One that is too long for a fresh allocation waits for other nodes.
+        let fits_another = |key: &AttemptKey| timeout(key) <= self.time_limit.or(timeout(key));
+        let gains = self.waiting.iter().any(fits_another);
+        if is_idle && gains && self.waiting.iter().all(needs_more) {
+            for (id, node) in self.nodes.iter_mut().filter(|(_, node)| is_allocated(node)) {
                 node.state = NodeState::Draining;
                 self.placement.close(*id);
                 // It has no fields.
@@ -75,7 +77,13 @@ impl Remote {
             return Some(format!("needs {cpus} CPUs, and the largest node has {largest}"));
         }
         let (timeout, limit) = (timeout?, self.time_limit?);
-        (timeout > limit).then(|| {
+        let is_there = |node: &&Node| {
+            node.link.origin() == Origin::Command
+                && !matches!(node.state, NodeState::Disconnected(_))
+        };
+        let may_come = self.reports.commands() > self.nodes.values().filter(is_there).count();
+        let may_last = may_come || self.placement.largest_lasting() >= cpus;
+        (timeout > limit && !may_last).then(|| {
             format!("has {timeout:?}, and the nodes are given for {limit:?}: ask for more time")
         })
     }
@@ -95,5 +103,74 @@ impl Remote {
         if let Some(timeout) = attempt.timeout {
             self.set_deadline(key, timeout);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::executor::{Attempt, Executor};
+    use crate::job::{Job, JobId, JobStdin};
+    use crate::remote::host::link::Link;
+    use crate::remote::host::reports::{Report, Reports};
+    use crate::remote::wire::About;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn attempt(job: u64, timeout: Duration) -> Attempt {
+        Attempt {
+            key: AttemptKey { job, attempt: 1 },
+            id: JobId::new(&Job::new("true"), 0),
+            slot: 1,
+            cpus: 1,
+            argv: vec!["true".into()],
+            current_dir: None,
+            env: Vec::new(),
+            handles: Arc::from([]),
+            stdin: JobStdin::Null,
+            timeout: Some(timeout),
+            memory_max_bytes: None,
+            output: None,
+        }
+    }
+
+    fn joined(node: u64, origin: Origin) -> Report {
+        let about = About { node: format!("n{node}"), slots: 1 };
+        Report::Joined { node, about, link: Link::to_nobody(origin) }
+    }
+
+    #[test]
+    fn a_node_that_a_command_reaches_has_no_part_in_the_time_of_an_allocation() {
+        let reports = Reports::new();
+        reports.add_connector(Origin::Allocation);
+        reports.add_connector(Origin::Command);
+        let mut remote = Remote::new(Arc::clone(&reports), MINUTE, false);
+        let place = |remote: &Remote, job| {
+            remote
+                .attempts
+                .get(&AttemptKey { job, attempt: 1 })
+                .map(|it| it.place.map(|it| it.node))
+        };
+        // An allocation is asked for, and never comes.
+        remote.take(Report::Submitted);
+        remote.take(joined(1, Origin::Command));
+        remote.start(attempt(1, 2 * MINUTE));
+        assert_eq!(place(&remote, 1), Some(Some(1)));
+        // It comes, and is too short for an attempt. The other node will have room.
+        remote.take(joined(2, Origin::Allocation));
+        remote.start(attempt(2, 2 * MINUTE));
+        assert_eq!(place(&remote, 2), Some(None));
+        let at = Some(Instant::now() + MINUTE);
+        remote.take(Report::Deadline { at, limit: Some(MINUTE) });
+        assert_eq!(place(&remote, 2), Some(None));
+        remote.start(attempt(3, MINUTE / 2));
+        assert_eq!(place(&remote, 3), Some(Some(2)));
+        // Nothing but the allocation is left.
+        reports.give_up(Origin::Command, "via".to_owned(), String::new());
+        remote.lose(1, "it has ended");
+        remote.place_waiting();
+        assert_eq!(place(&remote, 2), None);
     }
 }

@@ -18,6 +18,15 @@ const MOST_REPORTS: usize = 10_000;
 /// A connection to a worker, numbered in order. A node that is connected again gets a new number.
 pub(crate) type NodeId = u64;
 
+/// The origin of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A command reaches it, for as long as the batch lasts.
+    Command,
+    /// It belongs to an allocation, and ends with it.
+    Allocation,
+}
+
 /// A report of a connection.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -35,7 +44,7 @@ pub(crate) enum Report {
     Left { node: NodeId, error: Option<RemoteError> },
     /// The nodes of an allocation come. It is not known yet how long they stay.
     Submitted,
-    /// Nodes that join from now on, and those that are there, end at that time. `limit`: the time that a fresh allocation has.
+    /// Nodes of the allocation that join from now on, and those that are there, end at that time. `limit`: the time that a fresh allocation has.
     Deadline { at: Option<Instant>, limit: Option<Duration> },
     /// Somebody connected who is no worker of this batch.
     Refused { peer: SocketAddr, error: RemoteError },
@@ -62,6 +71,8 @@ struct State {
     last_node: NodeId,
     /// Connectors that have a connection, or may get one.
     connectors: usize,
+    /// Those of them that are commands.
+    commands: usize,
     /// The names of the nodes that are connected.
     connected: BTreeMap<NodeId, String>,
     joined: u64,
@@ -149,18 +160,26 @@ impl Reports {
     }
 
     /// Records a connector that may connect a node.
-    pub(crate) fn add_connector(&self) {
-        self.state().connectors += 1;
+    pub(crate) fn add_connector(&self, origin: Origin) {
+        let mut state = self.state();
+        state.connectors += 1;
+        state.commands += usize::from(origin == Origin::Command);
     }
 
     /// Records that a connector will connect no further node.
-    pub(crate) fn give_up(&self, label: String, error: String) {
+    pub(crate) fn give_up(&self, origin: Origin, label: String, error: String) {
         let mut state = self.state();
         state.connectors -= 1;
+        state.commands -= usize::from(origin == Origin::Command);
         state.reports.push_back(Report::GaveUp { label, error });
         state.is_waiting = false;
         drop(state);
         self.arrived.notify_one();
+    }
+
+    /// Returns the number of connectors that are commands.
+    pub(crate) fn commands(&self) -> usize {
+        self.state().commands
     }
 
     pub(crate) fn connectors(&self) -> usize {

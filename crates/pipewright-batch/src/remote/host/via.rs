@@ -13,7 +13,7 @@ use pipewright::{Child, Command, Contain, Scope, Stdio};
 
 use super::bootstrap::{self, Mark};
 use super::connector::{Connect, Connected};
-use super::reports::Reports;
+use super::reports::{Origin, Reports};
 use crate::job::shell_quoted;
 use crate::remote::error::RemoteError;
 use crate::remote::program::Program;
@@ -44,6 +44,7 @@ pub(super) struct Via {
     /// The number of jobs at once. `None`: the worker decides.
     pub(super) slots: Option<u32>,
     pub(super) reports: Arc<Reports>,
+    pub(super) origin: Origin,
     pub(super) running: Mutex<Option<Running>>,
     /// The name for messages. `None`: the command.
     pub(super) name: Option<String>,
@@ -90,6 +91,10 @@ impl Connect for Via {
     fn label(&self) -> String {
         let command = || String::from_utf8_lossy(&shell_quoted(&self.words)).into_owned();
         self.name.clone().unwrap_or_else(command)
+    }
+
+    fn origin(&self) -> Origin {
+        self.origin
     }
 
     fn connect(&self) -> Result<Connected, RemoteError> {

@@ -25,7 +25,7 @@ use pipewright_os::base::private_file;
 
 use super::connector;
 use super::listener::Listener;
-use super::reports::{Report, Reports};
+use super::reports::{Origin, Report, Reports};
 use super::via::{Delivery, Via};
 use crate::executor::LocalSettings;
 use crate::remote::secret::Secret;
@@ -79,13 +79,13 @@ impl Cluster {
     /// # Errors
     /// No more threads are available.
     pub(super) fn spawn(self) -> io::Result<thread::JoinHandle<()>> {
-        self.reports.add_connector();
+        self.reports.add_connector(Origin::Allocation);
         let run = move || {
             let error = match self.run() {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             };
-            self.reports.give_up("slurm".to_owned(), error);
+            self.reports.give_up(Origin::Allocation, "slurm".to_owned(), error);
         };
         thread::Builder::new().name("slurm".to_owned()).stack_size(512 << 10).spawn(run)
     }
@@ -254,6 +254,7 @@ impl Cluster {
             delivery: Delivery::Complete,
             slots: None,
             reports: Arc::clone(&self.reports),
+            origin: Origin::Allocation,
             running: Mutex::default(),
             name: Some(format!("node {node}")),
         };
