@@ -22,7 +22,7 @@ impl Timer {
         let mut timer: libc::timer_t = ptr::null_mut();
         // SAFETY: a live event, and a place for the timer.
         let created =
-            unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+            unsafe { libc::timer_create(libc::CLOCK_BOOTTIME, &raw mut event, &raw mut timer) };
         match created {
             0 => Ok(Timer(timer)),
             _ => Err(io::Error::last_os_error()),
@@ -50,5 +50,24 @@ impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: a live timer, which nobody uses any more.
         unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::skipped::{Need, skipped};
+
+    /// No test can suspend the machine, but the kernel tells the clock of a timer.
+    #[test]
+    fn the_time_in_which_the_machine_is_suspended_counts() {
+        let timer = Timer::new().unwrap();
+        timer.set(Duration::from_secs(10_000)).unwrap();
+        let path = "/proc/self/timers";
+        let Ok(timers) = std::fs::read_to_string(path) else {
+            return skipped(Need::File(path), "the kernel lists no timers");
+        };
+        let clocks: Vec<_> = timers.lines().filter(|line| line.starts_with("ClockID")).collect();
+        assert_eq!(clocks, [format!("ClockID: {}", libc::CLOCK_BOOTTIME)]);
     }
 }

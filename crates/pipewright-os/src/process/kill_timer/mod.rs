@@ -18,7 +18,8 @@ use std::time::Duration;
 /// started with `kill_on_parent_exit` ends with it.
 ///
 /// # Platform
-/// Linux: `timer_create(CLOCK_MONOTONIC)` with SIGKILL. The time during which the machine is suspended does not count. Elsewhere
+/// Linux: `timer_create(CLOCK_BOOTTIME)` with SIGKILL. The time during which the machine is suspended counts: a process whose
+/// time is over when it resumes is killed at once. Elsewhere
 /// [`new`](Self::new) returns the error `Unsupported`.
 ///
 /// # Drop
