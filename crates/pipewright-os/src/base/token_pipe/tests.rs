@@ -29,6 +29,17 @@ fn a_folder_that_a_killed_process_left_is_removed_by_the_next() {
     std::fs::remove_dir_all(&full).unwrap();
 }
 
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_fork_that_drops_its_copy_removes_no_folder_of_its_parent() {
+    let mut fifo = Some(NamedFifo::create(&std::env::temp_dir(), &prefix("fork")).unwrap());
+    let dropped = crate::base::generation::tests::in_a_fork(|| {
+        drop(fifo.take());
+        true
+    });
+    assert!(dropped && fifo.unwrap().path().exists());
+}
+
 #[test]
 fn a_name_that_is_taken_is_not_used() {
     let (parent, prefix) = (std::env::temp_dir(), prefix("taken"));

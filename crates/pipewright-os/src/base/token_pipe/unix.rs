@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 
 use crate::base::event::EventSource;
+use crate::base::generation::Generation;
 use crate::base::handle::{Handle, is_close_on_exec};
 use crate::base::pipe::{NonblockMethod, PipeReader, PipeWriter};
 
@@ -112,6 +113,7 @@ pub(super) struct Named {
     /// The folder, open and locked.
     folder: OwnedFd,
     path: PathBuf,
+    made_in: Generation,
 }
 
 pub(super) fn create(parent: &Path, prefix: &str) -> io::Result<Named> {
@@ -144,7 +146,8 @@ fn create_at(path: &Path) -> io::Result<Named> {
     });
     let folder = locked?;
     // From here on the drop removes the folder.
-    let named = Named { fifo: path.join(FIFO_NAME), folder, path: path.to_owned() };
+    let made_in = Generation::current();
+    let named = Named { fifo: path.join(FIFO_NAME), folder, path: path.to_owned(), made_in };
     make_fifo(&named.fifo)?;
     Ok(named)
 }
@@ -189,7 +192,9 @@ fn remove(folder: &OwnedFd, path: &Path) {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        remove(&self.folder, &self.path);
+        if self.made_in.is_current() {
+            remove(&self.folder, &self.path);
+        }
     }
 }
 
