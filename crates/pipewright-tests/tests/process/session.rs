@@ -223,6 +223,19 @@ fn a_resize_reaches_the_program_and_the_screen() {
 }
 
 #[watched_test]
+fn a_screen_that_is_too_large_is_an_error() {
+    let large = PtySize { rows: u16::MAX, cols: u16::MAX };
+    let mut command = puppet(["exit=0"]);
+    let error = Session::spawn(command.pty(large)).unwrap_err();
+    assert!(error.to_string().contains("at most 1,048,576 characters"), "{error}");
+    let mut session = script("read line");
+    session.resize(large).unwrap_err();
+    // The largest that is kept.
+    session.resize(PtySize { rows: 1 << 10, cols: 1 << 10 }).unwrap();
+    assert_eq!(session.screen().rows().len(), 1 << 10);
+}
+
+#[watched_test]
 fn the_screen_is_what_a_person_sees() {
     let acts = [r"printf '\033[2J\033[3;5Hworld\033[3;1Hhi\033[1;1H'; read line"];
     let mut session = script(acts[0]);
