@@ -154,8 +154,8 @@ def carry_output(error: BaseException, call: Call, running: Any, ended: Any = No
             has_end = ended.done() and not ended.cancelled() and ended.exception() is None
             with_end = ended.result() if has_end else None
         output = running.so_far() if with_end is None else with_end[1:]
-    except (Error, RuntimeError):
-        # In a fork of this process, or after a defect.
+    except Exception:
+        # In a fork of this process, after a defect, or without memory for the output: the first error is told.
         pass
     if ended is not None and with_end is None:
         # It takes the time that processes take to end, and the loop has other tasks.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -120,6 +121,128 @@ def few_case(case: Case, r: random.Random) -> None:
         case.found(f"with {free} free descriptors {len(failed)} of {many} runs fail: {failed[:1]!r:.150}")
 
 
+def exact_case(case: Case, r: random.Random) -> None:
+    """A call with a few free descriptors: it succeeds, or is EMFILE and starts nothing; nothing is left."""
+    mark, free = case.path("mark"), r.randint(0, 14)
+    how = r.choice(["run", "input", "popen", "lines", "events", "pipeline"])
+    argv = ["sh", "-c", f"echo a; : > {mark}; cat"]
+
+    def use() -> bytes:
+        if how == "popen":
+            with pipewright.Popen(argv, stdin=-1, stdout=-1, stderr=-1) as child:
+                return bytes(child.communicate(b"b")[0])
+        if how in ("lines", "events"):
+            got: List[Any] = list(getattr(pipewright, how)(argv, input=b"b"))
+            return b"a\nb" if how == "lines" else b"".join(it.value for it in got if it.kind == "stdout")
+        if how == "pipeline":
+            both = pipewright.Command(["cat"]) | pipewright.Command(argv)
+            return bytes(both.run(input=b"b", capture_output=True).stdout)
+        return bytes(pipewright.run(argv, input=b"b" if how == "input" else b"", capture_output=True).stdout)
+
+    def outcome() -> Any:
+        try:
+            return use()
+        except OSError as error:
+            return error.errno
+
+    expected = b"a\n" if how == "run" else b"a\nb"
+    # What it imports and the threads that stay take descriptors too.
+    if use() != expected:
+        case.found(f"{how}: another output than {expected!r}")
+    os.unlink(mark)
+    before = descriptors()
+    with few_descriptors(free + 1):
+        got = outcome()
+    has_run = os.path.exists(mark)
+    if got not in (expected, errno.EMFILE):
+        case.found(f"{how} with {free} free descriptors: {got!r}")
+    if got == errno.EMFILE and has_run:
+        case.found(f"{how} with {free} free descriptors fails, and the command has run")
+    if descriptors() > before:
+        case.found(f"{how} with {free} free descriptors leaves {descriptors() - before}")
+    if outcome() != expected:
+        case.found(f"{how} after one with {free} free descriptors differs")
+
+
+LITTLE = """
+import importlib, resource, sys
+m, how, size, room = importlib.import_module(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+source = ["head", "-c", str(size), "/dev/zero"]
+def use(size, source):
+    if how == "run": return len(m.run(source, stdout=-1, stderr=-1).stdout)
+    if how == "text": return len(m.run(source, stdout=-1, stderr=-1, text=True).stdout)
+    if how == "input": return int(m.run(["wc", "-c"], input=bytes(size), stdout=-1).stdout)
+    with m.Popen(["cat"], stdin=-1, stdout=-1) as child: return len(child.communicate(bytes(size))[0])
+use(1, ["head", "-c", "1", "/dev/zero"])
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+before = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (used + room, before[1]))
+try: print(use(size, source))
+except MemoryError: print("MemoryError")
+resource.setrlimit(resource.RLIMIT_AS, before)
+print(use(1000, ["head", "-c", "1000", "/dev/zero"]))
+"""
+
+
+def little_case(case: Case, r: random.Random) -> None:
+    """Little memory: the result where subprocess has one, otherwise a `MemoryError`, and the next call works."""
+    how = r.choice(["run", "text", "input", "communicate"])
+    size = r.choice([1 << 20, 3 << 20, 20 << 20, 60 << 20])
+    # Beside the output, room for the stack of a thread.
+    room = (r.choice([16, 24, 40]) << 20) + int(size * r.uniform(0, 4))
+
+    def by(module: Any) -> Any:
+        command = [sys.executable, "-W", "ignore", "-c", LITTLE, module.__name__, how, str(size), str(room)]
+        done = subprocess.run(command, stdout=-1, stderr=subprocess.PIPE, text=True)
+        return done.returncode, done.stdout.split(), done.stderr[-300:] if done.returncode else ""
+
+    theirs, ours = by(subprocess), by(pipewright)
+    failed = (0, ["MemoryError", "1000"], "")
+    if ours != (0, [str(size), "1000"], "") and (ours != failed or theirs[:2] == (0, [str(size), "1000"])):
+        case.found(f"{how} of {size} bytes with room for {room}: theirs {theirs}, ours {ours}")
+
+
+TEXT = """
+import importlib, sys
+m, how, options = importlib.import_module(sys.argv[1]), sys.argv[2], eval(sys.argv[3])
+data = sys.argv[4]
+def use():
+    if how == "run": return m.run(["cat"], input=data, stdout=-1, **options).stdout
+    if how == "file":
+        with m.Popen(["cat"], stdin=-1, stdout=-1, **options) as child:
+            child.stdin.write(data); child.stdin.close()
+            return child.stdout.read(), child.encoding, child.stdout.encoding, child.stdin.errors
+    if how == "output": return m.check_output(["printf", "%b", "a\\\\303\\\\251\\\\r\\\\n\\\\377"], **options)
+    return m.getoutput("printf 'b%s' " + repr(data))
+try: print(ascii(use()))
+except Exception as error:
+    print(next(it.__name__ for it in type(error).__mro__ if not it.__module__.startswith("pipewright")))
+"""
+
+
+def locale_case(case: Case, r: random.Random) -> None:
+    """Text without and with an encoding in another locale and in the UTF-8 mode."""
+    how = r.choice(["run", "file", "output", "getoutput"])
+    options: Any = {"text": True}
+    for name, values in (("encoding", [None, None, "utf-8", "latin-1"]), ("errors", [None, "replace", "ignore"])):
+        value = r.choice(values)
+        if value:
+            options[name] = value
+    text = r.choice(["é€😀\n", "plain\r\nx\ry", "", "\udcff"])
+    flags = r.choice([[], ["-X", "utf8=1"], ["-X", "utf8=0"], ["-W", "error", "-X", "warn_default_encoding"]])
+    env = {**os.environ, "LC_ALL": r.choice(["C", "POSIX", "C.UTF-8"]), "PYTHONCOERCECLOCALE": r.choice("01")}
+
+    def by(module: Any) -> Any:
+        command = [sys.executable, *flags, "-c", TEXT, module.__name__, how, repr(options), text]
+        done = subprocess.run([os.fsencode(it) for it in command], stdout=-1, stderr=-1, env=env, text=True)
+        return done.returncode, done.stdout
+
+    theirs, ours = by(subprocess), by(pipewright)
+    if theirs[1] != "UnboundLocalError\n":
+        # A fault of its own, with an input that is empty once it has been encoded.
+        case.compare([how, text, flags, env["LC_ALL"]], options, [theirs, ours])
+
+
 def refused_case(case: Case, r: random.Random) -> None:
     """Calls that are refused: the same class of error, nothing started, nothing left."""
     options: Any = r.choice(
@@ -194,6 +317,9 @@ KINDS: List[Tuple[int, Callable[[Case, random.Random], None]]] = [
     (4, kept_case),
     (2, live_case),
     (3, few_case),
+    (3, exact_case),
+    (2, little_case),
+    (2, locale_case),
     (3, refused_case),
     (3, ending_case),
 ]

@@ -175,6 +175,23 @@ def test_the_large_input_of_a_run_is_not_copied() -> None:
     assert said == 3 * size + b"1000 True\nTrue True\n"
 
 
+@pytest.mark.parametrize("how", ["run(command, stdout=-1)", "asyncio.run(run_async(command, stdout=-1))"])
+def test_an_output_of_a_run_that_does_not_fit_into_memory_is_a_memory_error(how: str) -> None:
+    script = (
+        "import asyncio, resource\n"
+        "from pipewright import run, run_async\n"
+        "command = ['true']\n"
+        f"{how}\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "for room in (24, 28, 33, 44):\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (used + (room << 20), resource.RLIM_INFINITY))\n"
+        "    command = ['head', '-c', '100000000', '/dev/zero']\n"
+        f"    try: {how}\n"
+        "    except MemoryError: print('memory', end=' ')\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script]) == 4 * b"memory "
+
+
 def test_an_output_that_does_not_fit_into_memory_is_a_memory_error() -> None:
     script = (
         "import resource, sys, pipewright\n"

@@ -82,7 +82,7 @@ finally:
     for thread in threads:
         thread.join()
 """
-    count = "1500" if os.environ.get("PIPEWRIGHT_NET") == "all" else "60"
+    count = "800" if os.environ.get("PIPEWRIGHT_NET") == "all" else "60"
     command = [sys.executable, "-W", "ignore", "-c", BEGIN + script, count]
     assert subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout == "{0}\n"
 
