@@ -40,6 +40,7 @@ machine_has() {
         user-without-cgroup) ! as_nobody test -w /sys/fs/cgroup/cgroup.procs ;;
         public-target) as_nobody test -x "${CARGO_TARGET_DIR:-target}/debug" ;;
         root) [ "$(id -u)" = 0 ] ;;
+        git-tag) [ -n "$(git tag)" ] ;;
         mount) works unshare --mount true || works unshare --user --map-root-user --mount true ;;
         userns) works unshare --user true ;;
         pidns) works unshare --pid --fork true ;;
