@@ -1,10 +1,12 @@
 //! A control group for one tree (cgroups(7), version 2).
 
 use std::ffi::{CString, OsStr};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use super::limits::files;
 use super::place::{self, OwnCgroups, own_cgroups};
@@ -49,7 +52,7 @@ impl Cgroup {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let Some(own) = own_cgroups()? else { return Ok(None) };
-        Cgroup::named(&own, &format!("{PREFIX}{}-{number}", std::process::id()))
+        Cgroup::named(&own, &name_of(format_args!("{number}")))
     }
 
     /// Creates one with that name, below the cgroup of this process.
@@ -327,20 +330,56 @@ pub(crate) fn remove_stale() {
     }
 }
 
-/// Returns the directories in there that were made some time ago by a process of this crate which is gone.
+/// Returns the directories in there that were made by a process of this crate which is gone.
 pub(super) fn stale_in(parent: BorrowedFd<'_>) -> Vec<PathBuf> {
     /// The minimum age, which spares cgroups being made now by a process that is invisible from here.
     const OLD: Duration = Duration::from_secs(60);
+    let here = namespace().map(|it| format!("-{it:x}"));
     let is_stale = |entry: &fs::DirEntry| {
         let name = entry.file_name();
-        let owner = owner_of(name.to_str()?)?;
+        let name = name.to_str()?;
+        let owner = owner_of(name)?;
         let made = entry.metadata().and_then(|it| it.modified()).ok()?;
-        let age = SystemTime::now().duration_since(made).ok()?;
-        // Its owner may live in a pid namespace that is invisible from here.
-        (age > OLD && !Path::new(&format!("/proc/{owner}")).exists()).then_some(())
+        // Otherwise its owner may live in a pid namespace that is invisible from here.
+        let is_known = here.as_ref().is_some_and(|here| name.ends_with(here.as_str()))
+            || SystemTime::now().duration_since(made).ok()? > OLD;
+        (is_known && is_gone(owner)).then_some(())
     };
     let entries = fs::read_dir(path_of(parent)).into_iter().flatten().flatten();
     entries.filter(|entry| is_stale(entry).is_some()).map(|entry| entry.path()).collect()
+}
+
+/// Returns true if there is surely no such process in the pid namespace of this one.
+fn is_gone(pid: u32) -> bool {
+    match i32::try_from(pid) {
+        Ok(pid) => Pid::from_raw(pid).is_some_and(|it| test_kill_process(it) == Err(Errno::SRCH)),
+        // No process has such a number.
+        Err(_) => true,
+    }
+}
+
+/// Returns the name of a group: with the number of this process, which is in force in the pid namespace at its end.
+pub(super) fn name_of(rest: fmt::Arguments<'_>) -> String {
+    let name = format!("{PREFIX}{}-{rest}", std::process::id());
+    match namespace() {
+        Some(here) => format!("{name}-{here:x}"),
+        None => name,
+    }
+}
+
+/// Returns the number of the pid namespace of this process.
+fn namespace() -> Option<u32> {
+    /// Beside the number of the process: a fork may have another one.
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    let process = u64::from(std::process::id()) << 32;
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known & !u64::from(u32::MAX) == process {
+        return u32::try_from(known ^ process).ok();
+    }
+    let number =
+        fs::metadata("/proc/self/ns/pid").ok().and_then(|it| u32::try_from(it.ino()).ok())?;
+    KNOWN.store(process | u64::from(number), Ordering::Relaxed);
+    Some(number)
 }
 
 /// Returns the number of the process that made the cgroup of a tree with that name.
@@ -355,6 +394,37 @@ pub(super) fn owner_of(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_dead_owners_have_left_is_found_at_once() {
+        let dir = std::env::temp_dir().join(format!("pipewright-stale-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (dead, alive) = (child.id(), std::process::id());
+        child.wait().unwrap();
+        let here = namespace().unwrap();
+        let name = name_of(format_args!("7"));
+        assert_eq!(
+            (name, owner_of(&format!("{PREFIX}9-1-ab"))),
+            (format!("{PREFIX}{alive}-7-{here:x}"), Some(9))
+        );
+        // Made now by somebody who may be invisible, or alive.
+        let stay = [
+            format!("{PREFIX}{dead}-1"),
+            format!("{PREFIX}{dead}-1-1"),
+            format!("{PREFIX}{alive}-1-{here:x}"),
+        ];
+        let go = [format!("{PREFIX}{dead}-1-{here:x}"), format!("{PREFIX}{dead}-l2-abc-{here:x}")];
+        for name in stay.iter().chain(&go) {
+            fs::create_dir(dir.join(name)).unwrap();
+        }
+        let found = stale_in(fs::File::open(&dir).unwrap().as_fd());
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut found: Vec<String> = found.iter().map(name).collect();
+        found.sort();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found, go);
+    }
 
     #[test]
     fn lack_of_room_does_not_disable_cgroups() {

@@ -36,7 +36,7 @@ pub(super) struct SupervisorProgram {
 }
 
 /// The room for the name of a cgroup, with its NUL.
-const NAME_BYTES: usize = 48;
+const NAME_BYTES: usize = 64;
 /// The room for the path of a group, with its NUL. A longer one is not passed, so the supervisor does not remove it.
 const PATH_BYTES: usize = 512;
 const GROUPS: usize = 3;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::controller::{Controllers, of};
 use super::place::{self, LimitedPlace};
 use super::{NotLimited, files};
-use crate::process::contain::linux::cgroup::{Cgroup, PREFIX, is_permanent};
+use crate::process::contain::linux::cgroup::{Cgroup, is_permanent, name_of};
 use crate::process::contain::linux::place::OwnCgroups;
 use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, TreeLimits};
 
@@ -134,7 +134,7 @@ pub(super) fn unique_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // With a letter: trees without limits have a number there.
-    format!("{PREFIX}{}-l{number}-{:x}", std::process::id(), now.as_micros())
+    name_of(format_args!("l{number}-{:x}", now.as_micros()))
 }
 
 #[cfg(test)]
@@ -157,6 +157,6 @@ mod tests {
     fn names_are_unique_and_fit() {
         let (one, two) = (unique_name(), unique_name());
         assert_ne!(one, two);
-        assert!(one.len() < 48, "{one}");
+        assert!(one.len() < 56, "{one}");
     }
 }
