@@ -523,11 +523,10 @@ class AsyncLines(_AsyncRun):
 
     async def finish(self) -> CompletedProcess[Any]:
         """Reads and drops the rest, waits for the end, and returns the result. Raises as `run` does."""
-        if self._ending is None:
-            while await self._next():
-                pass
-            self._ending = self._stream.finish()
-        return self._finished(self._ending)
+        while self._ending is None and await self._next():
+            pass
+        ending = self._ending = self._ending or self._stream.finish()
+        return self._finished(ending)
 
 
 class AsyncEvents(_AsyncRun):

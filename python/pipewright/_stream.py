@@ -181,9 +181,8 @@ class Lines(_BlockingRun):
         """Reads and drops the rest, waits for the end, and returns the result. Raises as `run`. Close `stdin` first."""
         # Several threads may share the lines.
         with self._finishing:
-            if self._ending is None:
-                self._ending = self._stream.finish()
-        return self._finished(self._ending)
+            ending = self._ending = self._ending or self._stream.finish()
+        return self._finished(ending)
 
 
 class Events(_BlockingRun):

@@ -128,6 +128,7 @@ fn as_item<T>(
 }
 
 /// A run, until its end has been returned.
+#[expect(clippy::large_enum_variant, reason = "there is one in each object, and it mostly is open")]
 #[derive(Debug)]
 enum Held {
     Open(Reading),
