@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::values::signal;
 use crate::waiting::{Registered, drop_detached, in_seconds, repeat, repeat_and};
 
-/// A reading of a run: its whole output, lines or events.
+/// A run, by its way to be read.
 #[derive(Debug)]
 pub(crate) enum Reading {
     Output(RunningOutput),
@@ -29,7 +29,7 @@ pub(crate) enum Reading {
     Events(Events),
 }
 
-/// An item that has been read.
+/// The next item of a run.
 enum Item {
     Output(Ended),
     Line(Line),
