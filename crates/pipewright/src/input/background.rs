@@ -77,7 +77,7 @@ impl Input {
         let (fed, feed) = match feed.map(|feed| BackgroundFeed::begin(feed, children)) {
             None => (None, None),
             Some(Ok(fed)) => (Some(fed), None),
-            Some(Err(feed)) => (None, Some(feed)),
+            Some(Err(feed)) => (None, Some(*feed)),
         };
         Input { fed, feed: Mutex::new(feed) }
     }
@@ -106,7 +106,7 @@ impl Input {
 impl BackgroundFeed {
     /// Feeds the first of these children. Returns the input if no thread can be started for it; the verbs that wait
     /// then have to feed it.
-    fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<BackgroundFeed, Feed> {
+    fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<BackgroundFeed, Box<Feed>> {
         let reader = feed.take_reader();
         let written = feed.write_now();
         if let Err(error) = written {
@@ -131,7 +131,7 @@ impl BackgroundFeed {
                     Box::new(FeedTask { fed, feed, members, expects_more: false })
                 });
                 // Still here if the thread could not be started.
-                feed.map_or(Ok(fed), Err)
+                feed.map_or(Ok(fed), |feed| Err(Box::new(feed)))
             }
         }
     }
@@ -276,10 +276,10 @@ fn start_reader_thread(
     mut feed: Feed,
     reader: Box<dyn Read + Send>,
     members: Vec<Member>,
-) -> Result<BackgroundFeed, Feed> {
+) -> Result<BackgroundFeed, Box<Feed>> {
     let Ok(wake) = Wake::new() else {
         feed.set_reader(reader);
-        return Err(feed);
+        return Err(Box::new(feed));
     };
     let fed = BackgroundFeed::new(FeedState::Idle(feed), Some(wake));
     // Shared, to take the reader back if no thread can be started.
@@ -296,7 +296,7 @@ fn start_reader_thread(
     if started.is_err() {
         if let (Some(reader), Some(mut feed)) = (take(&source), fed.take_idle()) {
             feed.set_reader(reader);
-            return Err(feed);
+            return Err(Box::new(feed));
         }
     }
     Ok(fed)
