@@ -68,7 +68,11 @@ mod tests {
         }
         for _ in 0..2 {
             let mut read = Vec::new();
-            spooled.read(|bytes| Ok(read.extend_from_slice(bytes))).unwrap();
+            let mut add = |bytes: &[u8]| {
+                read.extend_from_slice(bytes);
+                Ok(())
+            };
+            spooled.read(&mut add).unwrap();
             assert!(read == wanted);
         }
         assert_eq!(OPENED.load(Ordering::Relaxed), 1);
