@@ -52,7 +52,7 @@ fn an_unusable_program_is_126_and_an_unusable_directory_is_125() {
         (&nowhere, 126),
         (&plain, 126),
         (&format!("{plain}/x"), 127),
-        (&long[1..], 127),
+        (&long[1..], 126),
     ] {
         let output = pipewright(&["run", "--", command]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}: {}", err(&output));

@@ -245,6 +245,7 @@ fn a_path_may_name_a_handle_of_this_process() {
         Command::new(&path).output().unwrap().success(),
         "one that gets copies closes it early"
     );
+    assert!(Command::new(&path).contain(pipewright::Contain::Tree).output().unwrap().success());
     let dir = tempfile::tempdir().unwrap();
     let opened = File::open(dir.path()).unwrap();
     let mut command = Command::new("pwd");

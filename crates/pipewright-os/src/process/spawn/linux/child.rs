@@ -36,6 +36,8 @@ pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) has_begun: AtomicBool,
     /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
+    /// True if the program or the working directory is named by a handle of the parent.
+    pub(super) names_handle: bool,
     /// True if the child may close the handles that it does not inherit before it executes the program.
     pub(super) may_close_early: AtomicBool,
     /// True if the child may begin with the parent's handles themselves, and if it does: it copies those that it needs.

@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use super::layout::Layout;
@@ -98,7 +100,7 @@ fn start<T>(
         && setup.needs_no_handles()
         && !HANDLES_REFUSED.load(Relaxed)
         && !is_forced(Forced::NoSharedMemory);
-    let mut may_close = setup.close_others;
+    let mut may_close = setup.close_others && !setup.names_handle;
     loop {
         setup.reset(stops < MOST_STOPS, may_share, may_close);
         let done = once(setup);
@@ -111,8 +113,13 @@ fn start<T>(
                     HANDLES_REFUSED.store(true, Relaxed);
                 }
             }
-            // A program's path may name one of the handles, too.
-            Some(libc::ENOENT) if may_close && setup.failed_step.load(Relaxed) == step::EXEC => {
+            // A link may lead to one of the handles. Not in groups, which the supervisor has removed with its attempt.
+            Some(libc::ENOENT)
+                if may_close
+                    && setup.cgroup.is_none()
+                    && setup.steps.groups.is_empty()
+                    && setup.failed_step.load(Relaxed) == step::EXEC =>
+            {
                 may_close = false;
             }
             _ => return done,
@@ -179,6 +186,12 @@ fn failure(setup: &ChildSetup<'_>) -> Option<SpawnError> {
     }
 }
 
+/// Returns true if a path goes through a folder of handles, as `/proc/self/fd/7` and `/dev/fd/7` do.
+fn names_handle(path: &(impl AsRef<OsStr> + ?Sized)) -> bool {
+    let mut folders = path.as_ref().as_bytes().split(|byte| *byte == b'/');
+    folders.any(|name| name == b"fd")
+}
+
 fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> ChildSetup<'a> {
     let unix = plan.unix;
     let steps = Steps {
@@ -231,6 +244,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> 
         has_begun: AtomicBool::new(false),
         report_to: AtomicI32::new(-1),
         may_share_handles: AtomicBool::new(false),
+        names_handle: names_handle(plan.program) || plan.current_dir.is_some_and(names_handle),
         may_close_early: AtomicBool::new(false),
         shares_handles: AtomicBool::new(false),
     }
