@@ -247,7 +247,7 @@ fn attributes(
     suspended: bool,
 ) -> Result<SpawnAttributes, SpawnError> {
     let make = || {
-        let mut attributes = SpawnAttributes::with_defaults(&plan.unix)?;
+        let mut attributes = SpawnAttributes::with_defaults(plan.unix)?;
         if plan.unix.pre_exec.is_empty() {
             attributes.block(&mask(plan))?;
         }
