@@ -8,16 +8,25 @@ use pipewright_batch::Spooled;
 
 /// The output of the current attempt.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept(Arc<[Mutex<Stream>; 2]>);
+pub(super) struct Kept {
+    streams: Arc<[Mutex<Stream>; 2]>,
+    /// The most bytes of a stream: those of `--limit`.
+    most: Option<usize>,
+}
 
 #[derive(Debug, Default)]
 struct Stream {
     output: Spooled,
+    bytes: usize,
     /// The first failure. What came after it is not kept.
     failed: Option<io::Error>,
 }
 
 impl Kept {
+    pub(super) fn new(most: Option<usize>) -> Kept {
+        Kept { most, ..Kept::default() }
+    }
+
     /// Keeps nothing any more: another attempt begins.
     pub(super) fn clear(&self) {
         for source in [Source::Stdout, Source::Stderr] {
@@ -36,6 +45,9 @@ impl Kept {
         move |chunk: &[u8]| {
             let mut stream = kept.stream(source);
             if stream.failed.is_none() {
+                let most = kept.most.map_or(usize::MAX, |most| most.saturating_sub(stream.bytes));
+                let chunk = chunk.get(..most).unwrap_or(chunk);
+                stream.bytes = stream.bytes.saturating_add(chunk.len());
                 stream.failed = stream.output.push(chunk).err();
             }
         }
@@ -57,7 +69,7 @@ impl Kept {
     }
 
     fn stream(&self, source: Source) -> MutexGuard<'_, Stream> {
-        let [stdout, stderr] = &*self.0;
+        let [stdout, stderr] = &*self.streams;
         let stream = if source == Source::Stdout { stdout } else { stderr };
         // It is consistent between calls.
         stream.lock().unwrap_or_else(PoisonError::into_inner)

@@ -57,7 +57,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
         .map_err(Failure::cannot("catch signals"))?;
-    let kept = Kept::default();
+    let kept = Kept::new(options.common.limit);
     let mut command = command::build(&options, &cancel, &kept)?;
     let terminal = match options.pty {
         true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept)?),

@@ -69,6 +69,7 @@ fn no_byte_beyond_a_limit_is_passed_on() {
     for words in [
         &["run", "--limit", "10", "--", "yes"][..],
         &["run", "--limit", "10", "--capture", "--", "yes"],
+        &["run", "--limit", "10", "--tail", "9", "--", "yes"],
         &["run", "--limit", "10", "--stdout", file, "--", "yes"],
         &["pipe", "--limit", "10", "--", "yes", "|", "cat"],
         &["pipe", "--limit", "10", "--", "yes", "|", "cat", ">", file],
