@@ -430,11 +430,24 @@ fn give_descriptors_back(folders: &Path) {
 }
 
 /// A game that was played.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Played {
     wrong: Vec<(&'static str, String)>,
     commits: u64,
     story: Vec<String>,
+}
+
+impl Played {
+    /// Returns what each of the three threads (jobs, log, listener) has told, in its order. Between them there is none.
+    fn by_teller(&self) -> [Vec<&str>; 3] {
+        let teller = |line: &str| match line.split(' ').next() {
+            Some("begins" | "ends") => 0,
+            Some("commit") => 1,
+            _ => 2,
+        };
+        let lines = |wanted| self.story.iter().filter(move |line| teller(line) == wanted);
+        [0, 1, 2].map(|wanted| lines(wanted).map(String::as_str).collect())
+    }
 }
 
 /// Plays a game.
@@ -508,7 +521,10 @@ fn again_with(seed: u64) -> String {
 #[test]
 fn a_seed_plays_the_same_game_again() {
     for seed in 1..=20 {
-        assert_eq!(play(seed), play(seed), "{}", again_with(seed));
+        let (first, second) = (play(seed), play(seed));
+        assert_eq!(first.wrong, second.wrong, "{}", again_with(seed));
+        assert_eq!(first.commits, second.commits, "{}", again_with(seed));
+        assert_eq!(first.by_teller(), second.by_teller(), "{}", again_with(seed));
     }
 }
 
