@@ -22,8 +22,8 @@ use crate::watch::Watchers;
 /// use pipewright_batch::{Batch, Event, Job};
 /// let mut run = Batch::new().jobs(2).start(["true", "false"].map(Job::new))?;
 /// for event in &mut run {
-///     if let Event::Settled { job, state, .. } = event? {
-///         println!("job {job}: {}", state.name());
+///     if let Event::Settled { job, outcome, .. } = event? {
+///         println!("job {job}: {}", outcome.name());
 ///     }
 /// }
 /// assert_eq!(run.finish()?.failed, 1);

@@ -110,8 +110,8 @@ fn ended_early() -> io::Error {
 /// use pipewright_batch::{Batch, Event, Job};
 /// let mut run = Batch::new().jobs(2).start_async(["true", "false"].map(Job::new)).await?;
 /// while let Some(event) = run.next().await {
-///     if let Event::Settled { job, state, .. } = event? {
-///         println!("job {job}: {}", state.name());
+///     if let Event::Settled { job, outcome, .. } = event? {
+///         println!("job {job}: {}", outcome.name());
 ///     }
 /// }
 /// assert_eq!(run.finish().await?.failed, 1);

@@ -87,7 +87,8 @@ fn the_supervisor_reads_the_plan_that_was_written() {
     let number = u64::from(resource_number(Resource::OpenFiles));
     let limits = read.list(field::LIMITS, field::LIMIT_COUNT, 3).unwrap();
     assert_eq!(limits, [number, 9, libc::RLIM64_INFINITY]);
-    let signals = 1 << (libc::SIGINT - 1) | 1 << (libc::SIGTERM - 1);
+    let signals = [libc::SIGINT, libc::SIGPIPE, libc::SIGTERM];
+    let signals = signals.into_iter().fold(0, |set, number| set | 1 << (number - 1));
     assert_eq!(read.word(field::DEFAULT_SIGNALS), signals);
     let targets = read.list(field::TARGETS, field::TARGET_COUNT, 1).unwrap();
     assert_eq!(targets.last(), Some(&CURRENT_DIR_HANDLE));
