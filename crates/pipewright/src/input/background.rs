@@ -1,8 +1,8 @@
 //! Input that is fed from the start of a child on, even if no verb waits.
 //!
 //! Bytes that fit into the pipe are written at once. The reaper thread writes the rest of a
-//! [`Stdio::bytes`](crate::Stdio::bytes) or [`Stdio::bytes_of`](crate::Stdio::bytes_of). A reader may block, so it gets a thread of its own. Both stop when the
-//! child ends.
+//! [`Stdio::bytes`](crate::Stdio::bytes) or [`Stdio::bytes_of`](crate::Stdio::bytes_of). A reader may block, so it gets a
+//! thread of its own. Both stop when the child ends.
 
 use std::fmt;
 use std::io::{self, Read};
