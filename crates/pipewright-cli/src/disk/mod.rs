@@ -60,9 +60,7 @@ impl Page {
             )));
         }
         let is_new = fs::symlink_metadata(path).is_err();
-        let opened = private_file::check_link(path)
-            .and_then(|()| File::options().create(true).append(true).open(path));
-        opened
+        private_file::open(path, File::options().create(true).append(true))
             .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))?;
         Ok(Page { path: path.to_owned(), is_new })
     }
@@ -76,7 +74,8 @@ impl Page {
             return Ok(());
         }
         let path = self.path;
-        fs::write(&path, html::page(reports))
+        private_file::create(&path, false)
+            .and_then(|mut file| file.write_all(html::page(reports).as_bytes()))
             .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))
     }
 }

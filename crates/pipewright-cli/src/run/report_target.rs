@@ -54,8 +54,7 @@ impl ReportTarget {
             return Ok(Some(ReportTarget::Pipe(path.to_owned(), open, patience)));
         }
         if has_content(path) {
-            let opened = private_file::check_link(path)
-                .and_then(|()| File::options().create(true).append(true).open(path));
+            let opened = private_file::open(path, File::options().create(true).append(true));
             opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
         }
         Ok(Some(ReportTarget::File(path.to_owned(), options.private)))

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::pace;
+use super::signals::catches;
 use super::trees::{named_below, until};
 
 pub(super) const CTRL_C: &str = "\x03";
@@ -287,12 +288,8 @@ fn is_in_foreground(shell: u32) -> bool {
 
 /// Returns true if the tool below a shell catches SIGTSTP, as it does unless it is stopped.
 fn catches_ctrl_z(shell: u32) -> bool {
-    const TSTP: u64 = 1 << (20 - 1);
-    named_below(shell, "pipewright").iter().any(|pid| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or("0");
-        u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & TSTP != 0)
-    })
+    const TSTP: u32 = 20;
+    named_below(shell, "pipewright").iter().any(|pid| catches(*pid, TSTP))
 }
 
 #[test]

@@ -314,3 +314,36 @@ fn no_link_of_another_user_is_followed_where_he_may_make_names() {
     let error = private_file::create(&target, true).unwrap_err();
     assert_eq!(distrust(&error), Some(Distrust::OtherOwner(OTHER)));
 }
+
+#[test]
+fn no_link_is_followed_that_comes_after_the_look() {
+    use pipewright_os::base::private_file;
+    use pipewright_tests::skip;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const OTHER: u32 = 65_533;
+    if !skip::is_root() {
+        return skip::skipped(skip::Need::Root, "needs root, to make links of another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Without the sticky bit, the kernel itself follows such links.
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (link, target) = (dir.path().join("link"), dir.path().join("target"));
+    let (theirs, is_over) = (dir.path().join("theirs"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                symlink(&target, &theirs).unwrap();
+                lchown(&theirs, Some(OTHER), Some(OTHER)).unwrap();
+                fs::rename(&theirs, &link).unwrap();
+                let _ = fs::remove_file(&link);
+            }
+        });
+        let mut times = [0, 0];
+        while times.iter().any(|times| *times < 2_000) && !target.exists() {
+            let created = private_file::create(&link, false);
+            times[usize::from(created.is_ok())] += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(!target.exists());
+}

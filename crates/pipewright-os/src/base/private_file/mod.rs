@@ -63,11 +63,33 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
-    check_link(path)?;
     match is_private {
         true => imp::create_private(path),
-        false => File::create(path),
+        false => open(path, OpenOptions::new().write(true).create(true).truncate(true)),
     }
+}
+
+/// Opens a file that a user has named as the options say, but not through a link that [`check_link`] refuses.
+///
+/// # Platform
+/// Unix: `O_NOFOLLOW`, unless there was a link that may be followed, so that no other can be put in its place. The custom flags of
+/// the options are lost. Windows: a plain open.
+///
+/// # Errors
+/// It cannot be opened, or is such a link: then the error has a [`Distrust`].
+///
+/// ```
+/// # use pipewright_os::base::private_file::open;
+/// let path = std::env::temp_dir().join(format!("private-opened-{}", std::process::id()));
+/// open(&path, std::fs::OpenOptions::new().create(true).append(true))?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    if !checked_link(path)? {
+        imp::set_no_follow(options);
+    }
+    options.open(path)
 }
 
 /// Checks that a name is no link that another user has put where others may make names: in `/tmp`, or in a folder of his. Then he
@@ -80,18 +102,22 @@ pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
 /// # Errors
 /// It is such a link: the error has a [`Distrust`]. Or the folder cannot be looked at.
 pub fn check_link(path: &Path) -> io::Result<()> {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        // The open finds the reason.
-        return Ok(());
-    };
-    let maker = imp::owner(&found).map(|(user, _)| user).filter(|_| found.is_symlink());
+    checked_link(path).map(drop)
+}
+
+/// Returns true if there is a link that may be followed.
+fn checked_link(path: &Path) -> io::Result<bool> {
+    // Where nothing can be looked at, the open finds the reason.
+    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink);
+    let Some(found) = found else { return Ok(false) };
+    let maker = imp::owner(&found).map(|(user, _)| user);
     let Some(maker) = maker.filter(|user| *user != 0 && !imp::is_this_user(*user)) else {
-        return Ok(());
+        return Ok(true);
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match others_may_write_in(folder.unwrap_or(Path::new(".")))? {
         true => Err(Distrust::LinkOfOther(maker).into()),
-        false => Ok(()),
+        false => Ok(true),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, fchown};
 use rustix::process::geteuid;
 
-use super::Distrust;
+use super::{Distrust, open};
 
 pub(super) fn set_private(options: &mut OpenOptions) {
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -21,9 +21,13 @@ pub(super) fn set_careful(options: &mut OpenOptions) {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
 }
 
+pub(super) fn set_no_follow(options: &mut OpenOptions) {
+    options.custom_flags(libc::O_NOFOLLOW);
+}
+
 pub(super) fn create_private(path: &Path) -> io::Result<File> {
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut options = OpenOptions::new();
+    let file = open(path, options.write(true).create(true).truncate(false).mode(0o600))?;
     let found = file.metadata()?;
     if found.is_file() {
         if !is_this_user(found.uid()) {

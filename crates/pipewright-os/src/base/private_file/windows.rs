@@ -8,6 +8,8 @@ pub(super) fn set_private(_: &mut OpenOptions) {}
 
 pub(super) fn set_careful(_: &mut OpenOptions) {}
 
+pub(super) fn set_no_follow(_: &mut OpenOptions) {}
+
 pub(super) fn create_private(path: &Path) -> io::Result<File> {
     File::create(path)
 }
