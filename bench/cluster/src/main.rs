@@ -31,7 +31,7 @@ struct Result {
     jobs_per_second: f64,
 }
 
-/// Simulates the cluster once all slots have been filled, for so many jobs of each slot.
+/// Simulates the cluster once all slots have been filled, for `rounds` jobs of each slot.
 fn simulate(setup: &Setup, rounds: u64) -> Result {
     let slots = setup.nodes * setup.slots_per_node;
     let mut random = 1_u64;

@@ -5,7 +5,6 @@ use std::io;
 
 use pipewright::{Error, ErrorKind, ExitStatus};
 
-/// Success.
 pub(crate) const SUCCESS: i32 = 0;
 /// The command was stopped by a timeout or an output limit, or ran out of memory.
 pub(crate) const STOPPED: i32 = 124;

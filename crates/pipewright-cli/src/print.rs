@@ -17,7 +17,6 @@ pub(crate) fn report_large_files_as_errors() {
     let _ = "XFSZ".parse().map(|signal: Signal| CaughtSignals::new(&[signal]));
 }
 
-/// Prints bytes.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = stdio::stdout();
     check(stdout.write_all(bytes.as_ref()).and_then(|()| stdout.flush()))

@@ -134,7 +134,7 @@ impl Batch {
         self
     }
 
-    /// Sets the part that the batch takes in GNU make's jobserver. Jobs that state [`cpus`](Job::cpus) take so many tokens.
+    /// Sets the part that the batch takes in GNU make's jobserver. A job takes one token for each of its [`cpus`](Job::cpus).
     pub fn jobserver(mut self, mode: JobserverMode) -> Batch {
         self.jobserver = mode;
         self
@@ -208,7 +208,7 @@ impl Batch {
         self
     }
 
-    /// Starts nothing new after so many failed jobs; 0 counts as 1. With `stop`, running jobs are stopped too.
+    /// Starts nothing new after this number of failed jobs; 0 counts as 1. With `stop`, running jobs are stopped too.
     pub fn max_failures(mut self, count: u64, stop: bool) -> Batch {
         self.failures = FailureLimit::Count(NonZeroU64::new(count).unwrap_or(NonZeroU64::MIN));
         self.stop_on_failures = stop;

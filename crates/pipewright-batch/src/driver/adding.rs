@@ -84,7 +84,7 @@ impl<E: Executor> Driver<E> {
         }
     }
 
-    /// Returns the memory that a job reserves which states none. It is no reason to refuse the job.
+    /// Returns the memory to reserve for a job that names none, learned from earlier runs: never a reason to refuse it.
     fn learned_memory(&self, id: JobId) -> Option<u64> {
         let learned = *self.config.learned_memory.get(&id)?;
         Some(self.config.scheduler.limits.memory_bytes.map_or(learned, |most| learned.min(most)))

@@ -17,11 +17,11 @@ pub(crate) struct Config {
     pub(crate) scheduler: scheduler::Config,
     /// Attempts after the first one, for jobs that state none.
     pub(crate) retries: u32,
-    /// The memory that jobs reserve which state none, as far as it is known.
+    /// The memory to reserve for jobs that name none, learned from earlier runs.
     pub(crate) learned_memory: Arc<HashMap<JobId, u64>>,
     /// The rule for jobs that state none: run at most once.
     pub(crate) once: bool,
-    /// The timeout of a job that states none.
+    /// The timeout of a job that has none of its own.
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch_timeout: Option<Duration>,
     pub(crate) log: Option<LogSettings>,

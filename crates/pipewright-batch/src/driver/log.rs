@@ -1,4 +1,4 @@
-//! The log of a batch, as far as there is one.
+//! The log of a batch, if it has one.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,7 +13,6 @@ use crate::output::{KeepBeside, OutputSummary};
 use crate::scheduler::{JobEnd, JobNumber};
 use crate::vocabulary::JobOutcome;
 
-/// Settings of a log.
 #[derive(Debug, Clone)]
 pub(crate) struct LogSettings {
     pub(crate) path: PathBuf,

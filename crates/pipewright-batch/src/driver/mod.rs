@@ -14,7 +14,7 @@
 //! | `permits.rs` | tokens of a jobserver |
 //! | `decisions.rs` | what the scheduler decides |
 //! | `ending.rs` | ends of attempts and of jobs |
-//! | `log.rs` | the log, as far as there is one |
+//! | `log.rs` | the log, if there is one |
 //! | `survivors.rs` | processes of an earlier run that are alive |
 //! | `watching.rs` | failures of the log and of the output |
 //! | `error.rs` | errors of the start and of the end |

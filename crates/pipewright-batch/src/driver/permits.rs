@@ -44,7 +44,7 @@ impl Permits {
         self.is_waiting = false;
     }
 
-    /// Takes tokens until there are so many. Returns false if there are fewer now.
+    /// Takes tokens until there are `count`. Returns false if there are fewer now.
     fn acquire(&mut self, count: u32) -> io::Result<bool> {
         while self.tokens.len() < count as usize {
             if self.is_waiting {
@@ -58,7 +58,7 @@ impl Permits {
         Ok(true)
     }
 
-    /// Puts all tokens back but so many.
+    /// Returns all tokens but `kept`.
     fn release(&mut self, kept: u32) {
         self.tokens.truncate(kept as usize);
     }

@@ -26,7 +26,7 @@ pub(crate) use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 ///
 /// One thread calls all methods. A batch starts at most one attempt of a job at a time, and at most one attempt in a slot.
 /// Each started attempt has exactly one [`ExecutorEvent::Ended`], also if it could not be started, was stopped or was lost.
-/// When that event is returned, no process of the attempt runs any more, as far as the executor can know.
+/// When that event is returned, no process of the attempt that the executor knows runs any more.
 pub trait Executor: Send {
     /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`].
     fn start(&mut self, attempt: Attempt);

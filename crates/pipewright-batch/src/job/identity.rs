@@ -26,7 +26,7 @@ use super::{Job, encoding};
 pub struct JobId(u128);
 
 impl JobId {
-    /// Returns the identity of a job that so many equal jobs came before.
+    /// Returns the identity of a job that follows this number of equal jobs.
     #[must_use]
     pub fn new(job: &Job, equal_before: u32) -> JobId {
         JobId::of(fingerprint(job), equal_before)

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use pipewright_os::base::error::{OneLine, Quoted};
 
-/// An error of a jobserver.
 pub(crate) struct JobserverError(Box<ErrorFacts>);
 
 struct ErrorFacts {
@@ -35,7 +34,7 @@ pub(crate) enum JobserverErrorKind {
     },
     /// The server cannot be created.
     Create,
-    /// A pipe does not hold so many tokens.
+    /// A pipe is too small for the tokens.
     TooManySlots {
         /// The number of slots.
         slots: u32,

@@ -52,7 +52,7 @@ mod server;
 mod tests;
 mod tokens;
 
-/// Returns the number of jobs of the make above, as `MAKEFLAGS` has it. `None`: there is no make, or it states none (before GNU
+/// Returns the number of jobs of the make above, as `MAKEFLAGS` has it. `None`: there is no make, or its number is unknown (before GNU
 /// make 4.3, or without `-j`).
 ///
 /// ```

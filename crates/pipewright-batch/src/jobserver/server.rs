@@ -71,7 +71,7 @@ impl Server {
     /// Creates a jobserver with that many slots.
     ///
     /// # Errors
-    /// The FIFO cannot be created, or does not hold so many tokens. Windows: unsupported.
+    /// The FIFO cannot be created, or is too small for the tokens. Windows: unsupported.
     pub(crate) fn new(slots: NonZeroU32, style: Style) -> Result<Server, JobserverError> {
         let (pipe, pool) = create(style).map_err(|error| {
             let kind = match error.kind() {
@@ -171,7 +171,6 @@ impl Server {
         Ok(vec![copy(reader)?, copy(writer)?])
     }
 
-    /// Returns the path of the FIFO.
     #[cfg(all(test, not(windows)))]
     pub(super) fn fifo(&self) -> Option<&std::path::Path> {
         match &self.pool {

@@ -90,7 +90,6 @@ pub(crate) struct RunningAttempt {
     pub(crate) once: bool,
 }
 
-/// An attempt that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EndedAttempt {
     pub(crate) row: u64,
@@ -216,7 +215,6 @@ impl Changes {
         self.jobs.push(job);
     }
 
-    /// Changes a job.
     pub(crate) fn change_job(&mut self, row: u32, change: JobChange) {
         self.bytes += size_of::<JobChange>() + change.reason.as_ref().map_or(0, |text| text.len());
         if let Some(job) = self.new_job(row) {
@@ -248,7 +246,6 @@ impl Changes {
         }
     }
 
-    /// Adds an attempt that has ended.
     pub(crate) fn end(&mut self, attempt: EndedAttempt) {
         let texts = attempt.end.outcome.reason().map_or(0, str::len)
             + attempt.output_path.as_ref().map_or(0, Vec::len)
@@ -292,7 +289,6 @@ impl Changes {
         self.slots = Some((run, slots));
     }
 
-    /// Appends later changes.
     pub(crate) fn append(&mut self, later: Changes) {
         if self.is_empty() {
             *self = later;

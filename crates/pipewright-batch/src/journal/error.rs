@@ -42,13 +42,13 @@ pub enum LogErrorKind {
     /// The log was to be resumed without its input, and an older version has written it, which kept less of the jobs.
     #[non_exhaustive]
     LacksSettings {
-        /// The command and the input, as far as the log has them.
+        /// The command and the input, if the log has them.
         description: String,
     },
     /// The log was to be resumed without its input, and the last run has not read that to its end.
     #[non_exhaustive]
     LacksInput {
-        /// The command and the input, as far as the log has them.
+        /// The command and the input, if the log has them.
         description: String,
     },
     /// The log was to be resumed without its input, and its jobs ran in another directory.
@@ -75,9 +75,9 @@ pub enum LogErrorKind {
     OtherName,
     /// A runner that has not ended writes to the log.
     InUse {
-        /// The process of that runner, if the log says it.
+        /// The process of that runner, if the log has it.
         pid: Option<u32>,
-        /// Its machine, if the log says it.
+        /// Its machine, if the log has it.
         host: Option<String>,
     },
     /// The log was moved or removed while the batch ran: what it had is not there any more.
@@ -142,7 +142,7 @@ impl LogError {
             Some(ErrorCode::ReadOnly) => LogErrorKind::ReadOnly,
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => LogErrorKind::Open,
             Some(ErrorCode::NotADatabase) => LogErrorKind::NotALog,
-            // No log has such long values, and no query of one takes so many steps.
+            // No log has values of this length, and no query of one takes this number of steps.
             Some(
                 ErrorCode::DatabaseCorrupt | ErrorCode::TooBig | ErrorCode::OperationInterrupted,
             ) => LogErrorKind::Corrupt,

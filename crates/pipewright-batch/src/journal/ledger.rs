@@ -42,7 +42,7 @@ pub(crate) struct Intent<'a> {
     pub(crate) durable: bool,
 }
 
-/// The output of an attempt, as far as the log has it.
+/// The part of an attempt's output that is in the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoggedOutput<'a> {
     /// The file or folder that holds the output.
@@ -303,7 +303,7 @@ pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MOST)
 }
 
-/// Returns the time of so many seconds since 1970.
+/// Returns the time at this number of seconds since 1970.
 pub(crate) fn system_time(unix_seconds: f64) -> SystemTime {
     let since = duration(unix_seconds);
     UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)

@@ -165,7 +165,6 @@ impl Journal {
         self.earlier_runs.as_deref()
     }
 
-    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -162,7 +162,7 @@ fn begin(
 
     #[cfg(not(test))]
     let queue = Arc::new(Queue::new(waker));
-    // Whoever looks at each commit says when there is one.
+    // A test that watches the commits releases each.
     #[cfg(test)]
     let queue = Arc::new(match super::watched::is_watched(path) {
         true => Queue::held(waker),

@@ -50,7 +50,7 @@ impl Runner {
 
     /// Returns true if it certainly runs: it is a process of this boot of this machine, with its start time.
     ///
-    /// The lock says it first. This finds it too if somebody has removed the file of the lock.
+    /// The second check, for a lock file that somebody has removed.
     pub(crate) fn runs(&self) -> bool {
         let this = Runner::this(self.run);
         !self.has_ended

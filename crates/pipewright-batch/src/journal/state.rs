@@ -44,7 +44,6 @@ impl JobState {
         JobState::Ended(outcome, None)
     }
 
-    /// Returns the state of a job that has failed.
     pub(crate) const fn failed(failure: Failure) -> JobState {
         JobState::Ended(JobOutcome::Failed, Some(failure))
     }

@@ -48,7 +48,7 @@ struct Header {
     sums: (u32, u32),
 }
 
-/// A frame, as far as the next one depends on it.
+/// The part of a frame on which the next one depends.
 struct Frame {
     /// The checksum in it.
     written_sums: (u32, u32),

@@ -176,7 +176,6 @@ impl State {
     }
 }
 
-/// The sink of an attempt.
 struct Sink(AttemptOutput);
 
 impl OutputSink for Sink {

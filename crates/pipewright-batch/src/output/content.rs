@@ -30,7 +30,7 @@ impl Content {
         Content::of_size(memory, spool, IN_MEMORY_BYTES)
     }
 
-    /// Returns content that has so many bytes in memory at most.
+    /// Returns content that keeps at most this number of bytes in memory.
     pub(super) fn of_size(memory: &Arc<Memory>, spool: &Arc<Spool>, most: usize) -> Content {
         Content {
             extents: Extents::new(Arc::clone(spool)),

@@ -42,7 +42,6 @@ pub(super) fn name(number: u64, id: JobId) -> String {
     format!("{number:06}-{id}")
 }
 
-/// Returns the name of the file of a stream.
 pub(super) fn file_name(stream: Source) -> &'static str {
     match stream {
         Source::Stdout => "stdout",

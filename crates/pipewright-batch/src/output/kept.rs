@@ -328,7 +328,7 @@ fn records(file: &Arc<OutputFile>, batch_id: &str) -> io::Result<(Option<Vec<Rec
     }
     let (mut found, mut at) = (Vec::new(), FILE_HEADER_BYTES);
     let mut head = [0; HEADER_BYTES as usize];
-    // A kill may have cut the last one: its job had not ended yet, as far as the log says.
+    // A kill may have cut the last one, whose job has no end in the log.
     while read_exact_at(&file.file, &mut head, at)? {
         let number = |at: usize| {
             let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());

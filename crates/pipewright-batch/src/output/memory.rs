@@ -96,7 +96,6 @@ impl Buffer {
         self.bytes.push(b'\n');
     }
 
-    /// Returns the bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -131,7 +131,7 @@ pub(crate) struct Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unprinted {
     Nothing,
-    /// So many outputs are kept beside the log.
+    /// The number of outputs that are kept beside the log.
     Kept(usize),
     Discarded,
 }

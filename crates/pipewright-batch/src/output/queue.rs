@@ -32,7 +32,6 @@ pub(super) enum Data {
     Kept(Record),
 }
 
-/// The queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,

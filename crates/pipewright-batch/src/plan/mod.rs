@@ -15,7 +15,7 @@ use crate::scheduler::names::{Holder, NameId, Names};
 use crate::scheduler::text::{Shown, ShownCycle};
 use crate::scheduler::{JobNumber, Limits, Needs, NeedsError};
 
-/// A job as far as the check is concerned.
+/// The part of a job that the check reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) job: JobNumber,

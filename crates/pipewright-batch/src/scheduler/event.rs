@@ -32,7 +32,7 @@ pub(crate) enum Event {
     LogFailed,
     /// The log can be written again, and holds what it owed.
     LogWorks,
-    /// Memory that all jobs together may use from now on, as far as they state their needs.
+    /// Memory that all jobs which name their needs may use together from now on.
     MemoryAvailable { bytes: u64 },
     /// CPUs that there are from now on, at most one a slot: nodes come and go. Jobs that run keep theirs.
     Capacity { cpus: u32 },
@@ -40,7 +40,7 @@ pub(crate) enum Event {
     Largest { cpus: Option<u32> },
     /// A started attempt only waits for a place when the batch ends early. It is stopped, and has not run.
     Withdrawn { job: JobNumber },
-    /// CPUs that running jobs may use from now on, because a jobserver gave so many permits. Jobs that run keep theirs.
+    /// The number of CPUs that jobs may use from now on: the permits that a jobserver has given. Jobs that run keep theirs.
     /// Without this event the slots are the only limit.
     Permits { cpus: u32 },
     /// The memory of the machine as it is, no matter what jobs state.
@@ -71,7 +71,7 @@ pub(crate) enum Decision {
     /// job starts only then. Otherwise its [`Decision::Start`] is the next decision, and does not wait for the log.
     ///
     /// It is decided once: a log that fails writes the intent when it works again. If the job is settled before its start,
-    /// the intent is void, and the log has to say so: this attempt did not run.
+    /// the intent is void, and has to be taken out of the log: this attempt did not run.
     Intend { job: JobNumber, attempt: u32, durable: bool },
     /// Start the job in that slot. Slots are numbered from 1. Attempts too.
     Start { job: JobNumber, slot: u32, attempt: u32 },

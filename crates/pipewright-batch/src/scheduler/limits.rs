@@ -70,7 +70,7 @@ impl Limits {
 }
 
 impl Needs {
-    /// Returns the needs of a job that states none: one CPU.
+    /// Returns the needs of a job that names none: one CPU.
     #[cfg(test)]
     pub(crate) fn one_cpu() -> Needs {
         Needs { cpus: NonZeroU32::MIN, memory_bytes: None, tokens: Vec::new() }

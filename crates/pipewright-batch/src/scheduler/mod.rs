@@ -16,7 +16,7 @@
 //! **More memory.** A job that ran out of memory is tried again with twice as much, up to what it may have, and that is no
 //! retry. A `once` job is not.
 //!
-//! **Permits.** Below a jobserver, jobs start only as far as it gave permits. The first job in line that lacks nothing else
+//! **Permits.** Below a jobserver, jobs start only with its permits. The first job in line that lacks nothing else
 //! is not overtaken. [`Scheduler::wanted_permits`] says what it lacks.
 //!
 //! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no input is

@@ -78,7 +78,7 @@ impl Pool {
             && needs.tokens.iter().all(|need| self.tokens[need.kind].has(need.count))
     }
 
-    /// Returns the permits that a job which [fits](Self::fits) would need, if there are not so many.
+    /// Returns the permits that a job which [fits](Self::fits) would need, if there are fewer.
     pub(super) fn lacking_permits(&self, needs: &Needs) -> Option<u32> {
         let wanted = self.cpus_in_use + needs.cpus.get();
         self.permits.is_some_and(|permits| wanted > permits).then_some(wanted)

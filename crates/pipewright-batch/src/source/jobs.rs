@@ -14,7 +14,6 @@ use crate::job::Job;
 #[must_use = "nothing is read before a job is asked for"]
 pub struct Jobs(Option<Box<dyn ReadJobs + Send>>);
 
-/// A reader of jobs.
 pub(super) trait ReadJobs {
     /// Reads the next job.
     fn next_job(&mut self) -> Result<Option<Job>, InputError>;

@@ -17,7 +17,6 @@ pub(super) struct Lines {
 /// Lines that are commands.
 pub(super) struct Commands(Delimited);
 
-/// Lines for the shell.
 pub(super) struct ShellLines(Delimited);
 
 impl Lines {

@@ -47,7 +47,7 @@ pub struct LogView {
 pub struct JobFilter {
     /// Only jobs in this state.
     pub state: Option<LoggedState>,
-    /// So many of the slowest attempts, slowest first.
+    /// This number of the slowest attempts, slowest first.
     pub slowest: Option<u32>,
 }
 

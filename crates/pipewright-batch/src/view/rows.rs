@@ -8,7 +8,6 @@ use crate::journal::{JobState, LogError, system_time};
 use crate::vocabulary::{AttemptOutcome, Failure};
 use crate::watch::{JobRow, signal_name};
 
-/// Returns the row of an attempt.
 pub(super) fn of_attempt(attempt: &AttemptRow) -> JobRow {
     let mut row = of_job(&attempt.job);
     row.attempts = attempt.end.key.attempt;

@@ -37,7 +37,7 @@ impl<W: Write> Pieces<W> {
         }
     }
 
-    /// Writes everything that waits, as far as that is possible now.
+    /// Writes what waits and can be written now.
     pub(super) fn flush(&mut self) {
         let mut written = 0;
         while let Some(rest) = self.pending.get(written..).filter(|rest| !rest.is_empty()) {

@@ -15,7 +15,7 @@ const WIDTHS: [usize; 5] = [9, 7, 5, 10, 10];
 /// The narrowest terminal for which a table is made.
 const LEAST_COLUMNS: usize = 60;
 
-/// A job of a log, as far as tables show it.
+/// The facts of a job that tables show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct JobRow {
     /// The number in its run, from 1.
@@ -33,7 +33,6 @@ pub(crate) struct JobRow {
     pub(crate) exit: Option<String>,
     /// One line, if there is more to say.
     pub(crate) reason: Option<String>,
-    /// The command.
     pub(crate) command: String,
 }
 

@@ -13,7 +13,6 @@ use crate::args::BatchOptions;
 /// The jobs, read when they are asked for.
 pub(super) type AllJobs = Box<dyn Iterator<Item = Result<Job, InputError>> + Send>;
 
-/// Returns the jobs.
 pub(super) fn jobs(options: &BatchOptions) -> Result<AllJobs, Failure> {
     let (command, lists) = split_lists(options.words.clone()).map_err(Failure::from_error)?;
     if !lists.is_empty() {

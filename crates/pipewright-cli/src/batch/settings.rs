@@ -9,7 +9,6 @@ use super::from_log;
 use crate::Failure;
 use crate::args::{BatchOptions, BatchProgressKind, FailureCount, JobserverKind, Span};
 
-/// Returns the batch.
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     let retry_delay = options.retry_delay.duration;
     let mut batch = Batch::new()

@@ -9,7 +9,6 @@ use clap_complete::Shell;
 use crate::Failure;
 use crate::args::Args;
 
-/// Returns the script for a shell.
 pub(super) fn script(shell: Shell) -> Result<String, Failure> {
     let mut command = Args::command();
     let mut script = Vec::new();

@@ -18,7 +18,6 @@ impl LineMarks {
         LineMarks { prefix: prefix.unwrap_or_default().to_owned(), has_time, is_at_start: true }
     }
 
-    /// Returns the bytes with their marks.
     pub(super) fn mark(&mut self, bytes: &[u8]) -> Vec<u8> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.mark_at(bytes, since_epoch)

@@ -8,7 +8,6 @@ use pipewright_os::base::wait::Slot;
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal;
 
-/// The signals that are followed.
 pub(super) const FOLLOWED: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
 /// Passes stops and continues from the thread that takes signals to the one that has set the modes.

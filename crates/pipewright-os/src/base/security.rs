@@ -17,7 +17,6 @@ use crate::base::handle::size_of_u32;
 /// that an owner has without one.
 pub(crate) const OWNER_ONLY: &str = "D:P(A;;GA;;;S-1-3-4)";
 
-/// A security descriptor.
 #[derive(Debug)]
 pub(crate) struct SecurityDescriptor(*mut c_void);
 

@@ -26,7 +26,7 @@ pub struct Utc {
 }
 
 impl Utc {
-    /// Returns the date and the time so many seconds after the start of 1970.
+    /// Returns the date and the time at this number of seconds after the start of 1970.
     #[must_use]
     pub fn of(unix_seconds: u64) -> Utc {
         let (days, rest) = (unix_seconds / 86_400, unix_seconds % 86_400);

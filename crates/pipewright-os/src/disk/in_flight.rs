@@ -53,7 +53,6 @@ impl InFlight {
         Ok(())
     }
 
-    /// Returns the request of a token.
     pub(crate) fn get(&self, token: usize) -> Option<&FileRequest> {
         self.places.get(token)?.as_ref()
     }

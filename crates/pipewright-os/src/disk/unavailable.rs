@@ -159,7 +159,6 @@ impl RefusalContext {
         }
     }
 
-    /// Returns the reason for an error.
     pub(crate) fn judge(self, error: &io::Error) -> UnavailableReason {
         let number = error.raw_os_error().unwrap_or_default();
         match (number, self.disabled) {

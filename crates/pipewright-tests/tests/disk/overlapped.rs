@@ -1,4 +1,4 @@
-//! Overlapped operations: their classes, as far as Wine shows them, and one file on several engines.
+//! Overlapped operations: their classes where Wine shows them, and one file on several engines.
 
 #[cfg(windows)]
 use pipewright_disk::{BackendKind, Class};

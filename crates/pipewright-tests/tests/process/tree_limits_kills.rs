@@ -1,4 +1,4 @@
-//! Kills for lack of memory, told from other kills. `PIPEWRIGHT_TEST_KILLS=1000` makes so many of each.
+//! Kills for lack of memory, told from other kills. `PIPEWRIGHT_TEST_KILLS=1000` makes 1,000 of each.
 
 use std::path::Path;
 

@@ -10,7 +10,6 @@ use super::{Command, Stdio};
 use crate::error::Error;
 use crate::run::{OpenForeground, Started};
 
-/// The position of a stage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagePosition {
     pub(crate) is_first: bool,

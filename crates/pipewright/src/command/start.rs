@@ -72,7 +72,6 @@ impl Command {
         Run::of_child(started, &self.program, &self.options, collect)
     }
 
-    /// Starts the child.
     pub(crate) fn start_child(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         self.try_to_start(defaults).inspect_err(trace::not_started)
     }
@@ -284,7 +283,6 @@ impl Command {
         Ok((child_end, None))
     }
 
-    /// Opens the target of a tee.
     pub(super) fn open_tee_target(
         &self,
         stream: usize,

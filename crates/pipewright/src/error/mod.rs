@@ -41,7 +41,6 @@ struct ErrorFacts {
 /// The failed operation on a running child, in the words "cannot ...", and the system's error.
 pub(crate) type OperationError = (&'static str, io::Error);
 
-/// The operation that failed.
 #[derive(Debug, Clone)]
 pub(crate) enum FailedOperation {
     /// The start of the program.

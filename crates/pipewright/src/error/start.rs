@@ -13,7 +13,6 @@ use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, s
 
 use super::{Error, ErrorKind, FailedOperation, NotExecutable};
 
-/// Returns the error of a failed start.
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let kind = kind(plan, &failed);
     let operation = match failed.step {

@@ -82,7 +82,6 @@ impl Input {
         Input { fed, feed: Mutex::new(feed) }
     }
 
-    /// Returns the input that is fed in the background.
     pub(crate) fn background(&self) -> Option<Box<dyn FedInput>> {
         self.fed.clone().map(|fed| Box::new(fed) as Box<dyn FedInput>)
     }

@@ -27,7 +27,6 @@ trait StartCapture: fmt::Debug {
     fn name(&self) -> OsString;
 }
 
-/// A capture that has begun.
 pub(crate) enum BegunCapture {
     Running(Run),
     /// A slot has been asked to start the command.

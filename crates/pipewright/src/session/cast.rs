@@ -172,7 +172,6 @@ fn is_cut(bytes: &[u8], count: usize) -> bool {
     starts && std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none())
 }
 
-/// Returns the text as a string of JSON.
 fn json_string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -96,7 +96,6 @@ impl Fake {
         (fake, gate)
     }
 
-    /// Returns it with a script.
     pub(super) fn scripted(self, script: Script) -> Fake {
         Fake { script, ..self }
     }

@@ -27,7 +27,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     proptest::collection::vec(plan, 0..12)
 }
 
-/// An early end, after so many events.
+/// An early end, after a number of events.
 #[derive(Debug, Clone, Copy)]
 enum EarlyEnd {
     None,

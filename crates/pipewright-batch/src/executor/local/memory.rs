@@ -1,4 +1,4 @@
-//! The limit on the memory of a job, as far as this machine can hold one.
+//! The limit on the memory of a job, where this machine can enforce one.
 
 use pipewright::{Error, ErrorKind, LimitKind, Limits};
 

@@ -1,6 +1,5 @@
 //! The parts of a path that a placeholder can ask for, with the results of GNU parallel.
 
-/// A part of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathPart {
     /// The value as it is.

@@ -63,7 +63,6 @@ impl Log {
         Ok(log)
     }
 
-    /// Returns the path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -20,7 +20,7 @@ pub(crate) struct AttemptFilter {
     pub(crate) failed: bool,
     /// Only attempts after this row, which the last answer ended with: to follow a log while it is written.
     pub(crate) after: Option<u64>,
-    /// So many of the slowest, slowest first, instead of all in the order of their ends.
+    /// This number of the slowest, slowest first. `None`: all, in the order of their ends.
     pub(crate) slowest: Option<u32>,
 }
 

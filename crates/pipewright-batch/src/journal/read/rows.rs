@@ -32,7 +32,6 @@ pub(crate) struct RunRow {
     pub(crate) current_dir: Option<String>,
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JobRow {
     /// The row in the table `jobs`.

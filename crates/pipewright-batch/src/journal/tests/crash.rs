@@ -54,7 +54,7 @@ pub(super) fn run_until_killed(log: &Path) {
     }
 }
 
-/// Kills a runner after it has said so many lines. Returns the last number of each word.
+/// Kills a runner after its `lines`-th line. Returns the last number of each word.
 fn kill_after(lines: usize, log: &Path) -> HashMap<String, u64> {
     let mut runner = act::start(&[], "crash", log);
     let mut said = HashMap::new();

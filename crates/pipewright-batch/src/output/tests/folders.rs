@@ -315,8 +315,12 @@ fn no_link_of_another_user_is_followed_where_he_may_make_names() {
     assert_eq!(distrust(&error), Some(Distrust::OtherOwner(OTHER)));
 }
 
+/// He may put his link in the place of nothing between a look at the name and the open.
+#[cfg(unix)]
 #[test]
 fn no_link_is_followed_that_comes_after_the_look() {
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+
     use pipewright_os::base::private_file;
     use pipewright_tests::skip;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -89,7 +89,7 @@ fn processor_time() -> Duration {
     nanos.map_or_else(|| BEGAN.elapsed(), Duration::from_nanos)
 }
 
-/// Returns the memory of this process, where the system says it.
+/// Returns the memory of this process, where the system shows it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

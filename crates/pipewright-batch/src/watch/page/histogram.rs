@@ -86,7 +86,6 @@ impl Histogram {
         self.counts.iter().enumerate().take(end).skip(first).map(interval).collect()
     }
 
-    /// Returns the interval in which the median is.
     pub(super) fn median(&self) -> Option<Interval> {
         let mut before = 0;
         self.used().into_iter().find(|interval| {

@@ -23,7 +23,6 @@ const MOST_OPEN: usize = 5;
 /// Failures that are listed at once.
 const MOST_FIRST: usize = 10;
 
-/// Returns the page.
 pub(super) fn page(model: &PageModel) -> String {
     let verdict = verdict(model);
     let mut page = String::new();

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 
-/// An attempt, as far as the page shows it.
+/// The facts of an attempt that the page shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct KeptAttempt {
     pub(super) job: u64,

@@ -50,7 +50,7 @@ impl Rate {
         }
     }
 
-    /// Returns the time that so many jobs take.
+    /// Returns the time that this number of jobs takes.
     pub(super) fn left(&self, now: Instant, ended: u64, waiting: u64) -> Option<Duration> {
         let seconds = waiting as f64 / self.per_second(now, ended)?;
         Duration::try_from_secs_f64(seconds).ok()

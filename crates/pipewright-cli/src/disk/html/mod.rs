@@ -14,7 +14,6 @@ use pipewright_disk::diagnosis::{Finding, Report, TestOutcome, TestReport};
 
 use super::{sentence, text};
 
-/// Returns the page.
 pub(super) fn page(reports: &[Report]) -> String {
     let mut page = String::new();
     // Writing to a String does not fail.

@@ -14,7 +14,7 @@ pub(in super::super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches the calling test for so many seconds of a machine that is not slow.
+    /// Watches the calling test for `seconds`, on a machine that is not slow.
     pub(in super::super) fn start(seconds: u64) -> Watchdog {
         let name = thread::current().name().unwrap_or("a test").to_owned();
         let (sender, receiver): (Sender<()>, Receiver<()>) = channel();

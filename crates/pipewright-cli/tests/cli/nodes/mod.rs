@@ -34,7 +34,7 @@ use super::{err, out, pace};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_pipewright");
 
-/// Returns the options for so many nodes, each with two slots. A node writes the pid of its worker to the file `workers`.
+/// Returns the options for `count` nodes, each with two slots. A node writes the pid of its worker to the file `workers`.
 fn nodes(count: usize) -> Vec<String> {
     let mut options = vec!["-j2".to_owned(), "--worker-path".to_owned(), TOOL.to_owned()];
     for node in 1..=count {

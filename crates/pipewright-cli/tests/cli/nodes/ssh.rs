@@ -82,7 +82,7 @@ impl Sshd {
         command
     }
 
-    /// Returns the options for so many nodes with two slots each, whose jobs run in that place.
+    /// Returns the options for `count` nodes with two slots each, whose jobs run in that place.
     pub(super) fn nodes(&self, place: &Place, count: usize) -> Vec<String> {
         let folder = place.path("");
         let via =

@@ -100,7 +100,6 @@ impl Caught {
         if self.set == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// Takes a signal that has arrived.
     fn take(&self) -> Option<ArrivedSignal> {
         // Before the check: an arrival from here on raises it again.
         self.wake.lower();

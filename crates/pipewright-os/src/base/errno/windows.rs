@@ -38,7 +38,6 @@ pub(super) fn os_error_kind(number: i32) -> Option<OsErrorKind> {
     })
 }
 
-/// Returns the error with that code.
 pub(crate) fn os_error(code: u32) -> io::Error {
     io::Error::from_raw_os_error(code as i32)
 }

@@ -104,7 +104,6 @@ impl OpenFolder {
     }
 }
 
-/// Returns the file if it is a regular one.
 fn regular(file: File) -> io::Result<File> {
     match Facts::of_file(&file)?.is_file() {
         true => Ok(file),

@@ -45,7 +45,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 }
 
 /// Creates a file that a user has named, or empties it. `is_private`: only its owner, who is this user, can read and write it from
-/// now on, and not the rest of the world, as far as the process's mask allows it.
+/// now on. Otherwise the process's mask decides.
 ///
 /// # Platform
 /// Unix: mode 0600 or 0666. Windows: the rights are those that the folder gives.

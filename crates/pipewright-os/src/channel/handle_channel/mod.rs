@@ -192,7 +192,7 @@ impl ChannelEnd {
         imp::set_worker(&mut self.socket, child)
     }
 
-    /// Returns true if handles can be passed, as far as it is known yet.
+    /// Returns true if handles are known to pass.
     ///
     /// # Platform
     /// Unix: always. Windows: if the other end belongs to a [child](Self::set_worker) that has confirmed its
@@ -342,7 +342,7 @@ impl ChannelEnd {
         Ok(true)
     }
 
-    /// Sends kept bytes, as far as the system accepts them. Returns the number of bytes left.
+    /// Sends the kept bytes that the system accepts. Returns the number of bytes left.
     ///
     /// # Errors
     /// As for [`send`](Self::send).

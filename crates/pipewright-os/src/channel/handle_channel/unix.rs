@@ -174,7 +174,6 @@ const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: SendFlags = SendFlags::empty();
 
-/// Returns the first bytes of the parts.
 fn first_bytes<'a>(parts: &'a [IoSlice<'_>], mut most: usize) -> Vec<IoSlice<'a>> {
     let mut first = Vec::new();
     for part in parts {
@@ -342,7 +341,6 @@ pub(super) fn lacks_room_for_handles(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
-/// Returns the handles of a message.
 fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
     let mut handles = Vec::new();
     // SAFETY: a message filled in by the kernel, whose control data are live.

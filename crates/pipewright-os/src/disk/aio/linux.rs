@@ -38,7 +38,6 @@ struct Iocb {
     result_fd: u32,
 }
 
-/// The `struct io_event`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct IoEvent {

@@ -25,7 +25,6 @@ pub(super) use super::unix::{is_same, read_at, require_seekable, sync_all, sync_
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::base::aligned::AlignedBuf;
 
-/// The open file.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {

@@ -12,7 +12,6 @@ pub(super) use super::unsupported::{
 };
 use super::{Access, Alignment, Facts, File, OpenOptions};
 
-/// The open file.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {

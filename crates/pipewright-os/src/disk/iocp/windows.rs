@@ -106,7 +106,6 @@ impl CompletionPort {
         Ok(())
     }
 
-    /// Returns the overlapped block of a token.
     fn block(&self, token: usize) -> *mut OVERLAPPED {
         // Inside the slice: tokens are less than the depth.
         self.blocks.cast::<OVERLAPPED>().wrapping_add(token)

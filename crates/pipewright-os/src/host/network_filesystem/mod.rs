@@ -16,7 +16,7 @@ use windows as imp;
 use std::io;
 use std::path::Path;
 
-/// Returns true if the files below that path are on another machine, as far as the system tells.
+/// Returns true if the system tells that the files below that path are on another machine.
 ///
 /// Memory that is shared through such a file is not shared with other machines, and locks may not hold.
 ///

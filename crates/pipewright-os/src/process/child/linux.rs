@@ -114,7 +114,6 @@ impl ChildHandle {
         ChildHandle { reporter: Some(reporter), ..self }
     }
 
-    /// Adds the tree of the child.
     pub(crate) fn with_tree(self, tree: Box<dyn ContainedTree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }

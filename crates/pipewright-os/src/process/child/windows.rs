@@ -49,7 +49,6 @@ impl ChildHandle {
         ChildHandle { leads_group: true, shares_console, containment: Containment::Group, ..self }
     }
 
-    /// Adds the tree of the child.
     pub(crate) fn with_tree(self, tree: Box<dyn ContainedTree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }

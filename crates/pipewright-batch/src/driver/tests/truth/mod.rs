@@ -249,7 +249,7 @@ impl Game {
         panic!("the batch is stuck");
     }
 
-    /// Lets the threads of the batch get on, each as far as the game says.
+    /// Lets each thread of the batch go on to the point that the game chooses.
     fn pace(&mut self, driver: &Driver<Simulated>, jobs: &mut Option<Lines>) {
         if self.random.percent(50) {
             driver.log.step(self.random.percent(30));
@@ -417,7 +417,6 @@ fn wait_for_output(driver: &Driver<Simulated>) {
     }
 }
 
-/// Returns the files of a log.
 fn files(log: &Path) -> [PathBuf; 2] {
     [log.to_owned(), log.with_extension("db-wal")]
 }

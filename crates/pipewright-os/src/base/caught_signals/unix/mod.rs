@@ -140,7 +140,6 @@ impl Caught {
         if self.is_empty { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// Takes a signal that has arrived.
     #[cfg(all(feature = "tokio", target_os = "linux"))]
     fn take(&self) -> io::Result<Option<ArrivedSignal>> {
         take_one_of(&self.set, Duration::ZERO)?.map(arrived).transpose()

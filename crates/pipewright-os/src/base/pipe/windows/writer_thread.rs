@@ -30,7 +30,6 @@ pub(crate) struct WriterThread {
     target: WriterTarget,
 }
 
-/// The target of the writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriterTarget {
     pub(super) write: BlockingWrite,

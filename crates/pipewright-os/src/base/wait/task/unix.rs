@@ -28,7 +28,6 @@ pub(super) struct Sources {
     needs_check: bool,
 }
 
-/// A registered source.
 #[derive(Debug)]
 struct RegisteredSource {
     /// The number of the original descriptor.

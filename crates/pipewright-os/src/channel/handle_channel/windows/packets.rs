@@ -114,7 +114,7 @@ impl Decoder {
         Some((count, u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h])))
     }
 
-    /// Returns the length of the header, as far as it is known.
+    /// Returns the length of the header, if it is known.
     fn header_bytes(&self) -> usize {
         match self.head() {
             // More handles are invalid, and need not arrive.

@@ -30,7 +30,6 @@ pub(super) struct ChannelReader {
     calls: u64,
 }
 
-/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadResult {
     Bytes,
@@ -108,7 +107,6 @@ impl ChannelReader {
         }
     }
 
-    /// Returns the result of the read.
     pub(super) fn finish(&mut self, wait: Blocking) -> io::Result<ReadResult> {
         loop {
             if self.has_ended {

@@ -209,7 +209,6 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Reads one of its files.
     pub(super) fn read(&self, file: &str) -> io::Result<String> {
         io::read_to_string(fs::File::from(self.open(file, OFlags::RDONLY)?))
     }

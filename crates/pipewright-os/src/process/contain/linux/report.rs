@@ -330,7 +330,6 @@ impl AsFd for Reports {
     }
 }
 
-/// The bytes of a message.
 struct Message([u8; MESSAGE_BYTES]);
 
 impl Message {

@@ -234,7 +234,6 @@ impl JobTree {
         JobTree { job, command, killed: AtomicU32::new(0), held: None }
     }
 
-    /// Adds the limits of the job.
     pub(crate) fn with_limits(self, held: HeldLimits) -> JobTree {
         JobTree { held: Some(held), ..self }
     }

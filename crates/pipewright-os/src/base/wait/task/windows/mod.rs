@@ -72,7 +72,6 @@ enum SlotState {
     },
 }
 
-/// A read of zero bytes.
 #[derive(Debug)]
 struct ZeroByteRead {
     /// Dropped before the file.

@@ -52,7 +52,6 @@ impl Controllers {
         limits.kinds().fold(Controllers::NONE, |set, kind| set.with(of(kind)))
     }
 
-    /// Returns the controllers that are named in a text.
     pub(super) fn named(text: &str) -> Controllers {
         let is_named =
             |it: &Controller| text.split_ascii_whitespace().any(|word| word == it.name());

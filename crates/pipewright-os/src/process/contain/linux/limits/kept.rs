@@ -57,7 +57,6 @@ pub(crate) enum Renewal {
     Rename,
 }
 
-/// The names of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GroupNames {
     pub(crate) cgroup: Option<CString>,

@@ -103,7 +103,6 @@ impl V1Groups {
         self.of(controller).is_some()
     }
 
-    /// Returns the group of a controller.
     pub(super) fn of(&self, controller: Controller) -> Option<&V1Group> {
         self.0.iter().find(|group| group.controllers.has(controller))
     }
@@ -112,7 +111,6 @@ impl V1Groups {
         self.0.iter()
     }
 
-    /// Returns their paths.
     pub(super) fn paths(&self) -> Vec<CString> {
         self.0.iter().map(|group| group.path.clone()).collect()
     }
@@ -167,7 +165,6 @@ impl V1Group {
         Ok(events)
     }
 
-    /// Sets a limit.
     fn set(&self, kind: LimitKind, held: &mut HeldLimits) -> Result<(), NotLimited> {
         match setting(kind, &held.limits) {
             Ok((file, number)) => {

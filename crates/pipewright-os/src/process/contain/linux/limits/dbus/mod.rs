@@ -230,7 +230,6 @@ pub(super) fn pause(deadline: Instant) -> Result<(), Failure> {
     left(deadline).map(drop)
 }
 
-/// Returns the time that is left.
 fn left(deadline: Instant) -> Result<Timespec, Failure> {
     match deadline.checked_duration_since(Instant::now()) {
         Some(left) if !left.is_zero() => left.try_into().map_err(|_| Failure::NoAnswer),
