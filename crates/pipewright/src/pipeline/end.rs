@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::ops::Deref;
 
-use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::{TreeUsage, Usage};
@@ -13,6 +12,7 @@ use super::join_names;
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::output::{Captured, CapturedStream, Output, check_success};
+use crate::run::deciding_stage;
 
 /// The end of one stage of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,29 +133,6 @@ pub(super) fn with_stages(output: Output, stages: Vec<StageEnd>, pipefail: bool)
     Pipelined { whole, stages, decided_by }
 }
 
-/// Returns the index of the stage that decides the status of the whole.
-pub(super) fn deciding_stage(
-    statuses: impl DoubleEndedIterator<Item = ExitStatus> + ExactSizeIterator,
-    pipefail: bool,
-) -> usize {
-    let last = statuses.len().saturating_sub(1);
-    let failed = |index: usize, status: ExitStatus| {
-        !status.success() && (index == last || !is_broken_pipe(status))
-    };
-    let mut right_most = statuses.enumerate().rev();
-    match right_most.find(|(index, status)| pipefail && failed(*index, *status)) {
-        Some((index, _)) => index,
-        None => last,
-    }
-}
-
-/// Returns true if the stage ended because its reader closed the pipe: by the signal, or by a shell's code for it.
-fn is_broken_pipe(status: ExitStatus) -> bool {
-    const SHELL_BASE: i32 = 128;
-    let number = Signal::PIPE.number();
-    status.signal() == Some(number) || status.code() == Some(SHELL_BASE + number)
-}
-
 fn total(stages: impl Iterator<Item = Option<Usage>>) -> Option<Usage> {
     let mut total: Option<Usage> = None;
     for usage in stages {
@@ -172,43 +149,4 @@ fn total(stages: impl Iterator<Item = Option<Usage>>) -> Option<Usage> {
         });
     }
     total
-}
-
-#[cfg(test)]
-mod tests {
-    use pipewright_os::base::skipped::{Need, skipped};
-
-    use super::*;
-
-    /// Returns the index of the deciding stage for these wait statuses.
-    fn decides(raw: &[i32], pipefail: bool) -> usize {
-        deciding_stage(raw.iter().map(|raw| ExitStatus::from_raw(*raw)), pipefail)
-    }
-
-    const PIPE: i32 = 13;
-    const KILL: i32 = 9;
-    const fn exit(code: i32) -> i32 {
-        code << 8
-    }
-
-    #[test]
-    fn the_right_most_failed_stage_decides() {
-        assert_eq!(decides(&[0, 0, 0], true), 2);
-        assert_eq!(decides(&[exit(1), exit(2), 0], true), 1);
-        assert_eq!(decides(&[exit(1), 0, 0], true), 0);
-        assert_eq!(decides(&[KILL, 0, exit(3)], true), 2);
-        assert_eq!(decides(&[exit(1), exit(2), 0], false), 2);
-    }
-
-    #[test]
-    fn sigpipe_is_a_failure_only_in_the_last_stage() {
-        if ExitStatus::from_raw(PIPE).signal().is_none() {
-            return skipped(Need::Unix, "no signal ends a process here");
-        }
-        assert_eq!(decides(&[PIPE, 0], true), 1);
-        assert_eq!(decides(&[exit(141), 0], true), 1);
-        assert_eq!(decides(&[exit(1), PIPE, 0], true), 0);
-        assert_eq!(decides(&[0, PIPE], true), 1, "only this process reads from the last");
-        assert_eq!(decides(&[exit(1), 0, exit(141)], true), 2);
-    }
 }

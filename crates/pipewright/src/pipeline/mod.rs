@@ -3,8 +3,6 @@
 mod child;
 mod end;
 mod start;
-#[cfg(feature = "tokio")]
-mod task;
 mod verbs;
 
 use std::ffi::{OsStr, OsString};

@@ -34,7 +34,7 @@ impl Pipeline<'_> {
         let (stderr, shared) = self.share_stderr(defaults.stderr)?;
         let mut started = StartedStages {
             programs: self.programs(),
-            processes: Processes::with_room_for(self.stages.len()),
+            processes: Processes::with_room_for(self.stages.len(), self.pipefail),
             ends: ParentEnds { stderr: shared, ..ParentEnds::default() },
             at: Instant::now(),
             foreground: None,

@@ -7,15 +7,25 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
 
 use super::child::PipelineChild;
-use super::end::{Pipelined, StageEnd, deciding_stage, pipeline_output, with_stages};
+use super::end::{Pipelined, StageEnd, pipeline_output, with_stages};
 use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
 use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
+#[cfg(feature = "tokio")]
+use crate::command::async_verbs;
 use crate::error::Error;
+#[cfg(feature = "tokio")]
+use crate::error::FailedOperation;
+#[cfg(feature = "tokio")]
+use crate::events::AsyncEvents;
 use crate::events::Events;
+#[cfg(feature = "tokio")]
+use crate::lines::AsyncLines;
 use crate::lines::Lines;
 use crate::output::{Output, check_success, check_tee};
 use crate::run::{Children as _, Collect, Decide, Run, RunSettings};
 use crate::running_output::RunningOutput;
+#[cfg(feature = "tokio")]
+use crate::runtime::check_runtime;
 use crate::text::into_text;
 
 impl Pipeline<'_> {
@@ -41,7 +51,8 @@ impl Pipeline<'_> {
         if is_plain && !self.options.rules.can_stop() {
             // Closed before the wait, so that a stage that reads its stdin to the end ends.
             started.ends.stdin = None;
-            return wait_for_all(started.processes.handles(), self.pipefail)
+            let status = started.processes.status();
+            return status
                 .map_err(|error| Error::cannot(&join_names(&started.programs), "wait for", error));
         }
         let (mut run, programs) = started.into_run(&self.options, Collect::Nothing);
@@ -186,14 +197,6 @@ impl Pipeline<'_> {
     }
 }
 
-/// Waits for one stage after the other: all of them have to end anyway.
-pub(super) fn wait_for_all(children: &[ChildHandle], pipefail: bool) -> io::Result<ExitStatus> {
-    let ended: io::Result<Vec<_>> = children.iter().map(|child| child.wait()).collect();
-    let ended = ended?;
-    let decided_by = deciding_stage(ended.iter().map(|ended| ended.status), pipefail);
-    Ok(ended.get(decided_by).map_or_else(ExitStatus::default, |ended| ended.status))
-}
-
 impl Pipeline<'_> {
     /// Starts the pipeline and returns an iterator over its lines as they arrive: those of the last stage's stdout
     /// and of every stderr. Otherwise like [`Command::lines`](crate::Command::lines).
@@ -275,4 +278,22 @@ fn decide(children: &[ChildHandle], whole: Output, pipefail: bool) -> io::Result
     let stages: io::Result<Vec<StageEnd>> =
         children.iter().map(|child| StageEnd::of(std::ffi::OsString::new(), child)).collect();
     Ok(with_stages(whole, stages?, pipefail).whole)
+}
+
+#[cfg(feature = "tokio")]
+async_verbs!(Pipeline<'_>, PipelineOutput, PipelineCapture);
+
+#[cfg(feature = "tokio")]
+impl Pipeline<'_> {
+    async fn finish_async(
+        &mut self,
+        defaults: StdioDefaults,
+        collect: Collect,
+    ) -> Result<PipelineOutput, Error> {
+        check_runtime(&self.name(), FailedOperation::Start)?;
+        let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
+        let mut run = run.into_future();
+        let whole = (&mut run).await?;
+        pipeline_output(programs, run.children(), whole, self.pipefail)
+    }
 }

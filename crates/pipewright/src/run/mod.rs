@@ -42,9 +42,9 @@ mod tee;
 pub(crate) use foreground::{ForegroundJob, OpenForeground};
 pub(crate) use options::{RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};
-pub(crate) use process::{Children, OwnedProcess, Processes};
+pub(crate) use process::{Children, OwnedProcess, Processes, deciding_stage};
 pub(crate) use run::{Decide, Resumed, Run, RunDescriptor};
-pub(crate) use spawned::{SpawnedRun, StopRequest};
+pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use started::{
     Collect, HeldTerminal, OutputEnd, ParentEnds, RunInfo, Started, TerminalEnds,
 };

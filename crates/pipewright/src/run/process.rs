@@ -139,13 +139,15 @@ pub(crate) struct Processes {
     on_drop: Option<fn(&ChildHandle)>,
     /// One span per child.
     trace: Trace,
+    /// True if any child that failed makes the whole fail, not only the last.
+    pipefail: bool,
 }
 
 impl Processes {
-    pub(crate) fn with_room_for(count: usize) -> Processes {
+    pub(crate) fn with_room_for(count: usize, pipefail: bool) -> Processes {
         let made_in = Generation::current();
         let children = Vec::with_capacity(count);
-        Processes { children, made_in, on_drop: None, trace: Trace::default() }
+        Processes { children, made_in, on_drop: None, trace: Trace::default(), pipefail }
     }
 
     /// Adds a child after the others. If one child is killed on drop, all are.
@@ -175,6 +177,9 @@ pub(crate) trait Children: fmt::Debug + Send + Sync {
 
     /// Returns their spans.
     fn trace(&self) -> Trace;
+
+    /// Waits for one after the other, as all of them have to end anyway, and returns the status of the whole.
+    fn status(&self) -> io::Result<ExitStatus>;
 }
 
 impl Children for OwnedProcess {
@@ -189,6 +194,10 @@ impl Children for OwnedProcess {
     fn trace(&self) -> Trace {
         self.trace.clone()
     }
+
+    fn status(&self) -> io::Result<ExitStatus> {
+        Ok(self.wait()?.status)
+    }
 }
 
 impl Children for Processes {
@@ -202,6 +211,13 @@ impl Children for Processes {
 
     fn trace(&self) -> Trace {
         self.trace.clone()
+    }
+
+    fn status(&self) -> io::Result<ExitStatus> {
+        let ended: io::Result<Vec<_>> = self.children.iter().map(|child| child.wait()).collect();
+        let ended = ended?;
+        let decided_by = deciding_stage(ended.iter().map(|ended| ended.status), self.pipefail);
+        Ok(ended.get(decided_by).map_or_else(ExitStatus::default, |ended| ended.status))
     }
 }
 
@@ -281,5 +297,67 @@ impl RunHandle {
 
     fn name(&self) -> String {
         self.0.handles().first().map_or(0, ChildHandle::pid).to_string()
+    }
+}
+
+/// Returns the index of the stage that decides the status of the whole.
+pub(crate) fn deciding_stage(
+    statuses: impl DoubleEndedIterator<Item = ExitStatus> + ExactSizeIterator,
+    pipefail: bool,
+) -> usize {
+    let last = statuses.len().saturating_sub(1);
+    let failed = |index: usize, status: ExitStatus| {
+        !status.success() && (index == last || !is_broken_pipe(status))
+    };
+    let mut right_most = statuses.enumerate().rev();
+    match right_most.find(|(index, status)| pipefail && failed(*index, *status)) {
+        Some((index, _)) => index,
+        None => last,
+    }
+}
+
+/// Returns true if the stage ended because its reader closed the pipe: by the signal, or by a shell's code for it.
+fn is_broken_pipe(status: ExitStatus) -> bool {
+    const SHELL_BASE: i32 = 128;
+    let number = Signal::PIPE.number();
+    status.signal() == Some(number) || status.code() == Some(SHELL_BASE + number)
+}
+
+#[cfg(test)]
+mod tests {
+    use pipewright_os::base::skipped::{Need, skipped};
+
+    use super::*;
+
+    /// Returns the index of the deciding stage for these wait statuses.
+    fn decides(raw: &[i32], pipefail: bool) -> usize {
+        deciding_stage(raw.iter().map(|raw| ExitStatus::from_raw(*raw)), pipefail)
+    }
+
+    const PIPE: i32 = 13;
+    const KILL: i32 = 9;
+    const fn exit(code: i32) -> i32 {
+        code << 8
+    }
+
+    #[test]
+    fn the_right_most_failed_stage_decides() {
+        assert_eq!(decides(&[0, 0, 0], true), 2);
+        assert_eq!(decides(&[exit(1), exit(2), 0], true), 1);
+        assert_eq!(decides(&[exit(1), 0, 0], true), 0);
+        assert_eq!(decides(&[KILL, 0, exit(3)], true), 2);
+        assert_eq!(decides(&[exit(1), exit(2), 0], false), 2);
+    }
+
+    #[test]
+    fn sigpipe_is_a_failure_only_in_the_last_stage() {
+        if ExitStatus::from_raw(PIPE).signal().is_none() {
+            return skipped(Need::Unix, "no signal ends a process here");
+        }
+        assert_eq!(decides(&[PIPE, 0], true), 1);
+        assert_eq!(decides(&[exit(141), 0], true), 1);
+        assert_eq!(decides(&[exit(1), PIPE, 0], true), 0);
+        assert_eq!(decides(&[0, PIPE], true), 1, "only this process reads from the last");
+        assert_eq!(decides(&[exit(1), 0, exit(141)], true), 2);
     }
 }

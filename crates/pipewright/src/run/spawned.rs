@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::io;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::pty::{ChildTerminal, Pty};
+use pipewright_os::process::status::ExitStatus;
 
 use super::background::{Enforcement, StatePlace};
 use super::foreground::ForegroundJob;
@@ -34,6 +37,8 @@ pub(crate) struct SpawnedRun<P> {
     program: OsString,
     started: Instant,
     foreground: Option<Arc<dyn ForegroundJob>>,
+    /// The child's side of its terminal, on a system where this process has to close it when the child has ended.
+    terminal: Mutex<Option<ChildTerminal>>,
     /// Input that came with the command.
     input: Input,
     place: Arc<StatePlace>,
@@ -65,6 +70,7 @@ impl<P: Children + 'static> SpawnedRun<P> {
             program,
             started,
             foreground,
+            terminal: Mutex::default(),
             input,
             place: Arc::default(),
             options: options.clone(),
@@ -91,6 +97,11 @@ impl<P: Children + 'static> SpawnedRun<P> {
         &self.program
     }
 
+    /// Adds the child's side of its terminal, to be closed when the child has ended.
+    pub(crate) fn with_terminal(self, terminal: Option<ChildTerminal>) -> SpawnedRun<P> {
+        SpawnedRun { terminal: Mutex::new(terminal), ..self }
+    }
+
     /// Returns the stop signal and the grace of the options.
     pub(crate) fn stop_request(&self) -> StopRequest {
         StopRequest::by(&self.options.rules)
@@ -109,22 +120,82 @@ impl<P: Children + 'static> SpawnedRun<P> {
         killed.map_err(|error| self.cannot("kill", error))
     }
 
-    /// Waits until the children have ended, but no longer than `until`. Returns false if they still run. An error does not
-    /// affect them.
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<bool, Error> {
-        let waited = self.resume().run_to_end(self.children(), &self.options.rules, until);
-        waited.map_err(|failed| self.failed(failed))
+    /// Sends the children a signal, the last one first. Returns false if all have ended.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<bool, Error> {
+        let mut reached = false;
+        for child in self.children().iter().rev() {
+            reached |= child.signal(signal).map_err(|error| self.cannot("signal", error))?;
+        }
+        Ok(reached)
     }
 
-    /// Stops the children and waits until they have ended.
-    pub(crate) fn stop(&self, request: StopRequest) -> Result<(), Error> {
-        match self.begin_stop(request)? {
-            Some((wait, rules)) => {
-                let waited = wait.run_to_end(self.children(), &rules, None);
-                waited.map(drop).map_err(|failed| self.failed(failed))
-            }
-            None => Ok(()),
+    /// Returns the status of the whole, or `None` while a child runs.
+    pub(crate) fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        if !have_ended(self.children()).map_err(|error| self.cannot("wait for", error))? {
+            return Ok(None);
         }
+        self.end().map(Some)
+    }
+
+    /// Closes a piped stdin that the caller has not taken, and waits until the children have ended, but no longer than `until`.
+    /// `None` if they still run. An error does not affect them.
+    pub(crate) fn wait_until(
+        &self,
+        stdin: Option<&PipeWriter>,
+        until: Option<Instant>,
+    ) -> Result<Option<ExitStatus>, Error> {
+        self.close_stdin(stdin)?;
+        match self.children() {
+            // Without pidfds, waiting for several things at once would need a thread: `status` waits for nothing else.
+            _ if until.is_none() && !self.needs_a_run() => {}
+            [child] if !self.needs_a_run() => {
+                let waited = wait::any(&mut [Slot::Event(child)], until);
+                waited.map_err(|error| self.cannot("wait for", error))?;
+                match self.try_wait()? {
+                    Some(_) => {}
+                    None => return Ok(None),
+                }
+            }
+            children => {
+                let waited = self.resume().run_to_end(children, &self.options.rules, until);
+                if !waited.map_err(|failed| self.failed(failed))? {
+                    return Ok(None);
+                }
+            }
+        }
+        self.status().map(Some)
+    }
+
+    /// Stops the children, waits until they have ended, and returns the status of the whole.
+    pub(crate) fn stop(&self, request: StopRequest) -> Result<ExitStatus, Error> {
+        if let Some((wait, rules)) = self.begin_stop(request)? {
+            let waited = wait.run_to_end(self.children(), &rules, None);
+            waited.map_err(|failed| self.failed(failed))?;
+        }
+        self.status()
+    }
+
+    /// Returns the status of the whole, after the ends of all, and stops feeding them.
+    fn status(&self) -> Result<ExitStatus, Error> {
+        let status = self.end()?;
+        self.input.stop().map_err(|failed| self.failed(failed))?;
+        Ok(status)
+    }
+
+    /// Waits for the ends of all, and takes the terminal back from them.
+    fn end(&self) -> Result<ExitStatus, Error> {
+        let status = self.processes.status().map_err(|error| self.cannot("wait for", error))?;
+        drop(self.take_terminal());
+        if let Some(job) = &self.foreground {
+            job.ended();
+        }
+        Ok(status)
+    }
+
+    /// Takes the child's side of its terminal, which ends the output when it is dropped.
+    fn take_terminal(&self) -> Option<ChildTerminal> {
+        // A pointer, which is consistent at any time.
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Requests the stop. Returns the wait for the end and its rules, or `None` if the children have ended.
@@ -148,15 +219,8 @@ impl<P: Children + 'static> SpawnedRun<P> {
         ActiveWait { place: &self.place, state: Some(state) }
     }
 
-    /// Takes the terminal back from children that have ended.
-    pub(crate) fn ended(&self) {
-        if let Some(job) = &self.foreground {
-            job.ended();
-        }
-    }
-
     /// Returns true if a wait has more to do than waiting for the children to end.
-    pub(crate) fn needs_a_run(&self) -> bool {
+    fn needs_a_run(&self) -> bool {
         self.options.rules.can_stop()
             || self.foreground.is_some()
             || self.input.has_feed()
@@ -164,16 +228,11 @@ impl<P: Children + 'static> SpawnedRun<P> {
     }
 
     /// Closes the piped stdin that the caller has not taken.
-    pub(crate) fn close_stdin(&self, stdin: Option<&PipeWriter>) -> Result<(), Error> {
+    fn close_stdin(&self, stdin: Option<&PipeWriter>) -> Result<(), Error> {
         match stdin {
             Some(stdin) => stdin.close().map_err(|error| self.cannot("close the input of", error)),
             None => Ok(()),
         }
-    }
-
-    /// Stops feeding children that have ended.
-    pub(crate) fn stop_input(&self) -> Result<(), Error> {
-        self.input.stop().map(drop).map_err(|failed| self.failed(failed))
     }
 
     /// Returns the run that reads these streams. This ends the enforcement in the background, unless that run starts it
@@ -181,7 +240,7 @@ impl<P: Children + 'static> SpawnedRun<P> {
     pub(crate) fn into_run(
         mut self,
         (stdin, outputs): CallerEnds,
-        terminal: HeldTerminal,
+        pty: Option<Pty>,
         collect: Collect,
     ) -> Run {
         self.enforcement = None;
@@ -198,13 +257,18 @@ impl<P: Children + 'static> SpawnedRun<P> {
             Some(state) => state.with_streams(feed, streams),
             None => Box::new(RunState::new(&self.options.rules, self.info(), feed, streams)),
         };
-        state.hold(terminal);
+        state.hold(HeldTerminal { pty, child_end: self.take_terminal() });
         let SpawnedRun { processes, program, options, .. } = self;
         Run::resuming(state, processes, program, options)
     }
 
-    pub(crate) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
+    fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
         Error::cannot(&self.program, doing, error)
+    }
+
+    /// Returns the error of a wait without a limit that ended before the children did. Cannot happen; not worth a panic.
+    pub(crate) fn no_end(&self) -> Error {
+        self.cannot("wait for", io::ErrorKind::TimedOut.into())
     }
 
     fn failed(&self, (doing, error): OperationError) -> Error {
@@ -309,24 +373,31 @@ fn have_ended(children: &[ChildHandle]) -> io::Result<bool> {
 /// Waits and stops for tasks.
 #[cfg(feature = "tokio")]
 impl<P: Children + 'static> SpawnedRun<P> {
-    /// Waits as [`wait`](Self::wait) does, without blocking the thread.
-    pub(crate) async fn wait_async(&self, until: Option<Instant>) -> Result<bool, Error> {
+    /// Waits as [`wait_until`](Self::wait_until) does, without blocking the thread.
+    pub(crate) async fn wait_until_async(
+        &self,
+        stdin: Option<&PipeWriter>,
+        until: Option<Instant>,
+    ) -> Result<Option<ExitStatus>, Error> {
+        check_runtime_to_wait(&self.program)?;
+        self.close_stdin(stdin)?;
         let rules = &self.options.rules;
         let waited = self.resume().run_to_end_async(self.children(), rules, until).await;
-        waited.map_err(|failed| self.failed(failed))
+        match waited.map_err(|failed| self.failed(failed))? {
+            true => self.status().map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Stops as [`stop`](Self::stop) does, without blocking the thread. Does nothing but fail if no runtime drives the
     /// call.
-    pub(crate) async fn stop_async(&self, request: StopRequest) -> Result<(), Error> {
+    pub(crate) async fn stop_async(&self, request: StopRequest) -> Result<ExitStatus, Error> {
         check_runtime_to_wait(&self.program)?;
-        match self.begin_stop(request)? {
-            Some((wait, rules)) => {
-                let waited = wait.run_to_end_async(self.children(), &rules, None).await;
-                waited.map(drop).map_err(|failed| self.failed(failed))
-            }
-            None => Ok(()),
+        if let Some((wait, rules)) = self.begin_stop(request)? {
+            let waited = wait.run_to_end_async(self.children(), &rules, None).await;
+            waited.map_err(|failed| self.failed(failed))?;
         }
+        self.status()
     }
 }
 
@@ -345,3 +416,211 @@ impl ActiveWait<'_> {
         }
     }
 }
+
+/// Writes the waits of a [`Child`](crate::Child) and of a [`PipelineChild`](crate::PipelineChild), for a type that has the fields
+/// `run` and `stdin`.
+macro_rules! spawned_verbs {
+    ($child:ty) => {
+        /// Waits and stops, which several threads may call at once.
+        impl $child {
+            /// Waits until the child, or every stage of a pipeline, has ended. First closes a piped stdin, if it was not taken,
+            /// so that a child that reads to the end of its input ends. Of a pipeline, returns its
+            /// [status](crate::Pipeline#status).
+            ///
+            /// The timeouts and the cancel token of the command or the pipeline apply. Piped streams are not read: use
+            /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
+            ///
+            /// # Errors
+            /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed, which
+            /// does not affect the processes. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, they were
+            /// killed, and this returns the reader's error.
+            pub fn wait(&self) -> Result<$crate::ExitStatus, $crate::Error> {
+                run_async_for_test!(self.wait_async());
+                let waited = self.run.wait_until(self.stdin.as_ref(), None)?;
+                waited.ok_or_else(|| self.run.no_end())
+            }
+
+            /// Returns the exit status, or `None` while the child, or a stage, runs. Never blocks, and enforces no timeout.
+            ///
+            /// # Errors
+            /// Those of [`wait`](Self::wait).
+            pub fn try_wait(&self) -> Result<Option<$crate::ExitStatus>, $crate::Error> {
+                self.run.try_wait()
+            }
+
+            /// Waits until the child, or every stage, has ended, for at most `limit`. Returns `None` if one is still running
+            /// then; it keeps running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and the timeouts
+            /// and the cancel token apply meanwhile.
+            ///
+            /// # Errors
+            /// Those of [`wait`](Self::wait).
+            ///
+            /// ```
+            /// use pipewright::Command;
+            /// use std::time::Duration;
+            /// let child = Command::new("sleep").arg("60").spawn()?;
+            /// assert_eq!(child.try_wait_for(Duration::from_millis(10))?, None);
+            /// child.kill()?;
+            /// assert!(child.try_wait_for(Duration::from_secs(60))?.is_some());
+            ///
+            /// let child = (Command::new("sleep").arg("60").owned() | Command::new("cat")).spawn()?;
+            /// assert_eq!(child.try_wait_for(Duration::from_millis(10))?, None);
+            /// assert!(!child.stop()?.success());
+            /// # Ok::<(), pipewright::Error>(())
+            /// ```
+            #[doc(alias = "wait_timeout")]
+            pub fn try_wait_for(
+                &self,
+                limit: ::std::time::Duration,
+            ) -> Result<Option<$crate::ExitStatus>, $crate::Error> {
+                run_async_for_test!(self.try_wait_for_async(limit));
+                // A limit too long for the clock means no limit.
+                let until = ::std::time::Instant::now().checked_add(limit);
+                self.run.wait_until(self.stdin.as_ref(), until)
+            }
+
+            /// Stops the child, or every stage, as a timeout does, and waits for the end. Sends the
+            /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, the last
+            /// stage first, and after the [`kill_grace`](crate::Command::kill_grace) kills those that remain. If all have
+            /// already ended, that is not an error, and nothing is signalled.
+            ///
+            /// Meanwhile, piped streams are not read and stdin is not closed.
+            ///
+            /// # Platform
+            /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is killed
+            /// at once.
+            ///
+            /// # Errors
+            /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
+            ///
+            /// ```
+            /// use pipewright::{Command, Signal};
+            /// let child = Command::new("sleep").arg("60").spawn()?;
+            /// assert_eq!(child.stop()?.terminating_signal(), Some(Signal::TERM));
+            /// # Ok::<(), pipewright::Error>(())
+            /// ```
+            #[doc(alias = "terminate")]
+            pub fn stop(&self) -> Result<$crate::ExitStatus, $crate::Error> {
+                run_async_for_test!(self.stop_async());
+                self.run.stop(self.run.stop_request())
+            }
+
+            /// Like [`stop`](Self::stop), with this signal and grace instead of those that were set. A zero grace kills at
+            /// once.
+            ///
+            /// # Errors
+            /// Those of [`stop`](Self::stop).
+            pub fn stop_with(
+                &self,
+                signal: $crate::Signal,
+                grace: ::std::time::Duration,
+            ) -> Result<$crate::ExitStatus, $crate::Error> {
+                run_async_for_test!(self.stop_with_async(signal, grace));
+                self.run.stop($crate::run::StopRequest { signal, grace })
+            }
+
+            /// Kills the child, or every stage, the process groups that they lead, and the descendants that can be found. One
+            /// that has already ended is not an error. It still has to be waited for, or dropped.
+            ///
+            /// # Errors
+            /// A child changed its user, so this process may not signal it. Or there was no room to find all descendants
+            /// ([`ErrorKind::Limit`](crate::ErrorKind::Limit)). The others are killed.
+            #[doc(alias = "terminate")]
+            pub fn kill(&self) -> Result<(), $crate::Error> {
+                self.run.kill()
+            }
+
+            /// Sends a signal to the child, or to every stage, the last one first, and to nothing else. Returns `false` if all
+            /// have already ended.
+            ///
+            /// A later process with the same pid never gets the signal.
+            ///
+            /// # Errors
+            /// A child changed its user, so this process may not signal it; the stages after it were signalled.
+            /// [`Unsupported`](crate::ErrorKind::Unsupported): Windows cannot send this signal to the child (see
+            /// [`own_group`](crate::Command::own_group)); it can always send `KILL`.
+            pub fn signal(&self, signal: $crate::Signal) -> Result<bool, $crate::Error> {
+                self.run.signal(signal)
+            }
+        }
+
+        /// Async waits for tokio tasks, with the feature `tokio`.
+        #[cfg(feature = "tokio")]
+        impl $child {
+            /// Like [`wait`](Self::wait), without blocking the thread.
+            ///
+            /// # Cancellation
+            /// Dropping the future leaves the processes running. Input that was given to the command is still fed.
+            ///
+            /// # Errors
+            /// Those of [`wait`](Self::wait); `Unsupported` outside a tokio runtime. The processes then keep
+            /// running, and their stdin stays open.
+            ///
+            /// ```
+            /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            /// let child = pipewright::Command::new("sleep").arg("0.01").spawn()?;
+            /// assert!(child.wait_async().await?.success());
+            /// # Ok::<(), pipewright::Error>(())
+            /// # }).unwrap();
+            /// ```
+            pub async fn wait_async(&self) -> Result<$crate::ExitStatus, $crate::Error> {
+                let waited = self.run.wait_until_async(self.stdin.as_ref(), None).await?;
+                waited.ok_or_else(|| self.run.no_end())
+            }
+
+            /// Like [`try_wait_for`](Self::try_wait_for), without blocking the thread.
+            ///
+            /// # Cancellation
+            /// As for [`wait_async`](Self::wait_async).
+            ///
+            /// # Errors
+            /// Those of [`wait_async`](Self::wait_async).
+            #[doc(alias = "wait_timeout")]
+            pub async fn try_wait_for_async(
+                &self,
+                limit: ::std::time::Duration,
+            ) -> Result<Option<$crate::ExitStatus>, $crate::Error> {
+                let until = ::std::time::Instant::now().checked_add(limit);
+                self.run.wait_until_async(self.stdin.as_ref(), until).await
+            }
+
+            /// Like [`stop`](Self::stop), without blocking the thread.
+            ///
+            /// # Cancellation
+            /// Dropping the future leaves the processes as they are. The next call that waits continues a stop that
+            /// has begun. Without such a call, a process that ignores the signal is never killed, unless
+            /// `enforce_in_background` was set.
+            ///
+            /// # Errors
+            /// Those of [`stop`](Self::stop); `Unsupported` outside a tokio runtime, and then no signal is sent.
+            ///
+            /// ```
+            /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            /// let child = pipewright::Command::new("sleep").arg("60").spawn()?;
+            /// assert!(!child.stop_async().await?.success());
+            /// # Ok::<(), pipewright::Error>(())
+            /// # }).unwrap();
+            /// ```
+            #[doc(alias = "terminate")]
+            pub async fn stop_async(&self) -> Result<$crate::ExitStatus, $crate::Error> {
+                self.run.stop_async(self.run.stop_request()).await
+            }
+
+            /// Like [`stop_with`](Self::stop_with), without blocking the thread.
+            ///
+            /// # Cancellation
+            /// As for [`stop_async`](Self::stop_async).
+            ///
+            /// # Errors
+            /// Those of [`stop_async`](Self::stop_async).
+            pub async fn stop_with_async(
+                &self,
+                signal: $crate::Signal,
+                grace: ::std::time::Duration,
+            ) -> Result<$crate::ExitStatus, $crate::Error> {
+                self.run.stop_async($crate::run::StopRequest { signal, grace }).await
+            }
+        }
+    };
+}
+pub(crate) use spawned_verbs;

@@ -1,32 +1,26 @@
 //! A started child, in std's shape: waiting for it, stopping it, reading all of it, and its limits.
 
-#[cfg(feature = "tokio")]
-mod task;
-
 use std::ffi::OsStr;
-use std::io;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use pipewright_os::base::signal::Signal;
-use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{HeldLimits, OutOfMemory, TreeResources};
-use pipewright_os::process::pty::{ChildTerminal, Pty};
-use pipewright_os::process::status::ExitStatus;
+use pipewright_os::process::pty::Pty;
 use pipewright_os::process::usage::TreeUsage;
-#[cfg(feature = "tokio")]
-pub(crate) use task::async_waits;
 
 use crate::error::Error;
+#[cfg(feature = "tokio")]
+use crate::events::AsyncEvents;
 use crate::events::Events;
+#[cfg(feature = "tokio")]
+use crate::lines::AsyncLines;
 use crate::lines::Lines;
 use crate::output::{Capture, Output};
 use crate::process_handle::ProcessHandle;
 use crate::run::{
-    Collect, HeldTerminal, OwnedProcess, Run, RunSettings, SpawnedRun, Started, StopRequest,
-    TerminalEnds,
+    Collect, OwnedProcess, Run, RunSettings, SpawnedRun, Started, TerminalEnds, spawned_verbs,
 };
+#[cfg(feature = "tokio")]
+use crate::runtime::check_runtime_to_wait;
 use crate::text::into_text;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -49,8 +43,6 @@ pub struct Child {
     /// The parent's end of the child's stderr, if piped.
     pub stderr: Option<ChildStderr>,
     pty: Option<Pty>,
-    /// The child's side of its terminal, on a system where this process has to close it when the child has ended.
-    child_terminal: Mutex<Option<ChildTerminal>>,
     run: SpawnedRun<OwnedProcess>,
 }
 
@@ -61,10 +53,9 @@ impl Child {
             Some(TerminalEnds { pty, child_end }) => (Some(pty), child_end.release()),
             None => (None, None),
         };
-        let child_terminal = Mutex::new(child_end);
         let (run, (stdin, [stdout, stderr])) =
             SpawnedRun::new(process, ends, program.to_owned(), at, foreground, options);
-        Child { stdin, stdout, stderr, pty, child_terminal, run }
+        Child { stdin, stdout, stderr, pty, run: run.with_terminal(child_end) }
     }
 
     /// Returns the process id. The name is std's.
@@ -86,34 +77,11 @@ impl Child {
         self.process()
     }
 
-    /// Kills the child, the process group that it leads, if any, and the descendants that can be found. A child
-    /// that has already ended is not an error. The child still has to be waited for, or dropped.
-    ///
-    /// # Errors
-    /// The child changed its user, so this process may not signal it. Or there was no room to find all descendants
-    /// ([`ErrorKind::Limit`](crate::ErrorKind::Limit)): the others are killed.
-    #[doc(alias = "terminate")]
-    pub fn kill(&self) -> Result<(), Error> {
-        self.run.kill()
-    }
-
     /// Returns the mechanism that contains the child. It decides which processes [`kill`](Self::kill), a timeout and a
     /// cancel reach.
     #[must_use]
     pub fn containment(&self) -> Containment {
         self.process().containment()
-    }
-
-    /// Sends a signal to the child alone. Returns `false` if it has already ended.
-    ///
-    /// A later process with the same pid never gets the signal.
-    ///
-    /// # Errors
-    /// The child changed its user, so this process may not signal it.
-    /// [`Unsupported`](crate::ErrorKind::Unsupported): Windows cannot send this signal to the child (see
-    /// [`own_group`](crate::Command::own_group)); it can always send `KILL`.
-    pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
-        self.process().signal(signal).map_err(|error| self.run.cannot("signal", error))
     }
 
     /// Returns the terminal of a child that was started with [`Command::pty`](crate::Command::pty).
@@ -159,12 +127,6 @@ impl Child {
         }
     }
 
-    /// Takes the child's side of its terminal, which ends the output when it is dropped.
-    fn take_child_terminal(&self) -> Option<ChildTerminal> {
-        // A pointer, which is consistent at any time.
-        self.child_terminal.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     fn process(&self) -> &OwnedProcess {
         self.run.processes()
     }
@@ -179,134 +141,7 @@ impl From<Child> for ProcessHandle {
     }
 }
 
-/// Waits, which several threads may call at once.
-impl Child {
-    /// Waits until the child has ended. First closes its piped stdin, if it was not taken, so that a child that
-    /// reads to the end of its input ends.
-    ///
-    /// The command's timeouts and cancel token apply. Piped streams are not read: use
-    /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
-    ///
-    /// # Errors
-    /// The status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed,
-    /// which does not affect the child. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, the
-    /// child was killed, and this returns the reader's error.
-    pub fn wait(&self) -> Result<ExitStatus, Error> {
-        run_async_for_test!(self.wait_async());
-        match self.wait_until(None)? {
-            Some(status) => Ok(status),
-            // Cannot happen without a deadline; not worth a panic if it does.
-            None => Err(self.run.cannot("wait for", io::ErrorKind::TimedOut.into())),
-        }
-    }
-
-    /// Returns the exit status, or `None` while the child runs. Never blocks, and enforces no timeout.
-    ///
-    /// # Errors
-    /// Those of [`wait`](Self::wait).
-    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
-        let ended =
-            self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
-        if ended.is_some() {
-            drop(self.take_child_terminal());
-            self.run.ended();
-        }
-        Ok(ended.map(|ended| ended.status))
-    }
-
-    /// Waits until the child has ended, for at most `limit`. Returns `None` if it is still running then; it keeps
-    /// running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and the command's timeouts and
-    /// cancel token apply meanwhile.
-    ///
-    /// # Errors
-    /// Those of [`wait`](Self::wait).
-    ///
-    /// ```
-    /// use pipewright::Command;
-    /// use std::time::Duration;
-    /// let child = Command::new("sleep").arg("60").spawn()?;
-    /// assert_eq!(child.try_wait_for(Duration::from_millis(10))?, None);
-    /// child.kill()?;
-    /// assert!(child.try_wait_for(Duration::from_secs(60))?.is_some());
-    /// # Ok::<(), pipewright::Error>(())
-    /// ```
-    #[doc(alias = "wait_timeout")]
-    pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
-        run_async_for_test!(self.try_wait_for_async(limit));
-        // A limit too long for the clock means no limit.
-        self.wait_until(Instant::now().checked_add(limit))
-    }
-
-    /// Stops the child as a timeout does, and waits for its end. Sends the command's
-    /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, and
-    /// after its [`kill_grace`](crate::Command::kill_grace) kills those that remain. If the child has already
-    /// ended, that is not an error, and nothing is signalled.
-    ///
-    /// Meanwhile, piped streams are not read and stdin is not closed.
-    ///
-    /// # Platform
-    /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is killed
-    /// at once.
-    ///
-    /// # Errors
-    /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
-    ///
-    /// ```
-    /// use pipewright::{Command, Signal};
-    /// let child = Command::new("sleep").arg("60").spawn()?;
-    /// assert_eq!(child.stop()?.terminating_signal(), Some(Signal::TERM));
-    /// # Ok::<(), pipewright::Error>(())
-    /// ```
-    #[doc(alias = "terminate")]
-    pub fn stop(&self) -> Result<ExitStatus, Error> {
-        run_async_for_test!(self.stop_async());
-        self.stop_as(self.run.stop_request())
-    }
-
-    /// Like [`stop`](Self::stop), with this signal and grace instead of the command's. A zero grace kills at once.
-    ///
-    /// # Errors
-    /// Those of [`stop`](Self::stop).
-    pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
-        run_async_for_test!(self.stop_with_async(signal, grace));
-        self.stop_as(StopRequest { signal, grace })
-    }
-
-    fn stop_as(&self, request: StopRequest) -> Result<ExitStatus, Error> {
-        self.run.stop(request)?;
-        self.status()
-    }
-
-    fn wait_until(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
-        self.run.close_stdin(self.stdin.as_ref())?;
-        if self.run.needs_a_run() {
-            if !self.run.wait(until)? {
-                return Ok(None);
-            }
-        } else {
-            let waited = match until {
-                // Without pidfds, waiting for several things at once would need a thread.
-                None => self.process().wait().map(drop),
-                until => wait::any(&mut [Slot::Event(&**self.process())], until).map(drop),
-            };
-            waited.map_err(|error| self.run.cannot("wait for", error))?;
-        }
-        let status = self.try_wait()?;
-        if status.is_some() {
-            self.run.stop_input()?;
-        }
-        Ok(status)
-    }
-
-    /// Returns the status of a child that has ended.
-    pub(super) fn status(&self) -> Result<ExitStatus, Error> {
-        let ended = self.process().wait().map_err(|error| self.run.cannot("wait for", error))?;
-        drop(self.take_child_terminal());
-        self.run.ended();
-        self.run.stop_input()?;
-        Ok(ended.status)
-    }
-}
+spawned_verbs!(Child);
 
 /// Verbs that read both streams while feeding the child's input, so that nothing deadlocks, and wait for the child.
 ///
@@ -406,8 +241,7 @@ impl Child {
     /// Returns the run that reads the streams.
     pub(super) fn into_run(mut self, collect: Collect) -> Run {
         let outputs = [self.stdout.take(), self.stderr.take()];
-        let terminal = HeldTerminal { pty: self.pty.take(), child_end: self.take_child_terminal() };
-        self.run.into_run((self.stdin.take(), outputs), terminal, collect)
+        self.run.into_run((self.stdin.take(), outputs), self.pty.take(), collect)
     }
 }
 
@@ -445,5 +279,66 @@ impl Child {
 
     fn resources(&self) -> Option<TreeResources> {
         self.process().tree()?.resources()
+    }
+}
+
+/// Async reads for tokio tasks, with the feature `tokio`.
+#[cfg(feature = "tokio")]
+impl Child {
+    /// Like [`read_all_bytes`](Self::read_all_bytes), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the child.
+    ///
+    /// # Errors
+    /// Those of [`read_all_bytes`](Self::read_all_bytes); `Unsupported` outside a tokio runtime. The child is then
+    /// dropped, not killed.
+    pub async fn read_all_bytes_async(self) -> Result<Output, Error> {
+        check_runtime_to_wait(self.run.program())?;
+        self.into_run(Collect::All).finish_async().await
+    }
+
+    /// Same as [`read_all_bytes_async`](Self::read_all_bytes_async), under the name in std and tokio.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the child.
+    ///
+    /// # Errors
+    /// Those of [`read_all_bytes_async`](Self::read_all_bytes_async).
+    pub async fn wait_with_output_async(self) -> Result<Output, Error> {
+        self.read_all_bytes_async().await
+    }
+
+    /// Like [`read_all_text`](Self::read_all_text), without blocking the thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the child.
+    ///
+    /// # Errors
+    /// Those of [`read_all_text`](Self::read_all_text); `Unsupported` outside a tokio runtime. The child is then
+    /// dropped, not killed.
+    pub async fn read_all_text_async(self) -> Result<Capture, Error> {
+        let (program, decoding) = (self.run.program().clone(), self.run.options().decoding);
+        into_text(&program, decoding, self.read_all_bytes_async().await?)
+    }
+
+    /// Like [`read_all_lines`](Self::read_all_lines), for a task.
+    ///
+    /// # Cancellation
+    /// Not async: returns at once. See [`AsyncLines::next`].
+    ///
+    /// # Errors
+    /// Those of [`read_all_lines`](Self::read_all_lines).
+    pub fn read_all_lines_async(self) -> Result<AsyncLines, Error> {
+        self.read_all_lines().map(AsyncLines::new)
+    }
+
+    /// Like [`read_all_events`](Self::read_all_events), for a task.
+    ///
+    /// # Cancellation
+    /// Not async: returns at once. See [`AsyncEvents::next`].
+    #[must_use = "the child waits when its pipes are full"]
+    pub fn read_all_events_async(self) -> AsyncEvents {
+        AsyncEvents::new(self.read_all_events())
     }
 }
