@@ -1,7 +1,7 @@
 //! The steps of a start between clone and exec: the same for a child of this library and for a command of the supervisor.
 //!
 //! What only one of them does stands with it: the host changes the root directory, the user and the groups, runs closures, and
-//! closes handles (`spawn/linux/child.rs`). The supervisor reads the steps from a plan (`supervisor/start.rs`).
+//! closes handles (`start/linux/clone.rs`). The supervisor reads the steps from a plan (`supervisor/start.rs`).
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int};

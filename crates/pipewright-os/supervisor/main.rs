@@ -1,7 +1,7 @@
 //! The supervisor: a program of a few kilobytes that owns a tree of processes and ends it.
 //!
 //! `build.rs` compiles it without any library, not even the C library. `src/process/contain/linux/image.rs`
-//! keeps it in memory, and `src/process/spawn/linux/supervised.rs` starts it twice for each tree:
+//! keeps it in memory, and `src/process/start/linux/contained.rs` starts it twice for each tree:
 //!
 //! ```text
 //! host ── guard ── supervisor ── the command ── its descendants

@@ -18,7 +18,7 @@ use std::path::Path;
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe;
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::{ChildStdio, Env, Inherit, Plan, Search, UnixOptions, spawn};
+use pipewright_os::process::start::{ChildStdio, Env, Inherit, Plan, Search, UnixOptions, spawn};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

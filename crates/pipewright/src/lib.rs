@@ -225,7 +225,7 @@ pub use pipewright_os::process::limits::{
     TreeLimits as Limits, Victim,
 };
 pub use pipewright_os::process::pty::{Pty, PtySize};
-pub use pipewright_os::process::spawn::{Resource, ResourceLimit};
+pub use pipewright_os::process::start::{Resource, ResourceLimit};
 pub use pipewright_os::process::status::{ExitStatus, ExitStatusError};
 pub use pipewright_os::process::usage::{TreeUsage, Usage};
 

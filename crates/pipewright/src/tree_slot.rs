@@ -1,7 +1,7 @@
 //! A slot that holds the tree of one command after another.
 
 use pipewright_os::process::child::Containment;
-use pipewright_os::process::spawn;
+use pipewright_os::process::start;
 
 use crate::error::{Error, could_not_create_slot};
 use crate::reaper;
@@ -54,7 +54,7 @@ use crate::reaper;
 /// # Ok::<(), pipewright::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct TreeSlot(spawn::TreeSlot);
+pub struct TreeSlot(start::TreeSlot);
 
 impl TreeSlot {
     /// Makes a slot.
@@ -64,7 +64,7 @@ impl TreeSlot {
     /// [`Scope::Tree`](crate::Scope::Tree). [`Limit`](crate::ErrorKind::Limit): there is no room for another process or
     /// handle.
     pub fn new() -> Result<TreeSlot, Error> {
-        spawn::TreeSlot::new(reaper::reap).map(TreeSlot).map_err(could_not_create_slot)
+        start::TreeSlot::new(reaper::reap).map(TreeSlot).map_err(could_not_create_slot)
     }
 
     /// Returns the mechanism that contains the commands.
@@ -73,7 +73,7 @@ impl TreeSlot {
         self.0.containment()
     }
 
-    pub(crate) fn as_os(&self) -> &spawn::TreeSlot {
+    pub(crate) fn as_os(&self) -> &start::TreeSlot {
         &self.0
     }
 }

@@ -31,7 +31,7 @@ pub(crate) mod procfs;
 pub mod pty;
 #[cfg(target_os = "linux")]
 pub(crate) mod room;
-pub mod spawn;
+pub mod start;
 pub mod start_time;
 pub mod status;
 pub mod std_process;

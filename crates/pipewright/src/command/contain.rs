@@ -1,6 +1,6 @@
 //! Containment: which processes a stop reaches, and which end with this process.
 
-use pipewright_os::process::spawn::{Group, parent_exit};
+use pipewright_os::process::start::{Group, parent_exit};
 
 use super::Command;
 use crate::error::Error;

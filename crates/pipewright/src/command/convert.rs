@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 
 use pipewright_os::base::handle::Handle;
-use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::process::start::{UnixOptions, WindowsOptions};
 use pipewright_os::process::std_process::{
     CommandOptions, ParentStream, Stdio as StdStdio, apply_to_std, push_arg,
 };

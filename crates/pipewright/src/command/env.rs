@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::slice;
 
-use pipewright_os::process::spawn::{Env, EnvSnapshot, REQUIRED_VARIABLES, Search, compare_names};
+use pipewright_os::process::start::{Env, EnvSnapshot, REQUIRED_VARIABLES, Search, compare_names};
 
 /// The changes that a command makes to the environment of its child.
 #[derive(Debug, Clone, Default)]

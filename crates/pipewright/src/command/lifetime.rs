@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::Group;
+use pipewright_os::process::start::Group;
 
 use super::stdio::Choice;
 use super::{Command, Stdio, StdioDefault, StdioDefaults};

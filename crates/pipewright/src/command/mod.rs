@@ -33,7 +33,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::handle::Handle;
-use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::process::start::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::signal::Signal;
-use pipewright_os::process::spawn::{Group, Resource, ResourceLimit};
+use pipewright_os::process::start::{Group, Resource, ResourceLimit};
 
 use super::Command;
 use crate::run::option_setters;

@@ -1,7 +1,7 @@
 //! A terminal of its own for the child.
 
 use pipewright_os::process::pty::{self, PtySize};
-use pipewright_os::process::spawn::Group;
+use pipewright_os::process::start::Group;
 
 use super::Command;
 use super::env::ChildEnv;

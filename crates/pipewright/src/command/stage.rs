@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use pipewright_os::process::spawn::Group;
+use pipewright_os::process::start::Group;
 
 use super::start::{StdioDefault, StdioDefaults};
 use super::stdio::Choice;

@@ -10,7 +10,7 @@ use pipewright_os::base::event::WaitEvent;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
 use pipewright_os::base::{stdio, wait};
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::{self, Begun, Inherit, Plan, RequestedStart, SpawnError};
+use pipewright_os::process::start::{self, Begun, Inherit, Plan, RequestedStart, SpawnError};
 use pipewright_os::process::std_process::ParentStream;
 
 use super::env::ChildEnv;
@@ -110,7 +110,7 @@ impl Command {
             Err(error) => return error,
         };
         let plan = self.plan(&prepared);
-        match spawn::exec(&plan) {
+        match start::exec(&plan) {
             Ok(never) => match never {},
             Err(failed) => could_not_start(&plan, failed),
         }
@@ -353,7 +353,7 @@ impl Command {
 /// If another thread starts a child after we open a file for writing and before we close it, that child holds a
 /// writable handle until it execs. No order of calls closes that window (golang/go#22315).
 fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
-    retry_if_busy(plan, spawn::spawn(plan))
+    retry_if_busy(plan, start::spawn(plan))
 }
 
 pub(super) fn retry_if_busy(
@@ -375,7 +375,7 @@ pub(super) fn retry_if_busy(
         // 1, 2, 4 ... 64 ms: 127 ms in all. The result is ignored: a wait without handles cannot fail.
         let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
         tries += 1;
-        started = spawn::spawn(plan);
+        started = start::spawn(plan);
     }
 }
 
@@ -421,7 +421,7 @@ impl Command {
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
         let plan = self.plan(&prepared);
-        let begun = match spawn::begin(&plan) {
+        let begun = match start::begin(&plan) {
             Ok(Begun::Requested(start)) => {
                 return Ok(BegunChild::Starting(StartingChild { prepared, at, start }));
             }

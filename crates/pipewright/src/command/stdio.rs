@@ -11,7 +11,7 @@ use pipewright_os::base::handle::Handle;
 use pipewright_os::base::late_open::{self, LateOpen};
 use pipewright_os::base::pipe::Mode;
 use pipewright_os::process::pty::ChildTerminal;
-use pipewright_os::process::spawn::ChildStdio;
+use pipewright_os::process::start::ChildStdio;
 use pipewright_os::process::std_process::{
     ParentStream, STD_STDIN_MODE, Stdio as StdStdio, StdioKind,
 };

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use pipewright_os::process::spawn::WindowsOptions;
+use pipewright_os::process::start::WindowsOptions;
 
 use super::Command;
 

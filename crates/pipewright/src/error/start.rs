@@ -9,7 +9,7 @@ use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::error::Quoted;
 use pipewright_os::process::limits::LimitUnavailable;
 use pipewright_os::process::pty::{OpenError, OpenProblem};
-use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
+use pipewright_os::process::start::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
 use super::{Error, ErrorKind, FailedOperation, NotExecutable};
 

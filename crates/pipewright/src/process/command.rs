@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Output};
 
-use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::process::start::{UnixOptions, WindowsOptions};
 use pipewright_os::process::std_process::CommandOptions;
 
 use super::{Child, CommandArgs, CommandEnvs, Stdio};

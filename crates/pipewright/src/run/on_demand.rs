@@ -24,7 +24,7 @@
 
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::spawn::Contain;
+use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
 use super::foreground::{self, OpenForeground};

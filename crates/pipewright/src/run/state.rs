@@ -18,7 +18,7 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{OutOfMemory, Victim};
 use pipewright_os::process::pty;
-use pipewright_os::process::spawn::StartsUnderWay;
+use pipewright_os::process::start::StartsUnderWay;
 use pipewright_os::process::status::Ended;
 
 use super::foreground::POLL_INTERVAL;

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
 use pipewright_os::base::pwd;
-use pipewright_os::process::spawn::GUARDS_GROUPS;
+use pipewright_os::process::start::GUARDS_GROUPS;
 
 use super::input::Stdin;
 use super::slots::Place;

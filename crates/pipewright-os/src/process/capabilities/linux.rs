@@ -92,7 +92,7 @@ pub(super) fn facilities() -> Vec<Facility> {
         limit(LimitKind::Pids),
         facility(
             "supervisor",
-            crate::process::spawn::try_supervisor().map(|()| String::new()),
+            crate::process::start::try_supervisor().map(|()| String::new()),
             About {
                 used_for: "containing a tree without privileges, and ending it with its program",
                 without: "a process group contains it",

@@ -24,7 +24,7 @@ pub enum Containment {
     /// cgroup, and all are killed at once, whatever users they run as.
     Cgroup,
     /// A job object (Windows). No process escapes unless the job lets it: see
-    /// [`WindowsOptions::allow_breakaway`](crate::process::spawn::WindowsOptions::allow_breakaway).
+    /// [`WindowsOptions::allow_breakaway`](crate::process::start::WindowsOptions::allow_breakaway).
     Job,
 }
 

@@ -136,7 +136,7 @@ impl ChildHandle {
     }
 
     /// Sends a signal to the process group that the child leads (a child started with
-    /// [`Group::Own`](crate::process::spawn::Group::Own)). Returns false if the group has no process left.
+    /// [`Group::Own`](crate::process::start::Group::Own)). Returns false if the group has no process left.
     ///
     /// # Platform
     /// Linux 6.9 and later: `pidfd_send_signal(PIDFD_SIGNAL_PROCESS_GROUP)`, also after the child itself is

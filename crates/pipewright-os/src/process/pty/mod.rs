@@ -232,7 +232,7 @@ impl fmt::Debug for Pty {
     }
 }
 
-/// The child's side of a terminal, for [`Plan::terminal`](crate::process::spawn::Plan::terminal).
+/// The child's side of a terminal, for [`Plan::terminal`](crate::process::start::Plan::terminal).
 ///
 /// # Drop
 /// Closes the side in this process. The reader finds the end of the stream once every other process has closed it as

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-use crate::process::spawn::{UnixOptions, WindowsOptions};
+use crate::process::start::{UnixOptions, WindowsOptions};
 
 /// Sets those options on std's command for which std has stable setters.
 ///
@@ -40,7 +40,7 @@ mod imp {
     use std::os::unix::process::CommandExt as _;
     use std::process::Command;
 
-    use crate::process::spawn::{Group, UnixOptions, WindowsOptions};
+    use crate::process::start::{Group, UnixOptions, WindowsOptions};
 
     pub(super) fn apply_to_std(
         theirs: &mut Command,
@@ -82,7 +82,7 @@ mod imp {
     use std::os::windows::process::CommandExt as _;
     use std::process::Command;
 
-    use crate::process::spawn::{UnixOptions, WindowsOptions};
+    use crate::process::start::{UnixOptions, WindowsOptions};
 
     pub(super) fn apply_to_std(
         theirs: &mut Command,

@@ -18,7 +18,7 @@ pub use apply_to_std::{apply_to_std, push_arg};
 pub use stdio::{ParentStream, Stdio, StdioKind};
 
 use crate::base::pipe::Mode;
-use crate::process::spawn::{UnixOptions, WindowsOptions};
+use crate::process::start::{UnixOptions, WindowsOptions};
 
 /// The extension traits, in a module with the name of the platform, as in std.
 pub mod platform {

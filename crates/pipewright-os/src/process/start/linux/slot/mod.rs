@@ -1,0 +1,330 @@
+//! Starts children in a slot, whose supervisor creates them.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | the slot: its supervisor, and its current job |
+//! | `launch.rs` | the start of the supervisor and its guard |
+//! | `start.rs` | a start that the supervisor has been asked for |
+//! | `request.rs` | a plan as the supervisor reads it, and the handles that go with it |
+//! | `plans.rs` | the memory of the plans |
+
+mod launch;
+mod plans;
+mod request;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::contained::{can_supervise_any, cannot_supervise, not_supervised};
+use super::spawner_thread::Rights;
+use super::supervisor_program::try_supervisor;
+use super::{MOST_STOPS, SpawnError, Step};
+use crate::base::generation::Generation;
+use crate::process::child::{ChildHandle, Containment, linux as exit};
+use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
+use crate::process::contain::linux::limits::{GroupNames, KeptGroups};
+use crate::process::contain::linux::report::{JobNotStarted, KILLED};
+use crate::process::nolibc::message::Request;
+use crate::process::nolibc::steps::STOP_PENDING;
+use crate::process::start::slot::{Begun, RequestedStart, Slot, TreeSlot};
+use crate::process::start::{BadInput, Plan, layout};
+use launch::{SlotSupervision, launch};
+use plans::Plans;
+use request::PlanWords;
+use start::{Attempt, SlotStart, StartRequest};
+
+pub(in crate::process::start) fn new_slot(reap: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
+    can_supervise_any()?;
+    try_supervisor().map_err(not_supervised)?;
+    let slot = LinuxSlot { made_in: Generation::current(), reap, state: Mutex::default() };
+    slot.lock().holder = Some(slot.new_holder(None)?);
+    Ok(TreeSlot(Arc::new(slot)))
+}
+
+#[derive(Debug)]
+struct LinuxSlot {
+    /// The process that may use the slot: not a fork of it.
+    made_in: Generation,
+    reap: fn(ChildHandle),
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` if it is gone; then the next start makes another one.
+    holder: Option<Holder>,
+    /// The last job.
+    job: Option<Arc<Job>>,
+    /// The groups of the last job with limits.
+    groups: Option<Arc<dyn KeptGroups>>,
+    /// The number of the last request.
+    number: i64,
+    /// True from the request of a start until its result has been received.
+    is_starting: bool,
+}
+
+/// The supervisor, and the memory for its plans.
+#[derive(Debug)]
+struct Holder {
+    supervisor: Arc<SlotSupervisor>,
+    plans: Plans,
+    /// True if the commands have to ignore SIGCHLD.
+    ignores_sigchld: bool,
+    /// The rights of the thread that made it.
+    rights: Rights,
+    /// The groups that its guard removes if this process is killed.
+    groups: GroupNames,
+}
+
+impl Slot for LinuxSlot {
+    fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError> {
+        if !self.made_in.is_current() {
+            return Err(SpawnError::bad(BadInput::SlotOfParent));
+        }
+        let mut attempt = Attempt::default();
+        let mut state = self.lock();
+        if state.is_starting {
+            return Err(SpawnError::bad(BadInput::SlotInUse));
+        }
+        request::check_options(plan)?;
+        attempt.has_limits = plan.contain.is_some();
+        state.end_last_job()?;
+        let supervisor = self.request(&mut state, plan, &mut attempt)?;
+        state.is_starting = true;
+        drop(state);
+        let start = SlotStart::new(self, supervisor, attempt);
+        Ok(Begun::Requested(RequestedStart(Box::new(start))))
+    }
+
+    fn containment(&self) -> Containment {
+        Containment::Supervisor
+    }
+}
+
+impl LinuxSlot {
+    /// Requests a start.
+    fn request(
+        &self,
+        state: &mut State,
+        plan: &Plan<'_>,
+        attempt: &mut Attempt,
+    ) -> Result<Arc<SlotSupervisor>, SpawnError> {
+        loop {
+            state.number += 1;
+            attempt.number = state.number;
+            state.drop_unusable_holder();
+            let groups = state.groups_for(plan)?;
+            let request = StartRequest::of(plan, groups.as_deref())?;
+            let holder = self.usable_holder(state, groups.as_deref())?;
+            match holder.request(&request, attempt) {
+                Ok(()) => return Ok(Arc::clone(&holder.supervisor)),
+                Err(failed) => state.may_try_again(failed, attempt)?,
+            }
+        }
+    }
+
+    /// Waits for the result of a start, and tries again if the supervisor was killed before it.
+    fn result(
+        &self,
+        state: &mut State,
+        plan: &Plan<'_>,
+        mut supervisor: Arc<SlotSupervisor>,
+        mut attempt: Attempt,
+    ) -> Result<ChildHandle, SpawnError> {
+        loop {
+            match state.answer(&supervisor, &attempt) {
+                Ok((job, pidfd)) => return state.child(job, pidfd),
+                Err(failed) => state.may_try_again(failed, &mut attempt)?,
+            }
+            supervisor = self.request(state, plan, &mut attempt)?;
+        }
+    }
+
+    /// Returns the holder, or a new one if it is gone.
+    fn usable_holder<'a>(
+        &self,
+        state: &'a mut State,
+        groups: Option<&dyn KeptGroups>,
+    ) -> Result<&'a mut Holder, SpawnError> {
+        let knows = |holder: &Holder| groups.is_none_or(|groups| holder.groups == groups.names());
+        let holder = match state.holder.take().filter(knows) {
+            Some(holder) => holder,
+            None => self.new_holder(groups)?,
+        };
+        Ok(state.holder.insert(holder))
+    }
+
+    fn new_holder(&self, groups: Option<&dyn KeptGroups>) -> Result<Holder, SpawnError> {
+        let plans = Plans::new().map_err(|error| SpawnError::new(Step::Create, error))?;
+        let rights = Rights::here();
+        let SlotSupervision { supervisor, memory, ignores_sigchld } = launch(plans.as_fd(), groups)
+            .map_err(|error| match error {
+                SpawnError { step: Step::Contain, source } if source.raw_os_error().is_none() => {
+                    SpawnError::new(Step::Contain, cannot_supervise(&source))
+                }
+                other => other,
+            })?;
+        let (made_in, reap) = (self.made_in, self.reap);
+        let supervisor = Arc::new(SlotSupervisor::new(supervisor, made_in, reap));
+        let groups = groups.map(KeptGroups::names).unwrap_or_default();
+        Ok(Holder { supervisor, plans: plans.at(memory), ignores_sigchld, rights, groups })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each field is one assignment, and a lost holder is replaced.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reason why a request has started nothing.
+enum Failed {
+    /// The start itself failed.
+    Start(SpawnError),
+    /// A signal that stops is pending. The next attempt comes after the stop.
+    StopPending,
+    /// The supervisor had ended before. The command has not begun, so another attempt does not run it twice.
+    NotReceived,
+    /// The holder is gone, or in an unknown state. The command may have run.
+    Holder(SpawnError),
+}
+
+impl Holder {
+    /// Requests a start.
+    fn request(&mut self, request: &StartRequest<'_>, attempt: &Attempt) -> Result<(), Failed> {
+        let StartRequest { plan, layout, handles } = request;
+        let words = PlanWords {
+            plan,
+            layout,
+            may_retry: attempt.stops < MOST_STOPS,
+            ignores_sigchld: self.ignores_sigchld,
+        };
+        let bytes = self.plans.write(&words, handles).map_err(Failed::Start)?;
+        let reports = self.supervisor.reports();
+        let request = Request::Start { job: attempt.number, bytes };
+        match handles.send(|fds| reports.request(request, fds)) {
+            Ok(()) => Ok(()),
+            // It has ended, or it does not read.
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::AGAIN) => Err(Failed::NotReceived),
+            Err(error) => Err(Failed::Start(handles.error(error))),
+        }
+    }
+}
+
+impl From<JobNotStarted> for Failed {
+    fn from(error: JobNotStarted) -> Failed {
+        match error {
+            JobNotStarted::Failed { errno: STOP_PENDING, .. } => Failed::StopPending,
+            JobNotStarted::Failed { errno, step } => {
+                let error = io::Error::from_raw_os_error(errno);
+                Failed::Start(SpawnError::new(layout::step_of(step), error))
+            }
+            JobNotStarted::NotReceived => Failed::NotReceived,
+            JobNotStarted::Killed => {
+                Failed::Holder(SpawnError::new(Step::Contain, io::Error::other(KILLED)))
+            }
+            // The result is unknown, so the command must not run.
+            JobNotStarted::Socket(error) => Failed::Holder(SpawnError::new(Step::Create, error)),
+        }
+    }
+}
+
+impl State {
+    /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep them. Its
+    /// guard removes the groups.
+    fn drop_unusable_holder(&mut self) {
+        let rights = Rights::here();
+        let is_usable = |holder: &Holder| holder.rights == rights && !holder.supervisor.is_ending();
+        if !self.holder.as_ref().is_some_and(is_usable) {
+            self.holder = None;
+            self.groups = None;
+        }
+    }
+
+    /// Makes the groups of a plan's limits, if it has limits.
+    fn groups_for(&mut self, plan: &Plan<'_>) -> Result<Option<Arc<dyn KeptGroups>>, SpawnError> {
+        let Some(make) = plan.contain.and_then(|contain| contain.slot_limits) else {
+            return Ok(None);
+        };
+        let limits = plan.limits.copied().unwrap_or_default();
+        let groups = make(limits, self.groups.take())?;
+        self.groups = Some(Arc::clone(&groups));
+        Ok(Some(groups))
+    }
+
+    /// Returns the groups of a start that has begun, if it has limits.
+    fn groups_of(&self, attempt: &Attempt) -> Option<Arc<dyn KeptGroups>> {
+        self.groups.clone().filter(|_| attempt.has_limits)
+    }
+
+    /// Waits for the result of a start.
+    fn answer(
+        &mut self,
+        supervisor: &Arc<SlotSupervisor>,
+        attempt: &Attempt,
+    ) -> Result<(Arc<Job>, Option<OwnedFd>), Failed> {
+        let started = job::started(supervisor, attempt.number, self.groups_of(attempt));
+        if let Some(holder) = &mut self.holder {
+            holder.plans.trim();
+        }
+        Ok(started?)
+    }
+
+    /// Returns the error of a start, or nothing if it may be tried again.
+    fn may_try_again(&mut self, failed: Failed, attempt: &mut Attempt) -> Result<(), SpawnError> {
+        match failed {
+            Failed::Start(error) => Err(error),
+            Failed::StopPending => {
+                attempt.stops += 1;
+                Ok(())
+            }
+            Failed::NotReceived if !attempt.has_renewed => {
+                self.holder = None;
+                attempt.has_renewed = true;
+                Ok(())
+            }
+            Failed::NotReceived => {
+                self.holder = None;
+                Err(SpawnError::new(Step::Contain, io::Error::other(KILLED)))
+            }
+            Failed::Holder(error) => {
+                self.holder = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes sure that no process of the last job is left.
+    fn end_last_job(&mut self) -> Result<(), SpawnError> {
+        match &self.job {
+            Some(job) if !job.is_released() || !job.end() => {
+                Err(SpawnError::bad(BadInput::SlotInUse))
+            }
+            _ => {
+                self.job = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the handle of a job that has been started.
+    fn child(&mut self, job: Arc<Job>, pidfd: Option<OwnedFd>) -> Result<ChildHandle, SpawnError> {
+        self.job = Some(Arc::clone(&job));
+        // Without a pidfd, signals would go by a number that the supervisor may have freed. The drop of the tree ends it.
+        let Some(pidfd) = pidfd else {
+            job.release();
+            job.end();
+            let error = io::Error::from_raw_os_error(libc::EMFILE);
+            return Err(SpawnError::new(Step::Create, error));
+        };
+        let exit = exit::ChildHandle::of_small_parent(job.command(), pidfd)
+            .with_reporter(Box::new(JobReporter(Arc::clone(&job))))
+            .with_tree(Box::new(JobTree(job)));
+        Ok(ChildHandle(exit))
+    }
+}
