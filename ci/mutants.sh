@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 # Sets the package, the files of an area and the tests that judge them.
 area() {
     case $1 in
-        stop-policy) package=pipewright tests=run::stop_policy files=(crates/pipewright/src/run/stop_policy.rs) ;;
+        stop-policy) package=pipewright tests=run::stop files=(crates/pipewright/src/run/stop.rs) ;;
         scheduler) package=pipewright-batch tests="scheduler:: plan::" files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
         journal) package=pipewright-batch tests=journal:: files=(crates/pipewright-batch/src/journal/{state,ledger,past,completeness,committer}.rs) ;;
         progress) package=pipewright-disk tests='' files=(crates/pipewright-disk/src/progress.rs) ;;

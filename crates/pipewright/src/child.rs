@@ -9,19 +9,16 @@ use pipewright_os::process::usage::TreeUsage;
 
 use crate::error::Error;
 #[cfg(feature = "tokio")]
-use crate::events::AsyncEvents;
-use crate::events::Events;
+use crate::events::{AsyncEvents, Events};
 #[cfg(feature = "tokio")]
-use crate::lines::AsyncLines;
-use crate::lines::Lines;
-use crate::output::{Capture, Output};
+use crate::lines::{AsyncLines, Lines};
+use crate::output::{Capture, Output, into_text};
 use crate::process_handle::ProcessHandle;
 use crate::run::{
     Collect, OwnedProcess, Run, RunSettings, SpawnedRun, Started, TerminalEnds, spawned_verbs,
 };
 #[cfg(feature = "tokio")]
 use crate::runtime::check_runtime_to_wait;
-use crate::text::into_text;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running child, or one that has ended.

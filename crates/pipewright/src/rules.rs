@@ -131,11 +131,3 @@ impl Default for Linger {
         Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) }
     }
 }
-
-/// Returns the earlier of two times. `None` means never.
-pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}

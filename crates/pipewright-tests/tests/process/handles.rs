@@ -230,7 +230,7 @@ fn writes_to_stderr_of_the_parent() {
     assert!(command.stdout(pipewright::console_err().unwrap()).status().unwrap().success());
 }
 
-/// A child may begin with the handles of this process instead of copies: see the crate's `spawn/linux/child.rs`.
+/// A child may begin with the handles of this process instead of copies: see the crate's `start/linux/clone.rs`.
 #[cfg(target_os = "linux")]
 #[watched_test]
 fn a_path_may_name_a_handle_of_this_process() {

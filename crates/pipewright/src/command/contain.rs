@@ -1,10 +1,17 @@
-//! Containment: which processes a stop reaches, and which end with this process.
+//! The processes that a command's run holds, limits and stops, and those that end with this process or live on.
 
+use std::sync::Arc;
+
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::limits::TreeLimits;
 use pipewright_os::process::start::{Group, parent_exit};
 
-use super::Command;
+use super::stdio::Choice;
+use super::{Command, Stdio, StdioDefault, StdioDefaults};
 use crate::error::Error;
-use crate::run::on_demand;
+use crate::process_handle::ProcessHandle;
+use crate::run::on_demand::{self, HoldTree};
+use crate::run::{OpenForeground, Started};
 use crate::tree_slot::TreeSlot;
 
 /// The processes that a stop of a child reaches, for [`Command::contain`].
@@ -118,7 +125,7 @@ impl Command {
             ("foreground", self.lifetime.foreground.is_some()),
             ("detached", self.lifetime.detached),
         ];
-        match refused.iter().find(|(_, is_set)| *is_set && self.slot.is_some()) {
+        match refused.iter().find(|(_, is_set)| *is_set) {
             Some((setter, _)) => {
                 Err(self.misuse(&format!("`contain_in` and `{setter}` contradict each other")))
             }
@@ -171,5 +178,282 @@ impl Command {
             None => asked.then_some(on_demand::HOLD_TREE),
         };
         self
+    }
+}
+
+/// The limits of a command's tree, and the code that holds them.
+pub(super) struct LimitedTree {
+    pub(super) limits: TreeLimits,
+    /// A pointer, for program size: see [`on_demand`](crate::run::on_demand).
+    pub(super) hold: HoldTree,
+}
+
+impl Command {
+    /// Limits the resources of everything that the command starts, all processes together, and measures what they use.
+    ///
+    /// Includes [`Contain::Tree`](crate::Contain::Tree): processes that outlive the child are killed. A process of the tree
+    /// that the kernel kills for lack of memory makes the run end as
+    /// [`Outcome::OutOfMemory`](crate::Outcome::OutOfMemory), also if it was a descendant and the command itself exited with
+    /// code 0. [`Captured::limits`](crate::Captured::limits) has the limits in force, and
+    /// [`Captured::tree_usage`](crate::Captured::tree_usage) the resources that were used. `docs/limits.md` in the repository says which
+    /// limits can be had where.
+    ///
+    /// # Platform
+    /// Linux, for each limit the first of these that has its controller:
+    /// * The cgroup that contains the tree (cgroup v2). It is made in the cgroup of this process, or in one around it
+    ///   that this process may use and that is not limited itself. If this process, with the processes that it has
+    ///   started, is alone in its cgroup, it moves to a cgroup `pipewright-hosts` in it first: a cgroup that limits
+    ///   others must have no process. If this process is in a scope that systemd has not delegated, such as that of a
+    ///   terminal, systemd's manager of the user (of the system, for root) is asked, once, for a scope
+    ///   `pipewright-*.scope`, and moves this process there. The first start waits
+    ///   for that, at most 5 s; it fails after 2 s if no answer comes.
+    /// * A group of cgroup v1, which the child joins before its program is loaded.
+    ///
+    /// macOS: none can be held. Windows: the limits of the job; Wine holds none of them.
+    ///
+    /// # Errors
+    /// The start fails with [`ErrorKind::LimitUnavailable`](crate::ErrorKind::LimitUnavailable), which names the limit, the
+    /// reason and a remedy, if a limit cannot be held here and [`best_effort`](crate::Limits::best_effort) is not set; and
+    /// with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a limit of 0.
+    ///
+    /// ```
+    /// use pipewright::{Command, ErrorKind, Limits, Outcome};
+    /// let mut tail = Command::new("tail");
+    /// // Reads a line without an end, and keeps all of it.
+    /// tail.arg("/dev/zero").limits(Limits::new().memory_max(64 << 20).memory_swap_max(0));
+    /// match tail.capture() {
+    ///     Ok(capture) => assert!(matches!(capture.outcome, Outcome::OutOfMemory(_))),
+    ///     Err(error) => println!("{error}"), // ... memory_max cannot be held: the cgroup ...; try: systemd-run ...
+    /// }
+    /// ```
+    #[doc(alias = "cgroup")]
+    #[doc(alias = "MemoryMax")]
+    pub fn limits(&mut self, limits: TreeLimits) -> &mut Command {
+        let hold = on_demand::HOLD_LIMITED_TREE;
+        self.limits = Some(Box::new(LimitedTree { limits, hold }));
+        self.update_hold_tree()
+    }
+}
+
+/// The lifetime settings of a child.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lifetime {
+    pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
+    pub(super) detached: bool,
+    pub(super) foreground: Option<OpenForeground>,
+}
+
+const NULL: StdioDefaults = StdioDefaults {
+    stdin: StdioDefault::Null,
+    stdout: StdioDefault::Null,
+    stderr: StdioDefault::Null,
+    caller_reads: false,
+};
+
+impl Command {
+    /// Lets the child outlive this process. It gets its own session without a terminal, so it survives the end of
+    /// this process, signals to this process's group (Ctrl-C) and the end of the terminal. Streams that are not set
+    /// are null instead of inherited.
+    ///
+    /// A stop (a timeout, [`Child::kill`](crate::Child::kill)) reaches the child's whole group.
+    ///
+    /// # Platform
+    /// Unix: `setsid`. A service manager that kills all processes of a service (systemd's `KillMode=control-group`)
+    /// also kills this one. Windows: `CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP`. The child has a console without
+    /// a window, so console programs that it starts open no window either. If this process is in a job that ends
+    /// with it, the child ends too: see [`breakaway_from_job`](Self::breakaway_from_job).
+    ///
+    /// # Errors
+    /// The verb fails if [`kill_on_parent_exit`](Self::kill_on_parent_exit),
+    /// [`contain(Contain::Tree)`](Self::contain) or another process group is set too: they contradict `detached`.
+    ///
+    /// ```
+    /// use pipewright::{Command, ProcessHandle};
+    /// let pid = Command::new("sleep").arg("60").detached().start_and_forget()?;
+    /// // Later, perhaps in another program:
+    /// # let shown = pid;
+    /// ProcessHandle::open(pid)?.kill()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn detached(&mut self) -> &mut Command {
+        self.own_session();
+        self.lifetime.detached = true;
+        self
+    }
+
+    /// Makes the child the terminal's foreground job while it runs, as a shell does.
+    ///
+    /// A child with its own group ([`own_group`](Self::own_group)) gets the terminal, and with it typed input,
+    /// Ctrl-C and Ctrl-Z. Waiting verbs and [`Child::wait`](crate::Child::wait) take the terminal back at the end.
+    /// While one of them waits, stopping the child (Ctrl-Z) also stops this process, and continuing this process
+    /// (`fg`, `bg`) continues the child, so the parent shell sees one job. If another job has the terminal, the child
+    /// gets it when this process is brought to the foreground. A member of a pipeline (stdout is no terminal) and a background job of a
+    /// script (stdin is `/dev/null`) share the terminal with others, from which the child does not take it. Without a terminal nothing
+    /// changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
+    /// [`exec`](Self::exec), which return no [`Child`](crate::Child) and do not wait, refuse this setting.
+    ///
+    /// # Platform
+    /// Unix: `tcsetpgrp` in the child, before the program is loaded (macOS: in this process, before the child
+    /// runs); `SIGTSTP` to this process, which has no effect if no shell could continue it.
+    ///
+    /// ```no_run
+    /// # use pipewright::Command;
+    /// let status = Command::new("vi").own_group().foreground().status()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn foreground(&mut self) -> &mut Command {
+        self.lifetime.foreground = Some(on_demand::OPEN_FOREGROUND);
+        self
+    }
+
+    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines), [`Events`](crate::Events),
+    /// [`ProcessHandle`] or [`PipelineChild`](crate::PipelineChild) is dropped before it has ended.
+    ///
+    /// Kills what [`Child::kill`](crate::Child::kill) kills. The drop then waits for the child for at most 100 ms,
+    /// longer than a kill takes; a child that is stuck in the kernel is reaped in the background. A child that
+    /// changed its user, so that this process may not kill it, keeps running. Nothing is dropped if this process
+    /// itself is killed: see [`kill_on_parent_exit`](Self::kill_on_parent_exit).
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo ready; sleep 60"]).kill_on_drop();
+    /// let first = command.lines()?.next().unwrap()?;
+    /// assert_eq!(first.text, "ready");
+    /// // The shell and its sleep are killed.
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn kill_on_drop(&mut self) -> &mut Command {
+        self.lifetime.kill_on_drop = Some(on_demand::KILL_ON_DROP);
+        self
+    }
+
+    /// Starts the command and returns only its pid. Streams that are not set are null.
+    ///
+    /// The child keeps running when this process ends; [`detached`](Self::detached) also protects it from Ctrl-C
+    /// and the end of the terminal. It does not become a zombie: a background thread reaps it. After that, another
+    /// process may get the pid.
+    ///
+    /// # Errors
+    /// The child could not be started; none is running. [`InvalidInput`](crate::ErrorKind::InvalidInput): the
+    /// command has a setting that needs this process after the start: a stream that passes through it (piped, tee,
+    /// bytes, a reader), a timeout, a cancel token, [`foreground`](Self::foreground),
+    /// [`kill_on_drop`](Self::kill_on_drop) or a contained tree.
+    ///
+    /// ```
+    /// let pid = pipewright::Command::new("true").start_and_forget()?;
+    /// assert_ne!(pid, 0);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn start_and_forget(&mut self) -> Result<u32, Error> {
+        if self.lifetime.kill_on_drop.is_some() {
+            return Err(self
+                .misuse("`start_and_forget` returns no handle, so `kill_on_drop` has no effect"));
+        }
+        if self.holds_tree() {
+            return Err(self
+                .misuse("`start_and_forget` returns no handle, so the tree cannot be contained"));
+        }
+        let Started { process, .. } = self.start_unattended(NULL)?;
+        Ok(process.pid())
+    }
+
+    /// Starts the command and returns a light handle to the process, without streams: see [`ProcessHandle::start`].
+    ///
+    /// # Errors
+    /// Those of [`ProcessHandle::start`].
+    pub fn start(&mut self) -> Result<ProcessHandle, Error> {
+        let Started { process, .. } = self.start_unattended(super::start::INHERITED)?;
+        Ok(ProcessHandle::started(Arc::new(process), &self.program))
+    }
+
+    /// Starts a child that needs nothing from this process while it runs.
+    fn start_unattended(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        self.check_unattended()?;
+        self.start_child(defaults)
+    }
+
+    /// Refuses settings that need this process while the command runs.
+    pub(super) fn check_unattended(&self) -> Result<(), Error> {
+        self.refuse_pty_for("needs a call that reads the terminal: use `spawn` or `status`")?;
+        let streams = [&self.stdin, &self.stdout, &self.stderr];
+        for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
+            if stream.as_ref().is_some_and(Stdio::passes_through_parent) {
+                let words = format!(
+                    "its {name} would pass through this process: use a file, a handle, null or inherit"
+                );
+                return Err(self.misuse(&words));
+            }
+        }
+        if self.options.rules.can_stop() {
+            return Err(self.misuse(
+                "a timeout or cancel token needs a call that waits: use `spawn` or `status`",
+            ));
+        }
+        if self.lifetime.foreground.is_some() {
+            let words = "`foreground` needs a call that waits: use `spawn` or `status`";
+            return Err(self.misuse(words));
+        }
+        Ok(())
+    }
+
+    /// Refuses contradicting options, and returns the stream defaults of a detached child.
+    pub(super) fn detached_defaults(
+        &self,
+        defaults: StdioDefaults,
+    ) -> Result<StdioDefaults, Error> {
+        if self.unix.kill_on_parent_exit.is_some() || self.kill_tree_on_parent_exit {
+            return Err(self.misuse("`detached` and `kill_on_parent_exit` contradict each other"));
+        }
+        if self.holds_tree() {
+            return Err(
+                self.misuse("`detached` and `contain(Contain::Tree)` contradict each other")
+            );
+        }
+        if self.unix.group != Group::Session {
+            return Err(self.misuse("`detached` starts a session, so no process group can be set"));
+        }
+        let or_null = |default| match default {
+            StdioDefault::Inherit => StdioDefault::Null,
+            default => default,
+        };
+        let StdioDefaults { stdin, stdout, stderr, caller_reads } = defaults;
+        Ok(StdioDefaults {
+            stdin: or_null(stdin),
+            stdout: or_null(stdout),
+            stderr: or_null(stderr),
+            caller_reads,
+        })
+    }
+}
+
+impl Stdio {
+    /// Returns true if this process has to read or write the stream.
+    fn passes_through_parent(&self) -> bool {
+        matches!(
+            self.0,
+            Choice::Piped(_)
+                | Choice::Tee(_)
+                | Choice::TeeTarget(..)
+                | Choice::TeeWith(_)
+                | Choice::Bytes(_)
+                | Choice::BytesOf(_)
+                | Choice::Reader(_)
+        )
+    }
+}
+
+/// Starting a process by a command.
+impl ProcessHandle {
+    /// Starts the command. By default the child inherits stdio.
+    ///
+    /// The streams can be inherited, null, files or other handles; no data passes through this process.
+    ///
+    /// # Errors
+    /// The child could not be started; none is running. [`InvalidInput`](crate::ErrorKind::InvalidInput): the
+    /// command has a setting that needs this process after the start: a stream that passes through it (piped, tee,
+    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground).
+    pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
+        command.start()
     }
 }

@@ -3,10 +3,9 @@
 use pipewright_os::process::pty::{self, PtySize};
 use pipewright_os::process::start::Group;
 
-use super::Command;
-use super::env::ChildEnv;
 use super::start::{Prepared, StdioDefault, StdioDefaults};
 use super::stdio::{ChildEnd, Choice};
+use super::{ChildEnv, Command};
 use crate::error::{Error, could_not_open_terminal};
 use crate::run::{OpenTee, OutputEnd, ParentEnds, TeeTarget, TerminalEnds, on_demand};
 
@@ -102,9 +101,6 @@ impl Command {
 
     /// Refuses settings that contradict a terminal.
     pub(super) fn check_pty(&self) -> Result<(), Error> {
-        if self.pty.is_none() {
-            return Ok(());
-        }
         let refused = [
             ("detached", self.lifetime.detached),
             ("foreground", self.lifetime.foreground.is_some()),

@@ -3,7 +3,7 @@
 use pipewright_os::base::memory;
 
 use crate::outcome::Source;
-use crate::text::{Decoding, NotUtf8};
+use crate::output::{Decoding, NotUtf8};
 
 /// Whole lines, which are moved and searched only when their turn comes. The UTF-8 check is the exception: it is
 /// done once for all lines.

@@ -18,9 +18,8 @@ use crate::ChildStdin;
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::next::{Next, poll_next_by};
 use crate::outcome::Source;
-use crate::output::Ending;
+use crate::output::{Decoding, Ending, NotUtf8};
 use crate::run::{Chunk, Run, RunDescriptor, RunHandle};
-use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::Source;
-    use crate::text::Decoding;
+    use crate::output::Decoding;
 
     type Lines = Vec<(String, bool)>;
 

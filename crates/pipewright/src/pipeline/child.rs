@@ -6,9 +6,7 @@ use super::end::pipeline_output;
 use super::start::StartedStages;
 use super::{PipelineOutput, join_names};
 use crate::error::Error;
-use crate::run::{
-    Children as _, Collect, Processes, Run, RunSettings, SpawnedRun, spawned_verbs,
-};
+use crate::run::{Children as _, Collect, Processes, Run, RunSettings, SpawnedRun, spawned_verbs};
 #[cfg(feature = "tokio")]
 use crate::runtime::check_runtime_to_wait;
 use crate::{ChildStderr, ChildStdin, ChildStdout};

@@ -9,24 +9,20 @@ use pipewright_os::process::status::ExitStatus;
 use super::child::PipelineChild;
 use super::end::{Pipelined, StageEnd, pipeline_output, with_stages};
 use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
-use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 #[cfg(feature = "tokio")]
-use crate::command::async_verbs;
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
 use crate::error::Error;
 #[cfg(feature = "tokio")]
 use crate::error::FailedOperation;
 #[cfg(feature = "tokio")]
-use crate::events::AsyncEvents;
-use crate::events::Events;
+use crate::events::{AsyncEvents, Events};
 #[cfg(feature = "tokio")]
-use crate::lines::AsyncLines;
-use crate::lines::Lines;
-use crate::output::{Output, check_success, check_tee};
+use crate::lines::{AsyncLines, Lines};
+use crate::output::{Output, check_success, check_tee, into_text};
 use crate::run::{Children as _, Collect, Decide, Run, RunSettings};
 use crate::running_output::RunningOutput;
 #[cfg(feature = "tokio")]
 use crate::runtime::check_runtime;
-use crate::text::into_text;
 
 impl Pipeline<'_> {
     /// Runs the pipeline and returns its exit status; a failed stage is `Ok`.

@@ -13,10 +13,10 @@ use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
-use super::options::RunSettings;
 use super::process::Children;
 use super::state::{NextLook, RunState};
-use crate::rules::{Rules, earlier};
+use super::stop::earlier;
+use crate::rules::Rules;
 
 /// The time that the idle thread waits before it ends.
 const IDLE: Duration = Duration::from_secs(1);
@@ -228,58 +228,5 @@ impl StatePlace {
                 NextLook::default()
             }
         }
-    }
-}
-
-/// The state of a run that has one caller: held here, or shared with the background thread between two calls.
-#[derive(Debug)]
-pub(super) struct HeldState {
-    /// `None` after the end, and while it is in the place. Here too after a panic in a call.
-    here: Option<Box<RunState>>,
-    shared: Option<(Enforcement, Arc<StatePlace>)>,
-}
-
-impl HeldState {
-    pub(super) fn new(state: Box<RunState>) -> HeldState {
-        HeldState { here: Some(state), shared: None }
-    }
-
-    /// Shares the state with the background thread, if the settings say so.
-    pub(super) fn share(&mut self, settings: &RunSettings, children: &Arc<dyn Children>) {
-        if settings.is_enforced() {
-            let place = Arc::default();
-            let enforcement = settings.enforce(Arc::clone(children), &place);
-            self.shared = enforcement.map(|enforcement| (enforcement, place));
-            self.suspend();
-        }
-    }
-
-    /// Takes the state back from the background thread. `None` after the end.
-    pub(super) fn resume(&mut self) -> Option<&mut RunState> {
-        if let Some(state) = self.shared.as_ref().and_then(|(_, place)| place.take_out()) {
-            self.here = Some(state);
-        }
-        self.here.as_deref_mut()
-    }
-
-    /// Leaves the state to the background thread, if it is shared.
-    pub(super) fn suspend(&mut self) {
-        if let Some((_, place)) = &self.shared {
-            if let Some(state) = self.here.take() {
-                place.put(state);
-            }
-        }
-    }
-
-    /// Returns true before the end.
-    pub(super) fn is_some(&self) -> bool {
-        self.here.is_some() || self.shared.as_ref().is_some_and(|(_, place)| place.has_state())
-    }
-
-    /// Takes the state for good. The rules are not enforced any more.
-    pub(super) fn end(&mut self) -> Option<Box<RunState>> {
-        self.resume();
-        self.shared = None;
-        self.here.take()
     }
 }

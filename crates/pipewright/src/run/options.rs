@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
 use super::process::Children;
 use crate::error::{Error, could_not_prepare};
+use crate::output::Decoding;
 use crate::rules::{Limit, Rules};
-use crate::text::Decoding;
 
 /// The settings of a whole run: its rules, and the part of its output that is kept.
 #[derive(Debug, Clone, Default)]

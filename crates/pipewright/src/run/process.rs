@@ -1,13 +1,11 @@
 //! The owners of children, which leave no zombie and, if the tree is held, no process of the tree; and a handle to those of a
 //! run, for other threads.
 
-use std::fmt;
-use std::io;
-use std::mem;
 use std::ops::Deref;
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io, mem};
 
 use pipewright_os::base::generation::Generation;
 use pipewright_os::base::signal::Signal;
@@ -16,7 +14,7 @@ use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::status::{Ended, ExitStatus};
 use pipewright_os::process::usage::Usage;
 
-use super::stop_targets::StopTargets;
+use super::stop::StopTargets;
 use crate::error::Error;
 use crate::reaper;
 use crate::trace::Trace;

@@ -1,10 +1,9 @@
 //! The run of children that the caller owns: waited for, stopped and read when the caller asks.
 
 use std::ffi::OsString;
-use std::io;
-use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::signal::Signal;
@@ -17,11 +16,10 @@ use super::background::{Enforcement, StatePlace};
 use super::foreground::ForegroundJob;
 use super::options::RunSettings;
 use super::process::Children;
-use super::run::Run;
-use super::started::{Collect, HeldTerminal, OutputEnd, ParentEnds, RunInfo, streams};
+use super::run::{Collect, HeldTerminal, OutputEnd, ParentEnds, Run, RunInfo, streams};
 use super::state::RunState;
-use super::stop_targets::StopTargets;
-use super::tee::TeeTarget;
+use super::stop::StopTargets;
+use super::stream::TeeTarget;
 use crate::error::{Error, OperationError};
 use crate::input::Input;
 use crate::rules::Rules;

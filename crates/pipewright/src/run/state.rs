@@ -3,18 +3,15 @@
 use std::ffi::{OsStr, OsString};
 #[cfg(feature = "tokio")]
 use std::future::poll_fn;
-use std::io;
-use std::mem;
-use std::panic;
 use std::path::Path;
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+use std::{io, mem, panic};
 
 use pipewright_os::base::pipe::PipeReader;
 #[cfg(feature = "tokio")]
-use pipewright_os::base::wait::Watch;
-use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wait::{self, Slot, Watch};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{OutOfMemory, Victim};
 use pipewright_os::process::pty;
@@ -22,17 +19,17 @@ use pipewright_os::process::start::StartsUnderWay;
 use pipewright_os::process::status::Ended;
 
 use super::foreground::POLL_INTERVAL;
-use super::started::{HeldTerminal, RunInfo, Streams};
-use super::stop_policy::{Due, StopPolicy};
-use super::stop_targets::StopTargets;
-use super::stream::{Chunk, Collected, LimitCheck, ReadCoalescer, Sink, Stream, is_full_read};
-use super::tee::PanicPayload;
+use super::run::{HeldTerminal, RunInfo, Streams};
+use super::stop::{Due, StopPolicy, StopTargets, earlier};
+use super::stream::{
+    Chunk, Collected, LimitCheck, PanicPayload, ReadCoalescer, Sink, Stream, is_full_read,
+};
 use crate::cancel::CancelToken;
 use crate::error::OperationError;
 use crate::input::Feed;
 use crate::outcome::{Exceeded, Outcome, Source};
 use crate::output::Output;
-use crate::rules::{Rules, earlier};
+use crate::rules::Rules;
 
 const STDOUT: usize = 0;
 const STDERR: usize = 1;

@@ -1,8 +1,7 @@
 //! A set of runs that one thread runs to their ends together.
 
-use std::io;
-use std::panic;
 use std::time::Instant;
+use std::{io, panic};
 
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
@@ -11,10 +10,8 @@ use super::runnable::{BegunCapture, StartingCapture};
 use super::{CommandEnd, Runnable, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::{Error, OperationError};
-use crate::output::Capture;
-use crate::rules::earlier;
-use crate::run::{Resumed, Run, SLOTS};
-use crate::text::into_text;
+use crate::output::{Capture, into_text};
+use crate::run::{Resumed, Run, SLOTS, earlier};
 
 /// The running commands.
 #[derive(Debug, Default)]

@@ -1,12 +1,11 @@
 //! Runs of many commands at once, in one task.
 
 use std::future::{Future, poll_fn};
-use std::io;
-use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use futures_core::Stream;
 use pipewright_os::base::signal::Signal;
@@ -21,10 +20,9 @@ use super::{
 use crate::cancel::CancelToken;
 use crate::error::{Error, FailedOperation};
 use crate::next::Next;
-use crate::output::{Capture, Output};
+use crate::output::{Capture, Output, into_text};
 use crate::run::{Run, RunFuture};
 use crate::runtime::{check_runtime, poll_within_budget};
-use crate::text::into_text;
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl<'a, I> RunAll<I>

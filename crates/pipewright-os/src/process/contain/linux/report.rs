@@ -90,7 +90,7 @@ pub(crate) struct StartedJob {
 /// The reason why a slot's supervisor has not started a command.
 #[derive(Debug)]
 pub(crate) enum JobNotStarted {
-    /// A step of the start failed; the number is one of `spawn/steps.rs`.
+    /// A step of the start failed; the number is one of `start/layout.rs`.
     Failed { errno: i32, step: u32 },
     /// The supervisor has ended before it received the request.
     NotReceived,
