@@ -62,7 +62,7 @@ pub(crate) struct Ledger {
     /// Jobs of this run that have a row and are not settled, by number.
     active: HashMap<u64, Active>,
     past: Entries,
-    changes: Changes,
+    pub(super) changes: Changes,
     /// New rows have the values of templates, for tags.
     pub(crate) keep_values: bool,
 }
@@ -234,10 +234,6 @@ impl Ledger {
 
     pub(crate) fn end_input(&mut self, jobs: u64) {
         self.changes.end_input(self.run, jobs);
-    }
-
-    pub(crate) fn set_slots(&mut self, slots: u32) {
-        self.changes.set_slots(self.run, slots);
     }
 
     pub(crate) fn end_run(&mut self, exit_code: Option<i32>, how: &str) {

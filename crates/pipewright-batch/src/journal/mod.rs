@@ -191,7 +191,7 @@ impl Journal {
 
     /// Notes the number of slots.
     pub(crate) fn set_slots(&mut self, slots: u32) {
-        self.ledger.set_slots(slots);
+        self.ledger.changes.set_slots(self.run, slots);
     }
 
     /// Notes an attempt that is about to start. The first call for a job notes the job too.
