@@ -2,6 +2,7 @@
 
 pub(crate) mod command;
 pub(crate) mod environment;
+mod group_watch;
 pub(crate) mod interrupt;
 mod kept;
 mod line_marks;
@@ -115,6 +116,7 @@ fn attempt(
 ) -> Result<Output, Error> {
     let output = |command: &mut Command| match terminal {
         Some(terminal) => terminal.output(command, interrupt),
+        None if gets_ctrl_c_alone(options) => group_watch::output(command, interrupt),
         None => command.output(),
     };
     command::set_containment(command, options.common.contain, Scope::Tree);
@@ -126,6 +128,13 @@ fn attempt(
         }
         done => done,
     }
+}
+
+/// Returns true if an attempt may be repeated, and Ctrl-C reaches the command and not this process.
+fn gets_ctrl_c_alone(options: &RunOptions) -> bool {
+    options.retry.retries > 0
+        && options.common.contain == ContainKind::Group
+        && Foreground::own().is_some()
 }
 
 /// Returns true if the command has ended by its terminal, which has hung up because the reader of stdout is gone.

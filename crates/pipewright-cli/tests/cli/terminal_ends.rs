@@ -129,3 +129,29 @@ fn ctrl_c_at_a_terminal_of_its_own_is_not_retried() {
     shell.types(CTRL_C);
     shell.ended_with(130);
 }
+
+#[test]
+fn ctrl_c_in_a_group_of_its_own_is_not_retried() {
+    let Some(mut shell) = Shell::start() else { return };
+    // Until the process that learns of Ctrl-C is in the group, beside bash and the `pgrep` itself.
+    let waits = "until [ $(pgrep -c -g 0) -ge 3 ]; do :; done";
+    let script =
+        format!("trap \"exit 1\" INT; {waits}; echo u\"\"p; until read -t 0.1 line; do :; done");
+    shell.types(&format!(
+        "$PW run --quiet --contain group --retries 3 --retry-delay 100ms -- bash -c '{script}'\n"
+    ));
+    shell.shows("up\r");
+    shell.types(CTRL_C);
+    shell.ended_with(130);
+}
+
+#[test]
+fn a_failure_in_a_group_of_its_own_is_retried() {
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types(
+        "$PW run --contain group --retries 1 --retry-delay 0 -- sh -c 'echo tr''ied; exit 7'\n",
+    );
+    shell.shows("tried\r");
+    shell.shows("tried\r");
+    shell.ended_with(7);
+}
