@@ -43,7 +43,7 @@ const SAID: &[Said<'_>] = &[
         "docs/workers.md",
         "| {} bytes of each frame of the handshake, {} KiB of an error, {} KiB of a line, and the last {} KiB of",
         &[
-            ("wire/hello.rs", "MAX_HELLO_BYTES: usize = ", 1),
+            ("wire.rs", "MAX_HELLO_BYTES: usize = ", 1),
             ("peer_text.rs", "MAX_TEXT_BYTES: usize = ", KIB),
             ("output.rs", "MAX_LINE_BYTES: usize = ", KIB),
             ("pool/options.rs", "kept_output_bytes: ", KIB),
@@ -80,12 +80,12 @@ const SAID: &[Said<'_>] = &[
     (
         "docs/wire.md",
         "It may have up to {} unanswered calls",
-        &[("wire/mod.rs", "MAX_CALLS: usize = ", 1)],
+        &[("wire.rs", "MAX_CALLS: usize = ", 1)],
     ),
     (
         "docs/wire.md",
         "UTF-8 text of at most {} bytes",
-        &[("wire/hello.rs", "MAX_HELLO_BYTES: usize = ", 1)],
+        &[("wire.rs", "MAX_HELLO_BYTES: usize = ", 1)],
     ),
     (
         "docs/wire.md",
@@ -108,7 +108,7 @@ type Shared<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 /// The same constants in the library and in the workers of other languages: those must not differ.
 const SHARED: &[Shared<'_>] = &[
     (
-        "wire/mod.rs",
+        "wire.rs",
         "MAX_CALLS: usize = ",
         &[
             ("c/pipewright_worker.h", "PW_MAX_CALLS = "),
@@ -117,7 +117,7 @@ const SHARED: &[Shared<'_>] = &[
         ],
     ),
     (
-        "wire/hello.rs",
+        "wire.rs",
         "MAX_HELLO_BYTES: usize = ",
         &[
             ("c/pipewright_worker.h", "PW_MAX_HELLO_BYTES = "),

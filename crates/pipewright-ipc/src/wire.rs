@@ -1,14 +1,73 @@
-//! The header of a frame: 16 bytes, little-endian, or 24 for the first frame of several.
+//! The bytes on the wire. `docs/wire.md` specifies them for other implementations.
 
 use std::fmt;
 
-use super::kind;
+/// The kinds of frames.
+pub(crate) mod kind {
+    /// Identity and capabilities of a side: its first frame.
+    pub(crate) const HELLO: u8 = 1;
+    /// The reason of a rejection: the last frame.
+    pub(crate) const REJECT: u8 = 2;
+    /// A memory object, and the number found in that of the other side.
+    pub(crate) const MEMORY: u8 = 3;
+    /// The end of the handshake, from the host. Messages follow.
+    pub(crate) const READY: u8 = 4;
+    /// The next part of a message.
+    pub(crate) const PART: u8 = 8;
+    /// A wake-up: the ring has records. Does not count for the order.
+    pub(crate) const WAKE: u8 = 9;
+    /// The end of this side's messages.
+    pub(crate) const GOODBYE: u8 = 10;
+    /// Ring only: unused space up to the end of the ring.
+    pub(crate) const PAD: u8 = 11;
+    /// A message outside of calls. The first of the kinds that start a message.
+    pub(crate) const MESSAGE: u8 = 16;
+    /// Host: a request. Its answers have the same id.
+    pub(crate) const CALL: u8 = 17;
+    /// Worker: the reply, the last message of its call.
+    pub(crate) const REPLY: u8 = 18;
+    /// Worker: an error instead of a reply, the last message of its call.
+    pub(crate) const FAILED: u8 = 19;
+    /// Host: cancels the call.
+    pub(crate) const CANCEL: u8 = 20;
+    /// Worker: an item before the reply. Host: an item after the request.
+    pub(crate) const ITEM: u8 = 21;
+    /// The number of further items that the other side may send.
+    pub(crate) const CREDIT: u8 = 22;
+    /// Worker: a question about its call.
+    pub(crate) const ASK: u8 = 23;
+    /// Host: the answer to a question.
+    pub(crate) const ANSWER: u8 = 24;
+    /// Host: the reason why there is no answer.
+    pub(crate) const DECLINED: u8 = 25;
+    /// Host: resets the worker to the state right after its start.
+    pub(crate) const RESET: u8 = 26;
+    /// Worker: the reset is done.
+    pub(crate) const RESET_DONE: u8 = 27;
+    /// Host: a request that items follow.
+    pub(crate) const OPEN_CALL: u8 = 28;
+    /// Host: the end of the items after a request.
+    pub(crate) const ITEMS_END: u8 = 29;
+    /// The last of the kinds that start a message.
+    pub(crate) const LAST_MESSAGE: u8 = 31;
+}
+
+/// The most calls that one worker may have at a time.
+pub(crate) const MAX_CALLS: usize = 1024;
+
+/// The version of the protocol.
+pub(crate) const VERSION: u32 = 1;
+
+/// The first line of HELLO.
+pub(crate) const MAGIC: &str = "pipewright-ipc";
+
+// The header of a frame: 16 bytes, little-endian, or 24 for the first frame of several.
 
 /// `length u32 | kind u8 | flags u8 | handles u16 | id u64`.
-pub(crate) const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 16;
 
 /// The same, then `total u64`.
-pub(crate) const LONG_HEADER_BYTES: usize = 24;
+const LONG_HEADER_BYTES: usize = 24;
 
 /// More frames follow, and the length of the whole message follows the header.
 const LONG: u8 = 1;
@@ -152,6 +211,58 @@ impl fmt::Display for Invalid {
     }
 }
 
+// The bodies of the handshake: lines of text, readable in a trace and easy to write by hand.
+
+/// The longest body of a frame of the handshake.
+pub(crate) const MAX_HELLO_BYTES: usize = 4096;
+
+/// Lines of `key=value`, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct HelloFields(Vec<(String, String)>);
+
+impl HelloFields {
+    /// Adds a field, without control characters in its value.
+    pub(crate) fn set(&mut self, key: &str, value: impl ToString) {
+        let mut value = value.to_string();
+        value.retain(|character| !character.is_control());
+        self.0.push((key.to_owned(), value));
+    }
+
+    /// Returns the value of a field. The first of two equal keys counts.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a field as a number.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.get(key)?.parse().ok()
+    }
+
+    /// Returns the body, with this first line.
+    pub(crate) fn encode(&self, first: &str) -> Vec<u8> {
+        let mut text = format!("{first}\n");
+        for (key, value) in &self.0 {
+            text += &format!("{key}={value}\n");
+        }
+        text.into_bytes()
+    }
+
+    /// Returns the fields of a body, if its first line matches. Ignores lines without `=`, so that later versions
+    /// can add others.
+    pub(crate) fn decode(body: &[u8], first: &str) -> Option<HelloFields> {
+        let text = std::str::from_utf8(body).ok()?;
+        let mut lines = text.lines();
+        if lines.next() != Some(first) {
+            return None;
+        }
+        let field = |line: &str| {
+            let (key, value) = line.split_once('=')?;
+            Some((key.to_owned(), value.to_owned()))
+        };
+        Some(HelloFields(lines.filter_map(field).collect()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -199,6 +310,38 @@ mod tests {
             if let Ok(Frame::Header(header, _)) = Header::decode(&bytes) {
                 let _ = header.message_bytes(most);
             }
+        }
+    }
+
+    #[test]
+    fn body_consists_of_lines() {
+        let mut fields = HelloFields::default();
+        fields.set("version", 1);
+        fields.set("app", "a=b\nsalt=stolen");
+        assert_eq!(fields.encode("x"), b"x\nversion=1\napp=a=bsalt=stolen\n");
+    }
+
+    #[test]
+    fn unknown_lines_are_ignored_and_first_key_counts() {
+        let fields = HelloFields::decode(b"x\nnew thing\nn=1\nn=2\nm=-1\n", "x").unwrap();
+        assert_eq!(
+            (fields.number("n"), fields.number("m"), fields.get("k")),
+            (Some(1), None, None)
+        );
+        assert_eq!(HelloFields::decode(b"y\nn=1\n", "x"), None);
+        assert_eq!(HelloFields::decode(b"", "x"), None);
+        assert_eq!(HelloFields::decode(b"x\n\xff=1\n", "x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn values_survive_without_control_characters(value: String, body: Vec<u8>) {
+            let mut fields = HelloFields::default();
+            fields.set("key", &value);
+            let back = HelloFields::decode(&fields.encode("first"), "first").unwrap();
+            let expected: String = value.chars().filter(|it| !it.is_control()).collect();
+            prop_assert_eq!(back.get("key"), Some(expected.as_str()));
+            let _ = HelloFields::decode(&body, "first");
         }
     }
 }
