@@ -62,7 +62,7 @@ const SAID: &[Said<'_>] = &[
     (
         "docs/workers.md",
         "| levels of a typed value | {}, in both",
-        &[("codec/mod.rs", "MAX_LEVELS: u32 = ", 1)],
+        &[("codec.rs", "MAX_LEVELS: u32 = ", 1)],
     ),
     (
         "docs/workers.md",
