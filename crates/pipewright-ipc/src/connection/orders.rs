@@ -11,7 +11,7 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::{self, ChannelEnd};
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
-use super::turn::TURN_FRAMES;
+use super::TURN_FRAMES;
 use super::{Body, Connection, Limits, RawMessage, Reassembly, SharedRing};
 use crate::error::Error;
 use crate::options::Options;

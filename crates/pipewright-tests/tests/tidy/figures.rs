@@ -17,10 +17,10 @@ const SAID: &[Said<'_>] = &[
         "docs/workers.md",
         "| {} frames and {} MiB in each direction, and {} messages; {} spins (",
         &[
-            ("connection/turn.rs", "TURN_FRAMES: u32 = ", 1),
-            ("connection/turn.rs", "TURN_BYTES: u64 = ", MIB),
+            ("connection/mod.rs", "TURN_FRAMES: u32 = ", 1),
+            ("connection/mod.rs", "TURN_BYTES: u64 = ", MIB),
             ("pool/worker/mod.rs", "TURN: usize = ", 1),
-            ("connection/turn.rs", "TURN_SPINS: u32 = ", 1),
+            ("connection/mod.rs", "TURN_SPINS: u32 = ", 1),
         ],
     ),
     (
@@ -210,7 +210,7 @@ fn workers_in_other_languages_have_the_same_bounds() {
 #[test]
 fn a_number_is_read_and_spelled_in_each_notation() {
     assert_eq!(number("clients/c/pipewright_worker.h", "PW_MAX_RING = "), 64 << 20);
-    assert_eq!(number(&format!("{IPC}/connection/turn.rs"), "TURN_FRAMES: u32 = "), 4096);
+    assert_eq!(number(&format!("{IPC}/connection/mod.rs"), "TURN_FRAMES: u32 = "), 4096);
     assert_eq!(
         (spelled(4096, " frames"), spelled(4096, " bytes of")),
         ("4,096".into(), "4096".into())
