@@ -11,7 +11,7 @@ use pipewright_os::channel::handle_channel::Arrived;
 
 use crate::connection::{Connection, FRAME_BYTES, Payload, Sending, Spin, StepResult, Want};
 use crate::error::{Error, ErrorKind, Peer, WAIT, WATCH_TOKEN};
-use crate::exit;
+use crate::process;
 use crate::wire::{Header, kind};
 
 /// The time in which a worker has to exit after GOODBYE.
@@ -79,7 +79,7 @@ impl Core {
                 Err(error) => Err(error),
             };
             if let Err(error) = waited {
-                return Err(exit::explain(error, self.child.as_ref(), until));
+                return Err(process::explain(error, self.child.as_ref(), until));
             }
         }
     }
@@ -156,7 +156,7 @@ impl Core {
 
     fn explain_at_once<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         let now = Instant::now;
-        result.map_err(|error| exit::explain(error, self.child.as_ref(), Some(now())))
+        result.map_err(|error| process::explain(error, self.child.as_ref(), Some(now())))
     }
 
     /// Sends GOODBYE, and waits for that of the other side and for the exit of the child.
@@ -165,7 +165,7 @@ impl Core {
         let closed = self.drive(until, |connection| closing.step(connection));
         closing.check(closed)?;
         let Some(child) = &self.child else { return Ok(None) };
-        self.exit_status(exit::wait(child, until))
+        self.exit_status(process::wait_for_exit(child, until))
     }
 
     /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a worker waits

@@ -18,10 +18,9 @@ use pipewright_os::channel::handle_channel::{ChannelEnd, MOST_HANDLES};
 pub(crate) use self::core::Core;
 use crate::connection::{Connection, Filling};
 use crate::error::{Error, ErrorKind};
-use crate::exit;
 use crate::handshake;
-use crate::host;
 use crate::options::Options;
+use crate::process;
 use crate::stats::Stats;
 use crate::wire::kind;
 pub use loan::Loan;
@@ -87,14 +86,14 @@ impl<S, R> Channel<S, R> {
     /// a function of [`worker`](crate::worker) yet. After an error the worker is gone.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
         run_async_for_test!(Channel::start_async(command, options));
-        let (end, mut child) = host::start(command)?;
+        let (end, mut child) = process::start(command)?;
         match handshake::host(end, Some(&child), options) {
             Ok(connection) => Ok(Channel::of(connection, Some(child), options)),
             Err(error) => {
                 if let Some(until) = rejection_deadline(&error) {
-                    let _ = exit::wait(&child, until);
+                    let _ = process::wait_for_exit(&child, until);
                 }
-                Err(host::without_handshake(error, &mut child))
+                Err(process::without_handshake(error, &mut child))
             }
         }
     }

@@ -15,10 +15,9 @@ use super::core::{Closing, Core};
 use super::{Channel, Message, check_handles, rejection_deadline};
 use crate::connection::{Connection, Filling, Payload, Sending, StepResult, Want};
 use crate::error::{Error, WAIT};
-use crate::exit;
 use crate::handshake;
-use crate::host;
 use crate::options::Options;
+use crate::process;
 use crate::wire::kind;
 
 /// For tasks of a tokio runtime, which needs `enable_io` and `enable_time`: feature `tokio`.
@@ -34,14 +33,14 @@ impl<S, R> Channel<S, R> {
         command: &mut Command,
         options: &Options,
     ) -> Result<Channel<S, R>, Error> {
-        let (end, mut child) = host::start(command)?;
+        let (end, mut child) = process::start(command)?;
         match handshake::host_async(end, &child, options).await {
             Ok(connection) => Ok(Channel::of(connection, Some(child), options)),
             Err(error) => {
                 if let Some(until) = rejection_deadline(&error) {
-                    let _ = exit::wait_async(&child, until).await;
+                    let _ = process::wait_for_exit_async(&child, until).await;
                 }
-                Err(host::without_handshake(error, &mut child))
+                Err(process::without_handshake(error, &mut child))
             }
         }
     }
@@ -148,7 +147,7 @@ impl<S, R> Channel<S, R> {
         let closed = self.core.drive_async(until, step).await;
         closing.check(closed)?;
         let Some(child) = &self.core.child else { return Ok(None) };
-        self.core.exit_status(exit::wait_async(child, until).await)
+        self.core.exit_status(process::wait_for_exit_async(child, until).await)
     }
 }
 
@@ -201,7 +200,7 @@ impl Core {
                 Err(error) => Err(error),
             };
             if let Err(error) = waited {
-                return Err(exit::explain_async(error, self.child.as_ref(), until).await);
+                return Err(process::explain_async(error, self.child.as_ref(), until).await);
             }
         }
     }

@@ -25,8 +25,8 @@ use pipewright_os::channel::handle_channel::{ChannelEnd, drop_elsewhere};
 
 use crate::connection::{Connection, Limits, SharedRing};
 use crate::error::{Error, ErrorKind, Peer, Side, WAIT};
-use crate::exit;
 use crate::options::{MAX_MESSAGE_BYTES, Options, SharedMemory};
+use crate::process;
 use crate::wire::{HelloFields, MAGIC, kind};
 use frames::{Expected, HandshakeStream, Identity, MemoryOffer, ReceivedFrame};
 
@@ -37,7 +37,7 @@ pub(crate) fn host(
     options: &Options,
 ) -> Result<Connection, Error> {
     let connected = Handshake::host(end, options).and_then(|handshake| run(handshake, child));
-    connected.map_err(|error| exit::explain(error, child, None))
+    connected.map_err(|error| process::explain(error, child, None))
 }
 
 /// Performs the handshake of the worker.
@@ -122,7 +122,7 @@ pub(crate) async fn host_async(
         Err(error) => Err(error),
     };
     match connected {
-        Err(error) => Err(exit::explain_async(error, Some(child), None).await),
+        Err(error) => Err(process::explain_async(error, Some(child), None).await),
         connected => connected,
     }
 }

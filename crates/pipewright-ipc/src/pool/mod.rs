@@ -36,7 +36,7 @@ use pipewright_os::base::park::block_on;
 use pipewright_os::base::service_thread;
 
 use crate::error::Error;
-use crate::host;
+use crate::process;
 use call::QueuedCall;
 use driver::PoolDriver;
 use items::ItemCredit;
@@ -109,7 +109,7 @@ impl Pool {
     /// [`worker`](crate::worker) yet. A handle or a thread cannot be created. A worker that cannot be started is an
     /// error of [`call`](Self::call).
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
-        host::check_may_start()?;
+        process::check_may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = PoolDriver::new(Arc::clone(&mailbox), command, options.clone());
         service_thread::start(c"pw-pool", move || driver.run())

@@ -23,8 +23,8 @@ use pipewright_os::channel::handle_channel::{self, ChannelEnd, Inheritance};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
-use crate::host::VARIABLE;
 use crate::options::Options;
+use crate::process::VARIABLE;
 use crate::wire::kind;
 pub use call::{Answer, Call, Serve};
 use call_receiver::CallReceiver;

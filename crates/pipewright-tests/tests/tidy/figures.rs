@@ -45,7 +45,7 @@ const SAID: &[Said<'_>] = &[
         &[
             ("wire.rs", "MAX_HELLO_BYTES: usize = ", 1),
             ("peer_text.rs", "MAX_TEXT_BYTES: usize = ", KIB),
-            ("output.rs", "MAX_LINE_BYTES: usize = ", KIB),
+            ("process.rs", "MAX_LINE_BYTES: usize = ", KIB),
             ("pool/options.rs", "kept_output_bytes: ", KIB),
         ],
     ),
@@ -57,7 +57,7 @@ const SAID: &[Said<'_>] = &[
     (
         "docs/workers.md",
         "| after {} s its calls end as lost",
-        &[("exit.rs", "Duration::from_secs(", 1)],
+        &[("process.rs", "EXIT_DEADLINE: Duration = Duration::from_secs(", 1)],
     ),
     (
         "docs/workers.md",

@@ -20,7 +20,7 @@ use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Handshake;
 use crate::options::Options;
-use crate::output::WorkerOutput;
+use crate::process::WorkerOutput;
 use crate::stats::Stats;
 use crate::wire::kind;
 pub(super) use active::ActiveCall;
@@ -96,7 +96,7 @@ impl Worker {
     ) -> Result<Worker, Error> {
         // Overrides the command: a worker must not read the host's stdin, and its output must not mix with the host's.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let (end, mut child) = crate::host::start(command)?;
+        let (end, mut child) = crate::process::start(command)?;
         let output =
             [child.stdout.take(), child.stderr.take()].map(|it| WorkerOutput::new(it, kept));
         let handshake = Handshake::host(end, options);

@@ -6,8 +6,8 @@ use pipewright::Signal;
 
 use super::{ConnectionState, Schedule, Worker};
 use crate::error::{Error, ErrorKind};
-use crate::exit::EXIT_DEADLINE;
 use crate::handshake;
+use crate::process::EXIT_DEADLINE;
 
 /// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

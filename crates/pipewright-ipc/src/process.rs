@@ -1,10 +1,57 @@
-//! The stdout or stderr of a worker: keeps the end of it, and reports whole lines.
+//! The process of a worker: its start, its stdout and stderr, and its exit status.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+#[cfg(feature = "tokio")]
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
 
-use pipewright::PipeReader;
+use pipewright::{Child, Command, ExitStatus, PipeReader};
 use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::{self, ChannelEnd, Inheritance};
+
+use crate::error::{Error, ErrorKind};
+
+/// The environment variable with the number of the worker's end.
+pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
+
+/// The most bytes kept of a worker's stderr from before the handshake.
+const MAX_STDERR_TAIL_BYTES: usize = 16 << 10;
+
+/// Returns an error if this process is a worker that has not claimed its handle channel. A program that starts itself
+/// as its worker, and forgets to check, would start itself endlessly.
+pub(crate) fn check_may_start() -> Result<(), Error> {
+    match handle_channel::inheritance(VARIABLE) {
+        Inheritance::Unclaimed => Err(Error::new(ErrorKind::Unclaimed)),
+        Inheritance::Nothing | Inheritance::Claimed => Ok(()),
+    }
+}
+
+/// Starts the command as a worker. It is killed when the child is dropped and when this process ends.
+pub(crate) fn start(command: &mut Command) -> Result<(ChannelEnd, Child), Error> {
+    check_may_start()?;
+    let (mut ours, theirs) =
+        handle_channel::pair().map_err(Error::cannot("create a handle channel"))?;
+    // Passed by value: a copy kept here would hide the exit of the worker.
+    let variables = handle_channel::variables(VARIABLE, &theirs);
+    let child = command.spawn_worker(theirs, variables)?;
+    ours.set_worker(child.child_handle())
+        .map_err(Error::cannot("bind the handle channel to its worker"))?;
+    Ok((ours, child))
+}
+
+/// Returns the error of a channel's worker that did not complete the handshake, with the end of its stderr if that is piped.
+pub(crate) fn without_handshake(error: Error, child: &mut Child) -> Error {
+    let (status, timeout) = match error.kind() {
+        ErrorKind::Died { status } => (*status, None),
+        ErrorKind::TimedOut { .. } => (None, Some(&error)),
+        _ => return error,
+    };
+    let mut stderr = WorkerOutput::new(child.stderr.take(), MAX_STDERR_TAIL_BYTES);
+    stderr.read_available();
+    Error::no_handshake((child.id(), status), stderr.tail(), timeout)
+}
+
+// The stdout or stderr of a worker: keeps the end of it, and reports whole lines.
 
 /// The longest line that is reported as a whole.
 const MAX_LINE_BYTES: usize = 16 << 10;
@@ -74,7 +121,7 @@ impl WorkerOutput {
     }
 
     /// Reports the line so far.
-    pub(crate) fn end_line(&mut self, on_line: &mut dyn FnMut(&str)) {
+    fn end_line(&mut self, on_line: &mut dyn FnMut(&str)) {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !self.line.is_empty() {
@@ -84,7 +131,7 @@ impl WorkerOutput {
     }
 
     /// Reads what was written so far, without waiting. Bounded: a descendant that holds the stream may write forever.
-    pub(crate) fn read_available(&mut self) {
+    fn read_available(&mut self) {
         const READS: usize = 64;
         for _ in 0..READS {
             let mut slots = [self.slot()];
@@ -106,6 +153,67 @@ impl WorkerOutput {
         let whole = kept.get(from..).filter(|rest| !rest.is_empty()).unwrap_or(kept);
         String::from_utf8_lossy(whole).trim_end().to_owned()
     }
+}
+
+// The exit status of a worker, for errors that say only that the other side is gone.
+
+/// The longest wait for the exit of a worker that has closed its end of the connection.
+pub(crate) const EXIT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Waits until the child exits or the deadline passes. Returns its exit status, if it has exited.
+pub(crate) fn wait_for_exit(child: &Child, until: Option<Instant>) -> Option<ExitStatus> {
+    // Ignored, here and below: an unknown status is none.
+    let _ = wait::any(&mut [Slot::Event(child.child_handle())], until);
+    exit_status(child)
+}
+
+/// Like [`wait_for_exit`], without blocking a thread.
+#[cfg(feature = "tokio")]
+pub(crate) async fn wait_for_exit_async(
+    child: &Child,
+    until: Option<Instant>,
+) -> Option<ExitStatus> {
+    let (mut watch, mut slots) = (wait::Watch::default(), [Slot::Event(child.child_handle())]);
+    let _ = poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await;
+    exit_status(child)
+}
+
+fn exit_status(child: &Child) -> Option<ExitStatus> {
+    child.child_handle().try_wait().ok().flatten().map(|ended| ended.status)
+}
+
+/// Adds the exit status of the child to an error that says only that the other side is gone.
+pub(crate) fn explain(error: Error, child: Option<&Child>, until: Option<Instant>) -> Error {
+    match unexplained(&error, child) {
+        Some(child) => with_status(error, wait_for_exit(child, exit_deadline(until))),
+        None => error,
+    }
+}
+
+/// Like [`explain`], without blocking a thread.
+#[cfg(feature = "tokio")]
+pub(crate) async fn explain_async(
+    error: Error,
+    child: Option<&Child>,
+    until: Option<Instant>,
+) -> Error {
+    match unexplained(&error, child) {
+        Some(child) => with_status(error, wait_for_exit_async(child, exit_deadline(until)).await),
+        None => error,
+    }
+}
+
+fn unexplained<'a>(error: &Error, child: Option<&'a Child>) -> Option<&'a Child> {
+    child.filter(|_| matches!(error.kind(), ErrorKind::Died { status: None }))
+}
+
+fn with_status(error: Error, status: Option<ExitStatus>) -> Error {
+    if status.is_some() { Error::new(ErrorKind::Died { status }) } else { error }
+}
+
+fn exit_deadline(until: Option<Instant>) -> Option<Instant> {
+    let exit = Instant::now().checked_add(EXIT_DEADLINE);
+    [until, exit].into_iter().flatten().min()
 }
 
 #[cfg(test)]
