@@ -146,7 +146,6 @@ mod connection;
 mod error;
 mod handshake;
 mod options;
-mod peer_text;
 mod pool;
 mod process;
 mod ring;

@@ -44,7 +44,7 @@ const SAID: &[Said<'_>] = &[
         "| {} bytes of each frame of the handshake, {} KiB of an error, {} KiB of a line, and the last {} KiB of",
         &[
             ("wire.rs", "MAX_HELLO_BYTES: usize = ", 1),
-            ("peer_text.rs", "MAX_TEXT_BYTES: usize = ", KIB),
+            ("error.rs", "MAX_TEXT_BYTES: usize = ", KIB),
             ("process.rs", "MAX_LINE_BYTES: usize = ", KIB),
             ("pool/options.rs", "kept_output_bytes: ", KIB),
         ],

@@ -1,16 +1,10 @@
 //! The errors of this crate: one line each, with facts.
 
-mod kind;
-
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use pipewright::ExitStatus;
+use pipewright::{Child, ExitStatus, OutOfMemory};
 use pipewright_os::base::error::OneLine;
-
-use crate::peer_text::{PeerText, beginning, summary};
-pub use kind::{ErrorKind, Peer, Side};
 
 /// An error of a channel or a pool.
 ///
@@ -255,6 +249,256 @@ impl fmt::Display for Error {
 
 pipewright_os::impl_error!(Error);
 
+/// The kinds of failure, each with the facts that belong to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The other side has closed the connection cleanly.
+    Closed,
+    /// The other side ended, or dropped its end of the connection, without a clean close. Everything that it sent before
+    /// was received.
+    Died {
+        /// Its exit status, if it is a child of this process and has exited. `None`: only its end of the connection is
+        /// known to be gone, and it may be running.
+        status: Option<ExitStatus>,
+    },
+    /// The timeout expired.
+    TimedOut {
+        /// The event that did not happen in time.
+        waiting_for: &'static str,
+        /// The state of the other side.
+        peer: Peer,
+    },
+    /// The [`CancelToken`](pipewright::CancelToken) was cancelled.
+    Cancelled,
+    /// The two sides do not match, and one has rejected the other.
+    Refused {
+        /// The side that found the difference.
+        by: Side,
+        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`; or `shared memory`, which one side
+        /// [requires](crate::SharedMemory::Required) and the connection does not have.
+        field: String,
+        /// The host's value.
+        host: String,
+        /// The worker's value.
+        worker: String,
+    },
+    /// The other side violated the protocol. Nothing more is read from it.
+    Protocol {
+        /// The violation.
+        what: String,
+    },
+    /// The message exceeds the agreed maximum.
+    TooLong {
+        /// The length of the message.
+        bytes: u64,
+        /// The agreed maximum.
+        most: u64,
+    },
+    /// The other side sends but does not read, and has sent more than
+    /// [`max_backlog_bytes`](crate::Options::max_backlog_bytes).
+    Backlog {
+        /// The most bytes kept in memory.
+        most: usize,
+    },
+    /// A timeout or a cancellation cut an earlier message off, so nothing more can be sent: the other side would take a
+    /// new message for the rest of it.
+    CutOff,
+    /// The worker could not be started, or this process was not started as a worker.
+    Start,
+    /// This process was started as a worker and has not connected to its host yet (*claimed its handle channel*), so it
+    /// cannot start workers. Otherwise a program that starts itself as its worker, and forgets to check
+    /// [`worker::is_worker`](crate::worker::is_worker), would start itself endlessly. Nothing was started.
+    Unclaimed,
+    /// The worker was started and did not complete the handshake: it ended, closed the connection, or was silent until
+    /// the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). Perhaps the program is not a worker.
+    /// No call was lost.
+    NoHandshake {
+        /// The worker's process id.
+        pid: u32,
+        /// Its exit status, if it ended by itself.
+        status: Option<ExitStatus>,
+        /// The last whole lines of its stderr. Empty if there are none, and for a [`Channel`](crate::Channel) whose
+        /// command directs stderr elsewhere than to a pipe.
+        stderr_tail: String,
+    },
+    /// The worker of the call ended, and may have executed the call. The call is not retried: it is not
+    /// [idempotent](crate::Request::idempotent), its [retries](crate::PoolOptions::retries) are used up, or the caller
+    /// has already received an item or a question.
+    Lost {
+        /// The worker's process id.
+        pid: u32,
+        /// Its exit status, if known.
+        status: Option<ExitStatus>,
+        /// The last whole lines of its stderr.
+        stderr_tail: String,
+        /// The number of workers that got the call: more than one if it was retried. All of them ended.
+        attempts: u32,
+        /// The facts, if the kernel killed a process of the worker for lack of memory and the workers have
+        /// [limits](pipewright::Command::limits).
+        out_of_memory: Option<OutOfMemory>,
+    },
+    /// The worker's handler returned an error.
+    Failed {
+        /// The text of the error: at most the first 4 KiB, cut between characters.
+        message: String,
+        /// The length of the whole text that the worker sent.
+        bytes: usize,
+    },
+    /// The host declined a question that its worker asked, or accepts no items.
+    Declined {
+        /// The host's reason: at most the first 4 KiB, cut between characters.
+        message: String,
+        /// The length of the whole reason.
+        bytes: usize,
+    },
+    /// The worker does not support what the call needs: its library is older, or in another language.
+    Unsupported {
+        /// The missing capability, as in `docs/wire.md`.
+        capability: &'static str,
+    },
+    /// The call has ended, and takes no more [items](crate::ItemSender). Its result says why.
+    CallEnded,
+    /// The queue of calls is full.
+    Full {
+        /// The most calls that may wait for a worker.
+        most: usize,
+    },
+    /// The pool shuts down and accepts no more calls.
+    ShutDown,
+    /// A value could not be serialized or deserialized.
+    Codec,
+    /// Another error of the system.
+    Io,
+}
+
+/// One of the two sides of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The side that started the other one.
+    Host,
+    /// The side that was started.
+    Worker,
+}
+
+/// The state of the other side when a timeout expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// A running child of this process.
+    Runs {
+        /// Its process id.
+        pid: u32,
+    },
+    /// A stopped child of this process (SIGSTOP, a debugger).
+    Stopped {
+        /// Its process id.
+        pid: u32,
+    },
+    /// Connected; no more is known.
+    Connected,
+    /// None: no worker was free.
+    Nobody,
+}
+
+impl Peer {
+    pub(crate) fn of(child: Option<&Child>) -> Peer {
+        match child {
+            Some(child) if child.child_handle().is_stopped() => Peer::Stopped { pid: child.id() },
+            Some(child) => Peer::Runs { pid: child.id() },
+            None => Peer::Connected,
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Side::Host => "host",
+            Side::Worker => "worker",
+        })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Runs { pid } => write!(f, "the worker (process {pid}) is running and silent"),
+            Peer::Stopped { pid } => write!(f, "the worker (process {pid}) is stopped"),
+            Peer::Connected => f.write_str("the other side is connected and silent"),
+            Peer::Nobody => f.write_str("none was available"),
+        }
+    }
+}
+
+// Texts of another process: the part of one that an error keeps, and the lines of a worker's stderr that explain its
+// death.
+
+/// The most bytes of a text from another process that an error keeps.
+const MAX_TEXT_BYTES: usize = 4 << 10;
+
+/// Returns the beginning of a text, at most [`MAX_TEXT_BYTES`]. A text may be as long as the longest message.
+pub(crate) fn beginning(text: &[u8]) -> String {
+    // Four more bytes: a character at the cut is whole, and is then cut off as a whole.
+    let near = text.get(..MAX_TEXT_BYTES + 4).unwrap_or(text);
+    let mut kept = String::from_utf8_lossy(near).into_owned();
+    let mut end = kept.len().min(MAX_TEXT_BYTES);
+    while !kept.is_char_boundary(end) {
+        end -= 1;
+    }
+    kept.truncate(end);
+    kept.shrink_to_fit();
+    kept
+}
+
+/// The beginning of a text on one line, with the length of the whole text if that is longer.
+#[derive(Debug)]
+pub(crate) struct PeerText<'a>(pub(crate) &'a str, pub(crate) usize);
+
+impl fmt::Display for PeerText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeerText(beginning, bytes) = self;
+        // A cut text has at least 1,024 characters, so this ends with "...".
+        write!(f, "{}", OneLine(beginning))?;
+        if *bytes > MAX_TEXT_BYTES { write!(f, " ({bytes} bytes)") } else { Ok(()) }
+    }
+}
+
+/// Returns the most informative lines: the last one; or, if a panic of Rust was the last event, its location and its
+/// message.
+fn summary(text: &str) -> impl Iterator<Item = &str> {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let informative: Vec<&str> = lines().filter(|line| !is_backtrace(line)).collect();
+    let ends_in_backtrace = lines().next_back().is_some_and(is_backtrace);
+    let panic = informative.iter().rposition(|line| is_panic(line));
+    let panic = panic.filter(|at| ends_in_backtrace || at + 2 == informative.len());
+    let last = informative.last().copied().or_else(|| lines().next_back());
+    let (place, said) = match panic {
+        Some(at) => (informative.get(at).copied(), informative.get(at + 1).copied()),
+        None => (None, last),
+    };
+    place.map(|place| place.trim_end_matches(':')).into_iter().chain(said)
+}
+
+/// Returns true for the first line of a panic. The next line is its message.
+fn is_panic(line: &str) -> bool {
+    line.starts_with("thread '") && line.contains(" panicked at ")
+}
+
+/// Returns true for lines that Rust writes after a panic, hints and the backtrace, and Node after an uncaught exception: the frames
+/// and its version.
+fn is_backtrace(line: &str) -> bool {
+    let frame = line.trim_start();
+    let number = frame.split(':').next().unwrap_or_default();
+    let is_frame = frame != line
+        && (frame.starts_with("at ")
+            || !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()));
+    is_frame
+        || line.starts_with("note: ")
+        || line == "stack backtrace:"
+        || line.starts_with("Node.js v")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,5 +570,43 @@ mod tests {
         );
         let long = "x".repeat(2_000);
         assert!(refused(&long, &long).len() < 1_200);
+    }
+
+    fn said(text: &str) -> Vec<&str> {
+        summary(text).collect()
+    }
+
+    const PLACE: &str = "thread 'main' panicked at src/main.rs:2:5";
+
+    #[test]
+    fn panic_is_summarized_by_location_and_message() {
+        for tail in [
+            "",
+            "\n  left: 1\n right: 2\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+            "\nstack backtrace:\n   0: __rustc::rust_begin_unwind\n             at /rustc/1/library/std/src/panicking.rs:697:5\n  \
+             12: main\nnote: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.",
+        ] {
+            let words = format!("before\n\n{PLACE}:\nno disk{tail}");
+            assert_eq!(said(&words), [PLACE, "no disk"], "{words}");
+        }
+    }
+
+    #[test]
+    fn other_text_is_summarized_by_its_last_line() {
+        assert_eq!(said("first\nlast\n"), ["last"]);
+        assert_eq!(
+            said(&format!("{PLACE}:\ncaught\nnote: hint\nanother end\nno disk")),
+            ["no disk"]
+        );
+        assert_eq!(said("no disk\nnote: look at the log"), ["no disk"]);
+        // Better than no line.
+        assert_eq!(said("note: look at the log"), ["note: look at the log"]);
+        assert_eq!(said("  7: a list of its own\nend: 7"), ["end: 7"]);
+        assert!(said("\n").is_empty());
+        // An uncaught exception of Node.
+        let crash = "file:///worker.mjs:2\nthrow new Error('no disk')\n      ^\n\nError: no disk\n    at file:///worker.mjs:2:9\n\nNode.js v20.20.2\n";
+        assert_eq!(said(crash), ["Error: no disk"]);
+        // Cut off before its message.
+        assert_eq!(said(&format!("{PLACE}:")), [PLACE.to_owned() + ":"]);
     }
 }
