@@ -149,7 +149,6 @@ mod options;
 mod pool;
 mod process;
 mod ring;
-mod stats;
 mod trace;
 mod tune;
 mod wire;
@@ -158,6 +157,7 @@ mod wire;
 pub mod service;
 pub mod worker;
 
+pub use crate::options::{Direction, Stats};
 pub use channel::{Channel, Lease, Loan, Message, Raw};
 pub use error::{Error, ErrorKind, Peer, Side};
 pub use options::{Options, SharedMemory};
@@ -169,7 +169,6 @@ pub use pool::{
     CallEvent, ItemSender, LogLine, OnLine, PendingCall, Pool, PoolOptions, PoolStats, Question,
     Reply, Request, Schedule, WorkerState, WorkerStatus,
 };
-pub use stats::{Direction, Stats};
 
 #[doc(no_inline)]
 pub use pipewright::{CancelToken, Child, Command, Scope, Source, Stdio};

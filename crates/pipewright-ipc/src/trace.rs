@@ -12,7 +12,7 @@
 use tracing::{debug, info, warn};
 
 use crate::error::Error;
-use crate::stats::Stats;
+use crate::options::Stats;
 
 /// The end of a worker.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "read by tracing only"))]

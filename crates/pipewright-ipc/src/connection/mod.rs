@@ -26,8 +26,8 @@ use pipewright_os::channel::shm::{Seen, Written};
 
 use crate::error::{Error, ErrorKind};
 use crate::options::Options;
+use crate::options::Stats;
 use crate::ring::Ring;
-use crate::stats::Stats;
 use crate::wire::{Header, kind};
 use receiving::Receiving;
 use sending::FramesOut;
