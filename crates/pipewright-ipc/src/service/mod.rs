@@ -115,17 +115,15 @@
 
 mod client;
 mod method;
-mod streams;
 
 pub use client::{PendingReply, Receiver, Sender};
-pub use streams::{Context, Duplex, Input, Output};
+pub use method::{Context, Duplex, Input, Output};
 
 /// The code that the attribute's expansion uses.
 #[doc(hidden)]
 pub mod __private {
     pub use super::client::ServiceClient;
     pub use super::method::{
-        Method, answer, arguments, method, no_arguments, serve, unknown_method,
+        FromCall, Method, answer, arguments, method, no_arguments, serve, stream, unknown_method,
     };
-    pub use super::streams::{FromCall, stream};
 }
