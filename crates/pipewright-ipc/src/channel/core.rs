@@ -1,11 +1,11 @@
 //! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other side.
 //!
-//! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `task.rs` has
-//! the same for tasks.
+//! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `drive_async`
+//! does the same for a task.
 
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Child, ExitStatus, Handle};
+use pipewright::{CancelToken, Child, ExitStatus};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::Arrived;
 
@@ -34,11 +34,11 @@ pub(crate) struct Core {
     exited: bool,
     /// The registrations of a task that waits.
     #[cfg(feature = "tokio")]
-    pub(super) watch: wait::Watch,
+    watch: wait::Watch,
 }
 
 /// The slots of a wait: arrival, room, exit of the child, cancel token.
-pub(super) type Slots<'a> = [Slot<'a>; 4];
+type Slots<'a> = [Slot<'a>; 4];
 
 impl Core {
     pub(super) fn new(connection: Connection, child: Option<Child>, spin: Duration) -> Core {
@@ -97,16 +97,6 @@ impl Core {
         sent.inspect_err(|_| sending.abandon(&mut self.connection))
     }
 
-    /// Sends a plain message with handles.
-    pub(super) fn send_with_handles(
-        &mut self,
-        bytes: &[u8],
-        handles: &[Handle],
-        until: Option<Instant>,
-    ) -> Result<(), Error> {
-        self.send((kind::MESSAGE, 0), Payload { bytes, handles: Some(handles) }, until)
-    }
-
     /// Sends a message that may stay queued for a while.
     #[inline]
     pub(super) fn queue(&mut self, bytes: &[u8]) -> Result<(), Error> {
@@ -134,12 +124,6 @@ impl Core {
             Err(error) => Err(error),
         };
         self.explain_at_once(sent)
-    }
-
-    /// Starts to receive the next plain message, and waits for it. Discards the rest of the previous message.
-    #[inline]
-    pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        self.drive(until, Connection::begin_plain)
     }
 
     /// Starts to receive the next message, if it has arrived. Returns false if it has not.
@@ -170,21 +154,18 @@ impl Core {
 
     /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a worker waits
     /// for a slow host, whose exit ends the wait.
-    pub(super) fn close_deadline(&self) -> Option<Instant> {
+    fn close_deadline(&self) -> Option<Instant> {
         let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_DEADLINE))?;
         Instant::now().checked_add(timeout)
     }
 
     /// Returns the exit status of the child, or a timeout if it has not exited.
-    pub(super) fn exit_status(
-        &self,
-        status: Option<ExitStatus>,
-    ) -> Result<Option<ExitStatus>, Error> {
+    fn exit_status(&self, status: Option<ExitStatus>) -> Result<Option<ExitStatus>, Error> {
         if status.is_some() { Ok(status) } else { Err(self.timed_out(Want::Message)) }
     }
 
     /// Begins the next turn of an operation that has more to do, unless its time is over.
-    pub(super) fn next_turn(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
+    fn next_turn(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
         if until.is_some_and(|until| until <= Instant::now()) {
             return Err(self.timed_out(want));
         }
@@ -206,7 +187,7 @@ impl Core {
 
     /// Prepares a wait. Returns false if it is not needed.
     #[inline]
-    pub(super) fn before_wait(&mut self, want: Want, may_spin: bool) -> Result<bool, Error> {
+    fn before_wait(&mut self, want: Want, may_spin: bool) -> Result<bool, Error> {
         match want {
             Want::Message => self.before_message(may_spin),
             Want::Room => self.before_room().map(|()| true),
@@ -252,7 +233,7 @@ impl Core {
 
     /// Ends a wait that took this long.
     #[inline]
-    pub(super) fn after_wait(
+    fn after_wait(
         &mut self,
         want: Want,
         slept: Duration,
@@ -298,7 +279,7 @@ impl Core {
     }
 
     /// Returns the slots of a wait.
-    pub(super) fn slots(&self, want: Want) -> Result<Slots<'_>, Error> {
+    fn slots(&self, want: Want) -> Result<Slots<'_>, Error> {
         let end = &self.connection.end;
         let arrival = if end.has_ended() { Slot::Off } else { Slot::Event(end) };
         let room = if self.wants_room(want) { Slot::Room(end) } else { Slot::Off };
@@ -314,12 +295,7 @@ impl Core {
     }
 
     /// Evaluates a wait. Returns true if something has arrived.
-    pub(super) fn note_wait(
-        &mut self,
-        want: Want,
-        slots: Slots<'static>,
-        done: usize,
-    ) -> Result<bool, Error> {
+    fn note_wait(&mut self, want: Want, slots: Slots<'static>, done: usize) -> Result<bool, Error> {
         let [arrival, _, exit, cancel] = slots.map(|slot| matches!(slot, Slot::EventDone));
         // Not an error yet: the socket and the ring have what it sent before.
         self.exited |= exit;
@@ -346,16 +322,105 @@ impl Core {
     }
 }
 
+// The same for tasks of a tokio runtime: only the wait differs.
+
+#[cfg(feature = "tokio")]
+impl Core {
+    /// Like [`drive`](Self::drive), without blocking a thread.
+    pub(super) async fn drive_async(
+        &mut self,
+        until: Option<Instant>,
+        mut step: impl FnMut(&mut Connection) -> Result<StepResult, Error>,
+    ) -> Result<(), Error> {
+        // A future that was dropped may have left the connection asleep.
+        self.connection.wake_up(Duration::ZERO);
+        loop {
+            let waited = match step(&mut self.connection) {
+                Ok(StepResult::Done) => return Ok(()),
+                Ok(StepResult::Blocked(want)) if self.connection.turn_is_over() => {
+                    let_others_run().await;
+                    self.next_turn(want, until)
+                }
+                Ok(StepResult::Blocked(want)) => self.wait_for_async(want, until).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                return Err(process::explain_async(error, self.child.as_ref(), until).await);
+            }
+        }
+    }
+
+    /// Like [`send`](Self::send), for plain messages.
+    pub(super) async fn send_async(
+        &mut self,
+        payload: Payload<'_>,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let mut sending = Sending::new(kind::MESSAGE, 0);
+        let step = |connection: &mut Connection| sending.step(connection, payload);
+        let sent = self.drive_async(until, step).await;
+        sent.inspect_err(|_| sending.abandon(&mut self.connection))
+    }
+
+    /// Like [`close`](Self::close).
+    pub(super) async fn close_async(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let (until, mut closing) = (self.close_deadline(), Closing::default());
+        let closed = self.drive_async(until, |connection| closing.step(connection)).await;
+        closing.check(closed)?;
+        let Some(child) = &self.child else { return Ok(None) };
+        self.exit_status(process::wait_for_exit_async(child, until).await)
+    }
+
+    async fn wait_for_async(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
+        if !self.before_wait(want, false)? {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let arrived = self.wait_async(want, until).await;
+        self.after_wait(want, began.elapsed(), arrived)
+    }
+
+    async fn wait_async(&mut self, want: Want, until: Option<Instant>) -> Result<bool, Error> {
+        // Moved out, so that it can change while the rest is borrowed. Dropping the future drops it too.
+        let mut watch = std::mem::take(&mut self.watch);
+        let (slots, done) = std::future::poll_fn(|context| {
+            let mut slots = match self.slots(want) {
+                Ok(slots) => slots,
+                Err(error) => return std::task::Poll::Ready(Err(error)),
+            };
+            let waited = watch.poll_wait(context, &mut slots, until);
+            waited.map(|done| Ok((slots.map(Slot::detach), done.map_err(Error::cannot(WAIT))?)))
+        })
+        .await?;
+        self.watch = watch;
+        self.note_wait(want, slots, done)
+    }
+}
+
+/// Lets other tasks of the runtime run.
+#[cfg(feature = "tokio")]
+async fn let_others_run() {
+    let mut has_run = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_run, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// The end of a connection: GOODBYE, then everything that the other side still sends.
 #[derive(Debug, Default)]
-pub(super) struct Closing {
+struct Closing {
     /// GOODBYE was sent.
     said_goodbye: bool,
 }
 
 impl Closing {
     /// Goes on until the connection reports its end as an error.
-    pub(super) fn step(&mut self, connection: &mut Connection) -> Result<StepResult, Error> {
+    fn step(&mut self, connection: &mut Connection) -> Result<StepResult, Error> {
         if !self.said_goodbye {
             connection.send_goodbye()?;
             if let blocked @ StepResult::Blocked(_) = connection.flush()? {
@@ -371,7 +436,7 @@ impl Closing {
     }
 
     /// Returns `Ok` for the end of the connection after GOODBYE was sent.
-    pub(super) fn check(&self, closed: Result<(), Error>) -> Result<(), Error> {
+    fn check(&self, closed: Result<(), Error>) -> Result<(), Error> {
         match closed {
             Err(error) if self.said_goodbye && error.is_disconnect() => Ok(()),
             closed => closed,

@@ -1,12 +1,7 @@
 //! A channel between two processes.
 
 mod core;
-mod loan;
 mod message;
-#[cfg(feature = "tokio")]
-mod task;
-#[cfg(feature = "serde")]
-mod typed;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,15 +11,14 @@ use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
 use pipewright_os::channel::handle_channel::{ChannelEnd, MOST_HANDLES};
 
 pub(crate) use self::core::Core;
-use crate::connection::{Connection, Filling};
+use crate::connection::{Connection, Filling, Payload};
 use crate::error::{Error, ErrorKind};
 use crate::handshake;
 use crate::options::Options;
 use crate::options::Stats;
 use crate::process;
 use crate::wire::kind;
-pub use loan::Loan;
-pub use message::{Lease, Message};
+pub use message::{Lease, Loan, Message};
 
 /// The type parameter of a [`Channel`] whose messages are plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +189,7 @@ impl<S, R> Channel<S, R> {
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
         check_handles(handles)?;
         let until = self.core.until();
-        self.core.send_with_handles(bytes, handles, until)
+        self.core.send((kind::MESSAGE, 0), Payload { bytes, handles: Some(handles) }, until)
     }
 
     /// Queues a message until the next call, so that many small ones are sent together. [`flush`](Self::flush)
@@ -284,7 +278,7 @@ impl<S, R> Channel<S, R> {
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_, R>, Error> {
         let until = self.core.until();
-        self.core.begin(until)?;
+        self.core.drive(until, Connection::begin_plain)?;
         Ok(Message::new(&mut self.core, until))
     }
 
@@ -314,6 +308,133 @@ impl<S, R> Channel<S, R> {
     pub fn close(mut self) -> Result<Option<ExitStatus>, Error> {
         run_async_for_test!(self.close_async());
         self.core.close()
+    }
+}
+
+/// For tasks of a tokio runtime, which needs `enable_io` and `enable_time`: feature `tokio`.
+#[cfg(feature = "tokio")]
+impl<S, R> Channel<S, R> {
+    /// Like [`start`](Self::start), without blocking a thread. Only the start of the process itself is synchronous.
+    ///
+    /// # Cancellation
+    /// Dropping the future kills the worker.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start); `Unsupported` outside of a tokio runtime.
+    pub async fn start_async(
+        command: &mut Command,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
+        let (end, mut child) = process::start(command)?;
+        match handshake::host_async(end, &child, options).await {
+            Ok(connection) => Ok(Channel::of(connection, Some(child), options)),
+            Err(error) => {
+                if let Some(until) = rejection_deadline(&error) {
+                    let _ = process::wait_for_exit_async(&child, until).await;
+                }
+                Err(process::without_handshake(error, &mut child))
+            }
+        }
+    }
+
+    pub(crate) async fn connected_async(
+        end: ChannelEnd,
+        options: &Options,
+    ) -> Result<Channel<S, R>, Error> {
+        let connection = handshake::worker_async(end, options).await?;
+        Ok(Channel::of(connection, None, options))
+    }
+
+    /// Like [`send_bytes`](Self::send_bytes), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// The first poll sends a message of at most 64 KiB, even if the future is then dropped. A longer one is cut off when
+    /// the future is dropped, and nothing more can be sent: [`CutOff`](crate::ErrorKind::CutOff).
+    ///
+    /// # Errors
+    /// Those of [`send_bytes`](Self::send_bytes); `Unsupported` outside of a tokio runtime.
+    ///
+    /// ```no_run
+    /// # async fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
+    /// channel.send_bytes_async(b"a question").await?;
+    /// let answer = channel.recv_async().await?.bytes_async().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn send_bytes_async(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let until = self.core.until();
+        self.core.send_async(bytes.into(), until).await
+    }
+
+    /// Like [`send_with_handles`](Self::send_with_handles), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// As for [`send_bytes_async`](Self::send_bytes_async). A future that was dropped while it waited for room to start
+    /// has sent nothing, and the channel is unchanged.
+    ///
+    /// # Errors
+    /// Those of [`send_with_handles`](Self::send_with_handles); `Unsupported` outside of a tokio runtime.
+    pub async fn send_with_handles_async(
+        &mut self,
+        bytes: &[u8],
+        handles: &[Handle],
+    ) -> Result<(), Error> {
+        check_handles(handles)?;
+        let until = self.core.until();
+        self.core.send_async(Payload { bytes, handles: Some(handles) }, until).await
+    }
+
+    /// Like [`send_filled`](Self::send_filled), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// As for [`send_bytes_async`](Self::send_bytes_async).
+    ///
+    /// # Errors
+    /// Those of [`send_filled`](Self::send_filled); `Unsupported` outside of a tokio runtime.
+    pub async fn send_filled_async(
+        &mut self,
+        bytes: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let (until, mut filling) = (self.core.until(), Filling::new(bytes));
+        let step = |connection: &mut Connection| filling.step(connection, &mut fill);
+        let sent = self.core.drive_async(until, step).await;
+        sent.inspect_err(|_| filling.abandon(&mut self.core.connection))
+    }
+
+    /// Like [`flush`](Self::flush), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush); `Unsupported` outside of a tokio runtime.
+    pub async fn flush_async(&mut self) -> Result<(), Error> {
+        let until = self.core.until();
+        self.core.drive_async(until, Connection::flush).await
+    }
+
+    /// Like [`recv`](Self::recv), without blocking a thread. [`Message::bytes_async`] reads the message the same way.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Those of [`recv`](Self::recv); `Unsupported` outside of a tokio runtime.
+    pub async fn recv_async(&mut self) -> Result<Message<'_, R>, Error> {
+        let until = self.core.until();
+        self.core.drive_async(until, Connection::begin_plain).await?;
+        Ok(Message::new(&mut self.core, until))
+    }
+
+    /// Like [`close`](Self::close), without blocking a thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the channel.
+    ///
+    /// # Errors
+    /// Those of [`close`](Self::close); `Unsupported` outside of a tokio runtime.
+    pub async fn close_async(mut self) -> Result<Option<ExitStatus>, Error> {
+        self.core.close_async().await
     }
 }
 
