@@ -2,9 +2,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `driver/` | the thread that waits for all workers |
-//! | `worker/`, `connection.rs` | one worker, and its connection |
-//! | `replacement.rs` | the rules by which a working worker is replaced |
+//! | `driver/` | the thread that waits for all workers, and starts and replaces them |
+//! | `worker.rs`, `connection.rs` | one worker, and its connection |
 //! | `idle_connections.rs`, `direct.rs` | calls on the connection of an idle worker, without the thread |
 //! | `mailbox.rs`, `call.rs` | commands of callers to the driver |
 //! | `events.rs`, `pending.rs` | events of a call for its caller |
@@ -22,7 +21,6 @@ mod items;
 mod mailbox;
 mod options;
 mod pending;
-mod replacement;
 mod request;
 mod status;
 #[cfg(feature = "serde")]

@@ -1,15 +1,7 @@
 //! The thread that drives a pool: it waits for all workers and callers at once, and handles their events.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `calls.rs` | assignment, messages, cancellation and deadlines of calls |
-//! | `streams.rs` | items in both directions, and questions |
-//! | `workers.rs` | start, retirement and end of workers |
-//! | `idle.rs` | connections that callers may borrow |
+//! Calls are here; `workers.rs` starts, retires and replaces workers, and handles their end.
 
-mod calls;
-mod idle;
-mod streams;
 mod workers;
 
 use std::collections::{HashSet, VecDeque};
@@ -19,16 +11,17 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
 
-use super::call::{self, QueuedCall};
+use super::call::{self, QueuedCall, UnfinishedCall};
 use super::counters::Counters;
+use super::idle_connections::ReturnedConnection;
 use super::mailbox::{DriverCommand, Mailbox};
 use super::options::{PoolOptions, Schedule};
-use super::replacement::WatchedFiles;
 use super::request::Reply;
-use super::worker::{ActiveCall, Worker};
+use super::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::connection::RawMessage;
-use crate::error::{Error, ErrorKind};
-use workers::StartHistory;
+use crate::error::{Error, ErrorKind, Peer};
+use crate::wire::kind;
+use workers::{StartHistory, WatchedFiles};
 
 /// The pause before the next try after a wait has failed.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -283,5 +276,303 @@ impl PoolDriver {
         let drain = self.shutdown.and_then(|(_, until)| until);
         let workers = self.adjustment_deadline(now);
         calls.chain(waiting).chain(phases).chain(drain).chain(workers).min()
+    }
+}
+
+// Calls: assignment, messages of workers, cancellation and deadlines.
+
+impl PoolDriver {
+    /// Gives the waiting calls to workers that have room for them.
+    fn assign_calls(&mut self) {
+        let now = Instant::now();
+        let PoolDriver { options, files, .. } = self;
+        let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
+        while !self.waiting.is_empty() {
+            let free = self.workers.iter_mut().filter(has_room);
+            // The worker with the fewest calls; of several, the one used last, so that the others can be retired.
+            let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
+            let Some(worker) = free.min_by_key(order) else { return };
+            let Some(mut call) = self.waiting.pop_front() else { return };
+            if let Err(error) = check_suits(worker, &call) {
+                call.end(Err(error));
+                continue;
+            }
+            call.attempts += 1;
+            if call.window > 0 {
+                worker.send_credit(call.id, call.window);
+            }
+            let kind = if call.items.is_some() { kind::OPEN_CALL } else { kind::CALL };
+            worker.send(kind, call.id, call.body());
+            if call.items.as_ref().is_some_and(|items| items.has_ended()) {
+                worker.send(kind::ITEMS_END, call.id, Arc::default());
+            }
+            worker.calls.push(ActiveCall::new(call));
+        }
+    }
+
+    /// Handles a message of a worker. Its header was checked, but not against the messages before it in the same turn.
+    fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
+        let RawMessage { kind, id, bytes } = message;
+        let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
+        if let (WorkerPhase::Resetting(_), 0) = (worker.phase, id) {
+            return finish_reset(worker, kind);
+        }
+        let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
+            return Err(Error::protocol("a reply to a call that the worker does not have"));
+        };
+        match kind {
+            kind::REPLY | kind::FAILED => {
+                let active = worker.calls.swap_remove(index);
+                worker.jobs.add_one();
+                worker.exceeds_memory |= self.options.exceeds_memory(worker);
+                worker.last_used = Instant::now();
+                if let (Some(timeout), true) = (self.options.reset_timeout, worker.calls.is_empty())
+                {
+                    worker.start_reset(timeout);
+                }
+                self.starts.note_success();
+                if active.is_cancelled {
+                    return Ok(());
+                }
+                let (worker, attempts) = (worker.number, active.call.attempts);
+                if kind == kind::REPLY {
+                    self.counters.replies.add_one();
+                    self.ended.push((active.call, Ok(Reply { body: bytes, worker, attempts })));
+                } else {
+                    self.counters.failures.add_one();
+                    self.ended.push((active.call, Err(Error::failed(&bytes))));
+                }
+            }
+            kind::ITEM => {
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                let left = active.credit.checked_sub(1);
+                active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
+                active.call.report_item(bytes);
+            }
+            kind::CREDIT => {
+                let Some(active) = worker.calls.get(index) else { return Ok(()) };
+                let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                if let Some(items) = &active.call.items {
+                    items.add(more);
+                }
+            }
+            kind::ASK => {
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                if std::mem::replace(&mut active.has_question, true) {
+                    return Err(Error::protocol("a second question before the first was answered"));
+                }
+                active.call.report_question(bytes);
+            }
+            kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
+        }
+        Ok(())
+    }
+
+    /// Ends a call with this error, and cancels it at its worker.
+    fn cancel_call(&mut self, id: u64, reason: &mut dyn FnMut() -> Error) {
+        let until = Instant::now().checked_add(self.options.cancel_grace);
+        if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
+            if let Some(call) = self.waiting.remove(index) {
+                self.counters.cancelled.add_one();
+                call.end(Err(reason()));
+            }
+            return;
+        }
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if active.is_cancelled {
+            return;
+        }
+        self.counters.cancelled.add_one();
+        active.call.end(Err(reason()));
+        (active.is_cancelled, active.cancel_deadline) = (true, until);
+        if worker.withdraw(id) {
+            worker.calls.swap_remove(index);
+        } else {
+            worker.send(kind::CANCEL, id, Arc::default());
+        }
+    }
+
+    /// Ends calls and workers whose deadline has passed.
+    fn enforce_deadlines(&mut self, now: Instant) {
+        let has_passed = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let waiting = self.waiting.iter().filter(|call| has_passed(call.until));
+        let late: Vec<u64> = waiting.map(|call| call.id).collect();
+        if !late.is_empty() {
+            let error = self.no_worker_in_time();
+            late.into_iter().for_each(|id| self.cancel_call(id, &mut || error.share()));
+        }
+        let mut late = Vec::new();
+        for worker in &mut self.workers {
+            let is_late = worker.calls.iter().any(|active| has_passed(active.cancel_deadline));
+            if is_late && worker.fault.is_none() {
+                let peer = worker.as_peer();
+                worker.fail(timed_out("the end of a cancelled call", peer));
+            }
+            let open = worker.calls.iter().filter(|active| !active.is_cancelled);
+            let open = open.filter(|active| has_passed(active.call.until));
+            late.extend(open.map(|active| (active.call.id, worker.as_peer())));
+        }
+        for (id, peer) in late {
+            self.cancel_call(id, &mut || timed_out("a reply", peer));
+        }
+        let schedule = self.shutdown.map_or(self.options.shutdown, |(schedule, _)| schedule);
+        for worker in &mut self.workers {
+            worker.enforce_schedule(now, schedule);
+        }
+    }
+}
+
+/// Returns an error if the worker cannot get the call.
+fn check_suits(worker: &Worker, call: &QueuedCall) -> Result<(), Error> {
+    if call.items.is_some() && !worker.takes_items {
+        return Err(Error::new(ErrorKind::Unsupported { capability: "streams.v1" }));
+    }
+    worker.check_length(&call.body())
+}
+
+/// Returns the worker that has the call, and the call's index there.
+fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
+    workers.iter_mut().find_map(|worker| {
+        let index = worker.calls.iter().position(|active| active.call.id == id)?;
+        Some((worker, index))
+    })
+}
+
+/// Handles the answer to a RESET.
+fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
+    if kind != kind::RESET_DONE {
+        return Err(Error::protocol("the worker cannot be reset"));
+    }
+    worker.phase = WorkerPhase::Serving;
+    Ok(())
+}
+
+fn timed_out(waiting_for: &'static str, peer: Peer) -> Error {
+    Error::new(ErrorKind::TimedOut { waiting_for, peer })
+}
+
+// Messages of callers during a call: items, credit for items, and answers to questions.
+
+impl PoolDriver {
+    /// Sends the answer to a worker's question.
+    fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if !std::mem::replace(&mut active.has_question, false) || active.is_cancelled {
+            return;
+        }
+        let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(error.to_string()),
+        });
+        let (kind, bytes) = match answer {
+            Ok(bytes) => (kind::ANSWER, bytes),
+            Err(reason) => (kind::DECLINED, reason.into_bytes()),
+        };
+        worker.send(kind, id, Arc::new(bytes));
+    }
+
+    /// Allows a worker to send this many more items.
+    fn give_credit(&mut self, id: u64, more: u32) {
+        if let Some((worker, _)) = find(&mut self.workers, id) {
+            worker.send_credit(id, more);
+        }
+    }
+
+    /// Sends an item after the request of a call. Its sender has the credit.
+    fn send_item(&mut self, id: u64, bytes: Vec<u8>) {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get(index) else { return };
+        if active.is_cancelled {
+            return;
+        }
+        match worker.check_length(&bytes) {
+            Ok(()) => worker.send(kind::ITEM, id, Arc::new(bytes)),
+            // Without that item the others mean something else.
+            Err(error) => self.cancel_call(id, &mut || error.share()),
+        }
+    }
+
+    /// Sends the end of the items of a call, or keeps it until the call is sent.
+    fn end_items(&mut self, id: u64) {
+        if let Some(call) = self.waiting.iter().find(|call| call.id == id) {
+            if let Some(items) = &call.items {
+                items.note_end();
+            }
+            return;
+        }
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get(index) else { return };
+        if let Some(items) = &active.call.items {
+            // If the call was not sent, and goes to another worker, that one needs it too.
+            items.note_end();
+        }
+        if !active.is_cancelled {
+            worker.send(kind::ITEMS_END, id, Arc::default());
+        }
+    }
+}
+
+// The exchange of connections between the driver and the callers that borrow them.
+
+impl PoolDriver {
+    /// Takes back every connection that no caller has borrowed.
+    fn take_back(&mut self) {
+        let mut taken = Vec::new();
+        self.mailbox.0.idle.take_back(&mut taken);
+        for returned in taken {
+            let _ = self.accept_returned(returned);
+        }
+    }
+
+    /// Gives a returned connection to its worker. Returns the worker's index: a worker stays while its connection is
+    /// borrowed.
+    fn accept_returned(&mut self, returned: ReturnedConnection) -> Option<usize> {
+        let at = self.workers.iter().position(|it| it.number == returned.worker)?;
+        if returned.usage.has_replied {
+            self.starts.note_success();
+        }
+        self.workers.get_mut(at)?.accept_returned(returned);
+        Some(at)
+    }
+
+    /// Completes a call that its caller has started.
+    fn finish(&mut self, unfinished: UnfinishedCall) {
+        let UnfinishedCall { connection, call, outgoing, received } = unfinished;
+        let Some(at) = self.accept_returned(connection) else { return };
+        if let Some(worker) = self.workers.get_mut(at) {
+            worker.adopt_call(call, outgoing);
+        }
+        let handled = received
+            .and_then(|message| message.map_or(Ok(()), |message| self.handle_message(at, message)));
+        self.fail_worker_on_error(at, handled);
+    }
+
+    /// Closes the connection of a worker after an error.
+    fn fail_worker_on_error(&mut self, at: usize, handled: Result<(), Error>) {
+        if let (Err(error), Some(worker)) = (handled, self.workers.get_mut(at)) {
+            worker.fail(error);
+        }
+    }
+
+    /// Lets callers borrow the connection of a worker, if it is idle.
+    fn lend(&mut self, at: usize) {
+        let nobody_waits = self.waiting.is_empty() && self.shutdown.is_none();
+        let Some(worker) = self.workers.get_mut(at) else { return };
+        let is_current = worker.version == self.files.version;
+        if nobody_waits && self.options.allows_direct_calls() && is_current {
+            worker.lend(&self.mailbox.0.idle, self.files.fresh_until());
+        }
+    }
+
+    /// Prepares a worker for a wait. Returns false if there is something to do already.
+    fn prepare_wait(&mut self, at: usize, may_lend: bool) -> bool {
+        if may_lend {
+            self.lend(at);
+        }
+        let calls_wait = !self.waiting.is_empty();
+        let Some(worker) = self.workers.get_mut(at) else { return true };
+        worker.fall_asleep() && !worker.request_back(&self.mailbox.0.idle, calls_wait)
     }
 }
