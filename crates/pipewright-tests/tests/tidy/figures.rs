@@ -19,7 +19,7 @@ const SAID: &[Said<'_>] = &[
         &[
             ("connection/mod.rs", "TURN_FRAMES: u32 = ", 1),
             ("connection/mod.rs", "TURN_BYTES: u64 = ", MIB),
-            ("pool/worker/mod.rs", "TURN: usize = ", 1),
+            ("pool/worker.rs", "TURN: usize = ", 1),
             ("connection/mod.rs", "TURN_SPINS: u32 = ", 1),
         ],
     ),

@@ -1,31 +1,25 @@
 //! One worker of a pool: its process, its connection, its output, and its calls.
 
-mod active;
-mod idle;
-mod phase;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright::{Child, Command, ExitStatus, Source, Stdio};
+use pipewright::{Child, Command, ExitStatus, Signal, Source, Stdio};
 use pipewright_os::base::wait::Slot;
 use pipewright_os::base::wake::Wake;
 
+use super::call::QueuedCall;
 use super::connection::{OutgoingMessage, WorkerConnection};
 use super::counters::{Counter, WorkerSnapshot};
+use super::idle_connections::{BorrowedConnection, IdleConnections, ReturnedConnection};
 use super::options::{LogLine, OnLine, Schedule};
 use super::status::WorkerState;
-use crate::connection::RawMessage;
+use crate::connection::{Body, RawMessage};
 use crate::error::{Error, ErrorKind, Peer, Side};
-use crate::handshake::Handshake;
-use crate::options::Options;
-use crate::options::Stats;
-use crate::process::WorkerOutput;
+use crate::handshake::{self, Handshake};
+use crate::options::{Options, Stats};
+use crate::process::{EXIT_DEADLINE, WorkerOutput};
 use crate::wire::kind;
-pub(super) use active::ActiveCall;
-use active::{expect, note_sent};
-pub(super) use phase::WorkerPhase;
 
 /// The number of messages taken from one worker before those of the others.
 const TURN: usize = 64;
@@ -397,5 +391,289 @@ impl Worker {
             shared_memory: self.shared_memory,
             fallback: self.fallback.clone(),
         }
+    }
+}
+
+// The phases of a worker, and its end: by itself, after GOODBYE, or by a signal.
+
+/// The phase of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerPhase {
+    Starting,
+    /// Takes calls.
+    Serving,
+    /// Resets its state, and has to confirm that by this deadline.
+    Resetting(Option<Instant>),
+    /// Has to end: the next step against it, and the time of that step.
+    Leaving(StopStep, Option<Instant>),
+}
+
+/// The next step against a worker that does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopStep {
+    Terminate,
+    Kill,
+    /// None: it was killed, and ends at once.
+    Wait,
+    /// None: it was killed, and did not end.
+    Nothing,
+}
+
+impl Worker {
+    /// Closes its connection because of this error. It ends soon, or is killed.
+    pub(super) fn fail(&mut self, error: Error) {
+        let is_gone = error.is_disconnect();
+        self.close();
+        if self.fault.is_none() {
+            self.fault = Some(error);
+        }
+        match self.phase {
+            WorkerPhase::Leaving(..) if is_gone => {}
+            _ if is_gone => {
+                let until = Instant::now().checked_add(EXIT_DEADLINE);
+                self.phase = WorkerPhase::Leaving(StopStep::Kill, until);
+            }
+            _ => self.kill(),
+        }
+    }
+
+    fn close(&mut self) {
+        match std::mem::replace(&mut self.connection, ConnectionState::Closed) {
+            ConnectionState::Open(connection) => connection.discard(),
+            ConnectionState::Handshake(handshake) => handshake.discard(),
+            ConnectionState::Lent | ConnectionState::Closed => {}
+        }
+    }
+
+    /// Kills it, and closes its connection: the pool is dropped.
+    pub(super) fn stop(&mut self) {
+        self.kill();
+        self.close();
+    }
+
+    /// Returns true if it was killed and did not end: it may not be signalled, or hangs in the kernel. Nobody waits for it.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Leaving(StopStep::Nothing, _))
+    }
+
+    /// Sends GOODBYE. It ends soon, or by this schedule.
+    pub(super) fn retire(&mut self, schedule: Schedule) {
+        if matches!(self.phase, WorkerPhase::Leaving(..)) {
+            return;
+        }
+        self.is_retired = true;
+        let until = Instant::now().checked_add(schedule.goodbye);
+        match &mut self.connection {
+            ConnectionState::Open(connection) => {
+                self.phase = WorkerPhase::Leaving(StopStep::Terminate, until);
+                if let Err(error) = connection.inner.send_goodbye() {
+                    self.fail(error);
+                }
+                self.is_due = true;
+            }
+            // Nothing can be sent before the handshake is complete.
+            _ => self.kill(),
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        let until = Instant::now().checked_add(EXIT_DEADLINE);
+        self.phase = WorkerPhase::Leaving(StopStep::Wait, until);
+        // Ignored: a worker that has changed its user cannot be killed, and finds its connection closed.
+        self.was_killed |= self.child.kill().is_ok() && !self.exited;
+    }
+
+    /// Takes the next step if it is due.
+    pub(super) fn enforce_schedule(&mut self, now: Instant, schedule: Schedule) {
+        let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        match self.phase {
+            WorkerPhase::Starting
+                if self.handshake_deadline().is_some_and(|until| until <= now) =>
+            {
+                self.fail(handshake::timed_out(Some(&self.child)));
+            }
+            WorkerPhase::Resetting(until) if due(until) => {
+                let waiting_for = "a reset";
+                let peer = self.as_peer();
+                self.fail(Error::new(ErrorKind::TimedOut { waiting_for, peer }));
+            }
+            WorkerPhase::Leaving(StopStep::Terminate, until) if due(until) => {
+                let until = now.checked_add(schedule.terminate);
+                match self.child.signal(Signal::TERM) {
+                    Ok(_) => self.phase = WorkerPhase::Leaving(StopStep::Kill, until),
+                    Err(_) => self.kill(),
+                }
+            }
+            WorkerPhase::Leaving(StopStep::Kill, until) if due(until) => self.kill(),
+            WorkerPhase::Leaving(StopStep::Wait, until) if due(until) => {
+                self.phase = WorkerPhase::Leaving(StopStep::Nothing, None);
+                self.close();
+            }
+            _ => {}
+        }
+    }
+
+    fn handshake_deadline(&self) -> Option<Instant> {
+        match &self.connection {
+            ConnectionState::Handshake(handshake) => handshake.until(),
+            _ => None,
+        }
+    }
+
+    /// Returns the deadline of the phase.
+    pub(super) fn phase_deadline(&self) -> Option<Instant> {
+        match self.phase {
+            WorkerPhase::Starting => self.handshake_deadline(),
+            WorkerPhase::Serving => None,
+            WorkerPhase::Resetting(until) | WorkerPhase::Leaving(_, until) => until,
+        }
+    }
+}
+
+// The calls that a worker has, and the messages that it may send about them now.
+
+/// A call that was given to a worker.
+#[derive(Debug)]
+pub(super) struct ActiveCall {
+    pub(super) call: QueuedCall,
+    /// The call was cancelled: its caller has its result, and it never runs again.
+    pub(super) is_cancelled: bool,
+    /// The time by which the worker has to end a cancelled call. `None`: whenever it likes.
+    pub(super) cancel_deadline: Option<Instant>,
+    /// The number of items that the worker may still send: of the credit that was sent to it, not of what is queued.
+    pub(super) credit: u32,
+    /// The worker waits for the answer to a question.
+    pub(super) has_question: bool,
+}
+
+impl ActiveCall {
+    pub(super) fn new(call: QueuedCall) -> ActiveCall {
+        ActiveCall {
+            call,
+            is_cancelled: false,
+            cancel_deadline: None,
+            credit: 0,
+            has_question: false,
+        }
+    }
+}
+
+/// Checks the header of a message: an error if the worker may not send it now. So a worker can make the host keep only what its
+/// calls allow.
+fn expect(
+    phase: WorkerPhase,
+    calls: &[ActiveCall],
+    outgoing: &VecDeque<OutgoingMessage>,
+    body: &Body,
+) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error::protocol(what));
+    if let (WorkerPhase::Resetting(_), 0) = (phase, body.id) {
+        return match body.kind {
+            kind::RESET_DONE => Ok(()),
+            _ => refuse("the worker cannot be reset"),
+        };
+    }
+    let Some(active) = calls.iter().find(|active| active.call.id == body.id) else {
+        return refuse("a reply to a call that the worker does not have");
+    };
+    let is_queued = |is_it: fn(u8) -> bool| {
+        outgoing.iter().any(|it| it.sending.id() == body.id && is_it(it.sending.kind()))
+    };
+    if is_queued(|kind| matches!(kind, kind::CALL | kind::OPEN_CALL)) {
+        return refuse("a reply to a call that was not sent yet");
+    }
+    match body.kind {
+        kind::REPLY | kind::FAILED => Ok(()),
+        kind::ITEM if active.credit == 0 => refuse("an item without credit"),
+        kind::CREDIT if active.call.items.is_none() => refuse("credit without items"),
+        kind::CREDIT if body.total != 4 => refuse("credit that is not a number of 32 bits"),
+        kind::ASK
+            if active.has_question
+                || is_queued(|kind| matches!(kind, kind::ANSWER | kind::DECLINED)) =>
+        {
+            refuse("a second question before the first was answered")
+        }
+        kind::ITEM | kind::CREDIT | kind::ASK => Ok(()),
+        kind => refuse(&format!("a frame of kind {kind} from a worker")),
+    }
+}
+
+/// Records that a message was sent completely.
+fn note_sent(calls: &mut [ActiveCall], message: &OutgoingMessage) {
+    let (kind, id) = (message.sending.kind(), message.sending.id());
+    if !matches!(kind, kind::CREDIT | kind::ITEM) {
+        return;
+    }
+    let Some(active) = calls.iter_mut().rev().find(|active| active.call.id == id) else { return };
+    match &active.call.items {
+        Some(items) if kind == kind::ITEM => items.note_sent(),
+        _ => active.credit = active.credit.saturating_add(message.number()),
+    }
+}
+
+// A worker whose connection a caller may borrow.
+
+impl Worker {
+    /// Returns true if the worker can answer calls, even while a caller has its connection.
+    pub(super) fn is_in_service(&self) -> bool {
+        self.phase == WorkerPhase::Serving && self.fault.is_none() && !self.exited
+    }
+
+    /// Returns true if callers have, or may borrow, the connection.
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.connection, ConnectionState::Lent)
+    }
+
+    /// Adds the connection of an idle worker to the idle ones. Callers may borrow it until that time.
+    pub(super) fn lend(&mut self, idle: &IdleConnections, until: Option<Instant>) {
+        let is_idle = self.calls.is_empty() && self.outgoing.is_empty() && !self.is_due;
+        if !is_idle || !self.is_serving() {
+            return;
+        }
+        let Some(wake) = self.wake() else { return };
+        self.connection = match std::mem::replace(&mut self.connection, ConnectionState::Lent) {
+            ConnectionState::Open(connection) if connection.is_quiet() => {
+                let (worker, jobs) = (self.number, Arc::clone(&self.jobs));
+                let connection = BorrowedConnection { worker, connection, wake, jobs };
+                idle.add(connection, until, self.last_used);
+                ConnectionState::Lent
+            }
+            connection => connection,
+        };
+    }
+
+    /// Returns the handle that wakes a borrower. `None`: this process has no room for another handle.
+    fn wake(&mut self) -> Option<Arc<Wake>> {
+        if self.wake.is_none() {
+            self.wake = Wake::new().ok().map(Arc::new);
+        }
+        self.wake.clone()
+    }
+
+    /// Takes the connection back.
+    pub(super) fn accept_returned(&mut self, returned: ReturnedConnection) {
+        self.last_used = self.last_used.max(returned.usage.last);
+        self.connection = ConnectionState::Open(returned.connection);
+        // The connection of a worker that has exited contains its last messages.
+        self.is_due |= self.exited;
+    }
+
+    /// Takes over a call that its caller has started.
+    pub(super) fn adopt_call(
+        &mut self,
+        mut call: QueuedCall,
+        mut outgoing: VecDeque<OutgoingMessage>,
+    ) {
+        call.attempts = 1;
+        outgoing.append(&mut self.outgoing);
+        self.outgoing = outgoing;
+        self.calls.push(ActiveCall::new(call));
+        self.is_due = true;
+    }
+
+    /// Requests the connection if it is needed: the worker has exited, or calls wait. Returns true if no caller has
+    /// borrowed it, so that it can be taken back at once.
+    pub(super) fn request_back(&self, idle: &IdleConnections, calls_wait: bool) -> bool {
+        self.is_lent() && (self.exited || calls_wait) && idle.request(self.number, self.exited)
     }
 }
