@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 use pipewright::CancelToken;
 use pipewright_os::base::wait::{self, Slot};
 
-use super::call::{QueuedCall, UnfinishedCall, is_cancelled};
+use super::call::{QueuedCall, Reply, is_cancelled};
 use super::connection::OutgoingMessage;
-use super::idle_connections::BorrowedConnection;
-use super::mailbox::{DriverCommand, Mailbox};
-use super::request::Reply;
+use super::mailbox::{BorrowedConnection, DriverCommand, Mailbox, UnfinishedCall};
 use crate::connection::RawMessage;
 use crate::error::Error;
 use crate::wire::kind;

@@ -2,29 +2,20 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | this file | [`Pool`], and a call on the connection of an idle worker, without the thread |
+//! | `call.rs`, `pending.rs` | a call for the driver and for its caller |
+//! | `mailbox.rs` | what both share: commands, connections of idle workers, counters |
 //! | `driver/` | the thread that waits for all workers, and starts and replaces them |
 //! | `worker.rs`, `connection.rs` | one worker, and its connection |
-//! | `idle_connections.rs`, `direct.rs` | calls on the connection of an idle worker, without the thread |
-//! | `mailbox.rs`, `call.rs` | commands of callers to the driver |
-//! | `events.rs`, `pending.rs` | events of a call for its caller |
-//! | `items.rs` | the items that follow a request |
-//! | `counters.rs`, `status.rs` | the numbers of [`PoolStats`] |
+//! | `options.rs` | [`PoolOptions`] and [`PoolStats`] |
 
 mod call;
 mod connection;
-mod counters;
 mod direct;
 mod driver;
-mod events;
-mod idle_connections;
-mod items;
 mod mailbox;
 mod options;
 mod pending;
-mod request;
-mod status;
-#[cfg(feature = "serde")]
-mod typed;
 mod worker;
 
 use std::sync::Arc;
@@ -35,15 +26,12 @@ use pipewright_os::base::service_thread;
 
 use crate::error::Error;
 use crate::process;
-use call::QueuedCall;
+use call::{ItemCredit, QueuedCall};
+pub use call::{Reply, Request};
 use driver::PoolDriver;
-use items::ItemCredit;
-pub use items::ItemSender;
 use mailbox::{DriverCommand, Mailbox};
-pub use options::{LogLine, OnLine, PoolOptions, Schedule};
-pub use pending::{CallEvent, PendingCall, Question};
-pub use request::{Reply, Request};
-pub use status::{PoolStats, WorkerState, WorkerStatus};
+pub use options::{LogLine, OnLine, PoolOptions, PoolStats, Schedule, WorkerState, WorkerStatus};
+pub use pending::{CallEvent, ItemSender, PendingCall, Question};
 
 /// A pool of workers: it starts them on demand, keeps them for further calls, and gives each call to one of them.
 ///

@@ -1,4 +1,4 @@
-//! A call in progress, for its caller.
+//! A call in progress, for its caller: its events, and the items that follow its request.
 
 use std::future::Future;
 use std::mem;
@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 
 use pipewright_os::base::park::block_on;
 
-use super::events::{EventQueue, QueuedEvent};
+use super::call::{EventQueue, ItemCredit, QueuedEvent, Reply};
 use super::mailbox::{DriverCommand, Mailbox};
-use super::request::Reply;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// A call in progress. [`wait`](Self::wait) waits for its reply; so does `.await`. [`next`](Self::next) returns its events
 /// one by one.
@@ -188,6 +187,80 @@ impl Drop for PendingCall {
     fn drop(&mut self) {
         if !self.mailbox.is_forked_copy() && self.events.close() {
             self.mailbox.send(DriverCommand::Cancel(self.id));
+        }
+    }
+}
+
+/// The sender of the items that follow a request: [`Pool::begin_with_items`](super::Pool::begin_with_items). The worker
+/// gets them with [`Call::next_item`](crate::worker::Call::next_item), and decides how many may be on their way.
+///
+/// If the worker also sends items, receive them in another thread or task than that of the sender: otherwise both sides
+/// may wait for each other.
+///
+/// # Drop
+/// Cancels the call, unless it has ended or the sender was [finished](Self::finish): a worker never takes the beginning of
+/// a request for all of it.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the call"]
+pub struct ItemSender {
+    call: u64,
+    credit: Arc<ItemCredit>,
+    mailbox: Arc<Mailbox>,
+    is_finished: bool,
+}
+
+impl ItemSender {
+    pub(super) fn new(call: u64, credit: Arc<ItemCredit>, mailbox: Arc<Mailbox>) -> ItemSender {
+        ItemSender { call, credit, mailbox, is_finished: false }
+    }
+
+    /// Sends an item. Waits until the worker accepts one.
+    ///
+    /// # Errors
+    /// [`CallEnded`](ErrorKind::CallEnded): the [`PendingCall`](super::PendingCall) says why. A worker may reply before it
+    /// has taken all items. An item longer than the agreed maximum ends the call with
+    /// [`TooLong`](ErrorKind::TooLong).
+    pub fn send(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let item = item.into();
+        self.mailbox.check_process()?;
+        run_async_for_test!(self.send_async(item));
+        let may_send = block_on(|context| self.credit.poll_take(context));
+        self.send_if(may_send, item)
+    }
+
+    /// Like [`send`](Self::send), for a task of any runtime.
+    ///
+    /// # Cancellation
+    /// Dropping the future sends nothing.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send).
+    pub async fn send_async(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.mailbox.check_process()?;
+        let may_send = std::future::poll_fn(|context| self.credit.poll_take(context)).await;
+        self.send_if(may_send, item.into())
+    }
+
+    fn send_if(&self, may_send: bool, item: Vec<u8>) -> Result<(), Error> {
+        if !may_send {
+            return Err(Error::new(ErrorKind::CallEnded));
+        }
+        self.mailbox.send(DriverCommand::Item(self.call, item));
+        Ok(())
+    }
+
+    /// Ends the items. The worker then finds the end of the request.
+    pub fn finish(mut self) {
+        self.is_finished = true;
+        self.mailbox.send(DriverCommand::EndItems(self.call));
+    }
+}
+
+impl Drop for ItemSender {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Without effect on a call that has ended.
+            self.mailbox.send(DriverCommand::Cancel(self.call));
         }
     }
 }

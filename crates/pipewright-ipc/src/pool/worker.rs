@@ -10,10 +10,10 @@ use pipewright_os::base::wake::Wake;
 
 use super::call::QueuedCall;
 use super::connection::{OutgoingMessage, WorkerConnection};
-use super::counters::{Counter, WorkerSnapshot};
-use super::idle_connections::{BorrowedConnection, IdleConnections, ReturnedConnection};
-use super::options::{LogLine, OnLine, Schedule};
-use super::status::WorkerState;
+use super::mailbox::{
+    BorrowedConnection, Counter, IdleConnections, ReturnedConnection, WorkerSnapshot,
+};
+use super::options::{LogLine, OnLine, Schedule, WorkerState};
 use crate::connection::{Body, RawMessage};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::{self, Handshake};

@@ -11,12 +11,9 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
 
-use super::call::{self, QueuedCall, UnfinishedCall};
-use super::counters::Counters;
-use super::idle_connections::ReturnedConnection;
-use super::mailbox::{DriverCommand, Mailbox};
+use super::call::{self, QueuedCall, Reply};
+use super::mailbox::{Counters, DriverCommand, Mailbox, ReturnedConnection, UnfinishedCall};
 use super::options::{PoolOptions, Schedule};
-use super::request::Reply;
 use super::worker::{ActiveCall, Worker, WorkerPhase};
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
