@@ -1,7 +1,7 @@
 //! Values as bytes: postcard, with a bound on the depth of values.
 //!
-//! A value of a recursive type that nests deeply is short on the wire, and takes the stack of whoever reads or writes it: five
-//! megabytes of one byte would end the process. So both directions count the levels.
+//! A deeply nested value of a recursive type is short on the wire, and overflows the stack of the process that reads or
+//! writes it: five megabytes of one byte are enough. So both directions count the levels.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,8 +18,8 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
 
-/// The most levels of a value: each struct, tuple, sequence, map, enum, option and newtype in another one is a level. A level
-/// takes up to three kilobytes of stack without optimizations.
+/// The most levels of a value: each struct, tuple, sequence, map, enum, option and newtype in another one is a level. A
+/// level takes up to three kilobytes of stack without optimizations.
 const MAX_LEVELS: u32 = 256;
 
 /// The levels that are left below a value.

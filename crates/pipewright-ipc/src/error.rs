@@ -80,6 +80,10 @@ impl Error {
         Error::caused(ErrorKind::Codec, error)
     }
 
+    pub(crate) fn timed_out(waiting_for: &'static str, peer: Peer) -> Error {
+        Error::new(ErrorKind::TimedOut { waiting_for, peer })
+    }
+
     pub(crate) fn protocol(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Protocol { what: what.to_string() })
     }
@@ -197,7 +201,7 @@ impl fmt::Display for Error {
                     (None, Some(_)) => write!(f, "worker {pid} ended before the handshake")?,
                     (None, None) => write!(f, "worker {pid} closed its handle channel before the handshake")?,
                 }
-                // A signal says nothing about the program.
+                // A program that a signal has killed may well be a worker program.
                 if status.is_none_or(|status| status.code().is_some()) {
                     f.write_str(", so it may not be a worker program")?;
                 }
@@ -255,8 +259,8 @@ pipewright_os::impl_error!(Error);
 pub enum ErrorKind {
     /// The other side has closed the connection cleanly.
     Closed,
-    /// The other side ended, or dropped its end of the connection, without a clean close. Everything that it sent before
-    /// was received.
+    /// The other side ended, or dropped its end of the connection, without a clean close. Everything that it sent
+    /// before was received.
     Died {
         /// Its exit status, if it is a child of this process and has exited. `None`: only its end of the connection is
         /// known to be gone, and it may be running.
@@ -275,8 +279,8 @@ pub enum ErrorKind {
     Refused {
         /// The side that found the difference.
         by: Side,
-        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`; or `shared memory`, which one side
-        /// [requires](crate::SharedMemory::Required) and the connection does not have.
+        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`; or `shared memory`, which one
+        /// side [requires](crate::SharedMemory::Required) and the connection does not have.
         field: String,
         /// The host's value.
         host: String,
@@ -311,8 +315,8 @@ pub enum ErrorKind {
     /// [`worker::is_worker`](crate::worker::is_worker), would start itself endlessly. Nothing was started.
     Unclaimed,
     /// The worker was started and did not complete the handshake: it ended, closed the connection, or was silent until
-    /// the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). Perhaps the program is not a worker.
-    /// No call was lost.
+    /// the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). Perhaps the program is not a
+    /// worker. No call was lost.
     NoHandshake {
         /// The worker's process id.
         pid: u32,
@@ -357,7 +361,7 @@ pub enum ErrorKind {
         /// The missing capability, as in `docs/wire.md`.
         capability: &'static str,
     },
-    /// The call has ended, and takes no more [items](crate::ItemSender). Its result says why.
+    /// The call has ended, and takes no more [items](crate::ItemSender). Its result has the reason.
     CallEnded,
     /// The queue of calls is full.
     Full {
@@ -485,8 +489,8 @@ fn is_panic(line: &str) -> bool {
     line.starts_with("thread '") && line.contains(" panicked at ")
 }
 
-/// Returns true for lines that Rust writes after a panic, hints and the backtrace, and Node after an uncaught exception: the frames
-/// and its version.
+/// Returns true for lines that Rust writes after a panic, hints and the backtrace, and Node after an uncaught
+/// exception: the frames and its version.
 fn is_backtrace(line: &str) -> bool {
     let frame = line.trim_start();
     let number = frame.split(':').next().unwrap_or_default();
@@ -525,8 +529,8 @@ mod tests {
         assert_eq!(lost(1), r"worker 7 ended during the call: last\u{7}");
         assert_eq!(lost(3), r"worker 7 ended during the call (attempt 3): last\u{7}");
         let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, stderr_tail });
-        let words = r"worker 7 closed its handle channel before the handshake, so it may not be a worker program: last\u{7}";
-        assert_eq!(silent.to_string(), words);
+        let words = "worker 7 closed its handle channel before the handshake, so it may not be a worker program";
+        assert_eq!(silent.to_string(), format!(r"{words}: last\u{{7}}"));
         // The line is bounded.
         let long = Error::failed("x".repeat(10_000).as_bytes()).to_string();
         assert_eq!(long, format!("the worker failed: {}... (10000 bytes)", "x".repeat(500)));
@@ -604,7 +608,8 @@ mod tests {
         assert_eq!(said("  7: a list of its own\nend: 7"), ["end: 7"]);
         assert!(said("\n").is_empty());
         // An uncaught exception of Node.
-        let crash = "file:///worker.mjs:2\nthrow new Error('no disk')\n      ^\n\nError: no disk\n    at file:///worker.mjs:2:9\n\nNode.js v20.20.2\n";
+        let crash = "file:///worker.mjs:2\nthrow new Error('no disk')\n      ^\n\nError: no disk\n    \
+             at file:///worker.mjs:2:9\n\nNode.js v20.20.2\n";
         assert_eq!(said(crash), ["Error: no disk"]);
         // Cut off before its message.
         assert_eq!(said(&format!("{PLACE}:")), [PLACE.to_owned() + ":"]);

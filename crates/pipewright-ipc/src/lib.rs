@@ -131,8 +131,8 @@
 //!
 //! # Workers in other languages
 //!
-//! The repository has libraries for workers in C, Python and Node, each one file without dependencies: `docs/workers.md`
-//! shows a worker in each. `docs/wire.md` specifies the bytes, for other languages.
+//! The repository has libraries for workers in C, Python and Node, each one file without dependencies:
+//! `docs/workers.md` shows a worker in each. `docs/wire.md` specifies the bytes, for other languages.
 
 #![forbid(unsafe_code)]
 

@@ -22,9 +22,9 @@ pub struct Options {
     /// Any other value that has to be the same on both sides, such as a session or a directory.
     /// Default: empty.
     pub salt: String,
-    /// The identity of a typed service, which has to be the same on both sides too: its name, its version, and a hash of its
-    /// methods. The clients and the `serve` of the attribute `service` (feature `service`) set it. Default: empty, no
-    /// typed service.
+    /// The identity of a typed service, which has to be the same on both sides too: its name, its version, and a hash
+    /// of its methods. The clients and the `serve` of the attribute `service` (feature `service`) set it. Default:
+    /// empty, no typed service.
     pub service: String,
     /// The longest message, in bytes. Default: 256 MiB.
     pub max_message_bytes: u64,

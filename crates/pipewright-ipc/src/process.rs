@@ -39,7 +39,8 @@ pub(crate) fn start(command: &mut Command) -> Result<(ChannelEnd, Child), Error>
     Ok((ours, child))
 }
 
-/// Returns the error of a channel's worker that did not complete the handshake, with the end of its stderr if that is piped.
+/// Returns the error of a channel's worker that did not complete the handshake, with the end of its stderr if that is
+/// piped.
 pub(crate) fn without_handshake(error: Error, child: &mut Child) -> Error {
     let (status, timeout) = match error.kind() {
         ErrorKind::Died { status } => (*status, None),
@@ -155,7 +156,7 @@ impl WorkerOutput {
     }
 }
 
-// The exit status of a worker, for errors that say only that the other side is gone.
+// The exit status of a worker, for errors that would otherwise know only that the other side is gone.
 
 /// The longest wait for the exit of a worker that has closed its end of the connection.
 pub(crate) const EXIT_DEADLINE: Duration = Duration::from_secs(1);
@@ -182,7 +183,7 @@ fn exit_status(child: &Child) -> Option<ExitStatus> {
     child.child_handle().try_wait().ok().flatten().map(|ended| ended.status)
 }
 
-/// Adds the exit status of the child to an error that says only that the other side is gone.
+/// Adds the exit status of the child to an error that knows only that the other side is gone.
 pub(crate) fn explain(error: Error, child: Option<&Child>, until: Option<Instant>) -> Error {
     match unexplained(&error, child) {
         Some(child) => with_status(error, wait_for_exit(child, exit_deadline(until))),

@@ -32,8 +32,9 @@ impl Options {
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn tune(&self) -> Result<Options, Error> {
-        let mut lanes = [ProbeConnection::open(self, usize::MAX)?, ProbeConnection::open(self, 0)?];
-        if lanes.iter().any(|lane| !lane.host.stats().shared_memory) {
+        let mut probes =
+            [ProbeConnection::open(self, usize::MAX)?, ProbeConnection::open(self, 0)?];
+        if probes.iter().any(|probe| !probe.host.stats().shared_memory) {
             return Ok(self.clone());
         }
         // From the longest down: from the threshold on, shared memory is never slower.
@@ -43,8 +44,8 @@ impl Options {
             let mut times = [Vec::new(), Vec::new()];
             for _ in 0..ROUNDS {
                 // Interleaved, so that other load affects both.
-                for (lane, times) in lanes.iter_mut().zip(&mut times) {
-                    times.push(lane.round_trip(&body)?);
+                for (probe, times) in probes.iter_mut().zip(&mut times) {
+                    times.push(probe.round_trip(&body)?);
                 }
             }
             let [socket, shared] = times.map(median);
@@ -53,8 +54,8 @@ impl Options {
             }
             threshold_bytes = length;
         }
-        for lane in lanes {
-            lane.close()?;
+        for probe in probes {
+            probe.close()?;
         }
         Ok(Options { threshold_bytes, ..self.clone() })
     }

@@ -1,6 +1,7 @@
 //! The bytes on the wire. `docs/wire.md` specifies them for other implementations.
 
 use std::fmt;
+use std::ops::Deref;
 
 /// The kinds of frames.
 pub(crate) mod kind {
@@ -55,6 +56,11 @@ pub(crate) mod kind {
 /// The most calls that one worker may have at a time.
 pub(crate) const MAX_CALLS: usize = 1024;
 
+/// Returns the number in the body of a CREDIT, whose length is checked elsewhere.
+pub(crate) fn credit(body: &[u8]) -> u32 {
+    body.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 1;
 
@@ -84,6 +90,22 @@ pub(crate) struct Header {
     pub(crate) id: u64,
     /// The length of the whole message, in the first frame of several.
     pub(crate) total: Option<u64>,
+}
+
+/// The bytes of a header: 16 or 24.
+#[derive(Debug)]
+pub(crate) struct EncodedHeader {
+    bytes: [u8; LONG_HEADER_BYTES],
+    length: usize,
+}
+
+impl Deref for EncodedHeader {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
 }
 
 /// An invalid frame.
@@ -117,14 +139,16 @@ impl Header {
         Header { length, kind, handles: 0, id: 0, total: None }
     }
 
-    /// Returns the encoded header in 24 bytes, and the number of bytes to send.
-    pub(crate) fn encode(&self) -> ([u8; LONG_HEADER_BYTES], usize) {
+    /// Returns the header as it is sent.
+    #[inline]
+    pub(crate) fn encode(&self) -> EncodedHeader {
         let mut bytes = [0; LONG_HEADER_BYTES];
         let [first, second] = self.words();
         bytes[..8].copy_from_slice(&first.to_le_bytes());
         bytes[8..16].copy_from_slice(&second.to_le_bytes());
         bytes[16..].copy_from_slice(&self.total.unwrap_or(0).to_le_bytes());
-        (bytes, if self.total.is_some() { LONG_HEADER_BYTES } else { HEADER_BYTES })
+        let length = if self.total.is_some() { LONG_HEADER_BYTES } else { HEADER_BYTES };
+        EncodedHeader { bytes, length }
     }
 
     /// Returns the first 16 bytes as two numbers, each little-endian on the wire.
@@ -272,11 +296,10 @@ mod tests {
     #[test]
     fn header_has_the_documented_bytes() {
         let header = Header { length: 0x0403_0201, kind: 16, handles: 0x0605, id: 7, total: None };
-        let (bytes, count) = header.encode();
-        assert_eq!(bytes[..count], [1, 2, 3, 4, 16, 0, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(*header.encode(), [1, 2, 3, 4, 16, 0, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0]);
         let long = Header { total: Some(0x09), ..header };
-        let (bytes, count) = long.encode();
-        assert_eq!((count, bytes[5], &bytes[16..]), (24, 1, &[9, 0, 0, 0, 0, 0, 0, 0][..]));
+        let bytes = long.encode();
+        assert_eq!((bytes.len(), bytes[5], &bytes[16..]), (24, 1, &[9, 0, 0, 0, 0, 0, 0, 0][..]));
     }
 
     #[test]
@@ -298,11 +321,11 @@ mod tests {
             length: u32, kind: u8, handles: u16, id: u64, total: Option<u64>
         ) {
             let header = Header { length, kind, handles, id, total };
-            let (bytes, count) = header.encode();
-            for end in 0..count {
+            let bytes = header.encode();
+            for end in 0..bytes.len() {
                 prop_assert_eq!(Header::decode(&bytes[..end]), Ok(Frame::Incomplete));
             }
-            prop_assert_eq!(Header::decode(&bytes), Ok(Frame::Header(header, count)));
+            prop_assert_eq!(Header::decode(&bytes), Ok(Frame::Header(header, bytes.len())));
         }
 
         #[test]

@@ -16,12 +16,12 @@ use std::time::Instant;
 
 use pipewright_os::channel::handle_channel::{self, ChannelEnd, Inheritance};
 
-use crate::channel::{Channel, Core, Message, Raw};
+use crate::channel::{Channel, Core};
 use crate::connection::{Connection, RawMessage};
 use crate::error::{Error, ErrorKind};
 use crate::options::Options;
 use crate::process::VARIABLE;
-use crate::wire::{MAX_CALLS, kind};
+use crate::wire::{self, MAX_CALLS, kind};
 
 /// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker. Does not connect to the
 /// host.
@@ -37,7 +37,8 @@ use crate::wire::{MAX_CALLS, kind};
 /// [`pipewright::Command`] is not.
 ///
 /// # Platform
-/// Reads the variable `PIPEWRIGHT_IPC` and checks the handle whose number it contains. Unix: it has to be a socket without
+/// Reads the variable `PIPEWRIGHT_IPC` and checks the handle whose number it contains. Unix: it has to be a socket
+/// without
 /// `FD_CLOEXEC`, and the one that `PIPEWRIGHT_IPC_ID` identifies. Windows: it has to be an inherited pipe.
 ///
 /// ```no_run
@@ -235,15 +236,15 @@ impl Call<'_> {
             || self.call_receiver.is_cancelled(self.id)
     }
 
-    /// Sends an item: a part of the reply that precedes the answer. Waits until the caller has taken enough of the earlier
-    /// ones ([`Request::in_pieces`](crate::Request::in_pieces)).
+    /// Sends an item: a part of the reply that precedes the answer. Waits until the caller has taken enough of the
+    /// earlier ones ([`Request::in_pieces`](crate::Request::in_pieces)).
     ///
     /// # Errors
-    /// [`Declined`](ErrorKind::Declined): the caller accepts no items. [`Cancelled`](ErrorKind::Cancelled): the call was
-    /// cancelled. Errors of the connection.
+    /// [`Declined`](ErrorKind::Declined): the caller accepts no items. [`Cancelled`](ErrorKind::Cancelled): the call
+    /// was cancelled. Errors of the connection.
     pub fn send_item(&mut self, bytes: &[u8]) -> Result<(), Error> {
         loop {
-            match self.call_receiver.credit(self.id) {
+            match self.call_receiver.credits.of(self.id) {
                 None => {
                     return Err(Error::declined(b"the caller accepts no items"));
                 }
@@ -269,11 +270,11 @@ impl Call<'_> {
     /// ([`Pool::begin_with_items`](crate::Pool::begin_with_items)). At most 16 items are on their way.
     ///
     /// # Errors
-    /// [`Cancelled`](ErrorKind::Cancelled): the call was cancelled, also because the caller gave up before the last item.
-    /// Errors of the connection.
+    /// [`Cancelled`](ErrorKind::Cancelled): the call was cancelled, also because the caller gave up before the last
+    /// item. Errors of the connection.
     pub fn next_item(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
-            let Some(input) = self.call_receiver.input() else { return Ok(None) };
+            let Some(input) = &mut self.call_receiver.input else { return Ok(None) };
             let (item, credit, has_ended) = (input.take(), input.new_credit(), input.has_ended);
             if let Some(more) = credit {
                 self.call_receiver.send(kind::CREDIT, self.id, &more.to_le_bytes())?;
@@ -405,7 +406,7 @@ impl CallReceiver {
 
     fn read(&mut self, until: Option<Instant>, buffer: &mut Vec<u8>) -> Result<(u8, u64), Error> {
         let header = self.core.connection.body().map_or((0, 0), |body| (body.kind, body.id));
-        Message::<Raw>::new(&mut self.core, until).read_into(buffer)?;
+        self.core.read_into(buffer, until)?;
         Ok(header)
     }
 
@@ -413,7 +414,8 @@ impl CallReceiver {
         self.violation.as_ref().map_or(Ok(()), |kind| Err(Error::new(kind.clone())))
     }
 
-    /// Handles a message about a call: the current one, or one that waits. Returns false if the message is a call itself.
+    /// Handles a message about a call: the current one, or one that waits. Returns false if the message is a call
+    /// itself.
     fn handle(&mut self, call: u64, kind: u8, id: u64, bytes: &[u8]) -> Result<bool, Error> {
         match kind {
             kind::MESSAGE | kind::CALL | kind::OPEN_CALL | kind::RESET => return Ok(false),
@@ -424,11 +426,10 @@ impl CallReceiver {
                 }
             }
             kind::CREDIT => {
-                let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
                 let waiting = &self.waiting;
                 let is_open =
                     |id| id == call || waiting.iter().any(|message: &RawMessage| message.id == id);
-                self.credits.add(id, more, is_open);
+                self.credits.add(id, wire::credit(bytes), is_open);
             }
             // Also one of a request that came as a whole. A plain message and a reset have the id 0.
             kind::ITEM if self.is_waiting(id) || id == call && id != 0 => {
@@ -454,11 +455,6 @@ impl CallReceiver {
     /// Prepares for the items that follow the request of the call.
     fn begin_input(&mut self, call: u64) {
         self.input = Some(CallInput::new(call, self.without_items.remove(&call)));
-    }
-
-    /// Returns the items of the call that is being answered, if there are any.
-    fn input(&mut self) -> Option<&mut CallInput> {
-        self.input.as_mut()
     }
 
     /// Waits for the next message, and sorts it. Returns the answer to a question of this call.
@@ -510,11 +506,6 @@ impl CallReceiver {
     /// Returns true if the host has cancelled the call.
     fn is_cancelled(&self, call: u64) -> bool {
         self.cancelled.contains(&call)
-    }
-
-    /// Returns the number of items that the call may send. `None`: the host accepts no items.
-    fn credit(&mut self, call: u64) -> Option<&mut u32> {
-        self.credits.of(call)
     }
 
     /// Sends a message of a call.
@@ -569,8 +560,8 @@ struct Credits {
 }
 
 impl Credits {
-    /// Adds credit to a call. Credit for a call that was answered would be kept forever, and so would that of a call that
-    /// never comes because its caller has withdrawn it. So the oldest goes, unless its call is open.
+    /// Adds credit to a call. Credit for a call that was answered would be kept forever, and so would that of a call
+    /// that never comes because its caller has withdrawn it. So the oldest goes, unless its call is open.
     fn add(&mut self, call: u64, more: u32, is_open: impl Fn(u64) -> bool) {
         if self.answered.contains(&call) {
             return;

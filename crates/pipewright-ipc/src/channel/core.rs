@@ -1,7 +1,8 @@
-//! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other side.
+//! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other
+//! side.
 //!
-//! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `drive_async`
-//! does the same for a task.
+//! [`Core::drive`] runs an operation: a function that does what is possible now and returns what to wait for.
+//! `drive_async` does the same for a task.
 
 use std::time::{Duration, Instant};
 
@@ -136,6 +137,17 @@ impl Core {
         let flushed = self.connection.flush_before_receiving();
         let started = flushed.and_then(|()| begin(&mut self.connection));
         self.explain_at_once(started.map(|progress| progress == StepResult::Done))
+    }
+
+    /// Reads the message that is being received into a buffer.
+    #[inline]
+    pub(crate) fn read_into(
+        &mut self,
+        mut buffer: &mut Vec<u8>,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.connection.prepare_buffer(buffer)?;
+        self.drive(until, |connection| connection.take_rest(&mut buffer))
     }
 
     fn explain_at_once<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
@@ -313,12 +325,11 @@ impl Core {
     }
 
     fn timed_out(&self, want: Want) -> Error {
-        let peer = Peer::of(self.child.as_ref());
         let waiting_for = match want {
             Want::Message => "a message",
             Want::Room => "the other side to read",
         };
-        Error::new(ErrorKind::TimedOut { waiting_for, peer })
+        Error::timed_out(waiting_for, Peer::of(self.child.as_ref()))
     }
 }
 

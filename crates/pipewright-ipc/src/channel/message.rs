@@ -70,9 +70,8 @@ impl<'a, R> Message<'a, R> {
     /// # Errors
     /// Those of [`bytes`](Self::bytes).
     #[inline]
-    pub fn read_into(self, mut buffer: &mut Vec<u8>) -> Result<(), Error> {
-        self.core.connection.prepare_buffer(buffer)?;
-        self.core.drive(self.until, |connection| connection.take_rest(&mut buffer))
+    pub fn read_into(self, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        self.core.read_into(buffer, self.until)
     }
 
     /// Reads the message in place.
@@ -227,9 +226,9 @@ impl fmt::Debug for Lease<'_> {
 ///
 /// Initially contains zeros, or bytes of earlier messages of this connection.
 ///
-/// In shared memory there is room for at most half of [`ring_bytes`](crate::Options::ring_bytes), less 32 bytes. A longer
-/// message is copied there when it is sent, and [`send_filled`](super::Channel::send_filled) avoids that. A ring of four messages
-/// has room for one that is filled in beside one that is being read.
+/// In shared memory there is room for at most half of [`ring_bytes`](crate::Options::ring_bytes), less 32 bytes. A
+/// longer message is copied there when it is sent, and [`send_filled`](super::Channel::send_filled) avoids that. A ring
+/// of four messages has room for one that is filled in beside one that is being read.
 ///
 /// # Drop
 /// Sends nothing, and frees the room.
@@ -377,7 +376,7 @@ impl<R: DeserializeOwned> Message<'_, R> {
     pub fn value(self) -> Result<R, Error> {
         let Message { core, until, .. } = self;
         let mut buffer = std::mem::take(&mut core.scratch);
-        let read = Message::<R>::new(core, until).read_into(&mut buffer);
+        let read = core.read_into(&mut buffer, until);
         let value = read.and_then(|()| codec::decode(&buffer));
         core.scratch = buffer;
         value

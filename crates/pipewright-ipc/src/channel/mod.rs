@@ -14,8 +14,7 @@ pub(crate) use self::core::Core;
 use crate::connection::{Connection, Filling, Payload};
 use crate::error::{Error, ErrorKind};
 use crate::handshake;
-use crate::options::Options;
-use crate::options::Stats;
+use crate::options::{Options, Stats};
 use crate::process;
 use crate::wire::kind;
 pub use message::{Lease, Loan, Message};
@@ -45,8 +44,8 @@ pub enum Raw {}
 /// them.
 ///
 /// # Drop
-/// Closes the connection without GOODBYE, the frame that ends it cleanly: the other side gets [`Died`](ErrorKind::Died).
-/// Kills a worker that this channel has started. [`close`](Self::close) ends both cleanly.
+/// Closes the connection without GOODBYE, the frame that ends it cleanly: the other side gets
+/// [`Died`](ErrorKind::Died). Kills a worker that this channel has started. [`close`](Self::close) ends both cleanly.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -65,8 +64,8 @@ pub struct Channel<S = Raw, R = Raw> {
 }
 
 impl<S, R> Channel<S, R> {
-    /// Starts a worker and connects to it. Besides its stdio, the worker inherits only its end of the handle channel. It
-    /// is killed when this channel is dropped and when this process ends.
+    /// Starts a worker and connects to it. Besides its stdio, the worker inherits only its end of the handle channel.
+    /// It is killed when this channel is dropped and when this process ends.
     ///
     /// The protocol does not use the worker's stdio, which stays as the command sets it.
     ///
@@ -184,8 +183,8 @@ impl<S, R> Channel<S, R> {
     /// their worker ends before the host has received them.
     ///
     /// # Errors
-    /// Those of [`send_bytes`](Self::send_bytes). [`Io`](ErrorKind::Io): there are too many handles; the other side takes
-    /// none, or on Windows its process is not known (`Unsupported`). Nothing was sent then.
+    /// Those of [`send_bytes`](Self::send_bytes). [`Io`](ErrorKind::Io): there are too many handles; the other side
+    /// takes none, or on Windows its process is not known (`Unsupported`). Nothing was sent then.
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
         check_handles(handles)?;
         let until = self.core.until();
@@ -239,9 +238,9 @@ impl<S, R> Channel<S, R> {
         Loan::new(&mut self.core, bytes, until)
     }
 
-    /// Sends a message of this length that `fill` makes, piece by piece, in shared memory if it has room. So a long message is
-    /// not copied, and its first pieces are read while later ones are made. `fill` gets each piece in order; it has at most
-    /// 64 KiB, and contains zeros or bytes of earlier messages of this side.
+    /// Sends a message of this length that `fill` makes, piece by piece, in shared memory if it has room. So a long
+    /// message is not copied, and its first pieces are read while later ones are made. `fill` gets each piece in order;
+    /// it has at most 64 KiB, and contains zeros or bytes of earlier messages of this side.
     ///
     /// # Panics
     /// If `fill` does. The message is then cut off: [`CutOff`](ErrorKind::CutOff).
@@ -296,12 +295,12 @@ impl<S, R> Channel<S, R> {
     /// it.
     ///
     /// If this channel has started the worker, it also waits for the worker's exit. It kills a worker that takes longer
-    /// than the [timeout](Self::set_timeout), or than 5 s without a timeout. On the worker's side, `close` waits for the
-    /// host until the timeout expires or the host ends.
+    /// than the [timeout](Self::set_timeout), or than 5 s without a timeout. On the worker's side, `close` waits for
+    /// the host until the timeout expires or the host ends.
     ///
     /// # Platform
-    /// Unix: after GOODBYE `shutdown(SHUT_WR)`, so a worker that waits for the end of the stream gets it. A pipe of Windows
-    /// has no such call.
+    /// Unix: after GOODBYE `shutdown(SHUT_WR)`, so a worker that waits for the end of the stream gets it. A pipe of
+    /// Windows has no such call.
     ///
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and other errors of the connection.
@@ -348,8 +347,8 @@ impl<S, R> Channel<S, R> {
     /// Like [`send_bytes`](Self::send_bytes), without blocking a thread.
     ///
     /// # Cancellation
-    /// The first poll sends a message of at most 64 KiB, even if the future is then dropped. A longer one is cut off when
-    /// the future is dropped, and nothing more can be sent: [`CutOff`](crate::ErrorKind::CutOff).
+    /// The first poll sends a message of at most 64 KiB, even if the future is then dropped. A longer one is cut off
+    /// when the future is dropped, and nothing more can be sent: [`CutOff`](crate::ErrorKind::CutOff).
     ///
     /// # Errors
     /// Those of [`send_bytes`](Self::send_bytes); `Unsupported` outside of a tokio runtime.

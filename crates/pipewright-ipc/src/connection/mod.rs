@@ -1,9 +1,9 @@
 //! One connection: the socket and the ring behind one order of frames. Nothing here waits.
 //!
 //! A frame goes through the ring or through the socket, and the receiver takes frames in the order in which they were
-//! sent. Each record of the ring says how many frames went through the socket before it, so a record is next when that
-//! many were taken. A frame of the socket is next if the ring has no such record: any record that was sent before the
-//! frame was in the ring before the frame was in the socket.
+//! sent. Each record of the ring has the number of frames that went through the socket before it: it is next once this
+//! side has taken as many. A frame of the socket is next if the ring has no such record: any record that was sent
+//! before the frame was in the ring before the frame was in the socket.
 //!
 //! | file | contents |
 //! |---|---|
@@ -12,7 +12,8 @@
 //! | this file | what both need: [`Limits`], the turn, [`Spin`], a flush, a wait, GOODBYE |
 //!
 //! Channels and pools drive the same operations: each step does what is possible now and returns a [`StepResult`].
-//! [`StepResult::Blocked`] says what to wait for before the next step, unless the [turn is over](Connection::turn_is_over).
+//! [`StepResult::Blocked`] has what to wait for before the next step, unless the [turn is
+//! over](Connection::turn_is_over).
 
 mod receiving;
 mod sending;
@@ -25,8 +26,7 @@ use pipewright_os::channel::handle_channel::ChannelEnd;
 use pipewright_os::channel::shm::{Seen, Written};
 
 use crate::error::{Error, ErrorKind};
-use crate::options::Options;
-use crate::options::Stats;
+use crate::options::{Options, Stats};
 use crate::ring::Ring;
 use crate::wire::{Header, kind};
 use receiving::Receiving;
@@ -69,7 +69,7 @@ pub(crate) enum Want {
     Room,
 }
 
-/// One connection.
+/// One side of a connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) end: ChannelEnd,
@@ -185,8 +185,8 @@ impl Connection {
         (self.receiving.turn, self.outgoing.turn) = Default::default();
     }
 
-    /// [Flushes](Self::flush_and_settle) before something is received. It is no error that the other side receives nothing
-    /// more: what it has sent comes first, and then the end of the stream.
+    /// [Flushes](Self::flush_and_settle) before something is received. It is no error that the other side receives
+    /// nothing more: what it has sent comes first, and then the end of the stream.
     #[inline]
     pub(crate) fn flush_before_receiving(&mut self) -> Result<(), Error> {
         match self.flush_and_settle() {
@@ -224,7 +224,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Announces that this side is about to wait for the socket. Returns false if there is something to receive already.
+    /// Announces that this side is about to wait for the socket. Returns false if there is something to receive
+    /// already.
     ///
     /// A record that comes after a frame of the socket needs no announcement: that frame ends the wait.
     #[inline]
@@ -248,8 +249,7 @@ impl Connection {
 
 // A turn: the work that one side does for the other before it looks at its deadlines and at its other connections.
 // Everything that a turn counts costs the other side less than this side: a record whose body it never wrote, a part of
-// one byte, a WAKE. Without a bound, a side that sends them without a pause would hold this one for as long as it
-// likes.
+// one byte, a WAKE. Without a bound, a side that never stops sending them would hold this one forever.
 
 /// The most bytes of bodies in each direction: about a millisecond.
 const TURN_BYTES: u64 = 4 << 20;
@@ -327,10 +327,10 @@ const LAST_PAUSE: u32 = 1024;
 
 /// The longest wait that counts as short, as a multiple of the budget. Such a wait contains two wake-ups, which a spin
 /// saves.
-const SHORT: u32 = 4;
+const SHORT_WAIT: u32 = 4;
 
 /// The number of checks of the condition between two reads of the clock.
-const CHECKS: u32 = 32;
+const CHECKS_PER_CLOCK: u32 = 32;
 
 impl Spin {
     pub(crate) fn new(most: Duration) -> Spin {
@@ -350,7 +350,7 @@ impl Spin {
         }
         let mut start = None;
         loop {
-            for _ in 0..CHECKS {
+            for _ in 0..CHECKS_PER_CLOCK {
                 if condition() {
                     self.credit = (self.credit + 2).min(MAX_CREDIT);
                     self.pause = FIRST_PAUSE;
@@ -377,7 +377,7 @@ impl Spin {
     /// Records how long the wait after the spin slept.
     #[inline]
     pub(crate) fn note_sleep(&mut self, slept: Duration) {
-        if slept > self.most * SHORT {
+        if slept > self.most * SHORT_WAIT {
             // Too long for any spin: the next one would fail as well.
             self.credit = self.credit.saturating_sub(1);
             return;

@@ -1,7 +1,8 @@
-//! All orders in which halves of frames, records, PADs, wake-ups and the end of the stream can arrive, and what this side decides
-//! in between: to wait, or not to.
+//! All orders in which halves of frames, records, PADs, wake-ups and the end of the stream can arrive, and what this
+//! side decides in between: to wait, or not to.
 //!
-//! A side that does not wait must have something to do, or it spins; one that waits must have nothing, or it sleeps for ever.
+//! A side that does not wait must have something to do, or it spins; one that waits must have nothing, or it sleeps for
+//! ever.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -11,8 +12,7 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::{self, ChannelEnd};
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
-use super::TURN_FRAMES;
-use super::{Body, Connection, Limits, RawMessage, Reassembly, SharedRing};
+use super::{Body, Connection, Limits, RawMessage, Reassembly, SharedRing, TURN_FRAMES};
 use crate::error::Error;
 use crate::options::Options;
 use crate::ring::Ring;
@@ -85,8 +85,7 @@ impl Sender {
 
     fn piece(&mut self) {
         let Some(end) = &mut self.end else { return };
-        let (bytes, _) = Header::new(kind::MESSAGE, 8).encode();
-        let frame = [&bytes[..16], &[7; 8]].concat();
+        let frame = [&*Header::new(kind::MESSAGE, 8).encode(), &[7; 8]].concat();
         let piece = [0..10, 10..16, 16..20, 20..24][self.pieces].clone();
         if self.pieces == 0 {
             self.put += 1;
@@ -116,8 +115,7 @@ impl Sender {
         let Some(end) = self.end.as_mut().filter(|_| self.has_to_wake && self.pieces == 0) else {
             return;
         };
-        let (bytes, count) = Header::new(kind::WAKE, 0).encode();
-        end.send(&[IoSlice::new(&bytes[..count])]).unwrap();
+        end.send(&[IoSlice::new(&Header::new(kind::WAKE, 0).encode())]).unwrap();
         self.has_to_wake = false;
     }
 
@@ -261,10 +259,9 @@ fn a_side_waits_if_and_only_if_it_has_nothing_to_do() {
 #[test]
 fn a_turn_ends_however_much_has_arrived() {
     let Some((mut sender, mut receiver)) = pair() else { return };
-    let (wake, count) = Header::new(kind::WAKE, 0).encode();
-    let (message, _) = Header::new(kind::MESSAGE, 8).encode();
+    let (wake, message) = (Header::new(kind::WAKE, 0), Header::new(kind::MESSAGE, 8));
     let wakes = 10_000;
-    let bytes = [wake[..count].repeat(wakes), message[..count].to_vec(), vec![7; 8]].concat();
+    let bytes = [wake.encode().repeat(wakes), message.encode().to_vec(), vec![7; 8]].concat();
     sender.end.as_mut().unwrap().send(&[IoSlice::new(&bytes)]).unwrap();
     let mut turns = 1;
     while receiver.next().unwrap().is_none() {

@@ -7,8 +7,7 @@ use pipewright::Handle;
 use pipewright_os::channel::handle_channel::{Arrived, ChannelEnd};
 use pipewright_os::channel::shm::{BLOCK_BYTES, Seen};
 
-use super::Turn;
-use super::{Connection, StepResult, Want};
+use super::{Connection, StepResult, Turn, Want};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{Frame, Header, Invalid, kind};
 
@@ -24,8 +23,9 @@ pub(super) struct Receiving {
     body: Option<Body>,
     /// GOODBYE was received.
     closed: bool,
-    /// The next step waits before it reads the socket. Set if the previous message ended a wait that began with an empty
-    /// socket: an answer never comes before its question was sent, so an immediate read would be a wasted system call.
+    /// The next step waits before it reads the socket. Set if the previous message ended a wait that began with an
+    /// empty socket: an answer never comes before its question was sent, so an immediate read would be a wasted system
+    /// call.
     read_after_wait: bool,
     /// The previous wait slept.
     slept: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Body {
 #[derive(Debug)]
 struct FramePart {
     left: usize,
-    lane: FrameLocation,
+    location: FrameLocation,
 }
 
 /// The location of a frame's body.
@@ -95,7 +95,7 @@ impl Connection {
         if self.receiving.closed {
             return Err(Error::new(ErrorKind::Closed));
         }
-        let Some((header, lane)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
+        let Some((header, location)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
         if header.kind == kind::GOODBYE {
             self.receiving.closed = true;
             return Err(Error::new(ErrorKind::Closed));
@@ -106,9 +106,9 @@ impl Connection {
         let total = header.message_bytes(self.limits.max_message_bytes)?;
         let handles = match header.handles {
             0 => Vec::new(),
-            _ => self.handles_of(&header, lane)?,
+            _ => self.handles_of(&header, location)?,
         };
-        let part = FramePart { left: header.length as usize, lane };
+        let part = FramePart { left: header.length as usize, location };
         let Header { kind, id, .. } = header;
         self.receiving.body = Some(Body { kind, id, total, left: total, handles, part });
         self.stats.received.messages += 1;
@@ -118,9 +118,13 @@ impl Connection {
         Ok(StepResult::Done)
     }
 
-    fn handles_of(&mut self, header: &Header, lane: FrameLocation) -> Result<Vec<Handle>, Error> {
+    fn handles_of(
+        &mut self,
+        header: &Header,
+        location: FrameLocation,
+    ) -> Result<Vec<Handle>, Error> {
         let count = usize::from(header.handles);
-        if matches!(lane, FrameLocation::Ring(..)) || count > self.end.waiting_handles() {
+        if matches!(location, FrameLocation::Ring(..)) || count > self.end.waiting_handles() {
             return Err(Error::protocol("a frame announces handles, and none came"));
         }
         Ok((0..count).filter_map(|_| self.end.take_handle()).collect())
@@ -202,7 +206,7 @@ impl Connection {
             if wanted == 0 {
                 return Ok(NEEDS_MORE);
             }
-            let taken = match (&mut body.part.lane, &self.ring) {
+            let taken = match (&mut body.part.location, &self.ring) {
                 (FrameLocation::Ring(at, _), Some(ring)) => {
                     sink.take_shared(&ring.theirs, *at, wanted)?;
                     *at += wanted;
@@ -251,15 +255,16 @@ impl Connection {
     fn release_record(&mut self) {
         let Some(body) = &mut self.receiving.body else { return };
         if body.part.left == 0 {
-            if let (FrameLocation::Ring(_, end), Some(ring)) = (body.part.lane, &mut self.ring) {
+            if let (FrameLocation::Ring(_, end), Some(ring)) = (body.part.location, &mut self.ring)
+            {
                 ring.consumer.release(&ring.ours, end);
-                body.part.lane = FrameLocation::Socket;
+                body.part.location = FrameLocation::Socket;
             }
         }
     }
 
     fn next_part(&mut self) -> Result<StepResult, Error> {
-        let Some((header, lane)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
+        let Some((header, location)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
         let Some(body) = &mut self.receiving.body else { return Ok(StepResult::Done) };
         if header.kind != kind::PART {
             return Err(Invalid::Kind(header.kind).into());
@@ -268,7 +273,7 @@ impl Connection {
         if !fits || header.handles != 0 || header.total.is_some() {
             return Err(Invalid::Parts.into());
         }
-        body.part = FramePart { left: header.length as usize, lane };
+        body.part = FramePart { left: header.length as usize, location };
         Ok(StepResult::Done)
     }
 
@@ -302,13 +307,14 @@ impl Connection {
         !self.waits_for_socket() && self.has_records()
     }
 
-    /// Returns true if the next bytes can come only through the socket: those of a frame whose header came from there, or
-    /// the next frame.
+    /// Returns true if the next bytes can come only through the socket: those of a frame whose header came from there,
+    /// or the next frame.
     pub(crate) fn waits_for_socket(&mut self) -> bool {
         let taken = self.receiving.through_socket;
         // The records behind an unfinished frame of the socket are of no use before its end.
         let part = self.receiving.body.as_ref().map(|body| &body.part);
-        if part.is_some_and(|part| part.left > 0 && matches!(part.lane, FrameLocation::Socket)) {
+        if part.is_some_and(|part| part.left > 0 && matches!(part.location, FrameLocation::Socket))
+        {
             return true;
         }
         let Some(ring) = &mut self.ring else { return true };
@@ -360,8 +366,8 @@ impl Reassembly {
         self.0.is_some()
     }
 
-    /// Returns the next message, if all of it has arrived. Nothing of a message is kept before its header has passed the
-    /// check.
+    /// Returns the next message, if all of it has arrived. Nothing of a message is kept before its header has passed
+    /// the check.
     pub(crate) fn next(
         &mut self,
         connection: &mut Connection,

@@ -4,8 +4,7 @@ use std::io::{self, IoSlice};
 
 use pipewright::Handle;
 
-use super::Turn;
-use super::{Connection, StepResult, Want};
+use super::{Connection, StepResult, Turn, Want};
 use crate::error::Error;
 use crate::ring::RecordPlace;
 use crate::wire::{Header, kind};
@@ -85,19 +84,23 @@ impl Sending {
                 return Ok(StepResult::Blocked(Want::Room));
             }
         }
-        let sent = self.send_frames(connection, payload);
+        let total = payload.bytes.len();
+        let sent = self.send_frames(connection, total, |sending, connection| {
+            sending.send_frame(connection, payload)
+        });
         // If the system refuses the handles, nothing was sent.
         let has_failed = sent.is_err() && (self.frames > 0 || payload.handles.is_none());
-        let is_partial = self.frames > 0 && self.at < payload.bytes.len();
-        connection.set_cut_off(has_failed || is_partial);
+        connection.set_cut_off(has_failed || self.is_partial(total));
         sent
     }
 
+    /// Sends frames, one by each call of `send`, which returns false if there is no room.
     #[inline]
     fn send_frames(
         &mut self,
         connection: &mut Connection,
-        payload: Payload<'_>,
+        total: usize,
+        mut send: impl FnMut(&mut Sending, &mut Connection) -> Result<bool, Error>,
     ) -> Result<StepResult, Error> {
         loop {
             // Frames that were sent are already published.
@@ -105,15 +108,39 @@ impl Sending {
                 if connection.flush_socket()? != StepResult::Done {
                     return Ok(StepResult::Blocked(Want::Room));
                 }
-                if self.at == payload.bytes.len() {
-                    connection.count_message_sent(payload.bytes.len() as u64, self.frames);
+                if self.at == total {
+                    connection.count_message_sent(total as u64, self.frames);
                     return Ok(StepResult::Done);
                 }
             }
-            if connection.outgoing.turn.is_over() || !self.send_frame(connection, payload)? {
+            if connection.outgoing.turn.is_over() || !send(self, connection)? {
                 return Ok(StepResult::Blocked(Want::Room));
             }
         }
+    }
+
+    /// Returns true if some of the frames were sent, and others not.
+    #[inline]
+    fn is_partial(&self, total: usize) -> bool {
+        self.frames > 0 && self.at < total
+    }
+
+    /// Returns the header of the next frame of a message of this length.
+    #[inline]
+    fn next_header(&self, total: usize) -> Header {
+        let length = total.saturating_sub(self.at).min(FRAME_BYTES);
+        let is_first = self.frames == 0;
+        let kind = if is_first { self.kind } else { kind::PART };
+        let long = (is_first && length < total).then_some(total as u64);
+        Header { id: self.id, total: long, ..Header::new(kind, length) }
+    }
+
+    #[inline]
+    fn note_frame(&mut self, connection: &mut Connection, length: usize) {
+        self.at += length;
+        self.frames += 1;
+        connection.outgoing.turn.count_frame();
+        connection.outgoing.turn.count_bytes(length);
     }
 
     /// Sends the whole message without waiting for room. The connection keeps what the system does not take.
@@ -143,13 +170,10 @@ impl Sending {
         connection: &mut Connection,
         payload: Payload<'_>,
     ) -> Result<bool, Error> {
+        let header = self.next_header(payload.bytes.len());
         let rest = payload.bytes.get(self.at..).unwrap_or_default();
-        let (frame, after) = rest.split_at(rest.len().min(FRAME_BYTES));
-        let is_first = self.frames == 0;
-        let total = (is_first && !after.is_empty()).then_some(payload.bytes.len() as u64);
-        let kind = if is_first { self.kind } else { kind::PART };
-        let header = Header { id: self.id, total, ..Header::new(kind, frame.len()) };
-        match payload.handles.filter(|_| is_first) {
+        let frame = rest.get(..header.length as usize).unwrap_or_default();
+        match payload.handles.filter(|_| self.frames == 0) {
             Some(handles) => {
                 if !connection.send_frame_with_handles(&header, frame, handles)? {
                     return Ok(false);
@@ -158,34 +182,30 @@ impl Sending {
             None => {
                 let before = connection.stats.sent.shared_frames;
                 let sent = connection.send_frame(&header, frame);
-                // Whatever became of its wake-up, the other side may take a record that is published.
+                // The record was published, and only its wake-up failed: the other side may take it.
                 if sent.is_err() && connection.stats.sent.shared_frames > before {
                     self.frames += 1;
                 }
                 sent?;
             }
         }
-        self.at += frame.len();
-        self.frames += 1;
-        connection.outgoing.turn.count_frame();
-        connection.outgoing.turn.count_bytes(frame.len());
+        self.note_frame(connection, frame.len());
         Ok(true)
     }
 }
 
 // A message that is made while it is sent: each frame directly where the other side reads it.
 
-/// A message on its way out, and the number of its bytes that were made.
+/// A message of this length whose bytes are made frame by frame.
 #[derive(Debug)]
 pub(crate) struct Filling {
     total: usize,
-    at: usize,
-    frames: usize,
+    sending: Sending,
 }
 
 impl Filling {
     pub(crate) fn new(total: usize) -> Filling {
-        Filling { total, at: 0, frames: 0 }
+        Filling { total, sending: Sending::new(kind::MESSAGE, 0) }
     }
 
     /// Makes and sends as many frames as there is room for. Returns `Done` when the system or the ring has all of the
@@ -195,53 +215,26 @@ impl Filling {
         connection: &mut Connection,
         fill: &mut impl FnMut(&mut [u8]),
     ) -> Result<StepResult, Error> {
-        if self.frames == 0 {
-            connection.check_may_send(self.total as u64)?;
+        let Filling { total, sending } = self;
+        if sending.is_unsent() {
+            connection.check_may_send(*total as u64)?;
         }
         // Stays so if `fill` panics.
         connection.set_cut_off(true);
-        let sent = self.send_frames(connection, fill);
-        let is_partial = self.frames > 0 && self.at < self.total;
-        connection.set_cut_off(sent.is_err() || is_partial);
+        let sent = sending.send_frames(connection, *total, |sending, connection| {
+            let header = sending.next_header(*total);
+            let length = header.length as usize;
+            connection.send_filled_frame(&header, length, fill)?;
+            sending.note_frame(connection, length);
+            Ok(true)
+        });
+        connection.set_cut_off(sent.is_err() || sending.is_partial(*total));
         sent
-    }
-
-    fn send_frames(
-        &mut self,
-        connection: &mut Connection,
-        fill: &mut impl FnMut(&mut [u8]),
-    ) -> Result<StepResult, Error> {
-        loop {
-            if self.frames > 0 {
-                if connection.flush_socket()? != StepResult::Done {
-                    return Ok(StepResult::Blocked(Want::Room));
-                }
-                if self.at == self.total {
-                    connection.count_message_sent(self.total as u64, self.frames);
-                    return Ok(StepResult::Done);
-                }
-            }
-            if connection.outgoing.turn.is_over() {
-                return Ok(StepResult::Blocked(Want::Room));
-            }
-            let length = (self.total - self.at).min(FRAME_BYTES);
-            let is_first = self.frames == 0;
-            let total = (is_first && length < self.total).then_some(self.total as u64);
-            let kind = if is_first { kind::MESSAGE } else { kind::PART };
-            let header = Header { total, ..Header::new(kind, length) };
-            connection.send_filled_frame(&header, length, &mut *fill)?;
-            self.at += length;
-            self.frames += 1;
-            connection.outgoing.turn.count_frame();
-            connection.outgoing.turn.count_bytes(length);
-        }
     }
 
     /// Ends a message that failed between two steps.
     pub(crate) fn abandon(&self, connection: &mut Connection) {
-        if self.frames > 0 {
-            connection.set_cut_off(true);
-        }
+        self.sending.abandon(connection);
     }
 }
 
@@ -378,9 +371,8 @@ impl Connection {
         let Some(ring) = &mut self.ring else { return Ok(()) };
         if ring.producer.publish(&ring.ours, &ring.theirs) {
             self.stats.sent.wakes += 1;
-            let (bytes, count) = Header::new(kind::WAKE, 0).encode();
-            match self.end.send(&[IoSlice::new(bytes.get(..count).unwrap_or_default())]) {
-                // The records are published: the other side may have taken them, and gone. Its end of the stream says so,
+            match self.end.send(&[IoSlice::new(&Header::new(kind::WAKE, 0).encode())]) {
+                // The records are published: the other side may have taken them and ended. The end of its stream tells,
                 // behind all that it has sent.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 woken => woken?,
@@ -392,10 +384,9 @@ impl Connection {
     fn send_through_socket(&mut self, header: &Header, body: &[u8]) -> Result<(), Error> {
         // A reader that finds this frame has to find the records before it.
         self.publish()?;
-        let (bytes, count) = header.encode();
-        let head = bytes.get(..count).unwrap_or_default();
+        let head = header.encode();
         self.count_inline(body.len());
-        self.end.send(&[IoSlice::new(head), IoSlice::new(body)])?;
+        self.end.send(&[IoSlice::new(&head), IoSlice::new(body)])?;
         Ok(())
     }
 
@@ -408,10 +399,9 @@ impl Connection {
         }
         // A reader that finds this frame has to find the records before it.
         self.publish()?;
-        let (bytes, count) = header.encode();
-        let head = bytes.get(..count).unwrap_or_default();
+        let head = header.encode();
         self.count_inline(body.len());
-        self.end.send_later(&[IoSlice::new(head), IoSlice::new(body)])?;
+        self.end.send_later(&[IoSlice::new(&head), IoSlice::new(body)])?;
         Ok(())
     }
 
@@ -424,13 +414,12 @@ impl Connection {
     ) -> Result<bool, Error> {
         let header =
             Header { handles: u16::try_from(handles.len()).unwrap_or(u16::MAX), ..*header };
-        let (bytes, count) = header.encode();
-        let head = bytes.get(..count).unwrap_or_default();
+        let head = header.encode();
         self.publish()?;
         if self.unsent() > 0 {
             return Ok(false);
         }
-        if !self.end.send_handles(&[IoSlice::new(head), IoSlice::new(body)], handles)? {
+        if !self.end.send_handles(&[IoSlice::new(&head), IoSlice::new(body)], handles)? {
             return Ok(false);
         }
         self.count_inline(body.len());

@@ -45,9 +45,8 @@ impl HandshakeStream {
 
     /// Sends a frame. Keeps what the system does not take at once.
     pub(super) fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), Error> {
-        let (bytes, count) = Header::new(kind, body.len()).encode();
-        let head = bytes.get(..count).unwrap_or_default();
-        Ok(self.end.send(&[IoSlice::new(head), IoSlice::new(body)])?)
+        let head = Header::new(kind, body.len()).encode();
+        Ok(self.end.send(&[IoSlice::new(&head), IoSlice::new(body)])?)
     }
 
     /// Sends a frame with a handle. Returns false if there is no room, and nothing was sent.
@@ -60,9 +59,8 @@ impl HandshakeStream {
         if self.end.flush()? > 0 {
             return Ok(false);
         }
-        let (bytes, count) = Header { handles: 1, ..Header::new(kind, body.len()) }.encode();
-        let head = bytes.get(..count).unwrap_or_default();
-        let parts = [IoSlice::new(head), IoSlice::new(body)];
+        let head = Header { handles: 1, ..Header::new(kind, body.len()) }.encode();
+        let parts = [IoSlice::new(&head), IoSlice::new(body)];
         Ok(self.end.send_handles(&parts, slice::from_ref(handle))?)
     }
 

@@ -100,12 +100,15 @@ fn has_exited(
 ) -> Result<bool, Error> {
     match done.map_err(Error::cannot(WAIT))? {
         0 => Err(timed_out(child)),
-        _ => Ok(matches!(slots, [_, _, Slot::EventDone])),
+        _ => {
+            let [_arrival, _room, exit] = slots;
+            Ok(matches!(exit, Slot::EventDone))
+        }
     }
 }
 
 pub(crate) fn timed_out(child: Option<&Child>) -> Error {
-    Error::new(ErrorKind::TimedOut { waiting_for: "the handshake", peer: Peer::of(child) })
+    Error::timed_out("the handshake", Peer::of(child))
 }
 
 // The same for tasks of a tokio runtime. Only the wait differs.
@@ -207,7 +210,7 @@ impl Handshake {
     /// Starts the handshake of the host: sends HELLO.
     pub(crate) fn host(end: ChannelEnd, options: &Options) -> Result<Handshake, Error> {
         let mut handshake = Handshake::new(end, options, HandshakeStep::HostHello);
-        // The answer says if handles can be passed.
+        // If the worker's end can pass handles too, its answer has that.
         handshake.stream.send(kind::HELLO, &hello(options, true).encode(MAGIC))?;
         Ok(handshake)
     }

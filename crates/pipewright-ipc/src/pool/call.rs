@@ -226,16 +226,10 @@ impl QueuedCall {
         Arc::clone(&self.body)
     }
 
-    /// Reports an item of the reply to the caller.
-    pub(super) fn report_item(&mut self, bytes: Vec<u8>) {
+    /// Reports an item of the reply or a question of the worker to the caller.
+    pub(super) fn report(&mut self, event: QueuedEvent) {
         self.has_reported = true;
-        self.events.push_item(bytes);
-    }
-
-    /// Reports a question of the worker to the caller.
-    pub(super) fn report_question(&mut self, bytes: Vec<u8>) {
-        self.has_reported = true;
-        self.events.push_question(bytes);
+        self.events.push(event);
     }
 
     /// Ends the call with this result.
@@ -243,12 +237,12 @@ impl QueuedCall {
         if let Some(items) = &self.items {
             items.close();
         }
-        self.events.end(result);
+        self.events.push(QueuedEvent::End(result));
     }
 }
 
 impl Drop for QueuedCall {
-    /// Ends the call, so that no caller waits forever, whatever happens to the driver.
+    /// Ends the call: a caller must not wait forever, even if the driver panics.
     fn drop(&mut self) {
         self.end(Err(Error::new(ErrorKind::ShutDown)));
     }
@@ -292,19 +286,7 @@ impl EventQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push_item(&self, bytes: Vec<u8>) {
-        self.push(QueuedEvent::Item(bytes));
-    }
-
-    fn push_question(&self, bytes: Vec<u8>) {
-        self.push(QueuedEvent::Question(bytes));
-    }
-
-    /// Adds the last event. Later ones are ignored.
-    pub(super) fn end(&self, result: Result<Reply, Error>) {
-        self.push(QueuedEvent::End(result));
-    }
-
+    /// Adds an event. The last one is the end: later ones are ignored.
     fn push(&self, event: QueuedEvent) {
         let waker = {
             let mut state = self.state();
@@ -348,7 +330,7 @@ impl EventQueue {
 #[derive(Debug, Default)]
 pub(super) struct ItemCredit(Mutex<CreditState>);
 
-/// The most items of a call that are on their way to a worker, whatever it accepts.
+/// The most items of a call that are on their way to a worker, even if it accepts more.
 const MAX_UNSENT: u32 = 64;
 
 #[derive(Debug, Default)]

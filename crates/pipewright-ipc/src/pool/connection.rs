@@ -8,8 +8,9 @@ use pipewright_os::channel::handle_channel::drop_elsewhere;
 
 use crate::connection::{Body, Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
 use crate::error::Error;
+use crate::wire;
 
-/// The connection to a worker.
+/// A connection, with the message that is arriving and the spin before a wait.
 #[derive(Debug)]
 pub(super) struct WorkerConnection {
     pub(super) inner: Connection,
@@ -31,7 +32,7 @@ impl OutgoingMessage {
 
     /// Returns the number that the message contains.
     pub(super) fn number(&self) -> u32 {
-        self.body.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        wire::credit(&self.body)
     }
 
     /// Adds to the number that the message contains.
@@ -42,13 +43,13 @@ impl OutgoingMessage {
 
 impl WorkerConnection {
     pub(super) fn new(mut inner: Connection, max_spin: Duration) -> WorkerConnection {
-        // Calls have none, and to close them would take as long as the worker likes.
+        // Calls carry none, and closing what a worker sends may block.
         inner.end.refuse_handles();
         WorkerConnection { inner, incoming: Reassembly::default(), spin: Spin::new(max_spin) }
     }
 
-    /// Sends as many of the messages as there is room for, in order, and reports those that are sent completely. Returns
-    /// true if all are sent and flushed.
+    /// Sends as many of the messages as there is room for, in order, and reports those that are sent completely.
+    /// Returns true if all are sent and flushed.
     pub(super) fn send(
         &mut self,
         outgoing: &mut VecDeque<OutgoingMessage>,
@@ -68,8 +69,8 @@ impl WorkerConnection {
         Ok(false)
     }
 
-    /// Returns the next message, if all of it has arrived in this turn. The check decides by its header if it is one that the
-    /// worker may send now.
+    /// Returns the next message, if all of it has arrived in this turn. The check decides by its header if it is one
+    /// that the worker may send now.
     pub(super) fn next(
         &mut self,
         check: impl Fn(&Body) -> Result<(), Error>,
@@ -107,7 +108,8 @@ impl WorkerConnection {
         self.inner.unsent() == 0 && !self.incoming.is_partial()
     }
 
-    /// Ends a wait: `arrived` if something arrived, after a sleep of that length. `has_spun` if there was a spin before it.
+    /// Ends a wait: `arrived` if something arrived, after a sleep of that length. `has_spun` if there was a spin before
+    /// it.
     pub(super) fn wake_up(&mut self, arrived: bool, slept: Duration, has_spun: bool) {
         self.inner.wake_up(if arrived { slept } else { Duration::ZERO });
         if arrived && (has_spun || self.incoming.is_partial()) {

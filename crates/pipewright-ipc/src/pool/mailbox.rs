@@ -49,7 +49,6 @@ struct MailboxState {
     workers: Vec<WorkerSnapshot>,
 }
 
-/// A command to the driver.
 #[derive(Debug)]
 pub(super) enum DriverCommand {
     /// Give the call to a worker.
@@ -68,7 +67,6 @@ pub(super) enum DriverCommand {
     Return(ReturnedConnection),
     /// Take back a connection, and complete the call on it.
     Finish(Box<UnfinishedCall>),
-    /// Shut down, by this schedule.
     ShutDown(Schedule),
     /// End at once.
     Stop,
@@ -117,8 +115,8 @@ impl Mailbox {
         let _ = self.driver.set(thread::current().id());
     }
 
-    /// Returns true if the calling thread is the driver's, which must not wait for itself: it wakes callers, and their wakers
-    /// may run any code.
+    /// Returns true if the calling thread is the driver's, which must not wait for itself: it wakes callers, and their
+    /// wakers may run any code.
     pub(super) fn is_driver(&self) -> bool {
         self.driver.get() == Some(&thread::current().id())
     }
@@ -223,7 +221,7 @@ impl Mailbox {
         }
         {
             let state = self.state();
-            stats.workers.extend(state.workers.iter().map(WorkerSnapshot::status));
+            stats.workers.extend(state.workers.iter().map(WorkerSnapshot::current));
             stats.waiting = state.waiting;
         }
         self.idle.update_states(&mut stats.workers);
@@ -289,7 +287,7 @@ struct IdleState {
     closed: bool,
 }
 
-/// One worker.
+/// A worker whose connection the driver does not have.
 #[derive(Debug)]
 struct WorkerEntry {
     worker: u64,
@@ -511,23 +509,12 @@ impl Counters {
 /// The state of a worker as of the driver's last wait, and its live counter.
 #[derive(Debug)]
 pub(super) struct WorkerSnapshot {
-    pub(super) number: u64,
-    pub(super) pid: u32,
-    pub(super) state: WorkerState,
+    pub(super) status: WorkerStatus,
     pub(super) jobs: Arc<Counter>,
-    pub(super) shared_memory: bool,
-    pub(super) fallback: Option<Arc<str>>,
 }
 
 impl WorkerSnapshot {
-    pub(super) fn status(&self) -> WorkerStatus {
-        WorkerStatus {
-            number: self.number,
-            pid: self.pid,
-            state: self.state,
-            jobs: self.jobs.get(),
-            shared_memory: self.shared_memory,
-            fallback: self.fallback.clone(),
-        }
+    fn current(&self) -> WorkerStatus {
+        WorkerStatus { jobs: self.jobs.get(), ..self.status.clone() }
     }
 }

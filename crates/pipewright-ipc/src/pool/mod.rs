@@ -41,24 +41,25 @@ pub use pending::{CallEvent, ItemSender, PendingCall, Question};
 
 /// A pool of workers: it starts them on demand, keeps them for further calls, and gives each call to one of them.
 ///
-/// Any number of threads and tasks may call. One thread of the pool waits for all workers. When a worker ends, only its own
-/// calls are affected: each fails with the worker's exit status and the end of its stderr, or is retried if it is
+/// Any number of threads and tasks may call. One thread of the pool waits for all workers. When a worker ends, only its
+/// own calls are affected: each fails with the worker's exit status and the end of its stderr, or is retried if it is
 /// [idempotent](Request::idempotent).
 ///
 /// The pool owns its workers. Besides its stdio, a worker inherits only its end of a handle channel. The pool reads the
 /// workers' stdout and stderr and keeps the last part; [`PoolOptions::on_line`] receives every line. Workers end with
 /// the pool, and with this process. Processes that a worker has started survive it, unless the command sets
-/// [`contain(Contain::Tree)`](Command::contain) or limits: then the whole tree ends with the worker, and with this process
-/// however that ends, and no cgroup is left.
+/// [`contain(Contain::Tree)`](Command::contain) or limits: then the whole tree ends with the worker, and with this
+/// process however that ends, and no cgroup is left.
 ///
 /// # Platform
-/// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the parent. In
-/// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and calls are an error (`Unsupported`).
+/// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the
+/// parent. In the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and calls are an error
+/// (`Unsupported`).
 ///
 /// # Drop
 /// Kills the workers, and waits at most 100 ms for the end of each. Calls without a reply end with
-/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish. On the pool's own thread, which
-/// wakes callers, neither waits.
+/// [`ShutDown`](crate::ErrorKind::ShutDown). [`shut_down`](Self::shut_down) lets them finish. On the pool's own thread,
+/// which wakes callers, neither waits.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -160,8 +161,8 @@ impl Pool {
     /// Such a call is not retried, also if the request is [idempotent](Request::idempotent).
     ///
     /// # Errors
-    /// Those of [`begin`](Self::begin). [`Unsupported`](crate::ErrorKind::Unsupported), an error of the call: the worker
-    /// takes no items, because its library is older.
+    /// Those of [`begin`](Self::begin). [`Unsupported`](crate::ErrorKind::Unsupported), an error of the call: the
+    /// worker takes no items, because its library is older.
     ///
     /// ```no_run
     /// # fn example(pool: &pipewright_ipc::Pool) -> Result<(), pipewright_ipc::Error> {
@@ -207,15 +208,15 @@ impl Pool {
 
     /// Returns the state of the pool and its counters.
     ///
-    /// The counters are current: a reply is counted before its call returns. The list of workers and their states may be
-    /// slightly out of date.
+    /// The counters are current: a reply is counted before its call returns. The list of workers and their states may
+    /// be slightly out of date.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.mailbox.stats()
     }
 
-    /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress, then
-    /// ends the workers. The [schedule](PoolOptions::shutdown) bounds each step.
+    /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress,
+    /// then ends the workers. The [schedule](PoolOptions::shutdown) bounds each step.
     pub fn shut_down(self) {
         run_async_for_test!(self.shut_down_async());
         let Some(this) = self.begin_shutdown() else { return };
@@ -223,7 +224,8 @@ impl Pool {
         block_on(|context| mailbox.poll_ended(context));
     }
 
-    /// Tells the driver to shut down. Returns `None` if nobody may wait for that: in a fork, and on the driver's own thread.
+    /// Tells the driver to shut down. Returns `None` if nobody may wait for that: in a fork, and on the driver's own
+    /// thread.
     fn begin_shutdown(mut self) -> Option<Pool> {
         if self.mailbox.is_forked_copy() {
             return None;
@@ -257,7 +259,8 @@ impl Drop for Pool {
     }
 }
 
-// A call on a borrowed connection: the caller talks to the worker itself. The driver handles everything but the plain reply.
+// A call on a borrowed connection: the caller talks to the worker itself. The driver handles everything but the plain
+// reply.
 
 /// Sends the call, and waits for the reply. `None`: the driver has the call now.
 fn call_directly(

@@ -26,8 +26,9 @@ pub struct PoolOptions {
     pub channel: Options,
     /// The number of workers kept even without calls. Default: 0.
     pub min_workers: usize,
-    /// The most workers that serve at a time; as many again may be leaving. Default: the number of online processors of the machine (Unix: of the whole machine,
-    /// whatever the affinity and the CPU quota of this process; set it in containers).
+    /// The most workers that serve at a time; as many again may be leaving. Default: the number of online processors.
+    /// On Unix these are the machine's, regardless of the affinity and the CPU quota of this process: set it in
+    /// containers.
     pub max_workers: usize,
     /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other. With more
     /// than one, the worker need not wait for its next call, but all of them are lost if it crashes. Default: 1.

@@ -12,8 +12,8 @@ use super::call::{EventQueue, ItemCredit, QueuedEvent, Reply};
 use super::mailbox::{DriverCommand, Mailbox};
 use crate::error::{Error, ErrorKind};
 
-/// A call in progress. [`wait`](Self::wait) waits for its reply; so does `.await`. [`next`](Self::next) returns its events
-/// one by one.
+/// A call in progress. [`wait`](Self::wait) waits for its reply; so does `.await`. [`next`](Self::next) returns its
+/// events one by one.
 ///
 /// # Drop
 /// Cancels the call. The pool kills a worker that does not answer a cancelled call within
@@ -43,8 +43,8 @@ pub enum CallEvent {
 
 /// A question of a worker to its caller. The worker waits for the answer.
 ///
-/// If the answer takes another call of the same pool, that call needs another worker. If all workers ask such questions,
-/// or [`max_workers`](super::PoolOptions::max_workers) is 1, the calls deadlock until one times out.
+/// If the answer takes another call of the same pool, that call needs another worker. If all workers ask such
+/// questions, or [`max_workers`](super::PoolOptions::max_workers) is 1, the calls deadlock until one times out.
 ///
 /// # Drop
 /// Declines the question, unless it was answered.
@@ -198,8 +198,8 @@ impl Drop for PendingCall {
 /// may wait for each other.
 ///
 /// # Drop
-/// Cancels the call, unless it has ended or the sender was [finished](Self::finish): a worker never takes the beginning of
-/// a request for all of it.
+/// Cancels the call, unless it has ended or the sender was [finished](Self::finish): a worker never takes the beginning
+/// of a request for all of it.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the call"]
 pub struct ItemSender {
@@ -217,8 +217,8 @@ impl ItemSender {
     /// Sends an item. Waits until the worker accepts one.
     ///
     /// # Errors
-    /// [`CallEnded`](ErrorKind::CallEnded): the [`PendingCall`](super::PendingCall) says why. A worker may reply before it
-    /// has taken all items. An item longer than the agreed maximum ends the call with
+    /// [`CallEnded`](ErrorKind::CallEnded): the result of the [`PendingCall`](super::PendingCall) has the reason. A
+    /// worker may reply before it has taken all items. An item longer than the agreed maximum ends the call with
     /// [`TooLong`](ErrorKind::TooLong).
     pub fn send(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
         let item = item.into();

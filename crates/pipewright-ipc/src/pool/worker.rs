@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, ExitStatus, Signal, Source, Stdio};
-use pipewright_os::base::wait::Slot;
+use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
 use super::call::QueuedCall;
@@ -13,7 +13,7 @@ use super::connection::{OutgoingMessage, WorkerConnection};
 use super::mailbox::{
     BorrowedConnection, Counter, IdleConnections, ReturnedConnection, WorkerSnapshot,
 };
-use super::options::{LogLine, OnLine, Schedule, WorkerState};
+use super::options::{LogLine, OnLine, Schedule, WorkerState, WorkerStatus};
 use crate::connection::{Body, RawMessage};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::{self, Handshake};
@@ -24,10 +24,10 @@ use crate::wire::kind;
 /// The number of messages taken from one worker before those of the others.
 const TURN: usize = 64;
 
-/// The most turns that end early after the exit of a worker: enough for its ring and its socket. Another process may hold its end.
+/// The most turns that end early after the exit of a worker: enough for its ring and its socket. Another process may
+/// hold its end.
 const MAX_TURNS_AFTER_EXIT: u32 = 64;
 
-/// One worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) number: u64,
@@ -81,6 +81,31 @@ enum ConnectionState {
     Closed,
 }
 
+/// The slots of a wait for one worker.
+pub(super) struct WorkerSlots<'a> {
+    arrival: Slot<'a>,
+    room: Slot<'a>,
+    exit: Slot<'a>,
+    /// Stdout and stderr.
+    output: [Slot<'static>; 2],
+}
+
+impl<'a> WorkerSlots<'a> {
+    /// Returns the slots in the order in which [`take_from`](Self::take_from) takes them.
+    pub(super) fn into_array(self) -> [Slot<'a>; 5] {
+        let WorkerSlots { arrival, room, exit, output: [stdout, stderr] } = self;
+        [arrival, room, exit, stdout, stderr]
+    }
+
+    /// Takes the slots of one worker after a wait.
+    pub(super) fn take_from(
+        slots: &mut impl Iterator<Item = Slot<'static>>,
+    ) -> WorkerSlots<'static> {
+        let mut next = || slots.next().unwrap_or_default();
+        WorkerSlots { arrival: next(), room: next(), exit: next(), output: [next(), next()] }
+    }
+}
+
 impl Worker {
     pub(super) fn start(
         (number, version): (u64, u64),
@@ -129,7 +154,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Sends and receives without waiting, for one turn: so it receives the bytes of a turn at most, and the rest of one message.
+    /// Sends and receives without waiting, for one turn: so it receives the bytes of a turn at most, and the rest of
+    /// one message.
     pub(super) fn exchange(&mut self, received: &mut Vec<RawMessage>) {
         self.is_due = false;
         if self.fault.is_some() || self.is_lent() {
@@ -235,9 +261,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the slots of a wait: arrival, room, exit, stdout, stderr.
-    pub(super) fn slots(&mut self) -> [Slot<'_>; 5] {
-        let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
+    /// Returns the slots of a wait.
+    pub(super) fn slots(&mut self) -> WorkerSlots<'_> {
+        let output = self.output.each_mut().map(WorkerOutput::slot);
         let can_send = self.unsendable.is_none();
         let wants_room = !self.outgoing.is_empty();
         let (end, room) = match &self.connection {
@@ -255,7 +281,7 @@ impl Worker {
         };
         let room = end.filter(|_| room).map_or(Slot::Off, |it| Slot::Room(it));
         let exit = if self.exited { Slot::Off } else { Slot::Event(self.child.child_handle()) };
-        [arrival, room, exit, out, err]
+        WorkerSlots { arrival, room, exit, output }
     }
 
     /// Prepares a wait. Returns false if there is something to receive already.
@@ -270,11 +296,11 @@ impl Worker {
     /// Evaluates a wait.
     pub(super) fn after_wait(
         &mut self,
-        slots: [Slot<'static>; 5],
+        slots: WorkerSlots<'static>,
         slept: Duration,
         on_line: Option<&OnLine>,
     ) {
-        let [arrival, room, exit, out, err] = slots;
+        let WorkerSlots { arrival, room, exit, output } = slots;
         let arrived = matches!(arrival, Slot::EventDone);
         if let ConnectionState::Open(connection) = &mut self.connection {
             connection.wake_up(arrived, slept, false);
@@ -283,13 +309,18 @@ impl Worker {
         let exited = matches!(exit, Slot::EventDone);
         self.exited |= exited;
         self.is_due |= arrived || exited || matches!(room, Slot::EventDone);
+        self.report_output(output, on_line);
+    }
+
+    /// Keeps what a wait has read from stdout and stderr, and reports its lines.
+    fn report_output(&mut self, slots: [Slot<'static>; 2], on_line: Option<&OnLine>) {
         let call = match &*self.calls {
             [one] => Some(one.call.id),
             _ => None,
         };
         let (worker, pid) = (self.number, self.child.id());
-        let streams = [(out, Source::Stdout), (err, Source::Stderr)];
-        for ((slot, source), output) in streams.into_iter().zip(&mut self.output) {
+        let sources = [Source::Stdout, Source::Stderr];
+        for ((slot, source), output) in slots.into_iter().zip(sources).zip(&mut self.output) {
             let mut log = |text: &str| {
                 if let Some(on_line) = on_line {
                     on_line.take(&LogLine { worker, pid, call, source, text });
@@ -341,7 +372,8 @@ impl Worker {
         self.is_in_service() && !self.is_lent()
     }
 
-    /// Returns true if it is about to end, and has not answered a call: it has failed to start, or its connection has failed.
+    /// Returns true if it is about to end, and has not answered a call: it has failed to start, or its connection has
+    /// failed.
     pub(super) fn has_failed_early(&self) -> bool {
         let is_leaving = matches!(self.phase, WorkerPhase::Leaving(..)) && !self.is_abandoned();
         self.jobs.get() == 0 && !self.is_retired && is_leaving
@@ -356,10 +388,9 @@ impl Worker {
     pub(super) fn finish(&mut self, on_line: Option<&OnLine>) -> (Option<ExitStatus>, String) {
         // Bounded: a descendant that holds the streams may write forever.
         for _ in 0..TURN {
-            let [out, err] = self.output.each_mut().map(WorkerOutput::slot);
-            let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
-            let ready = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
-            self.after_wait(slots.map(Slot::detach), Duration::ZERO, on_line);
+            let mut slots = self.output.each_mut().map(WorkerOutput::slot);
+            let ready = wait::any(&mut slots, Some(Instant::now()));
+            self.report_output(slots, on_line);
             if !matches!(ready, Ok(1..)) {
                 break;
             }
@@ -383,20 +414,20 @@ impl Worker {
             WorkerPhase::Serving if self.calls.is_empty() => WorkerState::Idle,
             WorkerPhase::Serving => WorkerState::Busy,
         };
-        WorkerSnapshot {
+        let status = WorkerStatus {
             number: self.number,
             pid: self.child.id(),
             state,
-            jobs: Arc::clone(&self.jobs),
+            jobs: self.jobs.get(),
             shared_memory: self.shared_memory,
             fallback: self.fallback.clone(),
-        }
+        };
+        WorkerSnapshot { status, jobs: Arc::clone(&self.jobs) }
     }
 }
 
 // The phases of a worker, and its end: by itself, after GOODBYE, or by a signal.
 
-/// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerPhase {
     Starting,
@@ -451,7 +482,8 @@ impl Worker {
         self.close();
     }
 
-    /// Returns true if it was killed and did not end: it may not be signalled, or hangs in the kernel. Nobody waits for it.
+    /// Returns true if it was killed and did not end: this process may not signal it, or it hangs in the kernel. Nobody
+    /// waits for it any more.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self.phase, WorkerPhase::Leaving(StopStep::Nothing, _))
     }
@@ -493,9 +525,7 @@ impl Worker {
                 self.fail(handshake::timed_out(Some(&self.child)));
             }
             WorkerPhase::Resetting(until) if due(until) => {
-                let waiting_for = "a reset";
-                let peer = self.as_peer();
-                self.fail(Error::new(ErrorKind::TimedOut { waiting_for, peer }));
+                self.fail(Error::timed_out("a reset", self.as_peer()));
             }
             WorkerPhase::Leaving(StopStep::Terminate, until) if due(until) => {
                 let until = now.checked_add(schedule.terminate);
@@ -520,7 +550,6 @@ impl Worker {
         }
     }
 
-    /// Returns the deadline of the phase.
     pub(super) fn phase_deadline(&self) -> Option<Instant> {
         match self.phase {
             WorkerPhase::Starting => self.handshake_deadline(),
@@ -538,7 +567,7 @@ pub(super) struct ActiveCall {
     pub(super) call: QueuedCall,
     /// The call was cancelled: its caller has its result, and it never runs again.
     pub(super) is_cancelled: bool,
-    /// The time by which the worker has to end a cancelled call. `None`: whenever it likes.
+    /// The time by which the worker has to end a cancelled call. `None`: there is no deadline.
     pub(super) cancel_deadline: Option<Instant>,
     /// The number of items that the worker may still send: of the credit that was sent to it, not of what is queued.
     pub(super) credit: u32,
@@ -558,8 +587,8 @@ impl ActiveCall {
     }
 }
 
-/// Checks the header of a message: an error if the worker may not send it now. So a worker can make the host keep only what its
-/// calls allow.
+/// Checks the header of a message: an error if the worker may not send it now. So a worker can make the host keep only
+/// what its calls allow.
 fn expect(
     phase: WorkerPhase,
     calls: &[ActiveCall],

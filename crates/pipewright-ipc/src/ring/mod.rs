@@ -15,8 +15,8 @@
 //! once for each sleep. The announcements and the checks of both sides have one total order, so at least one side sees
 //! the announcement of the other: no wake-up is lost (`model.rs` checks every order).
 //!
-//! A peer that publishes wrong values mainly harms itself: a wrong `SLEEP` costs it a wake-up, or this side a superfluous
-//! frame; a wrong `TAIL` or `HEAD` ends the connection.
+//! A peer that publishes wrong values mainly harms itself: a wrong `SLEEP` costs it a wake-up, or this side a
+//! superfluous frame; a wrong `TAIL` or `HEAD` ends the connection.
 
 use std::io;
 
@@ -43,7 +43,6 @@ pub(crate) enum RingError {
     Head,
     /// A record does not fit at its position.
     Record,
-    /// A header is invalid.
     Header(crate::wire::Invalid),
 }
 
@@ -152,7 +151,7 @@ impl PeerMemory for Seen {
 /// The alignment of records: a cache line.
 const ALIGN_BYTES: usize = 64;
 
-/// The place of a record.
+/// A place for a record, before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordPlace {
     /// The offset of the padding that fills the rest of the ring before it, if needed.
@@ -533,7 +532,7 @@ mod tests {
 
     const CAPACITY: usize = 4096;
 
-    /// The other side's memory, which may say anything.
+    /// The other side's memory, which may contain anything.
     struct Peer {
         head: u64,
         /// The kind and the length of the record at each offset.

@@ -172,7 +172,7 @@ impl<T: Serialize> Sender<T> {
     /// Sends an item. Waits until the worker accepts one.
     ///
     /// # Errors
-    /// [`CallEnded`](ErrorKind::CallEnded): the result of the call says why. [`Codec`](ErrorKind::Codec).
+    /// [`CallEnded`](ErrorKind::CallEnded): the result of the call has the reason. [`Codec`](ErrorKind::Codec).
     pub fn send(&mut self, item: &T) -> Result<(), Error> {
         self.items.send(codec::encode(item)?)
     }

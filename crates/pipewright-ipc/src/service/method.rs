@@ -119,8 +119,8 @@ pub struct Duplex<'a, In, Out> {
 }
 
 impl Context<'_> {
-    /// Returns true if the call was cancelled or the connection to the host has ended. The return value of the method is then
-    /// discarded. Never waits.
+    /// Returns true if the call was cancelled or the connection to the host has ended. The return value of the method
+    /// is then discarded. Never waits.
     pub fn is_cancelled(&mut self) -> bool {
         self.call.is_cancelled()
     }
@@ -130,8 +130,8 @@ impl<T: Serialize> Output<'_, T> {
     /// Sends an item. Waits until the caller has taken enough of the earlier ones.
     ///
     /// # Errors
-    /// [`Cancelled`](crate::ErrorKind::Cancelled): the call was cancelled. The return value of the method is then discarded.
-    /// [`Codec`](crate::ErrorKind::Codec). Errors of the connection.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled): the call was cancelled. The return value of the method is then
+    /// discarded. [`Codec`](crate::ErrorKind::Codec). Errors of the connection.
     pub fn send(&mut self, item: &T) -> Result<(), Error> {
         send(&mut self.call, item)
     }
@@ -146,8 +146,9 @@ impl<T: DeserializeOwned> Input<'_, T> {
     /// Returns the next item, or `None` after the last one.
     ///
     /// # Errors
-    /// [`Cancelled`](crate::ErrorKind::Cancelled): the call was cancelled, also because the caller gave up before the last
-    /// item. The return value of the method is then discarded. [`Codec`](crate::ErrorKind::Codec). Errors of the connection.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled): the call was cancelled, also because the caller gave up before the
+    /// last item. The return value of the method is then discarded. [`Codec`](crate::ErrorKind::Codec). Errors of the
+    /// connection.
     #[expect(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> Result<Option<T>, Error> {
         next(&mut self.call)

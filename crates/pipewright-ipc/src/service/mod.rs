@@ -64,20 +64,20 @@
 //! `#[idempotent]` on a method lets the pool [retry](crate::Request::idempotent) it on another worker if its worker ends.
 //!
 //! # Cancellation
-//! A call is cancelled if its future, its `PendingReply`, its `Receiver` or its unfinished `Sender` is dropped, and by the token
-//! and the timeout of the client (`client.cancel(&token)`, `client.timeout(time)`). The method sees it in its `Context` or
-//! streams. A worker that does not end a cancelled call within [`cancel_grace`](crate::PoolOptions::cancel_grace) is
-//! killed.
+//! A call is cancelled if its future, its `PendingReply`, its `Receiver` or its unfinished `Sender` is dropped, and by
+//! the token and the timeout of the client (`client.cancel(&token)`, `client.timeout(time)`). The method sees it in its
+//! `Context` or streams. A worker that does not end a cancelled call within
+//! [`cancel_grace`](crate::PoolOptions::cancel_grace) is killed.
 //!
 //! # Identity
-//! Both sides compare the name of the trait, its version and a hash of the signatures of its methods during the handshake.
-//! A difference is [`Refused`](crate::ErrorKind::Refused) with the field `service`, on both sides. `#[service(version = 2)]` changes
-//! the version, for a new meaning behind the same signatures or for other fields in their types, which the hash does not
-//! include. `#[service(name = "...")]` replaces the name.
+//! Both sides compare the name of the trait, its version and a hash of the signatures of its methods during the
+//! handshake. A difference is [`Refused`](crate::ErrorKind::Refused) with the field `service`, on both sides.
+//! `#[service(version = 2)]` changes the version, for a new meaning behind the same signatures or for other fields in
+//! their types, which the hash does not include. `#[service(name = "...")]` replaces the name.
 //!
 //! # Panics
-//! A panic in a method ends the worker. Its call fails with [`Lost`](crate::ErrorKind::Lost), which has the message, and the pool
-//! starts another worker.
+//! A panic in a method ends the worker. Its call fails with [`Lost`](crate::ErrorKind::Lost), which has the message,
+//! and the pool starts another worker.
 //!
 //! # Mistakes
 //! They are errors of the compiler, at their place:

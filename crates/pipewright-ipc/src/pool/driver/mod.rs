@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
 
-use super::call::{self, QueuedCall, Reply};
+use super::call::{self, QueuedCall, QueuedEvent, Reply};
 use super::mailbox::{Counters, DriverCommand, Mailbox, ReturnedConnection, UnfinishedCall};
 use super::options::{PoolOptions, Schedule};
-use super::worker::{ActiveCall, Worker, WorkerPhase};
+use super::worker::{ActiveCall, Worker, WorkerPhase, WorkerSlots};
 use crate::connection::RawMessage;
-use crate::error::{Error, ErrorKind, Peer};
-use crate::wire::kind;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{self, kind};
 use workers::{StartHistory, WatchedFiles};
 
 /// The pause before the next try after a wait has failed.
@@ -80,7 +80,7 @@ impl PoolDriver {
             self.take_back();
             for command in commands.drain(..) {
                 if let DriverCommand::Stop = command {
-                    return self.stop();
+                    return self.stop_workers();
                 }
                 self.execute(command);
             }
@@ -108,7 +108,7 @@ impl PoolDriver {
             // One that does not end although it was killed is nothing to wait for.
             let has_workers = !self.workers.iter().all(Worker::is_abandoned);
             if self.shutdown.is_some() && !has_workers && self.waiting.is_empty() {
-                return self.stop();
+                return self.stop_workers();
             }
             // Without memory, or another resource that a wait needs, no call could get a reply.
             if let Err(error) = self.wait(has_changed, now) {
@@ -119,10 +119,6 @@ impl PoolDriver {
     }
 
     /// Kills all workers.
-    fn stop(mut self) {
-        self.stop_workers();
-    }
-
     fn stop_workers(&mut self) {
         for worker in &mut self.workers {
             worker.stop();
@@ -207,7 +203,7 @@ impl PoolDriver {
         let tokens: Vec<CancelToken> = self.tokens();
         let mut slots = vec![Slot::Event(self.mailbox.0.wake())];
         for worker in &mut self.workers {
-            slots.extend(worker.slots());
+            slots.extend(worker.slots().into_array());
         }
         let first_token = slots.len();
         for token in &tokens {
@@ -219,8 +215,7 @@ impl PoolDriver {
             slots.drain(first_token..).map(|slot| matches!(slot, Slot::EventDone)).collect();
         let mut slots = slots.into_iter().skip(1).map(Slot::detach).collect::<Vec<_>>().into_iter();
         for worker in &mut self.workers {
-            let mut next = || slots.next().unwrap_or_default();
-            let slots = [next(), next(), next(), next(), next()];
+            let slots = WorkerSlots::take_from(&mut slots);
             worker.after_wait(slots, slept, self.options.on_line.as_ref());
         }
         waited?;
@@ -283,7 +278,8 @@ impl PoolDriver {
     fn assign_calls(&mut self) {
         let now = Instant::now();
         let PoolDriver { options, files, .. } = self;
-        let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
+        let has_room =
+            |it: &&mut Worker| it.is_serving() && options.room_for_calls(it, files, now) > 0;
         while !self.waiting.is_empty() {
             let free = self.workers.iter_mut().filter(has_room);
             // The worker with the fewest calls; of several, the one used last, so that the others can be retired.
@@ -344,13 +340,12 @@ impl PoolDriver {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
                 let left = active.credit.checked_sub(1);
                 active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
-                active.call.report_item(bytes);
+                active.call.report(QueuedEvent::Item(bytes));
             }
             kind::CREDIT => {
                 let Some(active) = worker.calls.get(index) else { return Ok(()) };
-                let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
                 if let Some(items) = &active.call.items {
-                    items.add(more);
+                    items.add(wire::credit(&bytes));
                 }
             }
             kind::ASK => {
@@ -358,7 +353,7 @@ impl PoolDriver {
                 if std::mem::replace(&mut active.has_question, true) {
                     return Err(Error::protocol("a second question before the first was answered"));
                 }
-                active.call.report_question(bytes);
+                active.call.report(QueuedEvent::Question(bytes));
             }
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
         }
@@ -404,14 +399,14 @@ impl PoolDriver {
             let is_late = worker.calls.iter().any(|active| has_passed(active.cancel_deadline));
             if is_late && worker.fault.is_none() {
                 let peer = worker.as_peer();
-                worker.fail(timed_out("the end of a cancelled call", peer));
+                worker.fail(Error::timed_out("the end of a cancelled call", peer));
             }
             let open = worker.calls.iter().filter(|active| !active.is_cancelled);
             let open = open.filter(|active| has_passed(active.call.until));
             late.extend(open.map(|active| (active.call.id, worker.as_peer())));
         }
         for (id, peer) in late {
-            self.cancel_call(id, &mut || timed_out("a reply", peer));
+            self.cancel_call(id, &mut || Error::timed_out("a reply", peer));
         }
         let schedule = self.shutdown.map_or(self.options.shutdown, |(schedule, _)| schedule);
         for worker in &mut self.workers {
@@ -443,10 +438,6 @@ fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
     }
     worker.phase = WorkerPhase::Serving;
     Ok(())
-}
-
-fn timed_out(waiting_for: &'static str, peer: Peer) -> Error {
-    Error::new(ErrorKind::TimedOut { waiting_for, peer })
 }
 
 // Messages of callers during a call: items, credit for items, and answers to questions.

@@ -17,10 +17,10 @@ use crate::trace;
 /// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 
-/// The most workers that end before a call is sent to them. Then the call ends as lost: the next one would not take it either.
+/// The most workers of a call that may end before it is sent to them. After that the call is lost: the next worker
+/// would not take it either.
 const MAX_RETURNS: u32 = 16;
 
-/// The history of starts.
 #[derive(Debug, Default)]
 pub(super) struct StartHistory {
     /// The number of starts.
@@ -65,7 +65,7 @@ impl PoolDriver {
                 self.workers.iter().filter(|it| !matches!(it.phase, WorkerPhase::Leaving(..)))
             {
                 alive += 1;
-                free += self.options.free_slots(worker, &self.files, now);
+                free += self.options.room_for_calls(worker, &self.files, now);
             }
             let is_wanted = alive < self.min_workers() || self.waiting.len() > free;
             let is_early = self.starts.not_before.is_some_and(|time| now < time);
@@ -288,7 +288,7 @@ impl PoolDriver {
     }
 }
 
-/// Takes the calls of a worker that has ended, but for those that were cancelled, and says of each if it was sent.
+/// Takes the open calls of a worker that has ended. Cancelled ones are dropped. True: the call was sent.
 fn take_calls(worker: &mut Worker) -> Vec<(QueuedCall, bool)> {
     let calls = std::mem::take(&mut worker.calls);
     let open = calls.into_iter().filter(|active| !active.is_cancelled);
@@ -297,7 +297,7 @@ fn take_calls(worker: &mut Worker) -> Vec<(QueuedCall, bool)> {
         .collect()
 }
 
-/// The end of a worker.
+/// What the errors of a worker's calls need to know about its end.
 struct WorkerEnd {
     pid: u32,
     /// The handshake was complete: calls may have been lost.
@@ -309,7 +309,7 @@ struct WorkerEnd {
 }
 
 impl WorkerEnd {
-    /// Returns the error of a call of this worker, which that many workers had.
+    /// Returns the error of a call of this worker, the last of `attempts` workers that had it.
     fn error(&self, attempts: u32) -> Error {
         let WorkerEnd { pid, has_served, status, stderr_tail, fault, out_of_memory } = self;
         if !has_served {
@@ -422,9 +422,14 @@ impl PoolOptions {
             || worker.exceeds_memory
     }
 
-    /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise it
-    /// might never be without calls.
-    pub(super) fn free_slots(&self, worker: &Worker, files: &WatchedFiles, now: Instant) -> usize {
+    /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise
+    /// it might never be without calls.
+    pub(super) fn room_for_calls(
+        &self,
+        worker: &Worker,
+        files: &WatchedFiles,
+        now: Instant,
+    ) -> usize {
         let calls = worker.calls.len();
         // Each worker gets its first call: with a maximum age of zero there would be no reply at all.
         let is_new = worker.jobs.get() == 0 && calls == 0;
@@ -448,8 +453,8 @@ impl PoolOptions {
         !limits && !checks && self.on_line.is_none()
     }
 
-    /// Returns true if a worker uses too much memory. Needs a system call after each call, so it asks only if there is a
-    /// limit.
+    /// Returns true if a worker uses too much memory. Needs a system call after each call, so it asks only if there is
+    /// a limit.
     pub(super) fn exceeds_memory(&self, worker: &Worker) -> bool {
         let exceeds =
             |most| worker.child.child_handle().rss_bytes().is_some_and(|bytes| bytes > most);
