@@ -9,7 +9,8 @@ pub(crate) fn cycles(jobs: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     // Each job that is left waits for another one that is left. One such edge a job leads from any of them into a cycle.
     let mut next: Vec<Option<usize>> = vec![None; jobs];
     for &(job, awaited) in edges {
-        if unmet[job] > 0 && unmet[awaited] > 0 {
+        // A job that waits for one that is left is left, too.
+        if unmet[awaited] > 0 {
             next[job].get_or_insert(awaited);
         }
     }

@@ -86,7 +86,7 @@ fn needs_that_nobody_has_are_refused() {
     let twice = vec![TokenNeed { kind: 0, count: 2 }, TokenNeed { kind: 0, count: 1 }];
     let too_many = Spec { needs: Needs { tokens: twice, ..Needs::one_cpu() }, ..job() };
     let mut refused = |spec| match told.try_add(1, spec) {
-        Err(AddError::Needs(error)) => error.to_string(),
+        Err(error @ AddError::Needs(_)) => std::error::Error::source(&error).unwrap().to_string(),
         other => panic!("{other:?}"),
     };
     let cases = [
@@ -280,4 +280,13 @@ fn needs_of_nothing_are_no_needs_and_doubled_tokens_are_added() {
     let counts: Vec<_> = both.tokens.iter().map(|it| (it.kind, it.count)).collect();
     assert_eq!(counts, [(0, 1), (1, 3)]);
     assert!(needs(Some(9), &[]).is_err() && needs(None, &[(1, 2), (1, 2)]).is_err());
+}
+
+#[test]
+fn a_job_that_could_have_its_cpus_waits_for_them() {
+    let mut told = Told::new(4);
+    told.tell(Event::Largest { cpus: Some(2) });
+    told.add_started(1, cpus(3));
+    told.add_waiting(2, cpus(2));
+    assert_eq!(started(&told.end(1, Ok(()))), [2]);
 }

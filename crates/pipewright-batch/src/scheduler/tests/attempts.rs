@@ -92,6 +92,33 @@ fn jitter_spreads_delays_over_its_range() {
         assert_ne!(delay(1), policy.delay(7, JobNumber(1), 2));
         assert_ne!(delay(1), delay(2));
     }
+    // No two jobs or retries share a delay by the shape of their numbers.
+    let equal = RetryPolicy {
+        jitter: Jitter::Equal,
+        delay: longest,
+        max_delay: longest,
+        ..config(1).retry
+    };
+    let delays = |job| (0..64).map(move |retry| equal.delay(0, JobNumber(job), retry));
+    assert_eq!((0..64).flat_map(delays).collect::<std::collections::HashSet<_>>().len(), 64 * 64);
+    // The range has both of its ends.
+    let shortest = RetryPolicy { delay: Duration::from_nanos(2), ..equal };
+    let delays: Vec<_> =
+        (0..64).map(|job| shortest.delay(0, JobNumber(job), 1).as_nanos()).collect();
+    assert!(delays.contains(&1) && delays.contains(&2), "{delays:?}");
+}
+
+#[test]
+fn the_numbers_behind_the_jitter_are_those_of_splitmix64() {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let first = [0, STEP, STEP.wrapping_mul(2)].map(retry::mixed);
+    assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+}
+
+#[test]
+fn a_failure_that_is_named_twice_is_retried() {
+    let set: retry::FailureSet = [Failure::TimedOut, Failure::TimedOut].into_iter().collect();
+    assert!(set.contains(Failure::TimedOut) && !set.contains(Failure::Lost));
 }
 
 #[test]
@@ -186,6 +213,16 @@ fn a_once_job_that_was_stopped_is_unknown_unless_it_could_not_be_started() {
         assert_eq!(told.tell(Event::Stop), [stop(1)]);
         assert_eq!(settled(&told.end(1, result)), [(1, outcome)]);
     }
+    // It has run before: as stopped, it would run again in a resumed batch.
+    let mut told = Told::new(1);
+    told.add(1, Spec { retries: 1, ..once() });
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 1 });
+    told.end(1, FAILED);
+    told.tell(Event::RetryDue { job: JobNumber(1) });
+    told.tell(Event::Intended { job: JobNumber(1), attempt: 2 });
+    assert_eq!(told.tell(Event::Stop), [stop(1)]);
+    let end = told.end_attempt(1, 2, Err(Failure::StartFailed));
+    assert_eq!(settled(&end), [(1, failed(Failure::StartFailed))]);
 }
 
 #[test]
