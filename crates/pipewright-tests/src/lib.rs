@@ -14,6 +14,7 @@
 //! | [`alive`] | the state of other processes |
 //! | `refuse` | a filter of system calls (Linux) |
 //! | `encrypt` | folders that the filesystem encrypts, for root (Linux) |
+//! | `forked` | a fork of this process (Unix) |
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mapped_disk` | disks with bad sectors, or with a log of every write, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
@@ -35,6 +36,8 @@ pub mod count;
 pub mod encrypt;
 #[cfg(target_os = "linux")]
 pub mod failing;
+#[cfg(unix)]
+pub mod forked;
 #[cfg(target_os = "linux")]
 pub mod hold;
 pub mod hostile;

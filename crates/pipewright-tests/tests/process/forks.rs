@@ -4,33 +4,13 @@ use std::time::Duration;
 
 use pipewright::{AsyncRunner, Command, Contain, Runner, Scope, Stdio, TreeSlot};
 use pipewright_test_macros::isolated_test;
+use pipewright_tests::forked::in_a_fork;
 use pipewright_tests::{alive, pace, watchdog};
 
 use super::tree_slot::has_no_slots;
 use super::{cannot_supervise, puppet};
 
 const MARK: &str = "PIPEWRIGHT_FORKS_TEST";
-
-/// Runs it in a fork of this process, and waits for the end of the fork. Returns true if it did not panic.
-#[expect(clippy::disallowed_methods, reason = "forks are the point")]
-fn in_a_fork(work: impl FnOnce()) -> bool {
-    // SAFETY: the fork only drops copies and starts processes, and ends without returning.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: a number. The default ends a fork that hangs.
-            unsafe { libc::alarm(pace::seconds(30).as_secs() as u32) };
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // SAFETY: a number.
-            unsafe { libc::_exit(i32::from(done.is_err())) }
-        }
-        fork => {
-            let mut status = 0;
-            // SAFETY: a child of this process, and a live integer.
-            assert_eq!(unsafe { libc::waitpid(fork, &raw mut status, 0) }, fork);
-            status == 0
-        }
-    }
-}
 
 /// Returns a command that runs until it is killed, with a process that leaves its group.
 fn lasting() -> Command {

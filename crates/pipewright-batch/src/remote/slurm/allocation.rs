@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pipewright::CancelToken;
+use pipewright_os::base::generation::Generation;
 
 use super::client::Call;
 use super::error::SlurmError;
@@ -46,7 +47,8 @@ pub(crate) struct Allocation {
     id: JobNumber,
     /// The cluster, if it is not the one of this machine.
     cluster: Option<String>,
-    is_submitted: bool,
+    /// The process that has submitted it.
+    submitted_in: Option<Generation>,
 }
 
 /// The nodes of an allocation.
@@ -78,7 +80,11 @@ impl Allocation {
         })?;
         let (id, cluster) = submitted(&printed)
             .ok_or(SlurmError::Unreadable { program: "sbatch", text: printed })?;
-        Ok(Allocation { id, cluster, is_submitted: true })
+        Ok(Allocation::submitted_as(id, cluster))
+    }
+
+    pub(super) fn submitted_as(id: JobNumber, cluster: Option<String>) -> Allocation {
+        Allocation { id, cluster, submitted_in: Some(Generation::current()) }
     }
 
     /// Returns the allocation in which this process runs, if it runs in one. Nothing ever cancels it.
@@ -87,7 +93,7 @@ impl Allocation {
     }
 
     pub(super) fn adopted(id: &str) -> Option<Allocation> {
-        Some(Allocation { id: JobNumber::parse(id)?, cluster: None, is_submitted: false })
+        Some(Allocation { id: JobNumber::parse(id)?, cluster: None, submitted_in: None })
     }
 
     /// Returns its number.
@@ -165,7 +171,8 @@ impl Allocation {
     }
 
     fn cancel(&mut self) -> Result<(), SlurmError> {
-        if !std::mem::take(&mut self.is_submitted) {
+        // The nodes of a fork's copy are those of its parent.
+        if !self.submitted_in.take().is_some_and(Generation::is_current) {
             return Ok(());
         }
         let id = self.id.to_string();

@@ -4,7 +4,11 @@ use std::error::Error as _;
 #[cfg(unix)]
 use std::time::Duration;
 
+#[cfg(unix)]
+use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
+#[cfg(unix)]
+use pipewright_tests::forked::in_a_fork;
 
 #[cfg(unix)]
 use super::never;
@@ -116,4 +120,14 @@ fn the_file_of_a_secret_is_readable_by_its_user_alone_and_removed() {
     assert!(!path.exists());
     let error = SecretFile::create(&path, b"secret").unwrap_err().to_string();
     assert!(error.starts_with("cannot write the secret of the workers: "), "{error}");
+}
+
+/// Without the commands of Slurm, a call of one is an error.
+#[cfg(unix)]
+#[isolated_test]
+fn a_fork_cancels_no_job_of_its_parent() {
+    let mut copy = Some(Allocation::submitted_as(JobNumber::parse("1").unwrap(), None));
+    assert!(in_a_fork(|| copy.take().unwrap().end().unwrap()));
+    let has_slurm = Call::new("scancel", ["--version"]).run().is_ok();
+    assert!(has_slurm || copy.unwrap().end().is_err());
 }
