@@ -50,7 +50,7 @@ fn wait_in(
     loop {
         let next_check = needs_check.then(|| Instant::now() + CHECK_INTERVAL);
         let until = [deadline, next_check].into_iter().flatten().min();
-        let in_time = poll(polled, until)?;
+        let in_time = poll(polled, until, poll_most)?;
         let mut done = 0;
         for (slot, entry) in slots.iter_mut().zip(polled.iter()) {
             if entry.revents != 0 {
@@ -126,26 +126,47 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
     pipe.read_ready(buffer)
 }
 
-fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
+/// Waits with a function that waits once. A lack of memory fails everything that is waited for together, and is gone the next
+/// moment: the wait is tried again, with growing pauses that last 1 s in all.
+fn poll(
+    polled: &mut [libc::pollfd],
+    deadline: Option<Instant>,
+    mut once: impl FnMut(&mut [libc::pollfd], Option<Duration>) -> io::Result<usize>,
+) -> io::Result<bool> {
+    let mut pause = FIRST_PAUSE;
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // macOS reports an event of a descriptor to one of its entries only.
-        let once = match NAMES_EACH_ONCE && has_duplicates(polled) {
-            true => poll_each_once,
-            false => poll_once,
-        };
-        let count = match once(polled, left) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                poll_each_once(polled, left)
-            }
-            done => done,
-        };
-        match count {
+        match once(polled, left) {
             Ok(0) if left.is_none_or(|left| left > LONGEST_WAIT) => {}
             Ok(count) => return Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_lack_of_memory(&error) && pause <= LONGEST_PAUSE => {
+                // Ignored: a wait for nothing needs no memory, and a signal may cut it short.
+                let _ = poll_once(&mut [], Some(left.map_or(pause, |left| left.min(pause))));
+                pause *= 2;
+            }
             Err(error) => return Err(error),
         }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(512);
+
+/// Returns true if the kernel had no memory for the entries. macOS says that with `EAGAIN`, see poll(2).
+fn is_lack_of_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN))
+}
+
+/// Polls once, with each descriptor once if the system needs that.
+fn poll_most(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
+    // macOS reports an event of a descriptor to one of its entries only.
+    if NAMES_EACH_ONCE && has_duplicates(polled) {
+        return poll_each_once(polled, left);
+    }
+    match poll_once(polled, left) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => poll_each_once(polled, left),
+        done => done,
     }
 }
 
@@ -229,6 +250,42 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn a_wait_without_memory_is_tried_again_for_a_while() {
+        for error in [libc::ENOMEM, libc::EAGAIN] {
+            let mut calls = 0;
+            let mut failing = |times: u32| {
+                calls = 0;
+                let start = Instant::now();
+                let result = poll(&mut [], None, |_, _| {
+                    calls += 1;
+                    match calls <= times {
+                        true => Err(io::Error::from_raw_os_error(error)),
+                        false => Ok(1),
+                    }
+                });
+                (result.map_err(|error| error.raw_os_error()), calls, start.elapsed())
+            };
+            let (result, calls, elapsed) = failing(3);
+            assert_eq!((result, calls), (Ok(true), 4));
+            assert!(elapsed >= Duration::from_millis(7));
+            let (result, calls, elapsed) = failing(u32::MAX);
+            assert_eq!((result, calls), (Err(Some(error)), 11));
+            assert!(elapsed >= Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn a_wait_without_memory_does_not_outlast_its_deadline() {
+        let (mut calls, over) = (0, Instant::now());
+        let failing = |_: &mut [_], _| {
+            calls += 1;
+            Err(io::Error::from_raw_os_error(libc::ENOMEM))
+        };
+        assert!(poll(&mut [], Some(over), failing).is_err());
+        assert_eq!(calls, 11);
+    }
 
     #[test]
     fn an_event_reaches_all_entries_of_its_descriptor() {
