@@ -22,8 +22,6 @@ impl JobState {
 
     /// All states, in the order of reports.
     pub(crate) const ALL: [JobState; 15] = [
-        JobState::Waiting,
-        JobState::Started,
         JobState::SUCCEEDED,
         JobState::failed(Failure::ExitCode),
         JobState::failed(Failure::TimedOut),
@@ -31,12 +29,14 @@ impl JobState {
         JobState::failed(Failure::OutOfMemory),
         JobState::failed(Failure::StartFailed),
         JobState::failed(Failure::Lost),
-        JobState::ended(JobOutcome::Stopped),
         JobState::ended(JobOutcome::Skipped),
+        JobState::ended(JobOutcome::Stopped),
         JobState::ended(JobOutcome::NotRun),
         JobState::Interrupted,
         JobState::UNKNOWN,
         JobState::ended(JobOutcome::Refused),
+        JobState::Started,
+        JobState::Waiting,
     ];
 
     /// Returns the state of a job that has ended otherwise than by a failure.
@@ -57,6 +57,14 @@ impl JobState {
             JobState::Interrupted => "interrupted",
             JobState::Ended(outcome, _) => outcome.name(),
         }
+    }
+
+    /// Returns the words of all states, each once, in the order of reports.
+    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+        let mut last = "";
+        // Those of the classes of a failure are one, and stand together.
+        let is_new = move |word: &&'static str| std::mem::replace(&mut last, *word) != *word;
+        JobState::ALL.into_iter().map(JobState::name).filter(is_new)
     }
 
     /// Returns the end. `None`: the job runs, or will run again.
@@ -136,6 +144,15 @@ mod tests {
         for failure in Failure::ALL {
             assert!(JobState::ALL.contains(&JobState::failed(failure)), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn each_word_is_told_once() {
+        let words: Vec<_> = JobState::words().collect();
+        for (index, word) in words.iter().enumerate() {
+            assert!(!words[..index].contains(word), "{word}");
+        }
+        assert!(JobState::ALL.iter().all(|state| words.contains(&state.name())));
     }
 
     #[test]

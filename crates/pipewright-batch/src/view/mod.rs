@@ -58,9 +58,7 @@ pub struct LoggedState(JobState);
 impl LoggedState {
     /// Returns the words of all states.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        let mut names: Vec<&str> = JobState::ALL.iter().map(|state| state.name()).collect();
-        names.dedup();
-        names.into_iter()
+        JobState::words()
     }
 }
 
@@ -238,20 +236,8 @@ impl LogView {
 }
 
 fn counts_line(counts: &Counts) -> String {
-    let states = [
-        (counts.succeeded, "succeeded"),
-        (counts.failed, "failed"),
-        (counts.skipped, "skipped"),
-        (counts.stopped, "stopped"),
-        (counts.not_run, "not run"),
-        (counts.interrupted, "interrupted"),
-        (counts.unknown, "unknown"),
-        (counts.refused, "refused"),
-        (counts.started, "started"),
-        (counts.waiting, "waiting"),
-    ];
-    let states = states.into_iter().filter(|(count, _)| *count > 0);
-    let states: Vec<String> = states.map(|(count, word)| format!("{count} {word}")).collect();
+    let word = |(word, count): (&str, u64)| format!("{count} {}", word.replace('_', " "));
+    let states: Vec<String> = counts.by_state().map(word).collect();
     let jobs = if counts.jobs == 1 { "job" } else { "jobs" };
     match states.is_empty() {
         true => format!("{} {jobs}", counts.jobs),

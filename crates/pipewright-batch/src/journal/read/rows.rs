@@ -1,5 +1,7 @@
 //! Rows of the log as plain values. Times are in seconds since 1970.
 
+use std::collections::HashMap;
+
 use rusqlite::Row;
 use rusqlite::types::{Type, ValueRef};
 
@@ -78,37 +80,30 @@ pub(crate) struct RunningRow {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) jobs: u64,
-    pub(crate) waiting: u64,
-    pub(crate) started: u64,
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-    pub(crate) stopped: u64,
-    pub(crate) skipped: u64,
-    pub(crate) not_run: u64,
-    pub(crate) interrupted: u64,
-    pub(crate) unknown: u64,
-    pub(crate) refused: u64,
     /// Started jobs that have a process now.
     pub(crate) running: u64,
+    /// By the word of the state.
+    states: HashMap<&'static str, u64>,
 }
 
 impl Counts {
-    pub(super) fn add(&mut self, state: &str, count: u64) {
+    pub(crate) fn add(&mut self, state: &str, count: u64) {
         self.jobs += count;
-        let place = match state {
-            "waiting" => &mut self.waiting,
-            "started" => &mut self.started,
-            "succeeded" => &mut self.succeeded,
-            "failed" => &mut self.failed,
-            "stopped" => &mut self.stopped,
-            "skipped" => &mut self.skipped,
-            "not_run" => &mut self.not_run,
-            "interrupted" => &mut self.interrupted,
-            "unknown" => &mut self.unknown,
-            "refused" => &mut self.refused,
-            _ => return,
-        };
-        *place += count;
+        // A newer version may have other words.
+        if let Some(word) = JobState::words().find(|word| *word == state) {
+            *self.states.entry(word).or_default() += count;
+        }
+    }
+
+    /// Returns the number of jobs in this state. The class of a failure does not matter.
+    #[cfg(test)]
+    pub(crate) fn of(&self, state: JobState) -> u64 {
+        self.states.get(state.name()).copied().unwrap_or(0)
+    }
+
+    /// Returns the states that jobs are in, in the order of reports: the word and the number of jobs.
+    pub(crate) fn by_state(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        JobState::words().filter_map(|word| Some((word, *self.states.get(word)?)))
     }
 }
 

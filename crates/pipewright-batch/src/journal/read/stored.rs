@@ -11,6 +11,7 @@ use crate::job::{Job, JobId};
 use crate::journal::completeness;
 use crate::journal::schema::{self, UNKNOWN_SETTINGS};
 use crate::journal::{JobState, LogError, LogErrorKind};
+use crate::vocabulary::JobOutcome;
 
 /// A job of the log, and the number that it has in a run without an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,10 +65,13 @@ impl Log {
         completeness::check(&self.connection, &self.path)?;
         // A `once` job that runs in a killed runner is unknown when the batch is resumed.
         let query = "SELECT command FROM jobs LEFT JOIN running ON running.job = jobs.id \
-                     WHERE removed IS NULL AND state <> 'succeeded' AND (?1 OR state <> 'failed') \
-                     AND (?2 OR NOT (state = 'unknown' OR coalesce(once, 0))) ORDER BY number, jobs.id";
+                     WHERE removed IS NULL AND state <> ?3 AND (?1 OR state <> ?4) \
+                     AND (?2 OR NOT (state = ?5 OR coalesce(once, 0))) ORDER BY number, jobs.id";
+        let [succeeded, failed, unknown] =
+            [JobOutcome::Succeeded, JobOutcome::Failed, JobOutcome::Unknown].map(JobOutcome::name);
+        let states = params![retry_failed, rerun_unknown, succeeded, failed, unknown];
         let command = |row: &Row<'_>| Ok(bytes(row.get_ref(0)?).unwrap_or_default());
-        self.for_each(query, params![retry_failed, rerun_unknown], command, each)
+        self.for_each(query, states, command, each)
     }
 
     /// Returns the note of the last run, which says how its input can be read again.

@@ -76,7 +76,7 @@ pub(super) fn fill(log: &Path) {
     let numbers: Vec<_> =
         attempts(&log, &AttemptFilter::default()).iter().map(|it| it.job.number).collect();
     assert_eq!(numbers, (1..=number).collect::<Vec<_>>());
-    assert_eq!(log.counts().unwrap().succeeded, number);
+    assert_eq!(log.counts().unwrap().of(JobState::SUCCEEDED), number);
     say(format_args!("kept {number}"));
     wait_for_test();
 }

@@ -180,7 +180,10 @@ fn an_intent_that_is_void_leaves_no_attempt() {
     drop(journal);
     let log = Log::open(&folder.log()).unwrap();
     let counts = log.counts().unwrap();
-    assert_eq!((counts.jobs, counts.not_run, counts.running), (3, 3, 0));
+    assert_eq!(
+        (counts.jobs, counts.of(JobState::ended(JobOutcome::NotRun)), counts.running),
+        (3, 3, 0)
+    );
     assert!(attempts(&log, &AttemptFilter::default()).is_empty());
     let (_journal, past) = resume(&folder.log());
     assert_eq!(past.interrupted().count(), 0);

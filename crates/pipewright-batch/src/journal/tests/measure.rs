@@ -93,7 +93,7 @@ fn measure_log(jobs: u64) {
     let began = Instant::now();
     let log = Log::open(&path).unwrap();
     let counts = log.counts().unwrap();
-    println!("{} jobs: counted in {:.1?}", counts.succeeded, began.elapsed());
+    println!("{} jobs: counted in {:.1?}", counts.of(JobState::SUCCEEDED), began.elapsed());
     let began = Instant::now();
     let filter = AttemptFilter { slowest: Some(10), ..AttemptFilter::default() };
     let slowest = attempts(&log, &filter);

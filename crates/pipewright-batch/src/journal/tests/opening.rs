@@ -152,7 +152,11 @@ fn names_with_special_characters_are_opened() {
         let (mut journal, _) = resume(&path);
         succeed(&mut journal, 1);
         journal.close(None, "finished").unwrap();
-        assert_eq!(Log::open(&path).unwrap().counts().unwrap().succeeded, 1, "{name}");
+        assert_eq!(
+            Log::open(&path).unwrap().counts().unwrap().of(JobState::SUCCEEDED),
+            1,
+            "{name}"
+        );
     }
 }
 
@@ -177,7 +181,7 @@ pub(super) fn use_read_only_folder(log: &Path) {
     if fs::write(folder.join("probe"), "").is_ok() {
         return act::say("may write");
     }
-    assert_eq!(Log::open(log).unwrap().counts().unwrap().succeeded, 1000);
+    assert_eq!(Log::open(log).unwrap().counts().unwrap().of(JobState::SUCCEEDED), 1000);
     let created = Journal::create(&folder.join("new.db"), &facts(), no_waker()).unwrap_err();
     assert_eq!(*created.kind(), LogErrorKind::ReadOnly, "{created}");
     let resumed = Journal::resume(log, &facts(), no_waker()).unwrap_err();

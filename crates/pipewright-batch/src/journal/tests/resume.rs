@@ -71,7 +71,10 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
     assert_eq!(words, [(3, 1, "exited"), (1, 1, "interrupted"), (2, 1, "interrupted")]);
     assert_eq!(found[1].end.elapsed, Duration::ZERO);
     let counts = log.counts().unwrap();
-    assert_eq!((counts.interrupted, counts.unknown, counts.running), (1, 1, 0));
+    assert_eq!(
+        (counts.of(JobState::Interrupted), counts.of(JobState::UNKNOWN), counts.running),
+        (1, 1, 0)
+    );
     assert_eq!(log.runs().unwrap()[0].how.as_deref(), Some("interrupted"));
     check_whole(&folder.log());
 }

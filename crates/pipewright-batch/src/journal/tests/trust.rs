@@ -138,7 +138,7 @@ fn the_log_of_another_user_needs_an_option() {
     let refused = error(&folder.log());
     is_untrusted(&refused, &folder.log(), "belongs to user 65533");
     assert!(refused.to_string().ends_with("--trust-log allows it"), "{refused}");
-    assert_eq!(Log::open(&folder.log()).unwrap().counts().unwrap().succeeded, 1);
+    assert_eq!(Log::open(&folder.log()).unwrap().counts().unwrap().of(JobState::SUCCEEDED), 1);
     let trusting = RunFacts { trust_log: true, ..facts() };
     let (journal, past) = Journal::resume(&folder.log(), &trusting, no_waker()).unwrap();
     assert_eq!(past.len(), 1);
