@@ -452,7 +452,7 @@ impl Oneshot {
 /// A started operation: await it, or [wait](Pending::wait) for it.
 ///
 /// # Drop
-/// Cancels the operation if it has not started. A write that has started continues. The buffer and the file
+/// Cancels the operation if it has not started; in a fork, nothing. A write that has started continues. The buffer and the file
 /// are freed when the system has released them.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the operation"]
@@ -503,9 +503,31 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let State::Waiting { id, oneshot, inbox } = &self.0 {
-            if oneshot.abandon() {
+            // In a fork, another thread may have had the lock, for ever.
+            if inbox.is_at_home() && oneshot.abandon() {
                 inbox.cancel(*id);
             }
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use pipewright_test_macros::isolated_test;
+    use pipewright_tests::forked::in_a_fork;
+
+    use super::*;
+
+    #[isolated_test]
+    fn a_fork_drops_an_operation_whose_driver_was_about_to_complete_it() {
+        let oneshot = Arc::new(Oneshot::default());
+        let inbox = Arc::new(Inbox::new(EngineOptions::default(), None));
+        let mut pending =
+            Some(Pending::waiting(OperationId(0), Arc::clone(&oneshot), Arc::clone(&inbox)));
+        let driver = oneshot.state();
+        assert!(in_a_fork(|| drop(pending.take())), "the fork hangs");
+        drop(driver);
+        drop(pending);
+        assert_eq!(inbox.take().cancelled, [OperationId(0)]);
     }
 }

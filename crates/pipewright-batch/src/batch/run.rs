@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Instant;
 
+use pipewright_os::base::generation::AtHome;
+
 use super::{BatchError, Engine, Summary};
 use crate::driver::{Control, Driver};
 use crate::executor::Executor;
@@ -16,7 +18,8 @@ use crate::watch::Watchers;
 /// between two calls, so do not wait long between them.
 ///
 /// # Drop
-/// Kills the running jobs.
+/// Kills the running jobs. The run stays with the process that started it: in a fork of that, the drop does nothing, and no more
+/// events come.
 ///
 /// ```
 /// use pipewright_batch::{Batch, Event, Job};
@@ -32,8 +35,8 @@ use crate::watch::Watchers;
 #[derive(Debug)]
 #[must_use = "a run does nothing until its events are taken"]
 pub struct Run<E = Engine> {
-    driver: Driver<E>,
-    watchers: Watchers,
+    driver: AtHome<Driver<E>>,
+    watchers: AtHome<Watchers>,
     summary: Summary,
     started: Instant,
     has_failed: bool,
@@ -42,8 +45,8 @@ pub struct Run<E = Engine> {
 impl<E: Executor> Run<E> {
     pub(super) fn new(driver: Driver<E>, watchers: Watchers) -> Run<E> {
         Run {
-            driver,
-            watchers,
+            driver: AtHome::new(driver),
+            watchers: AtHome::new(watchers),
             summary: Summary::default(),
             started: Instant::now(),
             has_failed: false,
@@ -63,17 +66,25 @@ impl<E: Executor> Run<E> {
 
     /// Shows a message to the user: one line on stderr, above the progress. Never waits for stderr.
     pub fn note(&mut self, message: &str) {
-        self.watchers.message(message);
+        if self.watchers.is_at_home() {
+            self.watchers.message(message);
+        }
     }
 
     /// Waits for the next event, but no longer than `until`. Returns `None` after that time and after the last event:
     /// [`is_finished`](Self::is_finished) tells them apart.
     ///
     /// # Errors
-    /// As for `next`.
+    /// As for `next`: the executor has failed, or this is a fork of the process that started the batch.
     pub fn next_until(&mut self, until: Option<Instant>) -> Result<Option<Event>, BatchError> {
         if self.has_failed {
             return Ok(None);
+        }
+        if !self.driver.is_at_home() {
+            self.has_failed = true;
+            let words =
+                "the batch stays with the process that started it, and this is a fork of that";
+            return Err(BatchError::Executor(io::Error::new(io::ErrorKind::Unsupported, words)));
         }
         let event = self.wait(until).map_err(|error| {
             self.has_failed = true;
@@ -134,7 +145,8 @@ impl<E: Executor> Run<E> {
             summary.halted.get_or_insert(Halt::Timeout);
         }
         // Also if the log has failed: the reports are whole then.
-        let reported = self.watchers.finish(&summary.totals(how, closed.is_ok()), until);
+        let reported =
+            self.watchers.into_inner().finish(&summary.totals(how, closed.is_ok()), until);
         closed?;
         reported.map_err(|(path, source)| BatchError::Report { path, source })?;
         summary.elapsed = self.started.elapsed();

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::generation::Generation;
+
 use crate::job::Job;
 use crate::source::InputError;
 
@@ -41,6 +43,8 @@ pub(super) struct Inbox {
     /// The reading thread waits here if it is too far ahead.
     has_room: Condvar,
     wake_executor: Waker,
+    /// The process that has the driver. In a fork of it, another thread may have had the lock, for ever.
+    made_in: Generation,
 }
 
 #[derive(Debug, Default)]
@@ -66,11 +70,15 @@ enum Waiting {
 impl Inbox {
     pub(super) fn new(wake_executor: Waker) -> Inbox {
         let (arrived, has_room) = (Condvar::new(), Condvar::new());
-        Inbox { state: Mutex::default(), arrived, has_room, wake_executor }
+        let made_in = Generation::current();
+        Inbox { state: Mutex::default(), arrived, has_room, wake_executor, made_in }
     }
 
-    /// Sends a message to the driver.
+    /// Sends a message to the driver. Those of a fork are none.
     pub(super) fn send(&self, message: Message) {
+        if !self.made_in.is_current() {
+            return;
+        }
         let mut state = self.state();
         state.messages.push_back(message);
         self.wake(state);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::token_pipe::TokenPipe;
 
 use super::notify::Notifier;
@@ -17,6 +18,8 @@ pub(super) struct Tokens {
 
 #[derive(Debug)]
 struct Shared {
+    /// The process that has the tokens: its fork has the same pipe, and none of them.
+    made_in: Generation,
     pipe: Arc<TokenPipe>,
     state: Mutex<State>,
 }
@@ -32,13 +35,14 @@ struct State {
 /// The right to run one job.
 ///
 /// # Drop
-/// Puts the byte back, as it was taken. The last token has no byte, whichever was acquired first.
+/// Puts the byte back, as it was taken; not in a fork. The last token has no byte, whichever was acquired first.
 pub(crate) struct Token(Arc<Shared>);
 
 impl Tokens {
     pub(super) fn new(pipe: TokenPipe) -> Tokens {
         let pipe = Arc::new(pipe);
-        let shared = Shared { pipe: Arc::clone(&pipe), state: Mutex::default() };
+        let (made_in, state) = (Generation::current(), Mutex::default());
+        let shared = Shared { made_in, pipe: Arc::clone(&pipe), state };
         Tokens { shared: Arc::new(shared), notifier: Notifier::new(pipe) }
     }
 
@@ -87,6 +91,9 @@ impl Shared {
 
 impl Drop for Token {
     fn drop(&mut self) {
+        if !self.0.made_in.is_current() {
+            return;
+        }
         let mut state = self.0.state();
         match state.held.pop() {
             Some(byte) => self.0.put(byte),

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::generation::Generation;
 use pipewright_os::base::private_file::{
     Distrust, Facts, distrust, open_beside, others_may_write_in, real_path,
 };
@@ -93,8 +94,8 @@ pub(super) fn check_free(log: &Path) -> Result<(), LogError> {
 /// takes an empty one for none.
 ///
 /// # Drop
-/// Gives the name free.
-pub(super) struct Claim(Option<PathBuf>);
+/// Gives the name free; a fork's copy does not.
+pub(super) struct Claim(Option<(PathBuf, Generation)>);
 
 impl Claim {
     pub(super) fn new(log: &Path, facts: &Facts) -> Result<Claim, LogError> {
@@ -104,7 +105,7 @@ impl Claim {
         }
         let path = beside(log, "-journal");
         match open_beside(&path, facts) {
-            Ok((_, is_new)) => Ok(Claim(is_new.then_some(path))),
+            Ok((_, is_new)) => Ok(Claim(is_new.then(|| (path, Generation::current())))),
             Err(error) => Err(opening(log, &path, error)),
         }
     }
@@ -117,7 +118,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Some((path, _)) = self.0.as_ref().filter(|(_, made_in)| made_in.is_current()) {
             // Ignored: SQLite removes it when it has used it.
             let _ = fs::remove_file(path);
         }

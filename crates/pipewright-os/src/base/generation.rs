@@ -3,6 +3,8 @@
 //! A fork has our statics, but neither our threads nor the mappings that are excluded from it. The
 //! process id alone is not enough: in another pid namespace a fork may have ours.
 
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -154,6 +156,66 @@ impl Generation {
     #[must_use]
     pub fn is_current(self) -> bool {
         self == Generation::current()
+    }
+}
+
+/// A value that acts in the process that made it alone: a fork of that forgets its copy instead of dropping it. Threads that the
+/// drop would wait for, locks, files, peers and children are the parent's. Handles in it stay open until the fork ends.
+///
+/// ```
+/// use pipewright_os::base::generation::AtHome;
+/// let mut list = AtHome::new(vec![1]);
+/// list.push(2);
+/// assert!(list.is_at_home() && *list == [1, 2]);
+/// ```
+#[derive(Debug)]
+pub struct AtHome<T> {
+    value: ManuallyDrop<T>,
+    made_in: Generation,
+}
+
+impl<T> AtHome<T> {
+    /// Wraps a value of this process.
+    #[must_use]
+    pub fn new(value: T) -> AtHome<T> {
+        AtHome { value: ManuallyDrop::new(value), made_in: Generation::current() }
+    }
+
+    /// Returns the value, which is dropped as usual from then on.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nothing uses or drops it after this.
+        unsafe { ManuallyDrop::take(&mut this.value) }
+    }
+
+    /// Returns true in the process that made it, and false in a fork of that.
+    #[must_use]
+    pub fn is_at_home(&self) -> bool {
+        self.made_in.is_current()
+    }
+}
+
+impl<T> Deref for AtHome<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for AtHome<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for AtHome<T> {
+    fn drop(&mut self) {
+        if self.is_at_home() {
+            // SAFETY: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
     }
 }
 

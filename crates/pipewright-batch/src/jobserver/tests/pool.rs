@@ -5,6 +5,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::token_pipe::TokenPipe;
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::forked::in_a_fork;
 
 use super::super::{Correction, Token};
 use super::*;
@@ -222,4 +224,17 @@ fn a_pipe_of_tokens_is_an_event_while_it_has_one() {
     assert!(!is_ready());
     pipe.put(byte).unwrap();
     assert!(is_ready());
+}
+
+#[isolated_test]
+fn a_fork_puts_no_token_of_its_parent_back() {
+    for style in STYLES {
+        let server = Server::new(slots(3), style).unwrap();
+        let mut tokens: Vec<_> = std::iter::from_fn(|| server.try_acquire().unwrap()).collect();
+        assert_eq!(tokens.len(), 3);
+        assert!(in_a_fork(|| tokens.clear()));
+        assert!(server.try_acquire().unwrap().is_none(), "{style:?}");
+        drop(tokens);
+        assert_eq!(server.pipe().count().unwrap(), 2);
+    }
 }

@@ -3,10 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 
+use pipewright_os::base::private_file::Facts;
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::forked::in_a_fork;
 use pipewright_tests::skip;
 
 use super::*;
-use crate::journal::files::{LOCK, beside};
+use crate::journal::files::{Claim, LOCK, beside};
 
 const OTHER: u32 = 65_533;
 const VICTIM: u32 = 65_534;
@@ -233,4 +236,17 @@ impl AsUser for Command {
         std::os::unix::process::CommandExt::uid(self, user);
         std::os::unix::process::CommandExt::gid(self, user)
     }
+}
+
+#[isolated_test]
+fn a_fork_gives_no_claimed_name_of_its_parent_free() {
+    let folder = sticky();
+    let journal = beside(&folder.log(), "-journal");
+    let found = Facts::look(&folder.log()).unwrap().unwrap();
+    let mut claim = Some(Claim::new(&folder.log(), &found).unwrap());
+    assert!(journal.exists());
+    assert!(in_a_fork(|| drop(claim.take())));
+    assert!(journal.exists(), "another user can take the name");
+    drop(claim);
+    assert!(!journal.exists());
 }
