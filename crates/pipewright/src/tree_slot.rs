@@ -67,6 +67,28 @@ impl TreeSlot {
         start::TreeSlot::new(reaper::reap).map(TreeSlot).map_err(could_not_create_slot)
     }
 
+    /// Returns true if another command can start in the slot. False: it is in use, or a process of its last command does not end,
+    /// such as one that is stuck in the kernel, or that has become another user's. Never waits.
+    ///
+    /// ```
+    /// use pipewright::{Command, TreeSlot};
+    /// # if cfg!(not(target_os = "macos")) {
+    /// let slot = TreeSlot::new()?;
+    /// let child = Command::new("sleep").arg("600").contain_in(&slot).spawn()?;
+    /// assert!(!slot.is_free());
+    /// child.kill()?;
+    /// child.wait()?;
+    /// drop(child);
+    /// # while !slot.is_free() { std::thread::yield_now() }
+    /// assert!(slot.is_free());
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.0.is_free()
+    }
+
     /// Returns the mechanism that contains the commands.
     #[must_use]
     pub fn containment(&self) -> Containment {

@@ -173,6 +173,18 @@ impl Log {
 
     pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {
         if let Some(journal) = &mut self.journal {
+    /// Notes the process of an attempt.
+    pub(super) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
+        if let Some(journal) = &mut self.journal {
+            journal.runs_as(key, pid);
+        }
+    }
+
+    /// Returns the number of jobs of the runner before that still ran, and were killed.
+    pub(super) fn killed(&self) -> u32 {
+        self.journal.as_ref().map_or(0, Journal::killed)
+    }
+
             let (path, stderr_tail) = (output.path.as_deref(), output.tail.as_bytes());
             journal.ended(end, LoggedOutput { path, stderr_tail, is_lost });
             self.undecided.insert(JobNumber(end.key.job));

@@ -143,16 +143,18 @@ impl<E: Executor> Driver<E> {
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         // A job that had just been started when its runner was killed may be missing in the log.
         let looks = log.is_resumed() && !config.is_alone;
+        let mut killed = log.killed();
         if let Some(id) = log.batch_id().filter(|_| looks) {
-            match survivors::end(id, log.earlier_runs()).map_err(DriverError::Survivors)? {
-                0 => {}
-                1 => events.push_back(Event::Note(
-                    "a process of an earlier run was alive, and has been killed".into(),
-                )),
-                count => events.push_back(Event::Note(format!(
-                    "{count} processes of an earlier run were alive, and have been killed"
-                ))),
-            }
+            killed += survivors::end(id, log.earlier_runs()).map_err(DriverError::Survivors)?;
+        }
+        match killed {
+            0 => {}
+            1 => events.push_back(Event::Note(
+                "a process of an earlier run was alive, and has been killed".into(),
+            )),
+            count => events.push_back(Event::Note(format!(
+                "{count} processes of an earlier run were alive, and have been killed"
+            ))),
         }
         if log.left_nodes() {
             survivors::wait_for_nodes();
@@ -337,6 +339,7 @@ impl<E: Executor> Driver<E> {
         self.inbox.leave_executor();
         match event? {
             Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
+            Some(ExecutorEvent::Runs { key, pid }) => self.log.runs_as(key, pid),
             Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
             Some(ExecutorEvent::Capacity { cpus }) => {
                 self.report(scheduler::Event::Capacity { cpus });

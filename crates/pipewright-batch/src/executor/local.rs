@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker};
+use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker, TreeSlot};
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
@@ -30,6 +30,9 @@ use slots::{Place, Slots};
 /// The time after which an attempt is tried again that found no room for a process or a handle.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The time after which the process of an attempt is told. Most jobs that end before need no such event.
+const TOLD_AFTER: Duration = Duration::from_millis(20);
+
 /// Runs attempts on this machine, with one thread: the one that calls [`Executor::next_event`].
 #[derive(Debug)]
 pub struct Local {
@@ -44,6 +47,10 @@ pub struct Local {
     opening: Vec<AttemptKey>,
     /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
     waiting: VecDeque<AttemptKey>,
+    /// The trees of attempts that have ended, and in which a process has not, by their job.
+    stuck: HashMap<u64, TreeSlot>,
+    /// Attempts whose process was not told yet, each with the time at which it is to be.
+    untold: VecDeque<(Instant, AttemptKey)>,
     /// Notes, and ends that are not the end of a command.
     events: VecDeque<ExecutorEvent>,
 }
@@ -62,8 +69,6 @@ struct Running {
     /// The way in which the memory was limited at the last start.
     limits: Option<MemoryLimits>,
     stdin: input::Stdin,
-    /// Its slot was in use, and is held anew.
-    has_new_slot: bool,
 }
 
 impl Local {
@@ -80,6 +85,8 @@ impl Local {
             attempts: HashMap::new(),
             opening: Vec::new(),
             waiting: VecDeque::new(),
+            stuck: HashMap::new(),
+            untold: VecDeque::new(),
             events: VecDeque::new(),
         }
     }
@@ -101,25 +108,21 @@ impl Local {
                     return None;
                 }
             }
-            // A process that SIGKILL does not end, such as one in the kernel, holds the slot of the job before. Nothing has
-            // run, and the next job has no part in it.
-            if matches!(error.kind(), ErrorKind::SlotInUse)
-                && !std::mem::replace(&mut running.has_new_slot, true)
-            {
-                let slot = running.attempt.slot;
-                if self.slots.give_up(slot) {
-                    self.events.push_back(ExecutorEvent::Note(format!(
-                        "a process that an earlier job left in slot {slot} does not end; the slot is held anew"
-                    )));
-                    self.push(key);
-                    return None;
-                }
-            }
             if is_out_of_room(error) && self.waits_for_room(key, error) {
                 return None;
             }
         }
         let running = self.attempts.remove(&key)?;
+        // A process that SIGKILL does not end: it is stuck in the kernel, or has become another user's. The next job of its slot
+        // has no part in it.
+        let slot = running.attempt.slot;
+        if let Some(tree) = self.slots.take_stuck(slot) {
+            self.stuck.insert(key.job, tree);
+            self.events.push_back(ExecutorEvent::Note(format!(
+                "a process of job {} does not end, and it is not started again beside that; slot {slot} is held anew",
+                key.job
+            )));
+        }
         Some(ending::end(key, running.started, result))
     }
 
@@ -142,6 +145,14 @@ impl Local {
     }
 
     fn push(&mut self, key: AttemptKey) {
+        if self.stuck.get(&key.job).is_some_and(|tree| !tree.is_free()) {
+            let message = "a process of its earlier attempt does not end";
+            if !self.waits_for_room(key, &format_args!("job {}: {message}", key.job)) {
+                self.end_without_run(key, AttemptOutcome::NotStarted(message.to_owned()));
+            }
+            return;
+        }
+        self.stuck.remove(&key.job);
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.started = SystemTime::now();
         let runner = &mut self.runner;
@@ -203,6 +214,25 @@ impl Local {
         }
     }
 
+    /// Tells the processes of the attempts that have run for a while. Returns the time of the next look.
+    fn tell_processes(&mut self) -> Option<Instant> {
+        while let Some((due, key)) = self.untold.front().copied() {
+            let runs = self.attempts.contains_key(&key);
+            let now = Instant::now();
+            if runs && now < due {
+                return Some(due);
+            }
+            self.untold.pop_front();
+            match self.runner.pid(&key).filter(|_| runs) {
+                Some(pid) => self.events.push_back(ExecutorEvent::Runs { key, pid }),
+                // It waits for its start.
+                None if runs => self.untold.push_back((now + TOLD_AFTER, key)),
+                None => {}
+            }
+        }
+        None
+    }
+
     /// Gives up the trees of slots that run nothing: they could have the room that every attempt waits for.
     fn release_idle_slots(&mut self) {
         let waiting: HashSet<_> = self.waiting.iter().collect();
@@ -244,9 +274,9 @@ impl Executor for Local {
                 without_room_since: None,
                 limits: None,
                 stdin: input::Stdin::default(),
-                has_new_slot: false,
             },
         );
+        self.untold.push_back((Instant::now() + TOLD_AFTER, key));
         self.push(key);
     }
 
@@ -270,16 +300,15 @@ impl Executor for Local {
     }
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
-        let mut limit = until;
         loop {
+            let told = self.tell_processes();
             self.look_at_inputs();
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if !self.waiting.is_empty() || !self.opening.is_empty() {
-                let retry = Instant::now() + PAUSE;
-                limit = Some(until.map_or(retry, |until| until.min(retry)));
-            }
+            let waits = !self.waiting.is_empty() || !self.opening.is_empty();
+            let retry = waits.then(|| Instant::now() + PAUSE);
+            let limit = [until, told, retry].into_iter().flatten().min();
             let left =
                 limit.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             match self.runner.next_within(left) {

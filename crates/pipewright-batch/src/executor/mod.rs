@@ -71,6 +71,13 @@ pub trait Executor: Send {
 pub enum ExecutorEvent {
     /// A message for the user: one line.
     Note(String),
+    /// The process of an attempt that has been started. Short ones may end without this event.
+    Runs {
+        /// The attempt.
+        key: AttemptKey,
+        /// The number of its process, on this machine.
+        pid: u32,
+    },
     /// The end of an attempt. Nothing more is reported about it.
     Ended(Box<AttemptEnd>),
     /// The number of CPUs that all attempts together may use from now on. Those that run keep theirs. Without this event it is

@@ -22,6 +22,8 @@ pub(crate) struct Changes {
     over: Vec<u32>,
     /// Attempts that run now, by the row of the job. Written after `over`.
     running: BTreeMap<u32, RunningAttempt>,
+    /// The processes of attempts that the log has as running, by the row of the job.
+    processes: BTreeMap<u32, Process>,
     attempts: Vec<EndedAttempt>,
     run: Option<RunChange>,
     /// Jobs of the log, as the input of the run describes them.
@@ -88,6 +90,15 @@ pub(crate) struct RunningAttempt {
     /// The time of the intent, in seconds since 1970.
     pub(crate) since: f64,
     pub(crate) once: bool,
+    /// Unknown until it has been started.
+    pub(crate) process: Option<Process>,
+}
+
+/// The process of an attempt: its number, and its start time, which tells it from a later one with that number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) start: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -144,6 +155,10 @@ impl Changes {
 
     pub(crate) fn running(&self) -> impl Iterator<Item = &RunningAttempt> {
         self.running.values()
+    }
+
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (u32, Process)> {
+        self.processes.iter().map(|(row, process)| (*row, *process))
     }
 
     pub(crate) fn attempts(&self) -> &[EndedAttempt] {
@@ -232,6 +247,16 @@ impl Changes {
         self.running.insert(attempt.job, attempt);
     }
 
+    /// Notes the process of the running attempt of a job.
+    pub(crate) fn set_process(&mut self, row: u32, process: Process) {
+        if let Some(attempt) = self.running.get_mut(&row) {
+            attempt.process = Some(process);
+        } else {
+            self.bytes += size_of::<(u32, Process)>();
+            self.processes.insert(row, process);
+        }
+    }
+
     /// Asks for a report when this intent is durable.
     pub(crate) fn await_intent(&mut self, key: AttemptKey) {
         self.bytes += size_of::<AttemptKey>();
@@ -240,6 +265,7 @@ impl Changes {
 
     /// Ends the running attempt of a job, or voids its intent.
     pub(crate) fn stop(&mut self, row: u32) {
+        self.processes.remove(&row);
         if self.running.remove(&row).is_none() {
             self.bytes += size_of::<u32>();
             self.over.push(row);
@@ -303,6 +329,9 @@ impl Changes {
             self.stop(row);
         }
         self.running.extend(later.running);
+        for (row, process) in later.processes {
+            self.set_process(row, process);
+        }
         self.attempts.extend(later.attempts);
         self.described.extend(later.described);
         self.removed.extend(later.removed);

@@ -80,6 +80,14 @@ pub enum LogErrorKind {
         /// Its machine, if the log has it.
         host: Option<String>,
     },
+    /// A job of a runner that was killed still runs, and cannot be ended from here.
+    #[non_exhaustive]
+    StillRuns {
+        /// Its number.
+        job: u64,
+        /// The number of its process, and of its process group.
+        pid: u32,
+    },
     /// The log was moved or removed while the batch ran: what it had is not there any more.
     Gone,
     /// The log cannot be opened or created.
@@ -151,6 +159,10 @@ impl LogError {
         LogError::caused_by(path, kind, source)
     }
 
+    pub(crate) fn still_runs(path: &Path, job: u64, pid: u32, source: io::Error) -> LogError {
+        LogError::caused_by(path, LogErrorKind::StillRuns { job, pid }, source)
+    }
+
     pub(crate) fn read_only(path: &Path, source: io::Error) -> LogError {
         LogError::caused_by(path, LogErrorKind::ReadOnly, source)
     }
@@ -173,9 +185,10 @@ impl LogError {
             | LogErrorKind::LacksSettings { .. } => io::ErrorKind::InvalidData,
             LogErrorKind::OtherDirectory { .. } | LogErrorKind::Gone => io::ErrorKind::NotFound,
             LogErrorKind::Newer { .. } => io::ErrorKind::Unsupported,
-            LogErrorKind::InUse { .. } | LogErrorKind::Locked | LogErrorKind::OtherName => {
-                io::ErrorKind::ResourceBusy
-            }
+            LogErrorKind::InUse { .. }
+            | LogErrorKind::StillRuns { .. }
+            | LogErrorKind::Locked
+            | LogErrorKind::OtherName => io::ErrorKind::ResourceBusy,
             LogErrorKind::ReadOnly => io::ErrorKind::PermissionDenied,
             LogErrorKind::Full => io::ErrorKind::StorageFull,
             LogErrorKind::Open
@@ -256,6 +269,12 @@ impl fmt::Display for LogError {
                 }
                 write!(f, " writes to log {path}: wait for its end, or end it")
             }
+            LogErrorKind::StillRuns { job, pid } => {
+                write!(
+                    f,
+                    "job {job} of log {path} still runs as process {pid} or in its group: end it as its user, or wait for its end, and resume then"
+                )
+            }
             LogErrorKind::Gone => {
                 write!(f, "log {path} was moved or removed while the batch ran")
             }
@@ -293,7 +312,11 @@ impl LogError {
     fn shows_source(&self) -> bool {
         matches!(
             self.0.kind,
-            LogErrorKind::Open | LogErrorKind::ReadOnly | LogErrorKind::Io | LogErrorKind::Other
+            LogErrorKind::Open
+                | LogErrorKind::ReadOnly
+                | LogErrorKind::StillRuns { .. }
+                | LogErrorKind::Io
+                | LogErrorKind::Other
         )
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::changes::{
-    Changes, Description, EndedAttempt, JobChange, NewJob, RunChange, RunningAttempt,
+    Changes, Description, EndedAttempt, JobChange, NewJob, Process, RunChange, RunningAttempt,
 };
 use super::past::Entries;
 use super::state::JobState;
@@ -126,9 +126,19 @@ impl Ledger {
         let since = unix_seconds(SystemTime::now());
         let run = self.run;
         let once = job.once;
-        self.changes.start(RunningAttempt { job: row, run, attempt, slot, since, once });
+        let process = None;
+        self.changes.start(RunningAttempt { job: row, run, attempt, slot, since, once, process });
         if durable {
             self.changes.await_intent(AttemptKey { job: job.number, attempt });
+        }
+    }
+
+    /// Notes the process of an attempt. One that has ended is ignored.
+    pub(crate) fn runs_as(&mut self, key: AttemptKey, process: Process) {
+        let active = self.active.get(&key.job);
+        let is_it = |active: &&Active| active.attempt.is_some_and(|(it, _)| it == key.attempt);
+        if let Some(row) = active.filter(is_it).map(|active| active.row) {
+            self.changes.set_process(row, process);
         }
     }
 

@@ -22,6 +22,7 @@
 //! | `outputs.rs` | outputs on disk before the ends that refer to them |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
 //! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
+//! | `left.rs` | jobs of a killed runner that still run |
 //! | `files.rs`, `check.rs`, `wal.rs` | files beside the log that cannot be trusted; files that are no log; damage |
 //! | `completeness.rs` | a log that is resumed without its input |
 //! | `read/` | the log as others read it |
@@ -35,6 +36,7 @@ mod create;
 mod error;
 mod files;
 mod ledger;
+mod left;
 mod open;
 mod outputs;
 mod past;
@@ -67,8 +69,10 @@ pub(crate) use outputs::LostOutput;
 pub(crate) use past::{Past, PastJob};
 pub(crate) use state::JobState;
 
+use changes::Process;
 use ledger::Ledger;
 use pipewright_os::base::private_file::PrivateLock;
+use pipewright_os::process::start_time::start_time;
 #[cfg(test)]
 use queue::Flushed;
 use queue::Queue;
@@ -145,6 +149,8 @@ pub(crate) struct Journal {
     mode: JournalMode,
     /// The last runner was killed while nodes ran its jobs.
     left_nodes: bool,
+    /// The number of jobs of the last runner that still ran, and were killed.
+    killed: u32,
     /// Released after the writer has ended.
     _lock: PrivateLock,
 }
@@ -189,6 +195,11 @@ impl Journal {
         self.left_nodes
     }
 
+    /// Returns the number of jobs of the last runner that still ran, and were killed.
+    pub(crate) fn killed(&self) -> u32 {
+        self.killed
+    }
+
     /// Notes the number of slots.
     pub(crate) fn set_slots(&mut self, slots: u32) {
         self.ledger.changes.set_slots(self.run, slots);
@@ -197,6 +208,14 @@ impl Journal {
     /// Notes an attempt that is about to start. The first call for a job notes the job too.
     pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
         self.ledger.intend(intent);
+    }
+
+    /// Notes the number of the process of an attempt that runs. A resumed batch looks if it still does.
+    pub(crate) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
+        // Without one, it could not be told from a later process with that number.
+        if let Some(start) = start_time(pid) {
+            self.ledger.runs_as(key, Process { pid, start });
+        }
     }
 
     /// Notes that an intended attempt does not start after all. Others are ignored.

@@ -17,6 +17,7 @@ use super::create::{self, NewLog};
 use super::error::{LogError, LogErrorKind};
 use super::files::{self, Claim};
 use super::ledger::{Ledger, Numbers, system_time, unix_seconds};
+use super::left::{self, LeftJob};
 use super::past::{Entries, Entry, Past};
 use super::queue::Queue;
 use super::runner::Runner;
@@ -125,6 +126,7 @@ fn begin(
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
+    let killed = left::end(path, &earlier.left)?;
     let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
     schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
@@ -186,6 +188,7 @@ fn begin(
         run,
         mode,
         left_nodes,
+        killed,
         _lock: opened.lock,
     };
     Ok((journal, Past::new(entries)))
@@ -238,6 +241,8 @@ pub(super) struct Earlier {
     pub(super) numbers: Numbers,
     /// The ends of the attempts that a killed runner left.
     pub(super) interruptions: Changes,
+    /// The processes of those attempts.
+    left: Vec<LeftJob>,
 }
 
 impl Default for Earlier {
@@ -247,6 +252,7 @@ impl Default for Earlier {
             entries: Entries::default(),
             numbers: Numbers { run: 1, next_job: 1, next_attempt: 1 },
             interruptions: Changes::default(),
+            left: Vec::new(),
         }
     }
 }
@@ -265,7 +271,10 @@ impl Earlier {
             .map_err(sqlite)?
             .ok_or_else(|| LogError::new(path, LogErrorKind::Corrupt))?;
         let numbers = Numbers { run: 1, next_job, next_attempt };
-        Ok(Earlier { runner, entries, numbers, interruptions })
+        // The numbers of another machine, and those before a boot, say nothing here.
+        let is_here = runner.as_ref().is_some_and(Runner::is_of_this_boot);
+        let left = if is_here { left::read(connection).map_err(sqlite)? } else { Vec::new() };
+        Ok(Earlier { runner, entries, numbers, interruptions, left })
     }
 }
 

@@ -55,7 +55,7 @@ impl Runner {
         let this = Runner::this(self.run);
         !self.has_ended
             && self.pid != this.pid
-            && (self.host == this.host && self.boot_id == this.boot_id)
+            && self.is_of_this_boot()
             && self.pid_start.is_some()
             && start_time(self.pid) == self.pid_start
     }
@@ -73,6 +73,11 @@ impl Runner {
             "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, id) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, lower(hex(randomblob(16))))",
             params![
+    /// Returns true if it ran on this machine, since this boot.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.host == host_name() && self.boot_id == boot_id()
+    }
+
                 self.run,
                 unix_seconds(SystemTime::now()),
                 facts.slots,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i64 = 0x5057_626c;
 
 /// The steps from version 0, an empty file, to the current version. A step never changes after a release.
-pub(crate) const STEPS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub(crate) const STEPS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// The settings of jobs that version 1 has written, which are not known.
 pub(crate) const UNKNOWN_SETTINGS: &str = "?";
@@ -107,6 +107,12 @@ CREATE TRIGGER jobs_end BEFORE UPDATE OF state ON jobs
 WHEN OLD.state <> NEW.state AND (OLD.state = 'succeeded' OR OLD.state IN ('failed', 'unknown')
     AND NEW.state <> 'started' AND NEW.last_attempt IS OLD.last_attempt)
 BEGIN SELECT RAISE(ABORT, 'the end of a job is final'); END;
+";
+
+/// The process of a job that runs: one that has become another user's may outlive its runner, and shows no environment.
+const VERSION_5: &str = "
+ALTER TABLE running ADD COLUMN pid INTEGER;
+ALTER TABLE running ADD COLUMN pid_start INTEGER;
 ";
 
 /// Returns the version of the file. 0: it is empty.

@@ -120,6 +120,11 @@ pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusql
     for attempt in changes.running() {
         insert_running(connection, attempt)?;
     }
+    for (job, process) in changes.processes() {
+        let update = "UPDATE running SET pid = ?2, pid_start = ?3 WHERE job = ?1";
+        let mut update = connection.prepare_cached(update)?;
+        update.execute(params![job, process.pid, signed(process.start)])?;
+    }
     for attempt in changes.attempts() {
         insert_attempt(connection, attempt)?;
     }
@@ -175,10 +180,12 @@ fn update_job(connection: &Connection, row: u32, change: &JobChange) -> rusqlite
 
 fn insert_running(connection: &Connection, attempt: &RunningAttempt) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT OR REPLACE INTO running (job, run, attempt, slot, since, once) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT OR REPLACE INTO running (job, run, attempt, slot, since, once, pid, pid_start) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
-    let RunningAttempt { job, run, attempt, slot, since, once } = attempt;
-    insert.execute(params![job, run, attempt, slot, since, once])?;
+    let RunningAttempt { job, run, attempt, slot, since, once, process } = attempt;
+    let (pid, start) = process.map(|it| (it.pid, signed(it.start))).unzip();
+    insert.execute(params![job, run, attempt, slot, since, once, pid, start])?;
     Ok(())
 }
 

@@ -245,13 +245,20 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     where
         K: PartialEq,
     {
-        let numbers = self.keys.iter().filter(|(_, other)| *other == key);
-        let numbers: Vec<usize> = numbers.map(|(number, _)| *number).collect();
+        let numbers: Vec<usize> = self.numbers_of(key).collect();
         let mut found = false;
         for number in numbers {
             found |= self.cancel_one(number);
         }
         found
+    }
+
+    /// Returns the numbers of the commands with this key that were not returned.
+    pub(crate) fn numbers_of<'a>(&'a self, key: &'a K) -> impl Iterator<Item = usize> + 'a
+    where
+        K: PartialEq,
+    {
+        self.keys.iter().filter(move |(_, other)| *other == key).map(|(number, _)| *number)
     }
 
     fn cancel_one(&mut self, number: usize) -> bool {

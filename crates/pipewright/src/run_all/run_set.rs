@@ -70,6 +70,12 @@ impl RunningSet for RunSet {
 }
 
 impl RunSet {
+    /// Returns the number of the process of a command; `None` if it does not run.
+    pub(super) fn pid(&self, index: usize) -> Option<u32> {
+        let member = self.members.iter().find(|member| member.index == index);
+        member.map(|member| member.run.pid())
+    }
+
     fn add(&mut self, index: usize, run: Run) {
         self.members.push(RunningCommand { index, run: run.enforced() });
     }

@@ -169,6 +169,26 @@ impl<K> Runner<K> {
         self.commands.queued()
     }
 
+    /// Returns the number of the process of a command with this key; of a pipeline, that of its first one. `None`: no such
+    /// command runs.
+    ///
+    /// ```
+    /// use pipewright::{Command, Runner};
+    /// use std::time::Duration;
+    /// let mut runner = Runner::new(1);
+    /// runner.push("slow", Command::new("sleep").arg("60").owned());
+    /// assert_eq!(runner.pid(&"slow"), None);
+    /// runner.next_within(Duration::ZERO);
+    /// assert!(runner.pid(&"slow").is_some());
+    /// ```
+    #[must_use]
+    pub fn pid(&self, key: &K) -> Option<u32>
+    where
+        K: PartialEq,
+    {
+        self.commands.numbers_of(key).find_map(|number| self.commands.running.pid(number))
+    }
+
     /// Cancels every command of this key. A running one gets its stop signal, is killed after its
     /// [grace](crate::Command::kill_grace), and ends with [`Outcome::Cancelled`](crate::Outcome::Cancelled). A queued one
     /// is never started, and its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).

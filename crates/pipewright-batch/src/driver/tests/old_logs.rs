@@ -9,11 +9,12 @@ use crate::journal::LogErrorKind;
 
 const INPUT: &str = include_str!("old_logs/jobs.jsonl");
 
-const LOGS: [&str; 4] = [
+const LOGS: [&str; 5] = [
     include_str!("old_logs/version-1.sql"),
     include_str!("old_logs/version-2.sql"),
     include_str!("old_logs/version-3.sql"),
     include_str!("old_logs/version-4.sql"),
+    include_str!("old_logs/version-5.sql"),
 ];
 
 /// The ends of the jobs in each log, by number. Version 1 had no row for a job that waits.

@@ -53,9 +53,10 @@ impl Slots {
         }
     }
 
-    /// Gives up the holder of a slot in which a process does not end. Returns false if there is none.
-    pub(super) fn give_up(&mut self, slot: u32) -> bool {
-        self.trees.remove(&slot).is_some()
+    /// Gives up the holder of a slot in which a process of its last command does not end, and returns it.
+    pub(super) fn take_stuck(&mut self, slot: u32) -> Option<TreeSlot> {
+        self.trees.get(&slot).filter(|tree| !tree.is_free())?;
+        self.trees.remove(&slot)
     }
 
     /// Gives up the holders of all slots but these, and their handles.

@@ -319,7 +319,12 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
-            Some(ExecutorEvent::Capacity { .. } | ExecutorEvent::Largest { .. }) | None => {}
+            Some(
+                ExecutorEvent::Runs { .. }
+                | ExecutorEvent::Capacity { .. }
+                | ExecutorEvent::Largest { .. },
+            )
+            | None => {}
         }
     }
 }

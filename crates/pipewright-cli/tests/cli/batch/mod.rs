@@ -11,6 +11,7 @@
 //! | `log.rs` | logs, and batches that are resumed |
 //! | `identity.rs` | equal and different jobs |
 //! | `one_writer.rs` | one runner for one log |
+//! | `other_users.rs` | jobs that become another user's |
 //! | `never_stuck.rs`, `never_answers.rs` | batches that always end, whatever does not answer |
 //! | `bounded_memory.rs` | memory beside many jobs and much output |
 //! | `crash_exact.rs` | runners that are killed |
@@ -45,6 +46,8 @@ mod memory;
 mod never_answers;
 mod never_stuck;
 mod one_writer;
+#[cfg(target_os = "linux")]
+mod other_users;
 mod output;
 mod output_is_whole;
 pub(super) mod random;

@@ -14,6 +14,8 @@ use crate::process::member::Member;
 use crate::process::pidfd::{SavedStatus, WaitTarget, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
 
+pub(super) use crate::process::procfs::group_lives;
+
 #[derive(Debug)]
 pub(super) struct Opened {
     member: Member,

@@ -5,10 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{ProcessState, impossible_number};
-use crate::process::libproc::ProcessInfo;
+use crate::process::libproc::{ProcessInfo, members_of};
 use crate::process::member::Member;
 use crate::process::status::Ended;
 use crate::process::wait4::wait4;
+
+pub(super) fn group_lives(group: u32) -> Option<bool> {
+    let lives = |pid: u32| ProcessInfo::of(pid).is_some_and(|process| !process.has_ended());
+    Some(members_of(group).into_iter().any(lives))
+}
 
 #[derive(Debug)]
 pub(super) struct Opened {

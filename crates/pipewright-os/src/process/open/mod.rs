@@ -100,6 +100,16 @@ impl Opened {
     }
 }
 
+/// Returns true if a process of the group lives. One that has ended and is not reaped does not count. `None`: that cannot be seen.
+///
+/// # Platform
+/// Linux: `/proc/PID/stat` of each process, if `/proc` shows this pid namespace. macOS: `proc_listpids`. Windows: false; it has no
+/// such groups.
+#[must_use]
+pub fn group_lives(group: u32) -> Option<bool> {
+    imp::group_lives(group)
+}
+
 fn impossible_number() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number")
 }

@@ -7,6 +7,10 @@ use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
 use crate::process::process_object::ProcessObject;
 
+pub(super) fn group_lives(_: u32) -> Option<bool> {
+    Some(false)
+}
+
 #[derive(Debug)]
 pub(super) struct Opened(Member);
 

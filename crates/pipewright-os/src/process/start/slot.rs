@@ -28,6 +28,9 @@ pub(crate) trait Slot: fmt::Debug + Send + Sync {
     fn begin(self: Arc<Self>, plan: &Plan<'_>) -> Result<Begun, SpawnError>;
 
     fn containment(&self) -> Containment;
+
+    /// Returns true if no process of the last tree is left.
+    fn is_free(&self) -> bool;
 }
 
 /// A start that has begun.
@@ -97,6 +100,12 @@ impl TreeSlot {
     /// or a handle.
     pub fn new(reap: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
         super::imp::new_slot(reap)
+    }
+
+    /// Returns true if another child can start: no process of the last tree is left, as far as is known without a wait.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.0.is_free()
     }
 
     /// Returns the way in which the trees are contained.

@@ -159,6 +159,11 @@ impl Job {
         self.ends_within(&mut EndWait::new())
     }
 
+    /// Returns true if no process is left. For a job that nobody waits for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.take_reports()
+    }
+
     fn ends_within(&self, wait: &mut EndWait) -> bool {
         while let Some(limit) = wait.next() {
             // Ignored: a signal has cut the wait short.

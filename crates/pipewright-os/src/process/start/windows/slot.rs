@@ -46,7 +46,7 @@ impl Slot for WindowsSlot {
         plan::check_options(plan, Way::WindowsSlot)?;
         // Each field is one assignment.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.tree.strong_count() > 0 || !state.job.empty() {
+        if !state.is_free() {
             return Err(SpawnError::bad(BadInput::SlotInUse));
         }
         let allow_breakaway = plan.windows.is_some_and(|windows| windows.allow_breakaway);
@@ -75,6 +75,16 @@ impl Slot for WindowsSlot {
 
     fn containment(&self) -> Containment {
         Containment::Job
+    }
+
+    fn is_free(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_free()
+    }
+}
+
+impl State {
+    fn is_free(&self) -> bool {
+        self.tree.strong_count() == 0 && self.job.empty()
     }
 }
 

@@ -105,6 +105,15 @@ impl Slot for LinuxSlot {
     fn containment(&self) -> Containment {
         Containment::Supervisor
     }
+
+    fn is_free(&self) -> bool {
+        if !self.made_in.is_current() {
+            return false;
+        }
+        let state = self.lock();
+        let is_over = |job: &Arc<Job>| job.is_released() && job.is_over();
+        !state.is_starting && state.job.as_ref().is_none_or(is_over)
+    }
 }
 
 impl LinuxSlot {
