@@ -30,6 +30,21 @@ impl Executor for Engine {
         self.executor().start(attempt);
     }
 
+    fn places_first(&self) -> bool {
+        match self {
+            Engine::Local(local) => local.places_first(),
+            Engine::Remote(remote) => remote.places_first(),
+        }
+    }
+
+    fn place(&mut self, attempt: Attempt) {
+        self.executor().place(attempt);
+    }
+
+    fn begin(&mut self, key: AttemptKey) {
+        self.executor().begin(key);
+    }
+
     fn stop(&mut self, key: AttemptKey) {
         self.executor().stop(key);
     }

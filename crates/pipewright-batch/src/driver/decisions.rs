@@ -51,14 +51,25 @@ impl<E: Executor> Driver<E> {
             return;
         }
         let Some(live) = self.live.get(job) else { return };
-        if !self.log.intend(job, live, attempt, None) {
+        // One that only waits for a place has not begun: it is noted once it has one.
+        if self.executor.places_first() || !self.log.intend(job, live, attempt, None) {
             self.report(scheduler::Event::Intended { job, attempt });
+        }
+    }
+
+    /// Notes an attempt that has a place, and lets it begin once that is durable.
+    pub(super) fn attempt_placed(&mut self, key: AttemptKey) {
+        let job = JobNumber(key.job);
+        let Some(live) = self.live.get(job) else { return };
+        if !self.log.intend(job, live, key.attempt, None) {
+            self.executor.begin(key);
         }
     }
 
     fn start_attempt(&mut self, number: JobNumber, slot: u32, attempt: u32) {
         let Some(live) = self.live.get(number) else { return };
         let key = AttemptKey { job: number.0, attempt };
+        let is_placed_first = live.once && self.executor.places_first();
         if !live.once {
             self.log.intend(number, live, attempt, Some(slot));
         }
@@ -104,7 +115,10 @@ impl<E: Executor> Driver<E> {
         }
         self.live.started(number, key.attempt);
         self.events.push_back(Event::Started { key, slot, command });
-        self.executor.start(attempt);
+        match is_placed_first {
+            true => self.executor.place(attempt),
+            false => self.executor.start(attempt),
+        }
         self.look_later();
     }
 

@@ -19,6 +19,7 @@ impl<E: Executor> Driver<E> {
         self.carry_out_decisions();
         while let Some(report) = self.log.next_report() {
             match report {
+                Report::Durable(key) if self.executor.places_first() => self.executor.begin(key),
                 Report::Durable(key) => {
                     let (job, attempt) = super::log::attempt_of(key);
                     self.report(scheduler::Event::Intended { job, attempt });

@@ -31,6 +31,22 @@ pub trait Executor: Send {
     /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`].
     fn start(&mut self, attempt: Attempt);
 
+    /// Returns true if attempts may have to wait for a place: one that must be noted before it begins is then not started, but
+    /// [placed](Self::place). The default is false.
+    fn places_first(&self) -> bool {
+        false
+    }
+
+    /// Finds a place for an attempt. [`ExecutorEvent::Placed`] follows once it has one, and [`begin`](Self::begin) starts it.
+    fn place(&mut self, attempt: Attempt) {
+        self.start(attempt);
+    }
+
+    /// Starts an attempt that has a place. Others are ignored.
+    fn begin(&mut self, key: AttemptKey) {
+        let _ = key;
+    }
+
     /// Stops an attempt: the stop signal, then a kill after the grace period. Its end is reported as that of others. An
     /// attempt that has ended is ignored.
     fn stop(&mut self, key: AttemptKey);
@@ -71,6 +87,8 @@ pub trait Executor: Send {
 pub enum ExecutorEvent {
     /// A message for the user: one line.
     Note(String),
+    /// An attempt has a place, and waits for [`Executor::begin`]. If it loses the place, this comes again.
+    Placed(AttemptKey),
     /// The process of an attempt that has been started. Short ones may end without this event.
     Runs {
         /// The attempt.

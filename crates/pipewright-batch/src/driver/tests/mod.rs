@@ -6,6 +6,7 @@ mod ids;
 mod memory;
 #[cfg(unix)]
 mod old_logs;
+mod placed;
 mod random;
 mod truth;
 

@@ -47,7 +47,14 @@ impl Remote {
         let here = |running: &Running| running.place.is_some_and(|place| place.node == id);
         let mut lost: Vec<_> = self.attempts.iter().filter(|(_, running)| here(running)).collect();
         lost.sort_unstable_by_key(|(key, _)| **key);
+        let (lost, placed): (Vec<_>, Vec<_>) =
+            lost.into_iter().partition(|(_, running)| running.attempt.is_none());
         let lost: Vec<_> = lost.into_iter().map(|(key, _)| *key).collect();
+        // What has not begun there gets another place.
+        for key in placed.into_iter().map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.attempts.entry(key).and_modify(|running| running.place = None);
+            self.waiting.push_back(key);
+        }
         if !lost.is_empty() {
             let jobs =
                 if lost.len() == 1 { "1 job".into() } else { format!("{} jobs", lost.len()) };
@@ -61,6 +68,7 @@ impl Remote {
             end.is_lost_with_node = true;
             self.finish(key, end);
         }
+        self.place_waiting();
         self.report_capacity();
     }
 

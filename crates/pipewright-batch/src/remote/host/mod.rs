@@ -102,8 +102,10 @@ enum NodeState {
 struct Running {
     output: Option<Box<dyn OutputSink>>,
     place: Option<Place>,
-    /// Everything that its start needs, while it waits.
+    /// Everything that its start needs, until it begins.
     attempt: Option<Attempt>,
+    /// It begins only when it is told to.
+    is_placed_first: bool,
     cpus: u32,
     /// The time at which its end has to be here, whatever the node does.
     deadline: Option<Instant>,
@@ -274,12 +276,19 @@ impl Remote {
 
 impl Executor for Remote {
     fn start(&mut self, attempt: Attempt) {
-        let (key, cpus) = (attempt.key, attempt.cpus.max(1));
-        let running =
-            Running { output: None, place: None, attempt: Some(attempt), cpus, deadline: None };
-        self.attempts.insert(key, running);
-        self.waiting.push_back(key);
-        self.place_waiting();
+        self.add(attempt, false);
+    }
+
+    fn places_first(&self) -> bool {
+        true
+    }
+
+    fn place(&mut self, attempt: Attempt) {
+        self.add(attempt, true);
+    }
+
+    fn begin(&mut self, key: AttemptKey) {
+        self.begin_there(key);
     }
 
     /// Returns `None`: nodes do not report it.
@@ -289,7 +298,7 @@ impl Executor for Remote {
 
     fn stop(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get(&key) else { return };
-        match running.place {
+        match running.place.filter(|_| running.attempt.is_none()) {
             Some(place) => {
                 self.set_deadline(key, Duration::ZERO);
                 if let Some(node) = self.nodes.get(&place.node) {
@@ -306,7 +315,8 @@ impl Executor for Remote {
     }
 
     fn waiting(&self) -> Vec<AttemptKey> {
-        self.waiting.iter().copied().collect()
+        let has_not_begun = self.attempts.iter().filter(|(_, running)| running.attempt.is_some());
+        has_not_begun.map(|(key, _)| *key).collect()
     }
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::placement::{End, Place};
 use super::reports::Origin;
-use super::{Node, NodeState, Remote};
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
+use super::{Node, NodeState, Remote, Running};
+use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
 use crate::remote::wire::{self, ToWorker};
 
 impl Remote {
@@ -88,14 +88,41 @@ impl Remote {
         })
     }
 
-    pub(super) fn start_there(&mut self, key: AttemptKey, place: Place) {
+    /// Adds an attempt that waits for a place.
+    pub(super) fn add(&mut self, attempt: Attempt, is_placed_first: bool) {
+        let (key, cpus) = (attempt.key, attempt.cpus.max(1));
+        let running = Running {
+            output: None,
+            place: None,
+            attempt: Some(attempt),
+            is_placed_first,
+            cpus,
+            deadline: None,
+        };
+        self.attempts.insert(key, running);
+        self.waiting.push_back(key);
+        self.place_waiting();
+    }
+
+    fn start_there(&mut self, key: AttemptKey, place: Place) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
+        let Some(node) = self.nodes.get_mut(&place.node) else { return };
+        running.place = Some(place);
+        node.running += 1;
+        match running.is_placed_first {
+            true => self.events.push_back(ExecutorEvent::Placed(key)),
+            false => self.begin_there(key),
+        }
+    }
+
+    /// Starts an attempt at its place. One that has none, or has begun, is ignored.
+    pub(super) fn begin_there(&mut self, key: AttemptKey) {
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        let Some(place) = running.place else { return };
         let Some(node) = self.nodes.get_mut(&place.node) else { return };
         let Some(attempt) = running.attempt.take() else { return };
         let message = wire::wire_attempt(&attempt, place.slot);
         running.output = attempt.output;
-        running.place = Some(place);
-        node.running += 1;
         if let Err(error) = node.link.send(&ToWorker::Start(Box::new(message))) {
             let outcome = AttemptOutcome::NotStarted(error.to_string());
             return self.finish(key, AttemptEnd::without_run(key, outcome));
@@ -111,7 +138,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::executor::{Attempt, Executor};
+    use crate::executor::Executor;
     use crate::job::{Job, JobId, JobStdin};
     use crate::remote::host::link::Link;
     use crate::remote::host::reports::{Report, Reports};
@@ -139,6 +166,44 @@ mod tests {
     fn joined(node: u64, origin: Origin) -> Report {
         let about = About { node: format!("n{node}"), slots: 1 };
         Report::Joined { node, about, link: Link::to_nobody(origin) }
+    }
+
+    #[test]
+    fn an_attempt_that_is_placed_first_begins_when_it_is_told_to() {
+        let reports = Reports::new();
+        reports.add_connector(Origin::Command);
+        let mut remote = Remote::new(Arc::clone(&reports), MINUTE, false);
+        let key = |job| AttemptKey { job, attempt: 1 };
+        let placed = |remote: &mut Remote| {
+            let events = std::mem::take(&mut remote.events).into_iter();
+            let placed = events.filter_map(|event| match event {
+                ExecutorEvent::Placed(key) => Some(key.job),
+                _ => None,
+            });
+            placed.collect::<Vec<_>>()
+        };
+        remote.take(joined(1, Origin::Command));
+        remote.place(attempt(1, MINUTE));
+        remote.place(attempt(2, MINUTE));
+        assert_eq!(placed(&mut remote), [1]);
+        assert_eq!(remote.waiting().len(), 2, "neither has begun");
+        // Its node is lost before it begins, and it gets another place.
+        remote.lose(1, "it has ended");
+        assert!(placed(&mut remote).is_empty());
+        remote.take(joined(2, Origin::Command));
+        assert_eq!(placed(&mut remote), [2]);
+        remote.begin(key(1));
+        assert_eq!(remote.waiting().len(), 2, "it has no place");
+        remote.begin(key(2));
+        assert_eq!(remote.waiting(), [key(1)]);
+        // One that has a place and has not begun is stopped without a word to its node, and gives its place free.
+        remote.take(joined(3, Origin::Command));
+        assert_eq!(placed(&mut remote), [1]);
+        remote.stop(key(1));
+        let Some(ExecutorEvent::Ended(end)) = remote.events.pop_back() else { panic!() };
+        assert!(matches!(end.outcome, AttemptOutcome::NotStarted(_)), "{end:?}");
+        remote.place(attempt(3, MINUTE));
+        assert_eq!(placed(&mut remote), [3]);
     }
 
     #[test]

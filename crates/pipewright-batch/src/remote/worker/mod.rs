@@ -320,7 +320,8 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
             Some(
-                ExecutorEvent::Runs { .. }
+                ExecutorEvent::Placed(_)
+                | ExecutorEvent::Runs { .. }
                 | ExecutorEvent::Capacity { .. }
                 | ExecutorEvent::Largest { .. },
             )
