@@ -112,7 +112,9 @@ impl Log {
             let jobs = if past.len() == 1 { "job" } else { "jobs" };
             format!("run {} of this batch; the log has {} {jobs}", journal.run(), past.len())
         });
-        resumed.into_iter().chain(journal.mode().notice().map(ToOwned::to_owned)).collect()
+        let mode = journal.mode().notice().map(ToOwned::to_owned);
+        let lost = journal.lost_outputs().iter().cloned();
+        resumed.into_iter().chain(mode).chain(lost).collect()
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.
@@ -171,8 +173,6 @@ impl Log {
         durable
     }
 
-    pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {
-        if let Some(journal) = &mut self.journal {
     /// Notes the process of an attempt.
     pub(super) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
         if let Some(journal) = &mut self.journal {
@@ -185,6 +185,8 @@ impl Log {
         self.journal.as_ref().map_or(0, Journal::killed)
     }
 
+    pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {
+        if let Some(journal) = &mut self.journal {
             let (path, stderr_tail) = (output.path.as_deref(), output.tail.as_bytes());
             journal.ended(end, LoggedOutput { path, stderr_tail, is_lost });
             self.undecided.insert(JobNumber(end.key.job));

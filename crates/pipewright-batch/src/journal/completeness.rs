@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::error::{LogError, LogErrorKind};
+use super::runner::Runner;
 use super::schema;
 
 /// Checks that the batch can go on without its input, and returns the number of its jobs.
@@ -15,23 +16,21 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<u64, LogErro
     let sqlite = |error| LogError::sqlite(path, error);
     let kind = match schema::version(connection).map_err(sqlite)? {
         0 => LogErrorKind::LacksInput { description: String::new() },
-        1 => LogErrorKind::LacksSettings { description: description(connection).map_err(sqlite)? },
+        1 => LogErrorKind::LacksSettings {
+            description: Runner::last_command(connection).map_err(sqlite)?,
+        },
         _ => match (other_directory(connection), whole_input(connection)) {
             (Err(error), _) | (_, Err(error)) => return Err(sqlite(error)),
             // First: the input may be a file with a relative path, too.
             (Ok(Some(dir)), _) => LogErrorKind::OtherDirectory { dir },
             (Ok(None), Ok(Some(jobs))) => return Ok(jobs),
             (Ok(None), Ok(None)) => {
-                LogErrorKind::LacksInput { description: description(connection).map_err(sqlite)? }
+                let description = Runner::last_command(connection).map_err(sqlite)?;
+                LogErrorKind::LacksInput { description }
             }
         },
     };
     Err(LogError::new(path, kind))
-}
-
-fn description(connection: &Connection) -> rusqlite::Result<String> {
-    let query = "SELECT coalesce(max(description), '') FROM batch";
-    connection.query_row(query, [], |row| row.get(0))
 }
 
 /// Returns the directory of the last run, if it is not the current one.

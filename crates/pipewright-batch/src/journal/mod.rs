@@ -22,7 +22,7 @@
 //! | `outputs.rs` | outputs on disk before the ends that refer to them |
 //! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
 //! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
-//! | `left.rs` | jobs of a killed runner that still run |
+//! | `left.rs`, `lost.rs` | jobs of a killed runner that still run; outputs that a power cut has taken |
 //! | `files.rs`, `check.rs`, `wal.rs` | files beside the log that cannot be trusted; files that are no log; damage |
 //! | `completeness.rs` | a log that is resumed without its input |
 //! | `read/` | the log as others read it |
@@ -37,6 +37,7 @@ mod error;
 mod files;
 mod ledger;
 mod left;
+mod lost;
 mod open;
 mod outputs;
 mod past;
@@ -151,6 +152,8 @@ pub(crate) struct Journal {
     left_nodes: bool,
     /// The number of jobs of the last runner that still ran, and were killed.
     killed: u32,
+    /// A line for each job that is ok, and whose output a power cut has taken.
+    lost_outputs: Vec<String>,
     /// Released after the writer has ended.
     _lock: PrivateLock,
 }
@@ -198,6 +201,11 @@ impl Journal {
     /// Returns the number of jobs of the last runner that still ran, and were killed.
     pub(crate) fn killed(&self) -> u32 {
         self.killed
+    }
+
+    /// Returns a line for each job that is ok, and whose output a power cut has taken.
+    pub(crate) fn lost_outputs(&self) -> &[String] {
+        &self.lost_outputs
     }
 
     /// Notes the number of slots.

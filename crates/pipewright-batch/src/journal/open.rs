@@ -18,6 +18,7 @@ use super::error::{LogError, LogErrorKind};
 use super::files::{self, Claim};
 use super::ledger::{Ledger, Numbers, system_time, unix_seconds};
 use super::left::{self, LeftJob};
+use super::lost;
 use super::past::{Entries, Entry, Past};
 use super::queue::Queue;
 use super::runner::Runner;
@@ -29,7 +30,7 @@ use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
 
 /// The end of a run whose runner was killed.
-const INTERRUPTED: &str = "interrupted";
+pub(super) const INTERRUPTED: &str = "interrupted";
 
 impl Journal {
     /// Creates a log for a new batch.
@@ -127,6 +128,10 @@ fn begin(
         return Err(in_use(path));
     }
     let killed = left::end(path, &earlier.left)?;
+    let lost_outputs = match opened.new {
+        Some(_) => Vec::new(),
+        None => lost::lost(&connection).map_err(sqlite)?,
+    };
     let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
     schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
@@ -189,6 +194,7 @@ fn begin(
         mode,
         left_nodes,
         killed,
+        lost_outputs,
         _lock: opened.lock,
     };
     Ok((journal, Past::new(entries)))

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::RunFacts;
 use super::ledger::unix_seconds;
+use super::schema;
 use super::sqlite::signed;
 
 /// A runner that has written to a log.
@@ -48,6 +49,18 @@ impl Runner {
         connection.query_row(query, [], runner).optional()
     }
 
+    /// Returns the command and the input of the last run that had some, for people.
+    pub(crate) fn last_command(connection: &Connection) -> rusqlite::Result<String> {
+        let of_run = match schema::version(connection)? {
+            ..=4 => "NULL",
+            _ => {
+                "(SELECT command FROM runs WHERE command IS NOT NULL ORDER BY number DESC LIMIT 1)"
+            }
+        };
+        let query = format!("SELECT coalesce({of_run}, max(description), '') FROM batch");
+        connection.query_row(&query, [], |row| row.get(0))
+    }
+
     /// Returns true if it certainly runs: it is a process of this boot of this machine, with its start time.
     ///
     /// The second check, for a lock file that somebody has removed.
@@ -60,6 +73,11 @@ impl Runner {
             && start_time(self.pid) == self.pid_start
     }
 
+    /// Returns true if it ran on this machine, since this boot.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.host == host_name() && self.boot_id == boot_id()
+    }
+
     /// Writes the beginning of its run.
     pub(crate) fn insert(
         &self,
@@ -70,14 +88,9 @@ impl Runner {
     ) -> rusqlite::Result<()> {
         let current_dir = current_dir.map(|dir| dir.display().to_string());
         connection.execute(
-            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, id) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, lower(hex(randomblob(16))))",
+            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, command, id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, lower(hex(randomblob(16))))",
             params![
-    /// Returns true if it ran on this machine, since this boot.
-    pub(crate) fn is_of_this_boot(&self) -> bool {
-        self.host == host_name() && self.boot_id == boot_id()
-    }
-
                 self.run,
                 unix_seconds(SystemTime::now()),
                 facts.slots,
@@ -89,6 +102,8 @@ impl Runner {
                 jobs.map(signed),
                 facts.input,
                 facts.remote,
+                // Without its input, it has the command of the run before.
+                Some(&facts.description).filter(|it| !facts.from_log && !it.is_empty()),
             ],
         )?;
         Ok(())

@@ -110,7 +110,10 @@ BEGIN SELECT RAISE(ABORT, 'the end of a job is final'); END;
 ";
 
 /// The process of a job that runs: one that has become another user's may outlive its runner, and shows no environment.
+///
+/// The command of each run.
 const VERSION_5: &str = "
+ALTER TABLE runs ADD COLUMN command TEXT;
 ALTER TABLE running ADD COLUMN pid INTEGER;
 ALTER TABLE running ADD COLUMN pid_start INTEGER;
 ";

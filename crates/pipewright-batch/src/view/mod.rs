@@ -120,7 +120,7 @@ impl LogView {
         self.log.input()
     }
 
-    /// Returns a few lines about the batch: counts, and its runs.
+    /// Returns a few lines about the batch: counts, its runs, and outputs that a power cut has taken.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -136,6 +136,9 @@ impl LogView {
                 .ended
                 .map_or(String::new(), |ended| format!(" after {:.1} s", ended - run.started));
             text.push_str(&format!("run {}: {how}{time}, {} slots\n", run.number, run.slots));
+        }
+        for lost in self.log.lost_outputs()? {
+            text.push_str(&format!("{lost}\n"));
         }
         Ok(text)
     }

@@ -16,7 +16,7 @@ impl LogView {
         let (batch, runs) = (self.log.batch()?, self.log.runs()?);
         let started = runs.first().map_or(batch.created, |run| run.started);
         let facts = BatchFacts {
-            command: batch.description,
+            command: self.log.last_command()?,
             slots: runs.iter().map(|run| run.slots).max().unwrap_or(1),
             started: system_time(started),
             log: Some(self.log.path().display().to_string()),

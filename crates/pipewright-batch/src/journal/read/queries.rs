@@ -9,6 +9,8 @@ use super::rows::{
     ATTEMPT_COLUMNS, AttemptRow, BatchRow, Counts, JOB_COLUMNS, JobRow, RunRow, RunningRow,
     node_column, unsigned,
 };
+use crate::journal::lost;
+use crate::journal::runner::Runner;
 use crate::journal::{JobState, LogError};
 
 /// Attempts to list. All that are set apply.
@@ -51,6 +53,16 @@ impl Log {
             })
         });
         batch.map_err(|error| self.error(error))
+    }
+
+    /// Returns the command and the input of the last run that had some.
+    pub(crate) fn last_command(&self) -> Result<String, LogError> {
+        Runner::last_command(&self.connection).map_err(|error| self.error(error))
+    }
+
+    /// Returns a line for each job that is ok, and whose output a power cut has taken.
+    pub(crate) fn lost_outputs(&self) -> Result<Vec<String>, LogError> {
+        lost::lost(&self.connection).map_err(|error| self.error(error))
     }
 
     /// Returns the runs, in order.

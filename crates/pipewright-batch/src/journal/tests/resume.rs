@@ -157,3 +157,74 @@ fn jobs_that_the_input_no_longer_has_are_listed() {
     removed.sort_unstable();
     assert_eq!(removed, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
 }
+
+#[test]
+fn a_page_has_the_command_of_the_last_run_that_had_one() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    journal.input_ended(0, std::iter::empty());
+    journal.close(Some(0), "finished").unwrap();
+    let page = || crate::view::LogView::open(folder.log()).unwrap().page().unwrap();
+    assert!(page().contains("true {}"));
+    for (description, from_log) in [("false {}", false), ("--resume run.db", true), ("", false)] {
+        let facts = RunFacts { description: description.to_owned(), from_log, ..facts() };
+        let (mut journal, _) = Journal::resume(&folder.log(), &facts, no_waker()).unwrap();
+        journal.input_ended(0, std::iter::empty());
+        journal.close(Some(0), "finished").unwrap();
+        assert!(page().contains("false {}"), "{description}");
+    }
+}
+
+/// Stores an output as `--output-dir` does. Returns its folder.
+fn stored(folder: &Folder, number: u64, stdout: &str, facts: &str) -> PathBuf {
+    let path = folder.0.path().join(number.to_string());
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("stdout"), stdout).unwrap();
+    std::fs::write(path.join("stderr"), "").unwrap();
+    std::fs::write(path.join("job.json"), facts).unwrap();
+    path
+}
+
+#[test]
+fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let whole = r#"{"truncated":false}"#;
+    let outputs = [
+        ("12345", whole),
+        ("", whole),
+        ("123", whole),
+        ("12345", ""),
+        ("123", r#"{"truncated":true}"#),
+    ];
+    for (number, (stdout, facts)) in (1..).zip(outputs) {
+        let path = stored(&folder, number, stdout, facts);
+        let job = job(number);
+        journal.intend(&intent(logged(number, &job), 1));
+        let mut end = end(number, 1, AttemptOutcome::Exited(0));
+        end.stdout_bytes = 5;
+        let output = LoggedOutput { path: Some(&path), ..LoggedOutput::default() };
+        journal.ended(&end, output);
+        journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
+    }
+    journal.flush().unwrap();
+    drop(journal);
+    let view = || crate::view::LogView::open(folder.log()).unwrap().summary().unwrap();
+    assert!(!view().contains("lost"), "the machine has run on: {}", view());
+    let connection = rusqlite::Connection::open(folder.log()).unwrap();
+    connection.execute("UPDATE runs SET boot_id = 'another boot'", []).unwrap();
+    drop(connection);
+    let (journal, _) = resume(&folder.log());
+    let [third, second, first] = journal.lost_outputs() else {
+        panic!("{:?}", journal.lost_outputs())
+    };
+    for (line, number, words) in [
+        (first, 2, "has 0 of 5 bytes"),
+        (second, 3, "has 3 of 5 bytes"),
+        (third, 4, "is not there, or has no facts"),
+    ] {
+        assert!(line.starts_with(&format!("the output of job {number}, which is ok, is lost: ")));
+        assert!(line.contains(words), "{line}");
+        assert!(view().contains(line.as_str()), "{}", view());
+    }
+}
