@@ -9,9 +9,11 @@ use pipewright_os::process::usage::TreeUsage;
 
 use crate::error::Error;
 #[cfg(feature = "tokio")]
-use crate::events::{AsyncEvents, Events};
+use crate::events::AsyncEvents;
+use crate::events::Events;
 #[cfg(feature = "tokio")]
-use crate::lines::{AsyncLines, Lines};
+use crate::lines::AsyncLines;
+use crate::lines::Lines;
 use crate::output::{Capture, Output, into_text};
 use crate::process_handle::ProcessHandle;
 use crate::run::{

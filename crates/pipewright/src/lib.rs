@@ -181,9 +181,11 @@ pub use child::Child;
 pub use command::{Command, CommandArgs, CommandEnvs, Contain, Scope, Stdio};
 pub use error::{Error, ErrorKind, NotExecutable, NotSeen};
 #[cfg(feature = "tokio")]
-pub use events::{AsyncEvents, Event, Events};
+pub use events::AsyncEvents;
+pub use events::{Event, Events};
 #[cfg(feature = "tokio")]
-pub use lines::{AsyncLines, Line, Lines};
+pub use lines::AsyncLines;
+pub use lines::{Line, Lines};
 pub use next::Next;
 pub use outcome::{Exceeded, Outcome, Source};
 pub use output::{Capture, Captured, Ending, Output, TeeFailed};
@@ -207,14 +209,15 @@ pub use tree_slot::TreeSlot;
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
 pub use pipewright_os::base::caught_signals::{ArrivedSignal, CaughtSignals};
-pub use pipewright_os::base::handle::{Handle, HandleKind, OpenHandle, open_handles};
+pub use pipewright_os::base::handle::{Handle, HandleKind};
+pub use pipewright_os::base::handle::{OpenHandle, open_handles};
 pub use pipewright_os::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
 pub use pipewright_os::base::signal::{Signal, UnknownSignal};
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::stdio::{
-    AsyncStdin, AsyncStdout, console_err, console_in, console_out, null, stderr_async, stdin_async,
-    stdout_async,
+    AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async,
 };
+pub use pipewright_os::base::stdio::{console_err, console_in, console_out, null};
 pub use pipewright_os::process::child::Containment;
 pub use pipewright_os::process::limits::{
     HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, MemoryLimit, OutOfMemory,

@@ -10,14 +10,17 @@ use super::child::PipelineChild;
 use super::end::{Pipelined, StageEnd, pipeline_output, with_stages};
 use super::{Pipeline, PipelineCapture, PipelineOutput, join_names};
 #[cfg(feature = "tokio")]
-use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults, async_verbs};
+use crate::command::async_verbs;
+use crate::command::{CAPTURED, INHERITED, STDERR_TEED, StdioDefaults};
 use crate::error::Error;
 #[cfg(feature = "tokio")]
 use crate::error::FailedOperation;
 #[cfg(feature = "tokio")]
-use crate::events::{AsyncEvents, Events};
+use crate::events::AsyncEvents;
+use crate::events::Events;
 #[cfg(feature = "tokio")]
-use crate::lines::{AsyncLines, Lines};
+use crate::lines::AsyncLines;
+use crate::lines::Lines;
 use crate::output::{Output, check_success, check_tee, into_text};
 use crate::run::{Children as _, Collect, Decide, Run, RunSettings};
 use crate::running_output::RunningOutput;

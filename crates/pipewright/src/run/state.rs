@@ -11,7 +11,8 @@ use std::{io, mem, panic};
 
 use pipewright_os::base::pipe::PipeReader;
 #[cfg(feature = "tokio")]
-use pipewright_os::base::wait::{self, Slot, Watch};
+use pipewright_os::base::wait::Watch;
+use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{OutOfMemory, Victim};
 use pipewright_os::process::pty;

@@ -20,7 +20,8 @@ use super::text::{self, nul_terminated, wide};
 use crate::base::os_text::ends_with;
 use crate::process::start::wide::batch::{batch_line, is_batch};
 use crate::process::start::wide::{
-    self, Arg, CommandLineError, SearchInputs, is_separator, is_verbatim, unit, without_verbatim,
+    self, Arg, CommandLineError, SearchInputs, command_line, is_separator, is_verbatim, unit,
+    without_verbatim,
 };
 use crate::process::start::{Env, Plan, Search, SpawnError, Step, WindowsOptions};
 

@@ -10,7 +10,7 @@ use crate::process::child::{ChildHandle, Containment};
 use crate::process::contain::windows::{is_in_job, kill_on_close_job};
 use crate::process::open::{Opened, ProcessState};
 use crate::process::start::wide::oracle::{QuotingRules, split};
-use crate::process::start::wide::{self, Arg};
+use crate::process::start::wide::{Arg, command_line};
 use crate::process::start::{
     ChildStdio, Contain, Env, Plan, UnixOptions, WindowsOptions, parent_exit, spawn,
 };
