@@ -1,5 +1,6 @@
 //! Test builds (`PIPEWRIGHT_FORCE=async`) in which each call that waits runs its `_async` counterpart on a runtime of
-//! its own, so that the suites test those too.
+//! its own, so that the suites test those too. Alone in its file, as in `pipewright`: a macro comes before all modules that
+//! use it.
 
 /// Returns the result of the `_async` counterpart in such a build. The registrations of a channel's core end with the
 /// runtime.

@@ -1,4 +1,4 @@
-//! What callers and the driver of a pool share: commands to the driver, connections of idle workers, and counters.
+//! The state that callers and the driver of a pool share: commands, connections of idle workers, and counters.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

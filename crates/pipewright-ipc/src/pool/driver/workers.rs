@@ -297,7 +297,7 @@ fn take_calls(worker: &mut Worker) -> Vec<(QueuedCall, bool)> {
         .collect()
 }
 
-/// What the errors of a worker's calls need to know about its end.
+/// The end of a worker, for the errors of its calls.
 struct WorkerEnd {
     pid: u32,
     /// The handshake was complete: calls may have been lost.
