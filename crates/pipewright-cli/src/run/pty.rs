@@ -15,7 +15,7 @@ use pipewright::{
 use pipewright_os::base::private_file;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
-use pipewright_os::process::terminal::{self, Foreground, OutputMode, SizeChanges};
+use pipewright_os::process::terminal::{self, Foreground, OutputMode, TerminalChanges};
 
 use super::command::watched_terminal;
 use super::interrupt::Interrupt;
@@ -227,13 +227,15 @@ struct Keys {
 }
 
 impl Keys {
-    /// Sets raw mode, if this process is in the foreground: anew after a stop, when the shell has set its own modes.
+    /// Sets raw mode, if this process is in the foreground: again after a stop, when the shell has set its own modes.
     fn connect(&mut self) {
         self.stdin = None;
         if Foreground::controlling().is_none_or(|terminal| terminal.is_ours()) {
-            drop(self.raw.take());
-            // Ignored: without raw mode, whole lines are typed.
-            self.raw = RawTerminal::of_stdin().ok().flatten();
+            // Ignored, here and below: without raw mode, whole lines are typed.
+            match &mut self.raw {
+                Some(raw) => drop(raw.renew()),
+                None => self.raw = RawTerminal::of_stdin().ok().flatten(),
+            }
             self.stdin = console_in().ok().map(PipeReader::from);
         }
     }
@@ -243,7 +245,7 @@ impl Relay<'_> {
     /// Types what is typed here, and follows the size, until the command has ended.
     fn run(&self, mut keys: Keys) {
         // Ignored here and below: the command runs on, with the size that it has, or without more keys.
-        let Ok(sizes) = SizeChanges::watch() else { return };
+        let Ok(sizes) = TerminalChanges::watch() else { return };
         // It may have changed before that.
         self.follow_size();
         let mut has_keys = self.run.types;

@@ -55,6 +55,8 @@ mod terminal;
 mod terminal_ends;
 #[cfg(target_os = "linux")]
 mod terminal_pipe;
+#[cfg(target_os = "linux")]
+mod terminal_stops;
 #[cfg(unix)]
 mod terminal_timeout;
 #[cfg(target_os = "linux")]

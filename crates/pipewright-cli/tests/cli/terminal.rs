@@ -65,6 +65,21 @@ impl Shell {
         Some(shell)
     }
 
+    /// Returns the terminal, whose modes and size are those of the other side too.
+    #[cfg(target_os = "linux")]
+    pub(super) fn terminal(&self) -> &File {
+        &self.keyboard
+    }
+
+    /// Returns the pid of the tool that the shell has started.
+    #[cfg(target_os = "linux")]
+    #[track_caller]
+    pub(super) fn tool(&self) -> u32 {
+        let named = || named_below(self.shell.id(), "pipewright");
+        until("the tool runs", || !named().is_empty());
+        named()[0]
+    }
+
     pub(super) fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }

@@ -5,6 +5,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::alive::KillOnDrop;
 use pipewright_tests::pace;
 use pipewright_tests::skip::{Need, skipped};
+use pipewright_tests::watchdog::until;
 
 const SIZE: PtySize = PtySize { rows: 30, cols: 100 };
 const PUPPET: &str = env!("CARGO_BIN_EXE_puppet");
@@ -105,6 +106,67 @@ fn the_modes_are_restored_after_a_kill() {
         person.expect("restored").unwrap();
         assert!(person.child().pty().unwrap().echoes().unwrap());
     }
+}
+
+/// The person's shell neither edits its line nor sets modes after a stop.
+#[watched_test]
+fn the_terminal_is_raw_again_after_a_stop_and_has_the_new_size() {
+    for (act, signal) in [(0, "TSTP"), (0, "STOP"), (1, "TSTP"), (1, "STOP")] {
+        let mut shell = Command::new("sh").args(["-i", "+o", "emacs"]).owned();
+        shell.env("PS1", "$ ").env_remove("ENV");
+        let mut person = started(shell);
+        person.expect("$ ").unwrap();
+        let asks = "stty -echo; printf pid=%s. $PPID; read x; echo got $x; stty size";
+        person.send_line(format!("'{PUPPET}' '{}={asks}'", ACTS[act])).unwrap();
+        let found = person.expect(pipewright::Pattern::regex(r"pid=(\d+)\.").unwrap()).unwrap();
+        let pid = String::from_utf8_lossy(found.group(1).unwrap()).into_owned();
+        assert!(!person.child().pty().unwrap().echoes().unwrap(), "raw");
+        Command::new("kill").args(["-s", signal, &pid]).run().unwrap();
+        person.expect("Stopped").unwrap();
+        person.expect("$ ").unwrap();
+        assert_eq!(person.child().pty().unwrap().echoes().unwrap(), signal == "TSTP");
+        person.resize(PtySize { rows: 12, cols: 34 }).unwrap();
+        // As shells do that edit their line.
+        person.send("stty sane; fg\n").unwrap();
+        // The shell tells which job it continues.
+        person.expect("interact").unwrap();
+        until("the terminal is raw", || !person.child().pty().unwrap().echoes().unwrap());
+        person.send("secret\r").unwrap();
+        let shown = person.expect("got secret\r\n").unwrap().before_text();
+        assert!(!shown.contains("secret"), "{shown:?}");
+        person.expect("12 34\r\n").unwrap();
+        person.expect("interact: Ended").unwrap();
+        person.expect("$ ").unwrap();
+        assert!(person.child().pty().unwrap().echoes().unwrap());
+    }
+}
+
+/// The guard restores modes when its pipe is closed.
+#[cfg(target_os = "linux")]
+#[watched_test]
+fn the_guard_is_killed_before_its_pipe_is_closed() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skipped(Need::Program("strace"), "it delays the kill");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (calls, stty) = (dir.path().join("calls"), dir.path().join("stty"));
+    let real = Command::new("sh").args(["-c", "command -v stty"]).read().unwrap();
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\nexec {real} \"$@\"\n", calls.display());
+    std::fs::write(&stty, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&stty, mode).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    for act in ACTS {
+        let mut command =
+            Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e"]).owned();
+        command.args(["trace=kill,pidfd_send_signal", "-e"]);
+        command.args(["inject=kill,pidfd_send_signal:delay_enter=1000000", PUPPET]);
+        command.arg(format!("{act}=true")).env("PATH", format!("{}:{path}", dir.path().display()));
+        let mut person = started(command);
+        person.expect("interact: Ended").unwrap();
+        assert!(person.wait().unwrap().success());
+    }
+    assert_eq!(std::fs::read_to_string(calls).unwrap(), "-g\n-g\n");
 }
 
 #[watched_test]

@@ -14,7 +14,7 @@ use crate::command::{Command, Stdio};
 /// Unix: `tcsetattr`. Windows: `SetConsoleMode`; never run there.
 ///
 /// # Drop
-/// Restores the earlier modes. If this process is killed, a helper process restores them: `/bin/sh`, which waits for the end
+/// Restores the earlier modes, unless this process is in the background, and a shell has set its own. If this process is killed, a helper process restores them: `/bin/sh`, which waits for the end
 /// of a pipe and runs `stty` (Unix). If one of these programs is missing, SIGKILL leaves raw mode behind.
 #[derive(Debug)]
 pub struct RawTerminal {
@@ -35,7 +35,8 @@ impl Drop for RawTerminal {
 }
 
 impl RawTerminal {
-    /// Sets the raw mode. Returns `None` if stdin is not a terminal.
+    /// Sets the raw mode. Returns `None` if stdin is not a terminal. In the background this process is stopped first (SIGTTOU),
+    /// until a shell puts it in the foreground.
     ///
     /// # Errors
     /// The error of the call.
@@ -50,9 +51,31 @@ impl RawTerminal {
     /// ```
     #[doc(alias = "cfmakeraw")]
     pub fn of_stdin() -> io::Result<Option<RawTerminal>> {
+        // Before the modes are read: in the background they are those of a shell that edits its line.
+        terminal::wait_for_foreground();
         let guard = start_guard();
         let mode = RawMode::of_stdin()?;
         Ok(mode.map(|mode| RawTerminal { mode: Some(mode), guard }))
+    }
+
+    /// Sets the raw mode again after this process was stopped and continued (SIGCONT). The modes that a shell has set meanwhile
+    /// are those that the drop restores.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn renew(&mut self) -> io::Result<()> {
+        terminal::wait_for_foreground();
+        // A shell that edits no lines leaves the modes as they are.
+        if self.mode.as_ref().is_some_and(RawMode::is_set) {
+            return Ok(());
+        }
+        if let Some(renewed) = RawTerminal::of_stdin()? {
+            if let Some(mode) = self.mode.take() {
+                mode.forget();
+            }
+            *self = renewed;
+        }
+        Ok(())
     }
 }
 

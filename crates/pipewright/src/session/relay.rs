@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::stdio::{console_in, console_writer};
 use pipewright_os::base::wait::Slot;
-use pipewright_os::process::terminal::{self, OutputMode, SizeChanges};
+use pipewright_os::process::terminal::{self, OutputMode, StopRequests, TerminalChanges};
 
 use super::interact::InteractEnd;
 use super::raw::RawTerminal;
@@ -25,7 +25,13 @@ const MOST_TYPED_BYTES: usize = 64 << 10;
 const LAST_TYPING: Duration = Duration::from_secs(1);
 
 /// The slots of a wait.
-pub(super) type Slots<'a> = [Slot<'a>; 5];
+pub(super) type Slots<'a> = [Slot<'a>; 6];
+
+/// What happens to this process's terminal meanwhile, and to this process.
+pub(super) struct Watched {
+    pub(super) changes: TerminalChanges,
+    pub(super) stops: StopRequests,
+}
 
 /// The state of a connection.
 pub(super) struct Relay {
@@ -71,13 +77,17 @@ impl Relay {
         })
     }
 
-    /// Returns true if stdin is a terminal, whose size the child's follows.
-    pub(super) fn is_terminal(&self) -> bool {
-        self.raw.is_some()
-    }
-
     /// Does what needs no wait. Returns the reason if the connection is over.
-    pub(super) fn advance(&mut self, session: &mut Session) -> Result<Option<InteractEnd>, Error> {
+    pub(super) fn advance(
+        &mut self,
+        session: &mut Session,
+        watched: &mut Watched,
+    ) -> Result<Option<InteractEnd>, Error> {
+        if watched.stops.is_asked() {
+            self.stop(watched)
+                .map_err(|error| session.cannot("connect the terminal with", error))?;
+            self.follow_terminal(session)?;
+        }
         if self.shown.is_none() && self.leaving.is_none() {
             let unread = session.pump.take_unread();
             if !unread.is_empty() && self.stdout.is_some() {
@@ -111,7 +121,7 @@ impl Relay {
     pub(super) fn submit<'a>(
         &mut self,
         session: &mut Session,
-        sizes: &'a SizeChanges,
+        watched: &'a Watched,
     ) -> (Slots<'a>, Option<Instant>) {
         // While the person's terminal takes no more, the child waits as it would at its own.
         let [read, write] = session.pump.submit_ends(self.shown.is_none());
@@ -131,7 +141,7 @@ impl Relay {
             }
         };
         let (changed, next_look) = match self.raw {
-            Some(_) => (sizes.slot(), sizes.next_look()),
+            Some(_) => (watched.changes.slot(), watched.changes.next_look()),
             None => (Slot::Off, None),
         };
         let retry = self.owes_end.then(|| Instant::now() + PAUSE);
@@ -140,18 +150,18 @@ impl Relay {
             false => leaving.types_until,
         });
         let until = [next_look, retry, leaves].into_iter().flatten().min();
-        ([read, write, typed, show, changed], until)
+        ([read, write, typed, show, changed, watched.stops.slot()], until)
     }
 
     /// Takes back the slots of a wait, and handles the results.
     pub(super) fn complete(
         &mut self,
         session: &mut Session,
-        sizes: &SizeChanges,
+        watched: &Watched,
         slots: Slots<'_>,
         waited: io::Result<usize>,
     ) -> Result<(), Error> {
-        let [read, write, typed, show, changed] = slots;
+        let [read, write, typed, show, changed, _] = slots;
         let pumped = session.pump.complete([read, write, Slot::Off], waited);
         pumped.map_err(|error| session.cannot("read the terminal of", error))?;
         match typed {
@@ -176,10 +186,32 @@ impl Relay {
             }
             _ => {}
         }
-        match self.raw.is_some() && sizes.take(&changed) {
-            true => follow_size(session),
+        match watched.changes.take(&changed) {
+            true => self.follow_terminal(session),
             false => Ok(()),
         }
+    }
+
+    /// Stops this process, which a signal has asked for, with its terminal's own modes.
+    fn stop(&mut self, watched: &mut Watched) -> io::Result<()> {
+        let was_raw = self.raw.take().is_some();
+        watched.stops.follow()?;
+        if was_raw {
+            self.raw = RawTerminal::of_stdin()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the child's terminal the size of this process's, which is raw, also after a stop of this process.
+    pub(super) fn follow_terminal(&mut self, session: &mut Session) -> Result<(), Error> {
+        let Some(raw) = &mut self.raw else { return Ok(()) };
+        raw.renew().map_err(|error| session.cannot("connect the terminal with", error))?;
+        let Some(size) = terminal::size() else { return Ok(()) };
+        let now = session.pty()?.window_size();
+        if now.is_ok_and(|now| now == size) {
+            return Ok(());
+        }
+        session.resize(size)
     }
 
     fn type_bytes(&mut self, session: &mut Session, bytes: &[u8]) {
@@ -193,14 +225,4 @@ impl Relay {
                 Some(Leaving { types_until, shows_until: deadline.unwrap_or(types_until) });
         }
     }
-}
-
-/// Gives the child's terminal the size of this process's.
-pub(super) fn follow_size(session: &mut Session) -> Result<(), Error> {
-    let Some(size) = terminal::size() else { return Ok(()) };
-    let now = session.pty()?.window_size();
-    if now.is_ok_and(|now| now == size) {
-        return Ok(());
-    }
-    session.resize(size)
 }

@@ -94,19 +94,21 @@ impl Session {
     /// Those of [`interact`](Self::interact); `Unsupported` outside a tokio runtime.
     pub async fn interact_async(&mut self, escape: Option<u8>) -> Result<InteractEnd, Error> {
         check_runtime_to_wait(self.child.program())?;
-        let (mut relay, sizes) = self.connect(escape)?;
+        let (mut relay, mut watched) = self.connect(escape)?;
         let mut watch = Watch::default();
         loop {
-            if let Some(end) = relay.advance(self)? {
+            if let Some(end) = relay.advance(self, &mut watched)? {
                 return Ok(end);
             }
             poll_fn(|cx| {
-                let (mut slots, until) = relay.submit(self, &sizes);
+                let (mut slots, until) = relay.submit(self, &watched);
                 match watch.poll_wait(cx, &mut slots, until) {
-                    Poll::Ready(waited) => Poll::Ready(relay.complete(self, &sizes, slots, waited)),
+                    Poll::Ready(waited) => {
+                        Poll::Ready(relay.complete(self, &watched, slots, waited))
+                    }
                     Poll::Pending => {
                         // Takes the ends back: nothing is done.
-                        let _ = relay.complete(self, &sizes, slots, Ok(0));
+                        let _ = relay.complete(self, &watched, slots, Ok(0));
                         Poll::Pending
                     }
                 }

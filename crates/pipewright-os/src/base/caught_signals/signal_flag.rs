@@ -1,4 +1,4 @@
-//! A flag that every arrival of a signal raises.
+//! A flag that every arrival of a signal, or of one of several, raises.
 
 use std::io;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use super::SignalLatches;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
 
-/// A flag that every arrival of a signal raises, as long as this lives. The signal has no other effect meanwhile.
+/// A flag that every arrival of these signals raises, as long as this lives. They have no other effect meanwhile.
 ///
 /// # Platform
 /// As for [`SignalLatches`].
 ///
 /// # Drop
-/// Restores the previous effect of the signal, unless other code has set another handler meanwhile.
+/// Restores the previous effect of the signals, unless other code has set another handler meanwhile.
 #[derive(Debug)]
 pub struct SignalFlag {
     /// Dropped first: no handler raises the flag afterwards.
@@ -22,13 +22,13 @@ pub struct SignalFlag {
 }
 
 impl SignalFlag {
-    /// Raises the flag from now on. Returns `None` if the signal is ignored, or never arrives on this system.
+    /// Raises the flag from now on. Returns `None` if one of the signals is ignored, or never arrives on this system.
     ///
     /// # Errors
-    /// The signal cannot be handled (`KILL`, `STOP`), or no more handles are available.
-    pub fn install(signal: Signal) -> io::Result<Option<SignalFlag>> {
+    /// A signal cannot be handled (`KILL`, `STOP`), or no more handles are available.
+    pub fn install(signals: &[Signal]) -> io::Result<Option<SignalFlag>> {
         let wake = Arc::new(Wake::new()?);
-        let registered = SignalLatches::raise_each_time(signal, Arc::clone(&wake))?;
+        let registered = SignalLatches::raise_each_time(signals, Arc::clone(&wake))?;
         Ok(registered.map(|registered| SignalFlag { _registered: registered, wake }))
     }
 
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn every_arrival_raises_the_flag_and_the_signal_has_its_effect_again_afterwards() {
         // A signal that ends the process if it is not handled, and that no other test takes.
-        let flag = SignalFlag::install(Signal::ABRT).unwrap().unwrap();
+        let flag = SignalFlag::install(&[Signal::ABRT]).unwrap().unwrap();
         for _ in 0..3 {
             assert!(!flag.wake().is_raised());
             Signal::ABRT.raise();

@@ -92,13 +92,14 @@ impl SignalLatches {
         SignalLatches::register(signals, vec![latch], None)
     }
 
-    /// Makes every arrival raise that flag. Returns `None` if the signal is ignored, or never arrives on this system.
+    /// Makes every arrival raise that flag. Returns `None` if a signal is ignored, or never arrives on this system.
     pub(super) fn raise_each_time(
-        signal: Signal,
+        signals: &[Signal],
         flag: Arc<Wake>,
     ) -> io::Result<Option<SignalLatches>> {
-        let registered = SignalLatches::register(&[signal], Vec::new(), Some(flag))?;
-        Ok((registered.set != 0).then_some(registered))
+        let registered = SignalLatches::register(signals, Vec::new(), Some(flag))?;
+        let has_all = signals.iter().all(|signal| registered.set & bit(signal.number()) != 0);
+        Ok(has_all.then_some(registered))
     }
 
     fn register(

@@ -1,6 +1,6 @@
 //! The controlling terminal of this process: its foreground job, its size, its modes.
 
-mod size_changes;
+mod changes;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -14,7 +14,7 @@ use std::io;
 
 use crate::base::handle::Handle;
 use crate::process::pty::PtySize;
-pub use size_changes::SizeChanges;
+pub use changes::{StopRequests, TerminalChanges};
 
 /// Returns true if this process has a controlling terminal: a background process of its session that reads it is suspended
 /// (SIGTTIN).
@@ -85,10 +85,9 @@ impl Foreground {
 /// The raw mode of the terminal that is stdin: each key is read at once, none is echoed, and none is a signal.
 ///
 /// # Drop
-/// Restores the earlier modes.
+/// Restores the earlier modes, unless this process is in the background and others were set meanwhile: they are the shell's.
 #[derive(Debug)]
 pub struct RawMode {
-    #[expect(dead_code, reason = "its drop restores the modes")]
     before: imp::RawMode,
 }
 
@@ -105,6 +104,27 @@ impl RawMode {
     pub fn of_stdin() -> io::Result<Option<RawMode>> {
         Ok(imp::RawMode::of_stdin()?.map(|before| RawMode { before }))
     }
+
+    /// Returns true if stdin still has that mode. A shell may have set another one while this process was stopped.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.before.is_set()
+    }
+
+    /// Forgets the earlier modes: others were set since, which another value restores.
+    pub fn forget(self) {
+        // It owns nothing but numbers.
+        std::mem::forget(self);
+    }
+}
+
+/// Returns when this process is in the foreground of the terminal that is its stdin: in the background it is stopped until then, as
+/// every program is that sets a terminal's modes. Returns at once if stdin is no terminal, or if nothing could continue it.
+///
+/// # Platform
+/// Unix: `tcdrain`, whose SIGTTOU stops this process's group. Windows: nothing; it has no job control.
+pub fn wait_for_foreground() {
+    imp::wait_for_foreground();
 }
 
 /// The modes of this process's stdout for the output of another terminal: its sequences are obeyed, and its text is UTF-8.

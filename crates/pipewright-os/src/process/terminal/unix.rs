@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use rustix::process::Pid;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, tcdrain, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp,
+};
 
 use crate::base::generation::Generation;
 use crate::base::handle::Handle;
@@ -31,7 +33,7 @@ pub(super) fn own_group() -> u32 {
     rustix::process::getpgrp().as_raw_nonzero().get() as u32
 }
 
-pub(super) fn foreground_group(terminal: &Handle) -> Option<u32> {
+pub(super) fn foreground_group(terminal: impl AsFd) -> Option<u32> {
     tcgetpgrp(terminal).ok().map(|group| group.as_raw_nonzero().get() as u32)
 }
 
@@ -41,6 +43,11 @@ pub(super) fn set_foreground_group(terminal: &Handle, group: u32) {
         // Ignored: the group has ended, or the terminal has hung up.
         let _ = tcsetpgrp(terminal, group);
     }
+}
+
+pub(super) fn wait_for_foreground() {
+    // Ignored, except for a handler's signal: no terminal, or an orphaned group, which nothing could continue.
+    while tcdrain(io::stdin()) == Err(rustix::io::Errno::INTR) {}
 }
 
 pub(super) fn is_shared() -> bool {
@@ -74,6 +81,8 @@ pub(super) const RESTORE_SCRIPT: Option<&str> =
 #[derive(Debug)]
 pub(super) struct RawMode {
     before: Termios,
+    /// As the terminal has taken it.
+    raw: Termios,
     /// The process that has set it: a fork does not restore it.
     made_in: Generation,
 }
@@ -84,13 +93,25 @@ impl RawMode {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
-        Ok(Some(RawMode { before, made_in: Generation::current() }))
+        let raw = tcgetattr(io::stdin())?;
+        Ok(Some(RawMode { before, raw, made_in: Generation::current() }))
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        // PENDIN: on BSDs a state, not a mode.
+        let local = |of: &Termios| of.local_modes - LocalModes::PENDIN;
+        let modes = |of: &Termios| (of.input_modes, of.output_modes, of.control_modes, local(of));
+        tcgetattr(io::stdin()).is_ok_and(|now| modes(&now) == modes(&self.raw))
     }
 }
 
 impl Drop for RawMode {
     fn drop(&mut self) {
         if !self.made_in.is_current() {
+            return;
+        }
+        let foreground = foreground_group(io::stdin());
+        if foreground.is_some_and(|group| group != own_group()) && !self.is_set() {
             return;
         }
         let _blocked = AllBlocked::new();

@@ -35,6 +35,10 @@ pub(super) fn set_foreground_group(_: &Handle, _: u32) {
     // Windows has no foreground job.
 }
 
+pub(super) fn wait_for_foreground() {
+    // Windows has no foreground job.
+}
+
 pub(super) fn is_shared() -> bool {
     false
 }
@@ -83,6 +87,11 @@ impl RawMode {
             set_mode(&io::stdout(), output | ENABLE_VIRTUAL_TERMINAL_PROCESSING)?;
         }
         Ok(Some(before))
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        // Nothing stops this process while another one sets its modes.
+        true
     }
 }
 
