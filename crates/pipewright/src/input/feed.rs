@@ -27,7 +27,9 @@ pub(crate) struct Feed {
     /// The bytes being written; `written` of them are done.
     bytes: Arc<Vec<u8>>,
     written: usize,
-    /// The owner of the next bytes, and where they begin.
+    /// The owner of the next bytes, and where they begin. A write is of a vector in an `Arc` ([`Slot::Write`]), which lives and
+    /// stays where it is until the system has completed it, as on Windows after the call. An owner does not promise that: it may
+    /// return another slice each time. So its bytes are copied, a part at a time, and those of a vector are not.
     owner: Option<(Owner, usize)>,
     /// The source of the next bytes.
     reader: Option<Box<dyn Read + Send>>,
