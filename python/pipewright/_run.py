@@ -40,6 +40,8 @@ __all__ = [
 #: Where a test may have put another `Popen`.
 _module = sys.modules["pipewright"].__dict__
 _CAPTURED = (PIPE, TEE)
+#: A stream that is not set, with a `pty`.
+_TERMINAL = -6
 #: The seconds that a killed tree gets to end before its output so far is taken.
 END_OF_KILLED = 0.25
 # Not "killed at once after a stop signal": `subprocess` sends SIGKILL when the time is up.
@@ -70,7 +72,6 @@ class Call:
         self.args = options["args"]
         self.bufsize = -1
         self.decoding = None
-        has_pty = False
         if len(options) > 1:
             bufsize = options.pop("bufsize", -1)
             if bufsize is not None and not isinstance(bufsize, int):
@@ -78,12 +79,14 @@ class Call:
             self.bufsize = -1 if bufsize is None else bufsize
             options.pop("pipesize", None)
             self.decoding = _text.take(options)
-            has_pty = bool(options.get("pty"))
         native = _options.native(options)
         if native["stdin"] == PIPE:
             native["stdin"] = INHERIT
             native["input"] = b"" if not input else _text.to_bytes(input, self.decoding)
-        self.captures = (has_pty or native["stdout"] in _CAPTURED, native["stderr"] in _CAPTURED)
+        # The output of a terminal is stdout, or stderr where only that is the terminal.
+        stdout = native["stdout"] in _CAPTURED or native["stdout"] == _TERMINAL
+        stderr = native["stderr"] in _CAPTURED or (native["stderr"] == _TERMINAL and not stdout)
+        self.captures = (stdout, stderr)
         native.setdefault("kill_grace", _NO_GRACE)
         if timeout is not None:
             native["timeout"] = timeout
@@ -278,7 +281,7 @@ def run(
     * `tree` (default: true): when the call returns or is interrupted, no process that the command started is left.
     * `kill_on_parent_exit`: the tree ends with this process too, even if it is killed. `"child"`: only the command.
     * `limits`: of the whole tree: `memory`, `swap` (bytes), `cpus`, `pids`, `oom_group`, `best_effort`.
-    * `pty`: a terminal of its own, `True` or `(rows, columns)`. Its output is `stdout`.
+    * `pty`: a terminal of its own, `True` or `(rows, columns)`. Its output is `stdout`, or `stderr` if only that is it.
     * `idle_timeout`, `kill_grace` (default: 0), `stop_signal`: when and how the command is stopped.
     * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream.
     * `linger`: how long a stream is read that something holds open: `(quiet, cap)` in seconds, `"eof"`, `"exit"`.
