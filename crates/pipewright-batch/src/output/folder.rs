@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pipewright::Source;
 use pipewright_os::base::durable;
-use pipewright_os::base::private_file::{FolderId, OpenFolder};
+use pipewright_os::base::private_file::{self, FolderId, OpenFolder};
 
 use super::error::{OutputError, OutputErrorKind};
 use super::facts::Facts;
@@ -64,6 +64,10 @@ impl Folder {
             let folder = match made {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let folder = OpenFolder::open(&path)?;
+                    if let (true, Some(found)) = (is_private, private_file::Facts::look(&path)?) {
+                        // Its owner would put files of his there, and read what is written to them.
+                        found.check_folder()?;
+                    }
                     // The facts go first: they never stand beside the output of another attempt.
                     for name in [FACTS, NEW_FACTS, "stdout", "stderr"] {
                         folder.remove(name)?;
@@ -129,7 +133,11 @@ impl Folder {
         match folder.create_new(name, self.is_private) {
             // `begin` has removed that of an earlier attempt: what is there was written by the node.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                folder.open_to_append(name)
+                let file = folder.open_to_append(name)?;
+                if self.is_private {
+                    private_file::Facts::of_file(&file)?.check_own()?;
+                }
+                Ok(file)
             }
             created => created,
         }

@@ -6,9 +6,10 @@ mod table;
 mod terminal;
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::private_file;
 use pipewright_os::disk::file;
 
 use crate::Error;
@@ -82,7 +83,7 @@ impl ReportFiles {
             .collect();
         for (index, (_, path)) in files.iter().enumerate() {
             if !is_stdout(path) {
-                let opened = OpenOptions::new().create(true).append(true).open(path);
+                let opened = private_file::open(path, OpenOptions::new().create(true).append(true));
                 opened.map_err(|error| cannot_write(path, error))?;
             }
             // All are opened, and so exist.
@@ -99,7 +100,9 @@ impl ReportFiles {
     pub(crate) fn save(&self, report: &BenchReport) -> Result<(), Error> {
         self.0.iter().filter(|(_, path)| !is_stdout(path)).try_for_each(|(format, path)| {
             let text = format.text(report)?;
-            fs::write(path, text).map_err(|error| cannot_write(path, error))
+            let written = private_file::create(path, false)
+                .and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map_err(|error| cannot_write(path, error))
         })
     }
 

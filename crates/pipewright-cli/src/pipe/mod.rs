@@ -13,6 +13,7 @@ use crate::run::environment::set_environment;
 use crate::run::interrupt::{Followed, Interrupt};
 use crate::run::message;
 use crate::run::report_target::ReportTarget;
+use crate::run::same_file::check_link;
 use crate::run::{code_of, lost_output};
 use crate::{Failure, exit_code, print_error};
 use parse::{OutputFile, Parsed};
@@ -82,6 +83,9 @@ fn build(
             Some(file) => Stdio::open(file),
             None => Stdio::inherit(),
         });
+    }
+    if let Some(OutputFile::Create(file) | OutputFile::Append(file)) = &parsed.output {
+        check_link(file)?;
     }
     if let Some(last) = commands.last_mut() {
         last.stdout(match &parsed.output {

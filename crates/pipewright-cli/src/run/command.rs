@@ -8,7 +8,7 @@ use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
 use super::environment::set_environment;
 use super::kept::Kept;
 use super::line_marks::LineMarks;
-use super::same_file::is_merged;
+use super::same_file::{self, is_merged};
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions};
 
@@ -24,6 +24,7 @@ pub(super) fn build(
         .ok_or_else(|| Failure("the command is missing".to_owned()))?;
     let mut command = Command::new(program);
     command.args(args);
+    same_file::check_links(options)?;
     if options.detach {
         set_files(&mut command, options);
     } else {

@@ -12,7 +12,7 @@ pub(crate) mod report;
 pub(crate) mod report_target;
 mod resources;
 mod retries;
-mod same_file;
+pub(crate) mod same_file;
 mod terminal_stops;
 mod user;
 

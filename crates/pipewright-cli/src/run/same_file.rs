@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::error::Quoted;
+use pipewright_os::base::private_file;
 use pipewright_os::disk::file;
 
 use super::command::OutputTarget;
@@ -17,9 +18,23 @@ pub(super) fn is_merged(options: &RunOptions) -> bool {
     };
     if !stdout.exists() {
         // Ignored: the start of the command opens it again, and reports the error.
-        let _ = File::options().create(true).append(true).open(stdout);
+        let _ = private_file::open(stdout, File::options().create(true).append(true));
     }
     is_one_file(stdout, stderr)
+}
+
+/// Refuses files for stdout and stderr that another user could have chosen by a link.
+pub(super) fn check_links(options: &RunOptions) -> Result<(), Failure> {
+    [file_of(&options.stdout), file_of(&options.stderr)]
+        .into_iter()
+        .flatten()
+        .try_for_each(check_link)
+}
+
+/// Refuses a file to write that another user could have chosen by a link.
+pub(crate) fn check_link(path: &Path) -> Result<(), Failure> {
+    let cannot = |error| Failure(format!("cannot write {}: {error}", Quoted(path.as_os_str())));
+    private_file::check_link(path).map_err(cannot)
 }
 
 /// Refuses a file that one option would write while another one reads or writes it. Stdout and stderr may share one.

@@ -229,3 +229,43 @@ fn private_reports_and_recordings_are_for_their_owner_alone() {
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600, "{file}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn no_file_that_another_user_has_chosen_by_a_link_is_written() {
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+    if !rustix::process::geteuid().is_root() {
+        return pace::skipped(pace::Need::Root, "needs root, to make a link of another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (link, target) = (dir.path().join("link"), dir.path().join("target"));
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    symlink(&target, &link).unwrap();
+    lchown(&link, Some(65_533), Some(65_533)).unwrap();
+    fs::write(&target, "text").unwrap();
+    let (file, log) = (link.display().to_string(), dir.path().join("log").display().to_string());
+    let batch = ["batch", "--quiet", "--log", &log, "--", "true", ":::", "1"];
+    assert!(pipewright(&batch).output().unwrap().status.success());
+    for words in [
+        &["run", "--stdout", &file, "--", "echo"][..],
+        &["run", "--stderr", &file, "--append", "--", "echo"],
+        &["run", "--stdout", &file, "--stderr", &file, "--", "echo"],
+        &["run", "--detach", "--stdout", &file, "--", "echo"],
+        &["run", "--report", &file, "--", "true"],
+        &["run", "--pty", "--record", &file, "--", "true"],
+        &["pipe", "--", "echo", ">", &file],
+        &["pipe", "--", "echo", ">>", &file],
+        &["batch", "--events", &file, "--", "true", ":::", "1"],
+        &["batch", "--trace", &file, "--", "true", ":::", "1"],
+        &["batch", "--html", &file, "--", "true", ":::", "1"],
+        &["jobs", &log, "--html", &file],
+        &["bench", "--json", &file, "--", "true"],
+        &["disk", "--html", &file, &log],
+    ] {
+        let output = pipewright(words).output().unwrap();
+        let message = err(&output);
+        assert!(message.contains("has a link that user 65533 has made"), "{words:?}: {message}");
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {message}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "text", "{words:?}");
+    }
+}

@@ -300,7 +300,10 @@ fn no_link_of_another_user_is_followed_where_he_may_make_names() {
         assert!(!target.exists());
         let options = OutputOptions { dir: Some(link.clone()), ..options(OutputMode::Discard) };
         let error = Output::new(options, io::sink(), io::sink(), Box::new(|| {})).unwrap_err();
-        assert!(error.to_string().contains("is a link that user 65533 has made"), "{error}");
+        assert!(error.to_string().contains("has a link that user 65533 has made"), "{error}");
+        // The same for one on the way.
+        let below = private_file::create(&link.join("below"), false).unwrap_err();
+        assert_eq!(distrust(&below), Some(Distrust::LinkOfOther(OTHER)), "{mode:o} {owner}");
     }
     // A link of one's own, and one where nobody else may make names.
     chown(dir.path(), Some(0), None).unwrap();
@@ -312,6 +315,14 @@ fn no_link_of_another_user_is_followed_where_he_may_make_names() {
     // A private file of somebody else could be opened to all again.
     chown(&target, Some(OTHER), Some(OTHER)).unwrap();
     let error = private_file::create(&target, true).unwrap_err();
+    assert_eq!(distrust(&error), Some(Distrust::OtherOwner(OTHER)));
+    // He reads what comes through his pipe.
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _both = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    private_file::create(&pipe, true).unwrap();
+    chown(&pipe, Some(OTHER), Some(OTHER)).unwrap();
+    let error = private_file::create(&pipe, true).unwrap_err();
     assert_eq!(distrust(&error), Some(Distrust::OtherOwner(OTHER)));
 }
 
@@ -350,4 +361,37 @@ fn no_link_is_followed_that_comes_after_the_look() {
         is_over.store(true, Ordering::Relaxed);
     });
     assert!(!target.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn private_output_is_not_written_to_a_folder_or_a_file_of_another_user() {
+    use std::os::unix::fs::chown;
+
+    use pipewright_tests::skip;
+    const OTHER: u32 = 65_533;
+    if !skip::is_root() {
+        return skip::skipped(skip::Need::Root, "needs root, to make files of another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let private = OutputOptions {
+        dir: Some(out.clone()),
+        private: true,
+        ..options(OutputMode::Discard)
+    };
+    let mut batch = Batch::new(private);
+    let folder = |job| out.join(super::super::folder::name(job, info(job).id));
+    fs::create_dir_all(folder(1)).unwrap();
+    chown(folder(1), Some(OTHER), Some(OTHER)).unwrap();
+    assert!(batch.run(1, "text").error.is_some());
+    assert_eq!(names(&folder(1)), [""; 0]);
+    batch.begin(2);
+    let file = folder(2).join("stdout");
+    fs::write(&file, "").unwrap();
+    chown(&file, Some(OTHER), Some(OTHER)).unwrap();
+    batch.out(2, "text");
+    assert!(batch.end(2).error.is_some());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    batch.close();
 }

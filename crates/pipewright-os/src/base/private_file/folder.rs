@@ -68,12 +68,16 @@ impl OpenFolder {
         self.0.create_new(name, is_private)
     }
 
-    /// Opens a regular file to append.
+    /// Opens a regular file to append. It has one name: another one may be of a file that somebody else could not write.
     ///
     /// # Errors
     /// It is missing, something else ([`Distrust`]), or cannot be opened.
     pub fn open_to_append(&self, name: &str) -> io::Result<File> {
-        regular(self.0.open_to_append(name)?)
+        let file = regular(self.0.open_to_append(name)?)?;
+        match Facts::of_file(&file)?.names() {
+            0 | 1 => Ok(file),
+            names => Err(Distrust::Names(names).into()),
+        }
     }
 
     /// Opens a regular file to read.

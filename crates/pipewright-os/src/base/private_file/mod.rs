@@ -92,21 +92,28 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
-/// Checks that a name is no link that another user has put where others may make names: in `/tmp`, or in a folder of his. Then he
-/// would choose what is written over.
+/// Checks that neither a name nor a folder in its path is a link that another user has put where others may make names: in `/tmp`, or
+/// in a folder of his. Then he would choose what is written over.
 ///
 /// # Platform
 /// Unix: the link of root is trusted, too. Linux alone can do this (`fs.protected_symlinks`), in sticky folders. Windows: does
 /// nothing.
 ///
 /// # Errors
-/// It is such a link: the error has a [`Distrust`]. Or the folder cannot be looked at.
+/// There is such a link: the error has a [`Distrust`]. Or the folder cannot be looked at.
 pub fn check_link(path: &Path) -> io::Result<()> {
     checked_link(path).map(drop)
 }
 
 /// Returns true if there is a link that may be followed.
 fn checked_link(path: &Path) -> io::Result<bool> {
+    let above = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
+    above.map(may_be_followed).collect::<io::Result<Vec<bool>>>()?;
+    may_be_followed(path)
+}
+
+/// Returns true for a link that may be followed, and false for what is none.
+fn may_be_followed(path: &Path) -> io::Result<bool> {
     // Where nothing can be looked at, the open finds the reason.
     let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink);
     let Some(found) = found else { return Ok(false) };
@@ -412,7 +419,7 @@ impl fmt::Display for Distrust {
             Distrust::NotAFolder => f.write_str("is not a folder"),
             Distrust::OtherOwner(user) => write!(f, "belongs to user {user}"),
             Distrust::LinkOfOther(user) => {
-                write!(f, "is a link that user {user} has made: name its target")
+                write!(f, "its path has a link that user {user} has made: name the link's target")
             }
             Distrust::OthersMayWrite => f.write_str("can be written by other users"),
             Distrust::Names(count) => write!(f, "has {count} names"),

@@ -3,7 +3,8 @@
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,9 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
         // Before anything is written to one that was there.
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.set_len(0)?;
+    } else if found.file_type().is_fifo() && !is_this_user(found.uid()) && found.uid() != 0 {
+        // He reads it.
+        return Err(Distrust::OtherOwner(found.uid()).into());
     }
     Ok(file)
 }
