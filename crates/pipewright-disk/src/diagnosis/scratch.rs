@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pipewright_os::disk::file::{Filesystem, claim_disk, write_in_place};
+use pipewright_os::disk::file::{Filesystem, claim_disk, is_same_open, write_in_place};
 
 use super::{DiagnoseOptions, Test, Work};
-use crate::{Access, DiskFile, Error, ErrorKind, Result};
+use crate::{Access, DiskFile, Error, ErrorKind, FileOptions, Result};
 
 /// The file or folder to diagnose.
 #[derive(Debug, Clone)]
@@ -128,17 +128,19 @@ impl DiagnosisTarget {
         let made = fs::File::create_new(&path);
         let made = made.map_err(|error| Error::system("create", Some(&path), error))?;
         let temporary = RemoveOnDrop(path.clone());
-        let mut options = options.write(test.work.is_write());
-        if test.work == Work::Preallocated {
-            options = options.preallocate(self.bytes);
-        }
+        let options = options.write(test.work.is_write());
         if self.in_place {
             // Only an empty file can be switched.
             let result = write_in_place(&made);
             result
                 .map_err(|error| Error::system("disable copy-on-write for", Some(&path), error))?;
         }
-        let file = options.open(&path)?;
+        let file = reopen(&options, &path, &made)?;
+        if test.work == Work::Preallocated && self.bytes > 0 {
+            file.os()
+                .allocate(0, self.bytes)
+                .map_err(|error| Error::system("preallocate", Some(&path), error))?;
+        }
         // Before anything is written: a file without a name cannot be left behind, however this program ends.
         // Ignored: where an open file keeps its name, it is removed afterwards.
         let _ = fs::remove_file(&path);
@@ -183,6 +185,20 @@ impl DiagnosisTarget {
     }
 }
 
+/// Opens a new file again, and nothing else: who owns the folder could put a link to another file in its place, which would be
+/// overwritten.
+fn reopen(options: &FileOptions, path: &Path, made: &fs::File) -> Result<DiskFile> {
+    let file = options.open(path)?;
+    match is_same_open(file.os(), made) {
+        Ok(true) => Ok(file),
+        Ok(false) => {
+            let other = io::Error::other("another file was put in its place");
+            Err(Error::system("create", Some(path), other))
+        }
+        Err(error) => Err(Error::system("look at", Some(path), error)),
+    }
+}
+
 /// Claims a disk for exclusive use. A disk whose filesystem is mounted is not overwritten, not even with its
 /// own contents.
 fn claim(path: &Path) -> Result<fs::File> {
@@ -208,4 +224,27 @@ pub(super) fn noise(bytes: usize) -> Vec<u8> {
         std::iter::repeat_with(next).take(bytes.div_ceil(8)).flatten().collect();
     words.truncate(bytes);
     words
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_put_in_the_place_of_a_new_one_is_not_opened() {
+        let name = |name: &str| {
+            std::env::temp_dir().join(format!("pipewright-scratch-{name}-{}", std::process::id()))
+        };
+        let (path, other) = (name("new"), name("other"));
+        let made = fs::File::create_new(&path).unwrap();
+        let options = DiskFile::options().read(true).write(true);
+        assert!(reopen(&options, &path, &made).is_ok());
+        fs::write(&other, "text").unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let error = reopen(&options, &path, &made).unwrap_err();
+        assert!(error.to_string().contains("another file was put in its place"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::remove_file(&other).unwrap();
+    }
 }

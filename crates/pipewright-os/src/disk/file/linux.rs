@@ -21,7 +21,9 @@ pub(super) use extents::extents;
 pub(super) use nowait::{nowait_reads, nowait_writes};
 
 use super::unix::is_character_device;
-pub(super) use super::unix::{is_same, read_at, require_seekable, sync_all, sync_data, write_at};
+pub(super) use super::unix::{
+    is_same, is_same_open, read_at, require_seekable, sync_all, sync_data, write_at,
+};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::base::aligned::AlignedBuf;
 

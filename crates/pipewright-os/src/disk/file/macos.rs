@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-pub(super) use super::unix::{is_same, read_at, require_seekable, sync_all, sync_data, write_at};
+pub(super) use super::unix::{
+    is_same, is_same_open, read_at, require_seekable, sync_all, sync_data, write_at,
+};
 pub(super) use super::unsupported::{
     cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
     read_cached_at, unwritten_bytes, write_in_place, write_room,

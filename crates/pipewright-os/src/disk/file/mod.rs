@@ -371,6 +371,17 @@ pub fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     imp::is_same(one, other)
 }
 
+/// Returns true if both are the same file. A name may be that of another file when it is opened again.
+///
+/// # Platform
+/// Windows: true, without a look.
+///
+/// # Errors
+/// The error of the system.
+pub fn is_same_open(one: &File, other: &fs::File) -> io::Result<bool> {
+    imp::is_same_open(&one.0, other)
+}
+
 /// Makes the filesystem write an empty file in place from now on, without copies and checksums.
 ///
 /// # Platform

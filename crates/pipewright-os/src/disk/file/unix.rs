@@ -23,6 +23,11 @@ pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
+pub(super) fn is_same_open(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
 pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {
     file.read_at(to, offset)
 }
