@@ -111,6 +111,9 @@ impl Local {
             if is_out_of_room(error) && self.waits_for_room(key, error) {
                 return None;
             }
+            if ending::unanswered(error).is_some() {
+                self.events.push_back(ExecutorEvent::Note(format!("job {}: {error}", key.job)));
+            }
         }
         let running = self.attempts.remove(&key)?;
         // A process that SIGKILL does not end: it is stuck in the kernel, or has become another user's. The next job of its slot

@@ -26,6 +26,7 @@ use crate::input::Feed;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee, into_text};
 use crate::reaper;
+use crate::rules::{Rules, earlier};
 use crate::run::{
     Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Run, RunSettings, Started, TeeTarget,
     on_demand,
@@ -710,11 +711,12 @@ pub(crate) enum BegunChild {
 /// A start that a slot has been asked for.
 ///
 /// # Drop
-/// Waits for the result, and kills the child.
+/// Waits a moment for the result, and kills the child.
 #[derive(Debug)]
 pub(crate) struct StartingChild {
     prepared: Prepared,
     at: Instant,
+    until: Option<Instant>,
     start: RequestedStart,
 }
 
@@ -722,6 +724,16 @@ impl StartingChild {
     /// Returns the event that ends the wait for the result.
     pub(crate) fn result(&self) -> &dyn WaitEvent {
         &self.start
+    }
+
+    /// Returns the time at which the command has to end.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Kills the child, and what was asked to start it. The result comes once both have ended.
+    pub(crate) fn end(&mut self) {
+        self.start.end();
     }
 }
 
@@ -743,7 +755,11 @@ impl Command {
         let plan = self.plan(&prepared);
         let begun = match start::begin(&plan) {
             Ok(Begun::Requested(start)) => {
-                return Ok(BegunChild::Starting(StartingChild { prepared, at, start }));
+                let Rules { timeout, deadline, .. } = &self.options.rules;
+                // A timeout beyond the range of the clock never expires.
+                let by_timeout = timeout.and_then(|timeout| at.checked_add(timeout));
+                let until = earlier(by_timeout, *deadline);
+                return Ok(BegunChild::Starting(StartingChild { prepared, at, until, start }));
             }
             Ok(Begun::Started(child)) => Ok(child),
             Err(failed) => Err(failed),
@@ -754,7 +770,7 @@ impl Command {
 
     /// Waits for the result of a start that this command has begun.
     pub(crate) fn finish_child(&self, starting: StartingChild) -> Result<Started, Error> {
-        let StartingChild { prepared, at, start } = starting;
+        let StartingChild { prepared, at, start, .. } = starting;
         let plan = self.plan(&prepared);
         let child = retry_if_busy(&plan, start.finish(&plan)).inspect_err(trace::not_started)?;
         Ok(self.started(child, prepared.ends, at))

@@ -50,16 +50,15 @@ impl RunningSet for RunSet {
     }
 
     fn stop(&mut self) {
-        while let Some((index, start)) = self.starting.pop() {
-            self.finish_start(index, start);
-        }
+        self.starting.iter_mut().for_each(|(_, start)| start.stop());
         self.members.iter_mut().for_each(|member| member.run.stop());
     }
 
     fn stop_one(&mut self, index: usize) -> bool {
-        if let Some(at) = self.starting.iter().position(|(starting, _)| *starting == index) {
-            let (index, start) = self.starting.swap_remove(at);
-            self.finish_start(index, start);
+        if let Some((_, start)) = self.starting.iter_mut().find(|(starting, _)| *starting == index)
+        {
+            start.stop();
+            return true;
         }
         if let Some(member) = self.members.iter_mut().find(|member| member.index == index) {
             member.run.stop();
@@ -81,8 +80,14 @@ impl RunSet {
     }
 
     fn finish_start(&mut self, index: usize, start: StartingCapture) {
+        let is_stopped = start.is_stopped();
         match start.finish() {
-            Ok(run) => self.add(index, run),
+            Ok(run) => {
+                self.add(index, run);
+                if is_stopped {
+                    self.stop_one(index);
+                }
+            }
             Err(error) => self.failed.push((index, Err(error))),
         }
     }
@@ -94,6 +99,21 @@ impl RunSet {
             if *has_come {
                 let (index, start) = self.starting.swap_remove(at);
                 self.finish_start(index, start);
+            }
+        }
+        self.expire_starts();
+    }
+
+    /// Ends the starts whose time is over, and gives up those that do not end.
+    fn expire_starts(&mut self) {
+        if self.starting.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for at in (0..self.starting.len()).rev() {
+            if self.starting.get_mut(at).is_some_and(|(_, start)| start.expire(now)) {
+                let (index, start) = self.starting.swap_remove(at);
+                self.failed.push((index, Err(start.give_up())));
             }
         }
     }
@@ -155,7 +175,10 @@ impl RunSet {
             until = Some(Instant::now());
         }
         let starts_at = slots.len();
-        slots.extend(self.starting.iter().map(|(_, start)| Slot::Event(start.result())));
+        for (_, start) in &self.starting {
+            slots.push(Slot::Event(start.result()));
+            until = earlier(until, start.until());
+        }
         slots.extend(wake.map(|wake| Slot::Event(wake)));
         // Ignored: a token without a flag is checked when something else wakes this thread.
         slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
 
 use pipewright_os::base::event::WaitEvent;
 
@@ -38,18 +40,109 @@ pub(crate) enum BegunCapture {
 pub(crate) struct StartingCapture {
     child: StartingChild,
     command: Box<Command>,
+    phase: StartPhase,
+    /// The time of the next phase.
+    until: Option<Instant>,
 }
 
+/// A phase of a start. Each may end with its result.
+#[derive(Debug, Clone, Copy)]
+enum StartPhase {
+    Wanted,
+    /// Its child would be stopped at once. A start that answers in time is left to do so: then the child gets its stop signal.
+    Unwanted(Reason),
+    /// The child is killed, and what starts it.
+    Killed(Reason),
+}
+
+/// The reason why a start is not wanted any more.
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    Stop,
+    Timeout,
+}
+
+/// The time that a start has that is not wanted any more.
+const UNWANTED_START_WAIT: Duration = Duration::from_secs(1);
+
+/// The time that a killed start has to end. One that takes longer is stuck in the kernel.
+const KILLED_START_WAIT: Duration = Duration::from_secs(5);
+
 impl StartingCapture {
+    fn new(child: StartingChild, command: Box<Command>) -> StartingCapture {
+        let until = child.until();
+        StartingCapture { child, command, phase: StartPhase::Wanted, until }
+    }
+
     /// Returns the event that ends the wait for the start.
     pub(crate) fn result(&self) -> &dyn WaitEvent {
         self.child.result()
     }
 
+    /// Returns the time at which [`expire`](Self::expire) has something to do.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Stops it. If its child runs then, that has to be stopped, too.
+    pub(crate) fn stop(&mut self) {
+        if matches!(self.phase, StartPhase::Wanted) {
+            self.enter(StartPhase::Unwanted(Reason::Stop), UNWANTED_START_WAIT);
+        }
+    }
+
+    /// Returns true if it was stopped, and not by its timeout.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.phase, StartPhase::Unwanted(Reason::Stop) | StartPhase::Killed(Reason::Stop))
+    }
+
+    /// Enters the next phase if it is time for it. Returns true after the last one: its program or its directory may be on a mount
+    /// that does not answer, and the kernel does not end it.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        if self.until.is_none_or(|until| now < until) {
+            return false;
+        }
+        match self.phase {
+            StartPhase::Wanted => {
+                self.enter(StartPhase::Unwanted(Reason::Timeout), UNWANTED_START_WAIT);
+            }
+            StartPhase::Unwanted(reason) => {
+                self.enter(StartPhase::Killed(reason), KILLED_START_WAIT);
+                self.child.end();
+            }
+            StartPhase::Killed(_) => return true,
+        }
+        false
+    }
+
+    fn enter(&mut self, phase: StartPhase, limit: Duration) {
+        self.phase = phase;
+        self.until = Instant::now().checked_add(limit);
+    }
+
+    /// Returns the error of a start that does not end.
+    pub(crate) fn give_up(self) -> Error {
+        self.unanswered("answers, and its process cannot be killed now")
+    }
+
+    fn unanswered(&self, words: &str) -> Error {
+        let kind = match self.is_stopped() {
+            true => io::ErrorKind::Interrupted,
+            false => io::ErrorKind::TimedOut,
+        };
+        let source = io::Error::new(kind, format!("its file or its directory never {words}"));
+        let program = self.command.get_program();
+        Error::new(program, FailedOperation::Start, ErrorKind::Io, Some(source))
+    }
+
     /// Waits for the start.
     pub(crate) fn finish(self) -> Result<Run, Error> {
-        let started = self.command.finish_child(self.child)?;
-        Ok(self.command.captured(started))
+        let is_killed = matches!(self.phase, StartPhase::Killed(_));
+        let unanswered = is_killed.then(|| self.unanswered("answered"));
+        match self.command.finish_child(self.child) {
+            Ok(started) => Ok(self.command.captured(started)),
+            Err(error) => Err(unanswered.unwrap_or(error)),
+        }
     }
 }
 
@@ -85,7 +178,7 @@ impl StartCapture for Command {
         Ok(match self.begin_capture()? {
             BegunChild::Started(started) => BegunCapture::Running(self.captured(started)),
             BegunChild::Starting(child) => {
-                BegunCapture::Starting(StartingCapture { child, command: self })
+                BegunCapture::Starting(StartingCapture::new(child, self))
             }
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
-use pipewright_os::base::pwd;
+use pipewright_os::base::pwd::{self, Shown};
 use pipewright_os::process::start::GUARDS_GROUPS;
 
 use super::input::Stdin;
@@ -26,8 +26,11 @@ pub(super) fn build(
     };
     let mut command = Command::new(program);
     command.args(args);
-    if let Some(dir) = attempt.current_dir.as_deref().and_then(pwd::of) {
-        command.env("PWD", dir);
+    // The thread of all jobs must not wait for one directory.
+    match attempt.current_dir.as_deref().and_then(pwd::without_look) {
+        Some(Shown::Path(dir)) => drop(command.env("PWD", dir)),
+        Some(Shown::Unknown) => drop(command.env_remove("PWD")),
+        None => {}
     }
     for (name, value) in &attempt.env {
         match value {

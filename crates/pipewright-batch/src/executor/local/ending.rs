@@ -1,5 +1,7 @@
 //! The end of a command as the end of an attempt.
 
+use std::error::Error as _;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Outcome};
@@ -49,6 +51,18 @@ fn outcome(capture: &Capture) -> AttemptOutcome {
     }
 }
 
+/// Returns the outcome of a start that was ended because the file of the program, or the directory, never answered.
+pub(super) fn unanswered(error: &Error) -> Option<AttemptOutcome> {
+    let cause = error.source()?.downcast_ref::<io::Error>();
+    // An error of the system is the answer.
+    let cause = cause.filter(|cause| error.is_start() && cause.raw_os_error().is_none());
+    match cause?.kind() {
+        io::ErrorKind::TimedOut => Some(AttemptOutcome::TimedOut),
+        io::ErrorKind::Interrupted => Some(AttemptOutcome::Cancelled),
+        _ => None,
+    }
+}
+
 /// Returns the outcome of a command that has no status.
 fn without_status(error: &Error) -> AttemptOutcome {
     let message = error.to_string();
@@ -56,7 +70,7 @@ fn without_status(error: &Error) -> AttemptOutcome {
         // With a status it would be the outcome of a capture: nothing of it ran.
         ErrorKind::Cancelled => AttemptOutcome::NotStarted(message),
         ErrorKind::StatusLost => AttemptOutcome::Lost(message),
-        _ if error.is_start() => AttemptOutcome::NotStarted(message),
+        _ if error.is_start() => unanswered(error).unwrap_or(AttemptOutcome::NotStarted(message)),
         _ => AttemptOutcome::Lost(message),
     }
 }

@@ -58,12 +58,15 @@ impl Begun {
 /// A start that another process has been asked for. As an event, it happens when [`finish`](Self::finish) would not wait.
 ///
 /// # Drop
-/// Waits for the result of the start. A child that has been started is killed, and its tree.
+/// Waits a moment for the result of the start. A child that has been started is killed, and its tree. Without a result, what was
+/// asked is ended, as by [`end`](Self::end).
 pub struct RequestedStart(pub(crate) Box<dyn Requested>);
 
 /// A requested start of the current system. A trait object, for the same reason as [`Slot`].
 pub(crate) trait Requested: WaitEvent {
     fn finish(self: Box<Self>, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError>;
+
+    fn end(&mut self);
 }
 
 impl RequestedStart {
@@ -73,6 +76,12 @@ impl RequestedStart {
     /// As for [`spawn`](super::spawn).
     pub fn finish(self, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
         self.0.finish(plan)
+    }
+
+    /// Kills what was asked for the start, and the child with it, whose program or directory may be on a mount that does not
+    /// answer. The event happens once both have ended, which takes a second. It never happens if the kernel cannot end them.
+    pub fn end(&mut self) {
+        self.0.end();
     }
 }
 

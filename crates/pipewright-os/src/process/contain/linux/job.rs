@@ -56,7 +56,7 @@ impl SlotSupervisor {
 
     /// Ends it, and the tree that it holds. Its guard sees that too, and continues or replaces it if it does not answer: a
     /// command may stop its own supervisor.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         if !self.made_in.is_current() {
             return;
         }
@@ -66,6 +66,24 @@ impl SlotSupervisor {
 
     pub(crate) fn reports(&self) -> &Reports {
         &self.supervisor.reports
+    }
+
+    /// Waits a moment for a message or the end of all. Returns false if none has come.
+    pub(crate) fn has_message_soon(&self) -> bool {
+        let mut wait = EndWait::new();
+        while let Some(limit) = wait.next() {
+            if self.has_message_within(limit) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Waits for a message. A signal may cut the wait short.
+    pub(crate) fn has_message_within(&self, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).ok();
+        let mut polled = [PollFd::new(self.reports(), PollFlags::IN)];
+        rustix::event::poll(&mut polled, limit.as_ref()).is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -166,8 +184,7 @@ impl Job {
 
     fn ends_within(&self, wait: &mut EndWait) -> bool {
         while let Some(limit) = wait.next() {
-            // Ignored: a signal has cut the wait short.
-            let _ = self.wait_for_report(limit);
+            self.supervisor.has_message_within(limit);
             if self.take_reports() {
                 return true;
             }
@@ -235,12 +252,6 @@ impl Job {
                 }
             }
         }
-    }
-
-    fn wait_for_report(&self, limit: Duration) -> rustix::io::Result<()> {
-        let limit = Timespec::try_from(limit).ok();
-        let mut polled = [PollFd::new(self.supervisor.reports(), PollFlags::IN)];
-        rustix::event::poll(&mut polled, limit.as_ref()).map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, Reported> {

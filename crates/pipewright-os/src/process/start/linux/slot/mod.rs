@@ -288,16 +288,16 @@ impl State {
     fn may_try_again(&mut self, failed: Failed, attempt: &mut Attempt) -> Result<(), SpawnError> {
         match failed {
             Failed::Start(error) => Err(error),
-            Failed::StopPending => {
+            Failed::StopPending if !attempt.is_ended => {
                 attempt.stops += 1;
                 Ok(())
             }
-            Failed::NotReceived if !attempt.has_renewed => {
+            Failed::NotReceived if !attempt.has_renewed && !attempt.is_ended => {
                 self.holder = None;
                 attempt.has_renewed = true;
                 Ok(())
             }
-            Failed::NotReceived => {
+            Failed::StopPending | Failed::NotReceived => {
                 self.holder = None;
                 Err(SpawnError::new(Step::Contain, io::Error::other(KILLED)))
             }

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::request::Handles;
 use super::{Failed, LinuxSlot, SpawnError};
@@ -24,6 +25,8 @@ pub(super) struct Attempt {
     pub(super) has_renewed: bool,
     /// True if the command joins the slot's groups.
     pub(super) has_limits: bool,
+    /// True if the supervisor was asked to end: nothing is tried again.
+    pub(super) is_ended: bool,
 }
 
 /// The facts of a start that a request has.
@@ -70,6 +73,29 @@ impl Requested for SlotStart {
         state.is_starting = false;
         self.slot.result(&mut state, plan, Arc::clone(&self.supervisor), attempt)
     }
+
+    fn end(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.is_ended = true;
+            self.supervisor.end();
+        }
+    }
+}
+
+impl SlotStart {
+    /// Waits a moment for the result of a start that is not wanted any more. If there is none, ends the supervisor, and waits
+    /// once more. Returns false if there is still none: then the kernel cannot end the child now.
+    fn has_result_soon(&self, attempt: &Attempt) -> bool {
+        let supervisor = &self.supervisor;
+        if attempt.is_ended {
+            return supervisor.has_message_within(Duration::ZERO);
+        }
+        supervisor.has_message_soon() || {
+            supervisor.end();
+            // The first second is that of the supervisor, then its guard kills it.
+            supervisor.has_message_soon() || supervisor.has_message_soon()
+        }
+    }
 }
 
 impl WaitEvent for SlotStart {
@@ -91,6 +117,10 @@ impl Drop for SlotStart {
         }
         let mut state = self.slot.lock();
         state.is_starting = false;
+        if !self.has_result_soon(&attempt) {
+            state.holder = None;
+            return;
+        }
         match state.answer(&self.supervisor, &attempt) {
             // Its drop ends the tree.
             Ok((job, pidfd)) => drop(state.child(job, pidfd)),
