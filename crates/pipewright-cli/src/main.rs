@@ -17,6 +17,7 @@ mod pages;
 mod pipe;
 mod print;
 mod run;
+mod stuck;
 mod timeout;
 mod worker;
 
@@ -31,7 +32,9 @@ use exit_code::OWN_FAILURE;
 
 fn main() {
     // `ExitCode` has eight bits, but an exit code on Windows has 32.
-    std::process::exit(run());
+    let code = run();
+    stuck::wait_if_ending();
+    std::process::exit(code);
 }
 
 /// Runs the command that the arguments name, and returns the exit code.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
@@ -11,7 +11,7 @@ use pipewright::{CaughtSignals, Signal};
 use pipewright_batch::{Control, Event};
 
 use crate::run::interrupt::sleep;
-use crate::{exit_code, print_error};
+use crate::{exit_code, stuck};
 
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
@@ -22,9 +22,6 @@ const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The time that a batch has to end after a second signal, whatever does not answer.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-
-/// The time for the last message, whose reader may stand still.
-const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The jobs that the last message names.
 const MOST_NAMED: usize = 10;
@@ -123,19 +120,7 @@ impl State {
     /// Ends this process some time after a signal, and says what it leaves.
     fn end_after(&self, pause: Duration, signal: Signal) {
         sleep(pause);
-        let message = self.left();
-        let (said, has_said) = mpsc::channel();
-        let speak = move || {
-            print_error(&message);
-            // Ignored: nobody waits any more.
-            let _ = said.send(());
-        };
-        // Another thread, because stderr may take nothing. Ignored: the end matters more than the words.
-        let speaker = thread::Builder::new().name("left".to_owned()).stack_size(64 << 10);
-        if speaker.spawn(speak).is_ok() {
-            let _ = has_said.recv_timeout(LAST_WORDS);
-        }
-        std::process::exit(exit_code::of_signal(signal.number()));
+        stuck::end(self.left(), exit_code::of_signal(signal.number()));
     }
 
     /// Returns a message about what did not end.

@@ -19,23 +19,31 @@ use std::io::{self, IsTerminal as _, Write as _};
 use pipewright_batch::{BatchError, Event, Halt, LogErrorKind, Run, Summary, shell_quoted};
 use pipewright_os::base::stdio;
 
-use crate::args::BatchOptions;
+use crate::args::{BatchOptions, Span};
 use crate::print::{is_reader_gone, without_controls};
+use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
 
 /// Runs the batch, and returns the exit code.
 pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
+    // Before anything is opened: a log, an input or a folder may be on a mount that never answers.
+    let limit = options.batch_timeout.as_ref().and_then(Span::as_limit);
+    let watch = StartWatch::new(limit, "the batch".to_owned(), || false);
     let Some(log) = from_log::path(&options)? else {
-        return run_input(&options, None);
+        return run_input(&options, None, watch);
     };
     if options.dry_run {
+        rest(watch);
         return from_log::dry_run(&log, &options);
     }
     let batch = settings::batch(&options)?;
     let interrupt = Interrupt::catch().map_err(Failure::cannot("catch signals"))?;
     match batch.resume_log(&log) {
-        Ok(run) => follow(run, &interrupt, &BatchOptions { log: Some(log), ..options }),
+        Ok(run) => {
+            rest(watch);
+            follow(run, &interrupt, &BatchOptions { log: Some(log), ..options })
+        }
         Err(BatchError::Log(error)) if matches!(error.kind(), LogErrorKind::LacksInput { .. }) => {
             let Some(options) = from_log::with_input(options, &log) else {
                 return Err(Failure::from_error(error));
@@ -43,17 +51,22 @@ pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
             if !options.quiet {
                 print_error("the log lacks jobs that were not read: the input is read again");
             }
-            run_input(&options, Some(interrupt))
+            run_input(&options, Some(interrupt), watch)
         }
         Err(error) => Err(Failure::from_error(error)),
     }
 }
 
 /// Runs the jobs of the input.
-fn run_input(options: &BatchOptions, interrupt: Option<Interrupt>) -> Result<i32, Failure> {
+fn run_input(
+    options: &BatchOptions,
+    interrupt: Option<Interrupt>,
+    watch: Option<StartWatch>,
+) -> Result<i32, Failure> {
     let jobs = input::jobs(options)?;
     let batch = settings::batch(options)?;
     if options.dry_run {
+        rest(watch);
         return dry_run(jobs);
     }
     input::check_file(options, &batch)?;
@@ -62,7 +75,15 @@ fn run_input(options: &BatchOptions, interrupt: Option<Interrupt>) -> Result<i32
         None => Interrupt::catch().map_err(Failure::cannot("catch signals"))?,
     };
     let run = batch.start(jobs).map_err(Failure::from_error)?;
+    rest(watch);
     follow(run, &interrupt, options)
+}
+
+/// Ends the watch: from now on the batch sees to its time itself.
+fn rest(watch: Option<StartWatch>) {
+    if let Some(watch) = watch {
+        watch.rests();
+    }
 }
 
 /// Follows a batch to its end, and returns the exit code.

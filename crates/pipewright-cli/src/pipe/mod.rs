@@ -15,6 +15,7 @@ use crate::run::message;
 use crate::run::report_target::ReportTarget;
 use crate::run::same_file::check_link;
 use crate::run::{code_of, lost_output};
+use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, print_error};
 use parse::{OutputFile, Parsed};
 use report::PipeReport;
@@ -22,6 +23,10 @@ use report::PipeReport;
 /// Runs the pipeline, and writes its report.
 pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let parsed = Parsed::parse(&options.words)?;
+    let cancel = CancelToken::new();
+    let token = cancel.clone();
+    let has_begun = move || token.is_waited_for();
+    let watch = StartWatch::new(options.common.timeout(), "the pipeline".to_owned(), has_begun);
     let target = ReportTarget::open(&options.common)?;
     for (word, program) in parsed.hints.iter().filter(|_| !options.common.quiet) {
         let word = word.to_string_lossy();
@@ -31,7 +36,6 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
             Quoted(program)
         ));
     }
-    let cancel = CancelToken::new();
     let interrupt =
         Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, Followed::Nothing)
             .map_err(Failure::cannot("catch signals"))?;
@@ -46,6 +50,7 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
         result = attempt(Scope::Child)?;
     }
     interrupt.command_ended();
+    watch.iter().for_each(StartWatch::rests);
     print_result(options, &parsed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt, &options.common),

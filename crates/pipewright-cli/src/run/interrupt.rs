@@ -10,7 +10,7 @@ use pipewright_os::base::wait;
 use pipewright_os::process::terminal::{self, Foreground};
 
 use super::terminal_stops::{FOLLOWED, TerminalStops};
-use crate::exit_code;
+use crate::{exit_code, stuck};
 
 /// Signals that request a stop.
 const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -206,7 +206,7 @@ impl State {
             sleep(STUCK_AFTER);
         }
         if self.is_idle() || !self.cancel.is_waited_for() {
-            std::process::exit(exit_code::of_signal(signal.number()));
+            stuck::end_start(exit_code::of_signal(signal.number()));
         }
     }
 }

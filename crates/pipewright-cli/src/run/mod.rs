@@ -25,8 +25,9 @@ use pipewright::{
 };
 use pipewright_os::process::terminal::{Foreground, is_controlling};
 
-use crate::args::{CommonOptions, ContainKind, RunOptions};
+use crate::args::{CommonOptions, ContainKind, RunOptions, Span};
 use crate::print::print;
+use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, hint, print_error};
 use interrupt::{Followed, Interrupt};
 use kept::Kept;
@@ -42,9 +43,10 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     if options.detach {
         return detach(&options);
     }
+    let cancel = CancelToken::new();
+    let watch = watch_start(&options, &cancel);
     let target = ReportTarget::open(&options.common)?;
     same_file::check(&options)?;
-    let cancel = CancelToken::new();
     // On a terminal of its own, the command neither gets the signals of this one nor is suspended with it.
     let stops = match options.pty && is_controlling() {
         true => TerminalStops::new().ok().map(Arc::new),
@@ -70,9 +72,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     }
     let (result, gave_up) = loop {
         interrupt.command_starts();
+        watch.iter().for_each(StartWatch::begins);
         kept.clear();
         let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
         interrupt.command_ended();
+        watch.iter().for_each(StartWatch::rests);
         let delay = retries.delay_after(&result);
         let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
             break (result, delay.is_some());
@@ -105,6 +109,14 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))
+}
+
+/// Watches the starts, each within the time of its attempt.
+fn watch_start(options: &RunOptions, cancel: &CancelToken) -> Option<StartWatch> {
+    let total = options.retry.total_timeout.as_ref().and_then(Span::as_limit);
+    let limit = options.common.timeout().into_iter().chain(total).min();
+    let cancel = cancel.clone();
+    StartWatch::new(limit, name(options), move || cancel.is_waited_for())
 }
 
 /// Runs the command once, with the best containment available.

@@ -13,10 +13,11 @@ use std::time::Instant;
 use std::{ffi::OsStr, io};
 
 use pipewright::{CaughtSignals, Child, Command, Contain, Error, ExitStatus, Scope, Signal, Stdio};
-use pipewright_os::base::error::OneLine;
+use pipewright_os::base::error::{OneLine, Quoted};
 use pipewright_os::base::signal;
 
 use crate::args::TimeoutOptions;
+use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, hint, print_error};
 use ladder::Ladder;
 
@@ -45,7 +46,12 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     let leads_group = !options.foreground && signal::lead_own_group();
     let caught = CaughtSignals::new(&caught).map_err(Failure::cannot("catch signals"))?;
     let started = Instant::now();
-    let child = match start(options, leads_group) {
+    let name = options.command.first().map(|name| Quoted(name).to_string());
+    // coreutils forks, so that its child alone waits for a program on a mount that never answers.
+    let watch = StartWatch::new(options.duration.0, name.unwrap_or_default(), || false);
+    let begun = start(options, leads_group);
+    watch.iter().for_each(StartWatch::rests);
+    let child = match begun {
         Ok(child) => Arc::new(child),
         Err(error) => {
             let program = options.command.first().map(|name| name.to_string_lossy());

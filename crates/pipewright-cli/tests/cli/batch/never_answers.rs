@@ -115,6 +115,103 @@ fn an_input_on_a_dead_mount_stops_its_job_alone() {
     assert_eq!(out(&output), "other\n123\n124\n", "{}", err(&output));
 }
 
+#[test]
+fn a_program_or_a_directory_on_a_dead_mount_stops_its_job_alone() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    let timeout = pace::option(300);
+    let dead = [
+        "\"argv\":[\"dead/program\"]",
+        "\"argv\":[\"true\"],\"cwd\":\"dead\"",
+        "\"argv\":[\"true\"],\"cwd\":\"dead/../dead\"",
+    ];
+    let with_timeout = dead.map(|job| format!("{{{job},\"timeout\":\"{timeout}\"}}\n")).concat();
+    let others = "{\"argv\":[\"sh\",\"-c\",\"echo other\"]}\n".repeat(3);
+    place.write("jobs", &format!("{with_timeout}{others}"));
+    place.write("endless", &dead.map(|job| format!("{{{job}}}\n")).concat());
+    let Some(output) = beside_dead_mount(
+        &place,
+        &format!(
+            "$PW batch --jsonl -j4 --progress none --from jobs --events events; echo $?; \
+             $PW batch --jsonl -j4 --quiet --from endless --batch-timeout {timeout}; echo $?"
+        ),
+    ) else {
+        return;
+    };
+    assert_eq!(out(&output), "other\nother\nother\n123\n124\n", "{}", err(&output));
+    assert_eq!(err(&output).matches("directory never answered").count(), 3, "{}", err(&output));
+    assert_eq!(
+        place.read("events").matches("\"timed_out\"").count(),
+        3,
+        "{}",
+        place.read("events")
+    );
+}
+
+#[test]
+fn a_command_beside_a_dead_mount_obeys_its_timeout() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    let timeout = pace::option(300);
+    let Some(output) = beside_dead_mount(
+        &place,
+        &format!(
+            "for option in --cwd --env-file --stdin --stdout --report; do \
+               $PW run --timeout {timeout} $option dead/file -- touch started; echo $option $?; \
+             done; \
+             for contain in tree group none; do \
+               $PW run --timeout {timeout} --contain $contain -- dead/program; echo $contain $?; \
+             done; \
+             $PW pipe --timeout {timeout} -- true \\| dead/program; echo pipe $?; \
+             $PW timeout 0.3 dead/program; echo timeout $?"
+        ),
+    ) else {
+        return;
+    };
+    let cases = "--cwd --env-file --stdin --stdout --report tree group none pipe timeout";
+    let expected: String = cases.split(' ').map(|case| format!("{case} 124\n")).collect();
+    assert_eq!(out(&output), expected, "{}", err(&output));
+    assert_eq!(err(&output).matches("never answered").count(), 10, "{}", err(&output));
+    assert!(!place.path("started").exists());
+}
+
+#[test]
+fn a_batch_whose_files_are_on_a_dead_mount_obeys_its_end() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    let timeout = pace::option(300);
+    let Some(output) = beside_dead_mount(
+        &place,
+        &format!(
+            "for option in --from --log --learn --output-dir --events --trace --html; do \
+               $PW batch --quiet --batch-timeout {timeout} $option dead/file -- touch started < /dev/null; \
+               echo $option $?; \
+             done; \
+             $PW batch --quiet --batch-timeout {timeout} --resume dead/log; echo resume $?"
+        ),
+    ) else {
+        return;
+    };
+    let cases = "--from --log --learn --output-dir --events --trace --html resume";
+    let expected: String = cases.split(' ').map(|case| format!("{case} 124\n")).collect();
+    assert_eq!(out(&output), expected, "{}", err(&output));
+    assert!(!place.path("started").exists());
+}
+
+#[test]
+fn variables_that_come_through_a_pipe_without_a_writer_obey_the_timeout() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    let words = ["run", "--timeout", &pace::option(300), "--env-file", "pipe", "--", "true"];
+    let output = place.tool(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    let output = place.sh(
+        "$PW run --timeout 60 --env-file pipe -- printenv A & echo A=late > pipe; wait $!; echo $?",
+    );
+    assert_eq!(out(&output), "late\n0\n", "{}", err(&output));
+}
+
 /// Stops a batch by two signals, and returns its messages.
 fn end_by_two_signals(mut tool: Child) -> String {
     let kill = |signal| {

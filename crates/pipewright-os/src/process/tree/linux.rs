@@ -11,6 +11,12 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Resu
     if proc_is_ours()? { super::walk::collect(root, members) } else { Ok(()) }
 }
 
+pub(super) fn kill_last() {
+    if proc_is_ours().unwrap_or(false) {
+        super::walk::kill_last();
+    }
+}
+
 /// Returns true if the process with that number is a child of the other.
 pub(crate) fn is_child_of(pid: u32, parent: &Member) -> io::Result<bool> {
     Ok(Stat::of(pid)?.is_some_and(|stat| stat.parent == parent.pid()) && parent.owns_pid()?)

@@ -102,6 +102,15 @@ impl Descendants {
     }
 }
 
+/// Kills the processes below this one that have no child: a start that waits for a file is among them, and ends. Those above it
+/// sleep until then, however this process ends.
+///
+/// # Platform
+/// Unix: those that [`Descendants::collect`] finds. Errors are ignored: what cannot be found or killed is left. Windows: does nothing.
+pub fn kill_last_descendants() {
+    imp::kill_last();
+}
+
 /// Waits until a stop has taken effect, for a limited time. A process receives a stop when it next leaves
 /// the kernel, and a fork in progress by then has created a child that no search saw. That takes
 /// microseconds; a process that is stuck in the kernel is not waited for.

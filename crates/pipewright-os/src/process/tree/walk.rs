@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::base::signal::Signal;
 use crate::process::child::ChildHandle;
 #[cfg(target_os = "macos")]
 use crate::process::libproc::{ProcessInfo, children_of};
@@ -25,6 +26,21 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Resu
         next += 1;
     }
     result
+}
+
+/// Kills the processes below this one that have no child.
+pub(super) fn kill_last() {
+    let mut members = Vec::new();
+    let _ = add_children(std::process::id(), || Ok(true), &mut members);
+    let mut next = 0;
+    while let Some(member) = members.get(next).cloned() {
+        let before = members.len();
+        let listed = add_children(member.pid(), || member.owns_pid(), &mut members);
+        if listed.is_ok() && members.len() == before {
+            let _ = member.signal(Signal::KILL);
+        }
+        next += 1;
+    }
 }
 
 /// Returns true if the root cannot start a process now: it is stopped or has ended.
