@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pipewright::{CaughtSignals, PipeReader, PipeWriter, Signal, console_in, console_out};
 use pipewright_batch::{Drain, Hooks, SecretSource, Worker};
+use pipewright_os::base::error::Quoted;
 use pipewright_os::host::boot::host_name;
 use pipewright_os::process::kill_timer::KillTimer;
 
@@ -16,6 +17,11 @@ use crate::{Failure, exit_code, print_error};
 pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
     if let Some(hash) = &options.sum {
         Worker::check_program(hash).map_err(|error| Failure(format!("worker: {error}")))?;
+    }
+    if let Some(dir) = &options.directory {
+        // It was started in the folder of its program.
+        std::env::set_current_dir(dir)
+            .map_err(Failure::cannot(&format!("enter {}", Quoted(dir.as_os_str()))))?;
     }
     let hooks = Hooks {
         lost: Box::new(|error| {

@@ -32,6 +32,10 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "HASH", hide = true)]
     pub(crate) sum: Option<String>,
 
+    /// Work in DIR
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) directory: Option<PathBuf>,
+
     /// Name of this node; by default the name of the machine
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,

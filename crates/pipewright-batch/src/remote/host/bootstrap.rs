@@ -3,7 +3,8 @@
 //! The shell reads commands from its stdin, one line at a time, and answers each with a line. Nothing is sent before the answer to the
 //! line before has come, because a shell may read ahead and would swallow it. The program is copied once, under the hash of its bytes.
 //! The folder and the file have to belong to the user of the shell, and nobody else may write to them: where the cache folder is
-//! shared, another user could put his program there. The program checks its own bytes when it starts.
+//! shared, another user could put his program there. The shell enters the folder before it looks, and stays there up to the start: who
+//! owns the folder above could put another one in its place. The program checks its own bytes when it starts.
 //!
 //! A login may print greetings, with a newline at their end or without, and may echo what it reads. So an answer has a mark that nobody
 //! can guess, which the shell puts together of two parts; and what the shell's commands print goes to stderr.
@@ -55,10 +56,11 @@ pub(super) fn start_worker(
     writeln!(
         writer,
         "exec 3>&1 1>&2; m={first}; n={second}; say() {{ echo \"$m$n$1\" >&3; }}; \
-         d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/pipewright\"; f=\"$d/worker-{hash}\"; \
+         o=$PWD; d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/pipewright\"; f=./worker-{hash}; \
          own() {{ set -- $(LC_ALL=C ls -ldn \"$1\" 2>/dev/null); \
          case \"$1\" in ?????[!w]??[!w]*) [ \"$3\" = \"$(id -u)\" ];; *) false;; esac; }}; \
-         if [ -e \"$d\" ] && ! own \"$d/.\"; then say foreign; \
+         enter() {{ CDPATH= cd -P -- \"$d\" && own .; }}; \
+         if [ -e \"$d\" ] && ! enter; then say foreign; \
          elif [ -x \"$f\" ] && own \"$f\"; then say has; \
          else say \"lacks $(uname -s) $(uname -m)\"; fi"
     )?;
@@ -74,7 +76,7 @@ pub(super) fn start_worker(
         check_system(system.trim())?;
         copy(reader, writer, program, mark)?;
     }
-    writeln!(writer, "exec \"$f\" {args} --sum {hash} >&3 3>&-")?;
+    writeln!(writer, "PWD=\"$o\" exec \"$f\" {args} --sum {hash} --directory \"$o\" >&3 3>&-")?;
     writer.flush()?;
     Ok(())
 }
@@ -88,7 +90,7 @@ fn copy(
     let length = program.bytes().len();
     writeln!(
         writer,
-        "umask 077; if mkdir -p \"$d\" && own \"$d/.\" && t=$(mktemp \"$d/.worker-XXXXXX\"); then say send; \
+        "umask 077; if mkdir -p -- \"$d\" && enter && t=$(mktemp ./.worker-XXXXXX); then say send; \
          head -c {length} > \"$t\" && [ \"$(wc -c < \"$t\")\" -eq {length} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$f\" \
          && say has || {{ rm -f \"$t\"; say failed; }}; else say failed; fi"
     )?;

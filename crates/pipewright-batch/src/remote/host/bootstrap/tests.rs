@@ -8,9 +8,11 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 
 /// Starts a shell whose cache folder is that folder.
-fn shell(name: &str, cache: &Path) -> Child {
+fn shell(name: &str, cache: &Path, path: Option<&str>) -> Child {
     Command::new(name)
         .env("XDG_CACHE_HOME", cache)
+        .envs(std::env::current_dir().map(|here| ("PWD", here)))
+        .envs(path.map(|path| ("PATH", path)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -19,7 +21,10 @@ fn shell(name: &str, cache: &Path) -> Child {
 
 /// Runs the program in a shell, and returns what it prints.
 fn run(name: &str, cache: &Path, program: &Program) -> Result<String, RemoteError> {
-    let mut shell = shell(name, cache);
+    run_in(shell(name, cache, None), program)
+}
+
+fn run_in(mut shell: Child, program: &Program) -> Result<String, RemoteError> {
     let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
     let started =
         start_worker(&mut stdout, &mut stdin, program, "a 'b c'", &Mark::random().unwrap());
@@ -42,7 +47,9 @@ fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
     let program = Program::new(bytes);
     for name in ["sh", "bash", "dash"] {
         let cache = tempfile::tempdir().unwrap();
-        let said = format!("a\nb c\n--sum\n{}\ninput", program.hash());
+        let here = std::env::current_dir().unwrap();
+        let words = format!("a\nb c\n--sum\n{}\n--directory\n", program.hash());
+        let said = format!("{words}{}\ninput", here.display());
         assert_eq!(run(name, cache.path(), &program).unwrap(), said);
         let path = cache.path().join("pipewright").join(format!("worker-{}", program.hash()));
         assert!(fs::read(&path).unwrap() == program.bytes());
@@ -91,6 +98,42 @@ fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
             let error = run(name, cache.path(), &program).unwrap_err();
             assert!(error.to_string().contains("belongs to another user"), "{error}");
         }
+    }
+}
+
+/// Who owns the folder above the cache folder acts between the look at it and its use.
+#[test]
+fn a_cache_folder_that_is_put_in_the_place_of_ours_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let program = Program::new(b"#!/bin/sh\necho own\n".to_vec());
+    let worker = format!("worker-{}", program.hash());
+    for (name, has_program) in [("sh", true), ("bash", true), ("dash", true), ("sh", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, bin) = (dir.path().join("cache"), dir.path().join("bin"));
+        let other = cache.join("other");
+        for folder in [&bin, &other] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        if has_program {
+            run(name, &cache, &program).unwrap();
+            fs::write(other.join(&worker), "#!/bin/sh\necho planted\n").unwrap();
+            fs::set_permissions(other.join(&worker), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        // The last look of each way: of two, or of one.
+        let looks = if has_program { 2 } else { 1 };
+        let swap = format!(
+            "#!/bin/sh\necho >> \"$0-looks\"\n\
+             [ $(wc -l < \"$0-looks\") -eq {looks} ] && cd '{}' && mv pipewright ours && mv other pipewright\n\
+             PATH=${{PATH#*:}} exec id \"$@\"\n",
+            cache.display()
+        );
+        fs::write(bin.join("id"), swap).unwrap();
+        fs::set_permissions(bin.join("id"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let said = run_in(shell(name, &cache, Some(&path)), &program).unwrap();
+        assert_eq!(said, "own\n", "{name}");
+        assert!(cache.join("ours").join(&worker).exists(), "{name}");
+        assert_eq!(cache.join("pipewright").join(&worker).exists(), has_program, "{name}");
     }
 }
 
