@@ -185,3 +185,18 @@ fn the_messages_of_a_node_are_bounded() {
     let (_, notes) = end(&mut remote, |_| {});
     assert!((1_000..1_100).contains(&notes), "{notes}");
 }
+
+#[test]
+fn a_node_that_beats_and_never_tells_its_name_is_given_up() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&is_closed);
+    let close: Closer = Arc::new(move || closed.store(true, Ordering::SeqCst));
+    let (first, repeated) = (Vec::new(), Vec::new());
+    let unread = Unread(Arc::clone(&is_closed));
+    let liar = Liar { first, repeated, repeats: 0, beats: 0, is_closed };
+    let (reports, settings) = (Reports::new(), LocalSettings::default());
+    let start = Instant::now();
+    let served = link::serve(&reports, liar, unread, &settings, &close, Origin::Command);
+    assert!(!served.has_joined && served.error.is_some());
+    assert!(start.elapsed() >= link::JOIN_TIMEOUT);
+}

@@ -14,7 +14,7 @@ use crate::remote::wire::message::parse;
 use crate::remote::wire::{Frames, FromWorker, ToWorker};
 
 /// The time for a worker that was greeted to tell its node.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
 
 /// Bytes that wait for a worker that does not read, beyond what is being written. Starts have inputs of some MiB.
 const MOST_WAITING_BYTES: usize = 256 << 20;
