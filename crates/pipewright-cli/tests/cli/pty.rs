@@ -200,3 +200,41 @@ fn a_tool_that_is_killed_leaves_the_terminal_as_it_was() {
     shell.shows("code=137");
     shell.shows("restored");
 }
+
+/// A command that runs as another user could type a line for the shell of its caller (`TIOCSTI`).
+#[test]
+fn a_command_on_its_own_terminal_or_session_cannot_type_for_the_shell_of_its_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let (push, script) = (dir.path().join("push"), dir.path().join("script"));
+    let words = r#"for my $path (map("/dev/fd/$_", 0 .. 9), "/dev/tty") {
+        open(my $terminal, "+<", $path) or next;
+        my $typed = 0;
+        for my $key (split(//, "typed\n")) {
+            $typed += 1 if ioctl($terminal, 0x5412, my $copy = $key);
+        }
+        exit if $typed;
+    }"#;
+    fs::write(&push, words).unwrap();
+    let ways =
+        ["perl", "$PW run --pty -- perl", "$PW batch -- perl", "$PW batch --contain group -- perl"];
+    let lines = ways.map(|way| {
+        let end = if way.contains("batch") { "::: job" } else { "" };
+        format!(
+            "{way} {} {end}\nline=; if read -t 0; then read -r line; fi; echo \"<<$line>>\"\n",
+            push.display()
+        )
+    });
+    fs::write(&script, lines.concat()).unwrap();
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types(&format!("stty -echo; bash {}\n", script.display()));
+    shell.shows("<<");
+    if shell.shows(">>") != "typed" {
+        let reason =
+            "there is no perl, or the kernel lets root alone type (dev.tty.legacy_tiocsti)";
+        return pace::skipped(pace::Need::Root, reason);
+    }
+    for way in &ways[1..] {
+        shell.shows("<<");
+        assert_eq!(shell.shows(">>"), "", "{way}");
+    }
+}
