@@ -26,7 +26,8 @@ use crate::input::Feed;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee, into_text};
 use crate::reaper;
-use crate::rules::{Rules, earlier};
+use crate::rules::Rules;
+use crate::run::earlier;
 use crate::run::{
     Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Run, RunSettings, Started, TeeTarget,
     on_demand,

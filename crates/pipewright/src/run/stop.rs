@@ -734,19 +734,19 @@ mod tests {
             rules.timeout = Some(100 * MS);
             rules.idle_timeout = Some(30 * MS);
         };
-        let (mut policy, start) = policy(limits);
+        let (mut timed, start) = policy(limits);
         let is_up = |policy: &StopPolicy| [29, 30].map(|ms| policy.is_time_up(start + ms * MS));
-        assert_eq!(is_up(&policy), [false, true]);
-        policy.note_output(start + 90 * MS);
+        assert_eq!(is_up(&timed), [false, true]);
+        timed.note_output(start + 90 * MS);
         let is_up =
             |policy: &StopPolicy| [99, 100, 101].map(|ms| policy.is_time_up(start + ms * MS));
-        assert_eq!(is_up(&policy), [false, true, true]);
-        policy.note_end(start + 95 * MS);
-        assert_eq!(is_up(&policy), [false; 3]);
+        assert_eq!(is_up(&timed), [false, true, true]);
+        timed.note_end(start + 95 * MS);
+        assert_eq!(is_up(&timed), [false; 3]);
         // Nor once a stop has begun.
-        let (mut policy, start) = policy(limits);
-        assert_eq!(policy.stop(Outcome::Cancelled, start), Due::SendStopSignal);
-        assert!(!policy.is_time_up(start + 100 * MS));
+        let (mut stopped, start) = policy(limits);
+        assert_eq!(stopped.stop(Outcome::Cancelled, start), Due::SendStopSignal);
+        assert!(!stopped.is_time_up(start + 100 * MS));
     }
 
     #[test]
