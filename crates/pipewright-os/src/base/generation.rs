@@ -163,7 +163,7 @@ impl Generation {
 /// drop would wait for, locks, files, peers and children are the parent's. Handles in it stay open until the fork ends.
 ///
 /// ```
-/// use pipewright_os::base::generation::AtHome;
+/// # use pipewright_os::base::generation::AtHome;
 /// let mut list = AtHome::new(vec![1]);
 /// list.push(2);
 /// assert!(list.is_at_home() && *list == [1, 2]);

@@ -27,7 +27,7 @@ const LAST_TYPING: Duration = Duration::from_secs(1);
 /// The slots of a wait.
 pub(super) type Slots<'a> = [Slot<'a>; 6];
 
-/// What happens to this process's terminal meanwhile, and to this process.
+/// Changes of this process's terminal, and requests to stop this process.
 pub(super) struct Watched {
     pub(super) changes: TerminalChanges,
     pub(super) stops: StopRequests,
