@@ -101,7 +101,7 @@ fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
     }
 }
 
-/// Who owns the folder above the cache folder acts between the look at it and its use.
+/// The owner of the folder above the cache folder acts between the look at it and its use.
 #[test]
 fn a_cache_folder_that_is_put_in_the_place_of_ours_is_not_used() {
     use std::os::unix::fs::PermissionsExt as _;
