@@ -14,7 +14,7 @@ use crate::{exit_code, print_error};
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// The time for the last message, whose reader may stand still.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Ends this process, and says why.
 pub(crate) fn end(message: String, code: i32) -> ! {

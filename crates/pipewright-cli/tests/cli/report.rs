@@ -259,7 +259,7 @@ fn no_file_that_another_user_has_chosen_by_a_link_is_written() {
         &["batch", "--trace", &file, "--", "true", ":::", "1"],
         &["batch", "--html", &file, "--", "true", ":::", "1"],
         &["jobs", &log, "--html", &file],
-        &["bench", "--json", &file, "--", "true"],
+        &["bench", "pipes", "--json", &file],
         &["disk", "--html", &file, &log],
     ] {
         let output = pipewright(words).output().unwrap();
