@@ -46,45 +46,49 @@ pub(crate) fn worker(end: ChannelEnd, options: &Options) -> Result<Connection, E
 }
 
 fn run(handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
-    let mut handshake = Box::new(handshake);
-    let completed = complete(&mut handshake, child);
-    connection_of(handshake, completed)
-}
-
-fn complete(handshake: &mut Handshake, child: Option<&Child>) -> Result<(), Error> {
-    let mut exited = false;
-    while !step(handshake, exited)? {
+    let (mut unfinished, mut exited) = (Unfinished::new(handshake), false);
+    while let Some(handshake) = unfinished.after_step(exited)? {
         let mut slots = slots(handshake, child);
         let done = wait::any(&mut slots, handshake.until());
         exited = has_exited(done, slots, child)?;
     }
-    Ok(())
+    unfinished.into_connection()
 }
 
-fn connection_of(
-    handshake: Box<Handshake>,
-    completed: Result<(), Error>,
-) -> Result<Connection, Error> {
-    match completed {
-        Ok(()) => Ok(handshake.into_connection()),
-        Err(error) => {
+/// A handshake in progress. Its drop, also as a part of a dropped future, waits for no close.
+struct Unfinished(Option<Box<Handshake>>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(handshake) = self.0.take() {
             handshake.discard();
-            Err(error)
         }
+    }
+}
+
+impl Unfinished {
+    fn new(handshake: Handshake) -> Unfinished {
+        Unfinished(Some(Box::new(handshake)))
+    }
+
+    /// Goes on without waiting. Returns the handshake to wait for; `None` if it is complete.
+    fn after_step(&mut self, exited: bool) -> Result<Option<&mut Handshake>, Error> {
+        let Some(handshake) = &mut self.0 else { return Ok(None) };
+        match handshake.step()? {
+            // The worker has exited, and another process holds its end.
+            false if exited => Err(Error::new(ErrorKind::Died { status: None })),
+            is_complete => Ok((!is_complete).then_some(&mut **handshake)),
+        }
+    }
+
+    fn into_connection(mut self) -> Result<Connection, Error> {
+        let handshake = self.0.take().ok_or_else(|| Error::new(ErrorKind::Closed))?;
+        Ok(handshake.into_connection())
     }
 }
 
 /// The slots of a wait: arrival, room, exit of the child.
 type Slots<'a> = [Slot<'a>; 3];
-
-/// Goes on without waiting. Returns true if the handshake is complete.
-fn step(handshake: &mut Handshake, exited: bool) -> Result<bool, Error> {
-    match handshake.step()? {
-        // The worker has exited, and another process holds its end.
-        false if exited => Err(Error::new(ErrorKind::Died { status: None })),
-        is_complete => Ok(is_complete),
-    }
-}
 
 fn slots<'a>(handshake: &'a Handshake, child: Option<&'a Child>) -> Slots<'a> {
     let room = if handshake.wants_room() { Slot::Room(handshake.end()) } else { Slot::Off };
@@ -138,20 +142,14 @@ pub(crate) async fn worker_async(end: ChannelEnd, options: &Options) -> Result<C
 
 #[cfg(feature = "tokio")]
 async fn run_async(handshake: Handshake, child: Option<&Child>) -> Result<Connection, Error> {
-    let mut handshake = Box::new(handshake);
-    let completed = complete_async(&mut handshake, child).await;
-    connection_of(handshake, completed)
-}
-
-#[cfg(feature = "tokio")]
-async fn complete_async(handshake: &mut Handshake, child: Option<&Child>) -> Result<(), Error> {
-    let (mut exited, mut watch) = (false, wait::Watch::default());
-    while !step(handshake, exited)? {
+    let (mut unfinished, mut exited) = (Unfinished::new(handshake), false);
+    let mut watch = wait::Watch::default();
+    while let Some(handshake) = unfinished.after_step(exited)? {
         let (mut slots, until) = (slots(handshake, child), handshake.until());
         let done = poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await;
         exited = has_exited(done, slots, child)?;
     }
-    Ok(())
+    unfinished.into_connection()
 }
 
 // The state machine. It never waits.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pipewright::{Handle, PipeOptions};
 use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 use pipewright_tests::bodies;
 use pipewright_tests::pace;
@@ -213,6 +215,48 @@ fn exit_silence_and_refusal_of_a_worker_are_errors() {
             assert!(error.to_string().contains(&exit_words(4)), "{error}");
         });
     }
+}
+
+/// The worker passes a connection whose close takes ten seconds, with half a frame. This process holds its other side.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_start_that_is_dropped_closes_what_came_on_another_thread() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = pipewright::Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.arg(format!("peer=-;{};0;shake-linger:10:1:3", log.path().display()));
+    command.env("PEER_HOLDER", holder.local_addr().unwrap().to_string());
+    let closes = || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let mut names = threads.map(|it| std::fs::read_to_string(it.path().join("comm")));
+        names.any(|name| name.is_ok_and(|name| name.trim() == "pw-close"))
+    };
+    let tcp_sockets = || {
+        let known = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let links = files.filter_map(|it| std::fs::read_link(it.path()).ok());
+        let is_known = |link: &std::path::PathBuf| {
+            let inode = link.to_str().and_then(|link| link.strip_prefix("socket:["));
+            let inode = inode.and_then(|inode| inode.strip_suffix(']'));
+            inode.is_some_and(|inode| known.split_whitespace().any(|word| word == inode))
+        };
+        links.filter(is_known).count()
+    };
+    run(async {
+        let options = Options::default();
+        let mut start = Box::pin(Channel::<(), ()>::start_async(&mut command, &options));
+        let first = timeout(Duration::ZERO, start.as_mut()).await;
+        assert!(first.is_err(), "half a frame");
+        let (_open, _) = holder.accept().unwrap();
+        // The holder, its connection, and that of the worker.
+        while tcp_sockets() < 3 {
+            assert!(timeout(Duration::from_millis(5), start.as_mut()).await.is_err());
+        }
+        assert!(!closes());
+        drop(start);
+        // Its close takes ten seconds: without the other thread it is over now.
+        pipewright_tests::watchdog::until("another thread closes it", closes);
+    });
 }
 
 #[watched_test]

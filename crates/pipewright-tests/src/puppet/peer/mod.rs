@@ -448,15 +448,21 @@ impl Peer {
 }
 
 /// Returns a connection whose close takes that many seconds, for the process that closes it last.
+/// The other side is at the address in `PEER_HOLDER`, or with a process of its own, which reads nothing and is not killed with this
+/// one.
 fn lingering(seconds: u64) -> io::Result<Handle> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let stream = TcpStream::connect(listener.local_addr()?)?;
-    let (accepted, _) = listener.accept()?;
-    // Keeps the other side open, and reads nothing, when this process is killed.
-    let mut holder = std::process::Command::new(std::env::current_exe()?);
-    holder.arg(format!("wait={}", seconds + 1)).stdin(std::os::fd::OwnedFd::from(accepted));
-    holder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    drop(holder.spawn()?);
+    let stream = if let Ok(address) = std::env::var("PEER_HOLDER") {
+        TcpStream::connect(address)?
+    } else {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        let (accepted, _) = listener.accept()?;
+        let mut holder = std::process::Command::new(std::env::current_exe()?);
+        holder.arg(format!("wait={}", seconds + 1)).stdin(std::os::fd::OwnedFd::from(accepted));
+        holder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        drop(holder.spawn()?);
+        stream
+    };
     stream.set_nonblocking(true)?;
     let junk = vec![0; 1 << 20];
     while (&stream).write(&junk).is_ok() {}
