@@ -56,7 +56,7 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum SharedMemory {
     /// Use shared memory if both sides have it. Otherwise everything goes through the socket, and
-    /// [`Stats`](crate::Stats) contains the reason.
+    /// [`Stats`] contains the reason.
     #[default]
     Auto,
     /// Refuse a connection without shared memory.

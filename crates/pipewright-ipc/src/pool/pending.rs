@@ -217,7 +217,7 @@ impl ItemSender {
     /// Sends an item. Waits until the worker accepts one.
     ///
     /// # Errors
-    /// [`CallEnded`](ErrorKind::CallEnded): the result of the [`PendingCall`](super::PendingCall) has the reason. A
+    /// [`CallEnded`](ErrorKind::CallEnded): the result of the [`PendingCall`] has the reason. A
     /// worker may reply before it has taken all items. An item longer than the agreed maximum ends the call with
     /// [`TooLong`](ErrorKind::TooLong).
     pub fn send(&mut self, item: impl Into<Vec<u8>>) -> Result<(), Error> {
