@@ -22,11 +22,11 @@ mod watch;
 
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
-pub use batch::{Batch, BatchError, CheckError, Engine, ProgressKind, Run, Summary};
+pub use batch::{Batch, BatchError, CheckError, ProgressKind, Run, Summary};
 pub use driver::Control;
 pub use executor::{
-    Attempt, Containing, Executor, ExecutorEvent, Local, LocalSettings, MachineMemory, NodeFiles,
-    NodeOutput, OutputSink,
+    Attempt, Containing, Executor, ExecutorEvent, Local, LocalSettings, MachineMemory, Machines,
+    NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,
@@ -40,9 +40,7 @@ pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use remote::fuzzing;
-pub use remote::{
-    Drain, Hooks, Nodes, Remote, RemoteError, SECRET_VARIABLE, SecretSource, Slurm, Worker,
-};
+pub use remote::{Drain, Hooks, Nodes, RemoteError, SECRET_VARIABLE, SecretSource, Slurm, Worker};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };

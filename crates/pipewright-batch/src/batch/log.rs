@@ -96,8 +96,8 @@ impl Batch {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resume_log(self, path: impl Into<PathBuf>) -> Result<Run, BatchError> {
-        let engine = self.engine()?;
-        self.resume_log_on(engine, path)
+        let executor = self.executor()?;
+        self.resume_log_on(executor, path)
     }
 
     /// Does the same as [`resume_log`](Self::resume_log) with another executor.

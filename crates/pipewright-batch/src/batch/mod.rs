@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `log.rs`, `reports.rs` | settings of the log and of reports |
 //! | `memory.rs` | the memory of jobs: for all together, and from the log of an earlier run |
-//! | `engine.rs` | this machine, or nodes |
 //! | `run.rs` | a batch that runs |
 //! | `summary.rs` | counts, and the exit code |
 //! | `check.rs` | the check of a whole input |
@@ -12,7 +11,6 @@
 //! | `error.rs` | the error type |
 
 mod check;
-mod engine;
 mod error;
 mod log;
 mod memory;
@@ -32,12 +30,11 @@ use std::time::{Duration, SystemTime};
 use pipewright::Signal;
 
 use crate::driver::{Config, Driver, LogSettings};
-use crate::executor::{Containing, Executor, Local, LocalSettings};
+use crate::executor::{Containing, Executor, Local, LocalSettings, Machines};
 use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
-use crate::remote::Nodes;
 use crate::scheduler::{
     self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
 };
@@ -46,7 +43,6 @@ use crate::vocabulary::Failure;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
-pub use engine::Engine;
 pub use error::BatchError;
 pub use run::Run;
 pub use summary::Summary;
@@ -88,7 +84,7 @@ pub struct Batch {
     local: LocalSettings,
     max_lost: u32,
     /// `None`: this machine.
-    nodes: Option<Nodes>,
+    nodes: Option<Arc<dyn Machines>>,
 }
 
 impl Default for Batch {
@@ -243,13 +239,13 @@ impl Batch {
         self
     }
 
-    /// Runs the jobs on other machines. [`jobs`](Self::jobs) has no effect then ([`Nodes::slots_per_node`] has), and no job has a
-    /// part in a jobserver.
+    /// Runs the jobs on other machines: the `Nodes` of the crate pipewright-cluster. [`jobs`](Self::jobs) has no effect then
+    /// (`Nodes::slots_per_node` has), and no job has a part in a jobserver.
     ///
     /// The batch begins at once, and its jobs start as soon as a node is there. Directories, files and programs are those of the
     /// nodes. What a job prints is printed here.
-    pub fn nodes(mut self, nodes: Nodes) -> Batch {
-        self.nodes = Some(nodes);
+    pub fn nodes(mut self, nodes: impl Machines + 'static) -> Batch {
+        self.nodes = Some(Arc::new(nodes));
         self
     }
 
@@ -278,8 +274,8 @@ impl Batch {
         I: IntoIterator<Item: Into<Result<Job, InputError>> + 'static>,
         I::IntoIter: Send + 'static,
     {
-        let engine = self.engine()?;
-        self.start_on(engine, jobs)
+        let executor = self.executor()?;
+        self.start_on(executor, jobs)
     }
 
     /// Starts to run the jobs with another executor. Settings for this machine ([`contain`](Self::contain),
@@ -317,13 +313,10 @@ impl Batch {
     }
 
     /// Returns the executor.
-    fn engine(&self) -> Result<Engine, BatchError> {
+    fn executor(&self) -> Result<Box<dyn Executor>, BatchError> {
         match &self.nodes {
-            None => Ok(Engine::Local(Box::new(Local::new(self.local.clone())))),
-            Some(nodes) => {
-                let remote = nodes.clone().connect(&self.local).map_err(BatchError::Executor)?;
-                Ok(Engine::Remote(Box::new(remote)))
-            }
+            None => Ok(Box::new(Local::new(self.local.clone()))),
+            Some(nodes) => nodes.connect(&self.local).map_err(BatchError::Executor),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pipewright_os::base::generation::AtHome;
 
-use super::{BatchError, Engine, Summary};
+use super::{BatchError, Summary};
 use crate::driver::{Control, Driver};
 use crate::executor::Executor;
 use crate::output::Unprinted;
@@ -34,7 +34,7 @@ use crate::watch::Watchers;
 /// ```
 #[derive(Debug)]
 #[must_use = "a run does nothing until its events are taken"]
-pub struct Run<E = Engine> {
+pub struct Run<E = Box<dyn Executor>> {
     driver: AtHome<Driver<E>>,
     watchers: AtHome<Watchers>,
     summary: Summary,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use pipewright::{ErrorKind, ProcessHandle};
 use pipewright_os::process::environ::{exiting_processes, has_variable, processes_with_variable};
 
+use crate::executor::NODES_END_WITHIN;
+
 /// The variable that every process of a job inherits. Its value is the identity of the batch.
 pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
 
@@ -76,7 +78,7 @@ fn of_runs(pids: &[u32], runs: &[String]) -> io::Result<Vec<u32>> {
 
 /// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not known.
 pub(super) fn wait_for_nodes() {
-    let until = Instant::now() + crate::remote::NODES_END_WITHIN;
+    let until = Instant::now() + NODES_END_WITHIN;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {
         thread::park_timeout(left);
     }

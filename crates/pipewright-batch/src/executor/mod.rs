@@ -12,8 +12,9 @@ mod local;
 mod memory;
 mod sink;
 
+use std::fmt;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use attempt::Attempt;
 pub use local::{Containing, Local, LocalSettings};
@@ -81,6 +82,71 @@ pub trait Executor: Send {
     fn memory(&mut self) -> Option<MachineMemory>;
 }
 
+impl fmt::Debug for dyn Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Executor")
+    }
+}
+
+impl<E: Executor + ?Sized> Executor for Box<E> {
+    fn start(&mut self, attempt: Attempt) {
+        (**self).start(attempt);
+    }
+
+    fn places_first(&self) -> bool {
+        (**self).places_first()
+    }
+
+    fn place(&mut self, attempt: Attempt) {
+        (**self).place(attempt);
+    }
+
+    fn begin(&mut self, key: AttemptKey) {
+        (**self).begin(key);
+    }
+
+    fn stop(&mut self, key: AttemptKey) {
+        (**self).stop(key);
+    }
+
+    fn waiting(&self) -> Vec<AttemptKey> {
+        (**self).waiting()
+    }
+
+    fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
+        (**self).next_event(until)
+    }
+
+    fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
+        (**self).waker()
+    }
+
+    fn expects_events(&self) -> bool {
+        (**self).expects_events()
+    }
+
+    fn memory(&mut self) -> Option<MachineMemory> {
+        (**self).memory()
+    }
+}
+
+/// The time after the death of a batch in which its nodes have ended its jobs, whatever has become of the network.
+///
+/// [`Machines`] keep this promise. A resumed batch relies on it: it runs a job of a killed batch again after that time.
+pub const NODES_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Machines that run the jobs of a batch, instead of this one: the `Nodes` of the crate pipewright-cluster. See
+/// [`Batch::nodes`](crate::Batch::nodes).
+pub trait Machines: Send + Sync + fmt::Debug {
+    /// Starts to connect them, and returns the executor that runs attempts there. Each batch has one of its own. It reports the
+    /// [`Capacity`](ExecutorEvent::Capacity) as they come, and ends what runs there [in time](NODES_END_WITHIN) if this process
+    /// dies. `settings` are those of the batch for each attempt.
+    ///
+    /// # Errors
+    /// The settings name no machine, or no more threads or handles are available.
+    fn connect(&self, settings: &LocalSettings) -> io::Result<Box<dyn Executor>>;
+}
+
 /// A report of an executor.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -110,4 +176,79 @@ pub enum ExecutorEvent {
         /// The number of CPUs.
         cpus: Option<u32>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use pipewright::Signal;
+
+    use super::*;
+    use crate::batch::Batch;
+    use crate::job::Job;
+
+    /// One node, which is this machine.
+    #[derive(Debug)]
+    struct OneNode(Arc<Mutex<Vec<LocalSettings>>>);
+
+    impl Machines for OneNode {
+        fn connect(&self, settings: &LocalSettings) -> io::Result<Box<dyn Executor>> {
+            self.0.lock().unwrap().push(settings.clone());
+            Ok(Box::new(Node { local: Local::new(settings.clone()), has_joined: false }))
+        }
+    }
+
+    struct Node {
+        local: Local,
+        has_joined: bool,
+    }
+
+    impl Executor for Node {
+        fn start(&mut self, attempt: Attempt) {
+            assert!(self.has_joined, "{} has no room yet", attempt.key);
+            self.local.start(attempt);
+        }
+
+        fn stop(&mut self, key: AttemptKey) {
+            self.local.stop(key);
+        }
+
+        fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
+            match std::mem::replace(&mut self.has_joined, true) {
+                false => Ok(Some(ExecutorEvent::Capacity { cpus: 1 })),
+                true => self.local.next_event(until),
+            }
+        }
+
+        fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
+            self.local.waker()
+        }
+
+        fn expects_events(&self) -> bool {
+            true
+        }
+
+        fn memory(&mut self) -> Option<MachineMemory> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_batch_runs_its_jobs_on_the_machines_that_it_is_given_and_its_log_tells_so() {
+        let (folder, seen) = (tempfile::tempdir().unwrap(), Arc::default());
+        let log = folder.path().join("run.db");
+        let batch = Batch::new().jobs(7).stop_with(Signal::INT, Duration::ZERO).log(&log);
+        let summary =
+            batch.nodes(OneNode(Arc::clone(&seen))).run(["true", "false"].map(Job::new)).unwrap();
+        assert_eq!((summary.succeeded, summary.failed), (1, 1));
+        let settings: Vec<_> = seen.lock().unwrap().iter().map(|it| it.stop_signal).collect();
+        assert_eq!(settings, [Signal::INT]);
+        let log = rusqlite::Connection::open(log).unwrap();
+        let row = log.query_row("SELECT remote, slots FROM runs", [], |row| {
+            Ok((row.get::<_, bool>(0)?, row.get::<_, u32>(1)?))
+        });
+        // The slots are those of the node.
+        assert_eq!(row.unwrap(), (true, 1));
+    }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::host::link::{self, Closer};
-use super::host::reports::Reports;
+use super::host::reports::{Origin, Reports};
 use super::outbox::Outbox;
 use super::secret::Secret;
 use super::wire::hello::{greet_host, greet_worker};
-use super::{host, wire, worker};
+use super::{host, worker};
 use crate::executor::{Attempt, AttemptKey, Executor as _, ExecutorEvent, LocalSettings};
 use crate::job::{Job, JobId, JobStdin};
 
@@ -24,7 +24,7 @@ pub fn lying_worker(bytes: &[u8]) {
     }
     let close: Closer = Arc::new(|| {});
     let settings = LocalSettings::default();
-    link::serve(&reports, bytes, io::sink(), &settings, &close);
+    link::serve(&reports, bytes, io::sink(), &settings, &close, Origin::Command);
     let mut ends = HashMap::new();
     // Everything has arrived. What is left is to wait, which a time in the past does not.
     while let Ok(Some(event)) = remote.next_event(Some(Instant::now())) {

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::executor::NODES_END_WITHIN;
+
 /// The time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
 
@@ -17,7 +19,7 @@ pub(crate) const BEAT: Duration = Duration::from_millis(500);
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
 
 /// The time without any byte of a node after which its jobs run elsewhere.
-pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = NODES_END_WITHIN;
 
 /// The lease of a worker.
 #[derive(Debug)]

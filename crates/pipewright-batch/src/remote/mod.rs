@@ -28,9 +28,6 @@ mod tcp;
 mod wire;
 mod worker;
 
-/// The time after the death of a host within which its nodes have ended its jobs.
-pub(crate) const NODES_END_WITHIN: std::time::Duration = lease::SILENCE;
-
 pub use error::RemoteError;
-pub use host::{Nodes, Remote, Slurm};
+pub use host::{Nodes, Slurm};
 pub use worker::{Drain, Hooks, SECRET_VARIABLE, SecretSource, Worker};

@@ -53,7 +53,7 @@ pub use slurm::Slurm;
 /// # Drop
 /// Ends the workers, which kill what runs.
 #[derive(Debug)]
-pub struct Remote {
+pub(crate) struct Remote {
     reports: Arc<Reports>,
     patience: Duration,
     nodes: BTreeMap<NodeId, Node>,

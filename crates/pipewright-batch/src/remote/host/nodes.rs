@@ -10,7 +10,7 @@ use super::reports::{Origin, Reports};
 use super::slurm::{Cluster, Slurm};
 use super::via::{Delivery, Via};
 use super::{Remote, connector};
-use crate::executor::LocalSettings;
+use crate::executor::{Executor, LocalSettings, Machines};
 use crate::remote::program::Program;
 
 /// The time that a node has beyond the grace of a stop: for the rest of the output, and for the way of the end to the host.
@@ -76,9 +76,10 @@ impl Nodes {
         self.slots = Some(count.max(1));
         self
     }
+}
 
-    /// Starts to connect the nodes.
-    pub(crate) fn connect(self, settings: &LocalSettings) -> io::Result<Remote> {
+impl Machines for Nodes {
+    fn connect(&self, settings: &LocalSettings) -> io::Result<Box<dyn Executor>> {
         let has_nodes = !self.commands.is_empty() || self.slurm.is_some();
         if self.commands.iter().any(Vec::is_empty) || !has_nodes {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no node"));
@@ -92,9 +93,9 @@ impl Nodes {
             None if self.commands.is_empty() => Delivery::Complete,
             None => Delivery::Copy(Arc::new(Program::own()?)),
         };
-        for words in self.commands {
+        for words in &self.commands {
             let via = Via {
-                words,
+                words: words.clone(),
                 delivery: delivery.clone(),
                 slots: self.slots,
                 reports: Arc::clone(&reports),
@@ -104,8 +105,8 @@ impl Nodes {
             };
             reports.add_thread(connector::spawn(&reports, &settings, via)?);
         }
-        if let Some(slurm) = self.slurm {
-            let worker = self.worker_path.map_or_else(std::env::current_exe, Ok)?;
+        if let Some(slurm) = self.slurm.clone() {
+            let worker = self.worker_path.clone().map_or_else(std::env::current_exe, Ok)?;
             let cluster = Cluster {
                 slurm,
                 worker,
@@ -115,6 +116,6 @@ impl Nodes {
             };
             reports.add_thread(cluster.spawn()?);
         }
-        Ok(Remote::new(reports, patience, self.is_verbose))
+        Ok(Box::new(Remote::new(reports, patience, self.is_verbose)))
     }
 }
