@@ -36,7 +36,7 @@ pub use jobserver::{JobserverMode, jobs_of_make};
 pub use journal::{LogError, LogErrorKind};
 #[doc(hidden)]
 pub use output::Spooled;
-pub use output::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
+pub use output::{NodeWriter, OutputError, OutputErrorKind, OutputMode, OutputOptions};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use remote::fuzzing;

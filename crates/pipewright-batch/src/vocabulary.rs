@@ -126,8 +126,10 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
-    /// Returns true if the command may have ended so because somebody else than the batch has told it to.
-    pub(crate) fn may_be_told_to_end(&self) -> bool {
+    /// Returns true if the command may have ended so because somebody else than the batch has told it to: a signal killed it, or
+    /// it exited with another code than 0. An engine that takes a node away sends SIGTERM to the jobs there, too.
+    #[must_use]
+    pub fn may_be_told_to_end(&self) -> bool {
         matches!(self, AttemptOutcome::Signaled(_))
             || matches!(self, AttemptOutcome::Exited(code) if *code != 0)
     }

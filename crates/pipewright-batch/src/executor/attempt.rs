@@ -41,3 +41,25 @@ pub struct Attempt {
     /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
     pub output: Option<Box<dyn OutputSink>>,
 }
+
+impl Attempt {
+    /// Creates an attempt to run these words in slot 1, with one CPU, an empty input and no limits. A batch makes its own; this
+    /// is for an executor that gets them as messages, and for tests of executors.
+    #[must_use]
+    pub fn new(key: AttemptKey, id: JobId, argv: Vec<OsString>) -> Attempt {
+        Attempt {
+            key,
+            id,
+            slot: 1,
+            cpus: 1,
+            argv,
+            current_dir: None,
+            env: Vec::new(),
+            handles: Arc::from([]),
+            stdin: JobStdin::Null,
+            timeout: None,
+            memory_max_bytes: None,
+            output: None,
+        }
+    }
+}

@@ -68,7 +68,7 @@ use folder::Folder;
 pub(crate) use kept::KeepBeside;
 use kept::{Kept, Record};
 use memory::Memory;
-pub(crate) use node_files::NodeWriter;
+pub use node_files::NodeWriter;
 pub use options::{OutputMode, OutputOptions};
 use order::{Turns, Waiting};
 use queue::Queue;

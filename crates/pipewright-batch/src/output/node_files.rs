@@ -19,9 +19,9 @@ use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 
 const STREAMS: [Source; 2] = [Source::Stdout, Source::Stderr];
 
-/// The writer of an attempt's files, on the node that runs it.
+/// The writer of an attempt's [`NodeFiles`], for the executor of the node that runs it.
 #[derive(Debug, Clone)]
-pub(crate) struct NodeWriter(Arc<Mutex<State>>);
+pub struct NodeWriter(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -41,7 +41,7 @@ impl NodeWriter {
     ///
     /// # Errors
     /// [`OutputErrorKind::Folder`].
-    pub(crate) fn create(files: NodeFiles) -> Result<NodeWriter, OutputError> {
+    pub fn create(files: NodeFiles) -> Result<NodeWriter, OutputError> {
         let mut created = [None, None];
         for (stream, file) in STREAMS.into_iter().zip(&mut created) {
             let name = file_name(stream);
@@ -58,13 +58,15 @@ impl NodeWriter {
         }))))
     }
 
-    /// Returns the sink that the executor of the node calls.
-    pub(crate) fn sink(&self) -> Box<dyn OutputSink> {
+    /// Returns the sink of the attempt's output.
+    #[must_use]
+    pub fn sink(&self) -> Box<dyn OutputSink> {
         Box::new(Sink(self.clone()))
     }
 
-    /// Closes the files, and returns what there is to tell about them.
-    pub(crate) fn finish(self) -> NodeOutput {
+    /// Closes the files, and returns the facts for [`OutputSink::written`]. The attempt has ended.
+    #[must_use]
+    pub fn finish(self) -> NodeOutput {
         let mut state = self.lock();
         for (stream, file) in STREAMS.into_iter().zip(mem::take(&mut state.files)) {
             let Some(file) = file else { continue };

@@ -1,7 +1,6 @@
 //! Entries for `fuzz/`: both sides of a connection, whose peer sends any bytes.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use super::secret::Secret;
 use super::wire::hello::{greet_host, greet_worker};
 use super::{host, worker};
 use crate::executor::{Attempt, AttemptKey, Executor as _, ExecutorEvent, LocalSettings};
-use crate::job::{Job, JobId, JobStdin};
+use crate::job::{Job, JobId};
 
 /// Lets a host read these bytes as those of a worker that it has greeted, while it wants two jobs to run. Each job may end once.
 pub fn lying_worker(bytes: &[u8]) {
@@ -55,18 +54,8 @@ pub fn strangers(bytes: &[u8]) {
 }
 
 fn attempt(key: AttemptKey) -> Attempt {
-    Attempt {
-        key,
-        id: JobId::new(&Job::new("true"), 0),
-        slot: 1,
-        cpus: 1,
-        argv: vec![OsString::from("true")],
-        current_dir: None,
-        env: Vec::new(),
-        handles: Arc::from([]),
-        stdin: JobStdin::Null,
-        timeout: Some(Duration::from_secs(1)),
-        memory_max_bytes: None,
-        output: None,
-    }
+    let id = JobId::new(&Job::new("true"), 0);
+    let mut attempt = Attempt::new(key, id, vec!["true".into()]);
+    attempt.timeout = Some(Duration::from_secs(1));
+    attempt
 }

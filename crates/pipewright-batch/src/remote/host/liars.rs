@@ -1,6 +1,5 @@
 //! Tests: nodes that lie, or whose main thread hangs while their beats go on.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use super::reports::{Origin, Reports};
 use crate::executor::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor as _, ExecutorEvent, LocalSettings,
 };
-use crate::job::{Job, JobId, JobStdin};
+use crate::job::{Job, JobId};
 use crate::remote::wire::message;
 use crate::remote::wire::{self, About, Ended, FromWorker};
 
@@ -91,20 +90,11 @@ fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) 
 }
 
 fn attempt(timeout: Option<Duration>) -> Attempt {
-    Attempt {
-        key: AttemptKey { job: 1, attempt: 1 },
-        id: JobId::new(&Job::new("true"), 0),
-        slot: 1,
-        cpus: 1,
-        argv: vec![OsString::from("true")],
-        current_dir: None,
-        env: Vec::new(),
-        handles: Arc::from([]),
-        stdin: JobStdin::Null,
-        timeout,
-        memory_max_bytes: None,
-        output: None,
-    }
+    let key = AttemptKey { job: 1, attempt: 1 };
+    let id = JobId::new(&Job::new("true"), 0);
+    let mut attempt = Attempt::new(key, id, vec!["true".into()]);
+    attempt.timeout = timeout;
+    attempt
 }
 
 /// Returns the end of the attempt, and the number of notes before it. `on_join` is called once the node is there.

@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::executor::Executor;
-    use crate::job::{Job, JobId, JobStdin};
+    use crate::job::{Job, JobId};
     use crate::remote::host::link::Link;
     use crate::remote::host::reports::{Report, Reports};
     use crate::remote::wire::About;
@@ -147,20 +147,11 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn attempt(job: u64, timeout: Duration) -> Attempt {
-        Attempt {
-            key: AttemptKey { job, attempt: 1 },
-            id: JobId::new(&Job::new("true"), 0),
-            slot: 1,
-            cpus: 1,
-            argv: vec!["true".into()],
-            current_dir: None,
-            env: Vec::new(),
-            handles: Arc::from([]),
-            stdin: JobStdin::Null,
-            timeout: Some(timeout),
-            memory_max_bytes: None,
-            output: None,
-        }
+        let key = AttemptKey { job, attempt: 1 };
+        let id = JobId::new(&Job::new("true"), 0);
+        let mut attempt = Attempt::new(key, id, vec!["true".into()]);
+        attempt.timeout = Some(timeout);
+        attempt
     }
 
     fn joined(node: u64, origin: Origin) -> Report {

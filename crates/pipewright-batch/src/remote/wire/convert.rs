@@ -1,7 +1,6 @@
 //! Attempts as messages and back: what does not travel is left out and put in again.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use pipewright_os::base::os_text::from_encoded_bytes;
@@ -52,20 +51,15 @@ pub(crate) fn attempt_of(
     let env = wire.env.into_iter().map(|(name, value)| {
         Ok::<_, RemoteError>((name.into_os()?, value.map(Text::into_os).transpose()?))
     });
-    Ok(Attempt {
-        key: wire.key,
-        id: JobId::from_bytes(wire.id),
-        slot: wire.slot,
-        cpus: 1,
-        argv,
-        current_dir: wire.current_dir.map(Text::into_os).transpose()?.map(Into::into),
-        env: env.collect::<Result<_, _>>()?,
-        handles: Arc::from([]),
-        stdin: wire.stdin,
-        timeout: wire.timeout,
-        memory_max_bytes: wire.memory_max_bytes,
-        output: Some(output),
-    })
+    let mut attempt = Attempt::new(wire.key, JobId::from_bytes(wire.id), argv);
+    attempt.slot = wire.slot;
+    attempt.current_dir = wire.current_dir.map(Text::into_os).transpose()?.map(Into::into);
+    attempt.env = env.collect::<Result<_, _>>()?;
+    attempt.stdin = wire.stdin;
+    attempt.timeout = wire.timeout;
+    attempt.memory_max_bytes = wire.memory_max_bytes;
+    attempt.output = Some(output);
+    Ok(attempt)
 }
 
 impl Ended {

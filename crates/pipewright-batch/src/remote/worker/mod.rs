@@ -319,13 +319,8 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
-            Some(
-                ExecutorEvent::Placed(_)
-                | ExecutorEvent::Runs { .. }
-                | ExecutorEvent::Capacity { .. }
-                | ExecutorEvent::Largest { .. },
-            )
-            | None => {}
+            // What else there is concerns a batch.
+            Some(_) | None => {}
         }
     }
 }
