@@ -115,7 +115,7 @@ newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.s
 this_wine() { env -u RUST_TEST_THREADS bash ci/windows.sh; }
 cell "Windows: the suites and the tool under Wine" this_wine
 cell "Windows: the suites and the tool under Wine 10" newer_wine
-slurm() { bash ci/suites.sh build && bash ci/slurm.sh bash -c 'bash ci/suites.sh pipewright-batch slurm && bash ci/suites.sh cli slurm'; }
+slurm() { bash ci/suites.sh build && bash ci/slurm.sh bash -c 'bash ci/suites.sh pipewright-cluster slurm && bash ci/suites.sh cli slurm'; }
 cell "Slurm: all tests beside a cluster" slurm
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.

@@ -16,4 +16,4 @@ fi
 # SQLite is not compiled: nothing is linked.
 export LIBSQLITE3_SYS_USE_PKG_CONFIG=1 SQLITE3_LIB_DIR=/nonexistent
 cargo check --locked --all-features --target-dir "$built" -p pipewright-os -p pipewright -p pipewright-disk -p pipewright-ipc-macros \
-    -p pipewright-ipc -p pipewright-bench -p pipewright-batch -p pipewright-cli
+    -p pipewright-ipc -p pipewright-bench -p pipewright-batch -p pipewright-cluster -p pipewright-cli

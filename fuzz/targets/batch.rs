@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pipewright_batch::fuzzing::{lying_host, lying_worker, strangers};
+use pipewright_cluster::fuzzing::{lying_host, lying_worker, strangers};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((side, bytes)) = bytes.split_first() else { return };

@@ -13,7 +13,6 @@ mod jobserver;
 mod journal;
 mod output;
 mod plan;
-mod remote;
 mod scheduler;
 mod source;
 mod view;
@@ -37,10 +36,6 @@ pub use journal::{LogError, LogErrorKind};
 #[doc(hidden)]
 pub use output::Spooled;
 pub use output::{NodeWriter, OutputError, OutputErrorKind, OutputMode, OutputOptions};
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub use remote::fuzzing;
-pub use remote::{Drain, Hooks, Nodes, RemoteError, SECRET_VARIABLE, SecretSource, Slurm, Worker};
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };

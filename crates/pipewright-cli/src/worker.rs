@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pipewright::{CaughtSignals, PipeReader, PipeWriter, Signal, console_in, console_out};
-use pipewright_batch::{Drain, Hooks, SecretSource, Worker};
+use pipewright_cluster::{Drain, Hooks, SecretSource, Worker};
 use pipewright_os::base::error::Quoted;
 use pipewright_os::host::boot::host_name;
 use pipewright_os::process::kill_timer::KillTimer;

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 use std::net::IpAddr;
 
-use pipewright_batch::{InputError, Nodes, Slurm, Source};
+use pipewright_batch::{InputError, Source};
+use pipewright_cluster::{Nodes, Slurm};
 use pipewright_os::host::interfaces;
 
 use crate::Failure;

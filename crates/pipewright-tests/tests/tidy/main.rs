@@ -83,6 +83,7 @@ fn platform_code_stays_below_the_border() {
     above.extend(sources("crates/pipewright-disk/src"));
     above.extend(sources("crates/pipewright-ipc/src"));
     above.extend(sources("crates/pipewright-batch/src"));
+    above.extend(sources("crates/pipewright-cluster/src"));
     above.extend(sources("crates/pipewright-bench/src"));
     above.extend(sources("crates/pipewright-cli/src"));
     // A test of what differs between systems has to name them.
@@ -111,7 +112,7 @@ fn platform_code_stays_below_the_border() {
 #[test]
 fn public_docs_name_no_path_of_the_platform_crate() {
     // What it exports is documented on the pages of the crates above. A hidden line of an example may name it.
-    let folders = ["os/src", "batch/src", "bench/src", "disk/src", "ipc/src"]
+    let folders = ["os/src", "batch/src", "bench/src", "cluster/src", "disk/src", "ipc/src"]
         .map(|folder| format!("crates/pipewright-{folder}"));
     let mut offenders = Vec::new();
     for folder in folders.iter().map(String::as_str).chain(["crates/pipewright/src"]) {
@@ -137,6 +138,7 @@ fn crates_above_the_border_forbid_unsafe() {
         "crates/pipewright-ipc/src/lib.rs",
         "crates/pipewright-ipc-macros/src/lib.rs",
         "crates/pipewright-batch/src/lib.rs",
+        "crates/pipewright-cluster/src/lib.rs",
         "crates/pipewright-bench/src/lib.rs",
         "crates/pipewright-cli/src/main.rs",
     ] {
@@ -147,13 +149,14 @@ fn crates_above_the_border_forbid_unsafe() {
 
 #[test]
 fn dependencies_between_crates_point_one_way() {
-    let allowed: [(&str, &[&str]); 8] = [
+    let allowed: [(&str, &[&str]); 9] = [
         ("pipewright-os", &[]),
         ("pipewright", &["pipewright-os"]),
         ("pipewright-disk", &["pipewright-os"]),
         ("pipewright-ipc", &["pipewright", "pipewright-ipc-macros", "pipewright-os"]),
         ("pipewright-ipc-macros", &[]),
         ("pipewright-batch", &["pipewright", "pipewright-os"]),
+        ("pipewright-cluster", &["pipewright", "pipewright-batch", "pipewright-os"]),
         ("pipewright-bench", &["pipewright", "pipewright-disk", "pipewright-ipc", "pipewright-os"]),
         (
             "pipewright-cli",
@@ -161,6 +164,7 @@ fn dependencies_between_crates_point_one_way() {
                 "pipewright",
                 "pipewright-batch",
                 "pipewright-bench",
+                "pipewright-cluster",
                 "pipewright-disk",
                 "pipewright-os",
             ],

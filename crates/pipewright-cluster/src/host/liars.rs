@@ -1,0 +1,193 @@
+//! Tests: nodes that lie, or whose main thread hangs while their beats go on.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_batch::{
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor as _, ExecutorEvent, Job, JobId,
+    LocalSettings,
+};
+
+use super::Remote;
+use super::link::{self, Closer};
+use super::reports::{Origin, Reports};
+use crate::wire::message;
+use crate::wire::{self, About, Ended, FromWorker};
+
+/// A worker that sends its node, the same messages again and again, and a beat twice a second until the connection is closed.
+struct Liar {
+    first: Vec<u8>,
+    repeated: Vec<u8>,
+    repeats: u32,
+    beats: u64,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Read for Liar {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.first.is_empty() && self.repeats > 0 {
+            self.repeats -= 1;
+            self.first = self.repeated.clone();
+        }
+        if self.first.is_empty() {
+            thread::park_timeout(Duration::from_millis(100));
+            if self.is_closed.load(Ordering::SeqCst) {
+                return Ok(0);
+            }
+            self.beats += 1;
+            message::append(&mut self.first, &FromWorker::Beat(self.beats)).unwrap();
+        }
+        let count = buffer.len().min(self.first.len());
+        buffer[..count].copy_from_slice(&self.first[..count]);
+        self.first.drain(..count);
+        Ok(count)
+    }
+}
+
+/// A writer whose peer never reads.
+struct Unread(Arc<AtomicBool>);
+
+impl Write for Unread {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        while !self.0.load(Ordering::SeqCst) {
+            thread::park_timeout(Duration::from_millis(10));
+        }
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connects a liar, in a thread of its own. Returns the host, and true once the connection is closed.
+fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) {
+    let reports = Reports::new();
+    // Keeps the host from giving up.
+    reports.add_connector(Origin::Command);
+    let remote = Remote::new(Arc::clone(&reports), Duration::from_millis(200), true);
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&is_closed);
+    let close: Closer = Arc::new(move || closed.store(true, Ordering::SeqCst));
+    let mut liar = Liar {
+        first: Vec::new(),
+        repeated: Vec::new(),
+        repeats,
+        beats: 0,
+        is_closed: Arc::clone(&is_closed),
+    };
+    let about = About { node: "liar".to_owned(), slots: 1 };
+    message::append(&mut liar.first, &FromWorker::About(about)).unwrap();
+    for message in repeated {
+        message::append(&mut liar.repeated, message).unwrap();
+    }
+    let unread = Unread(Arc::clone(&is_closed));
+    let settings = LocalSettings::default();
+    thread::spawn(move || link::serve(&reports, liar, unread, &settings, &close, Origin::Command));
+    (remote, is_closed)
+}
+
+fn attempt(timeout: Option<Duration>) -> Attempt {
+    let key = AttemptKey { job: 1, attempt: 1 };
+    let id = JobId::new(&Job::new("true"), 0);
+    let mut attempt = Attempt::new(key, id, vec!["true".into()]);
+    attempt.timeout = timeout;
+    attempt
+}
+
+/// Returns the end of the attempt, and the number of notes before it. `on_join` is called once the node is there.
+fn end(remote: &mut Remote, mut on_join: impl FnMut(&mut Remote)) -> (AttemptEnd, usize) {
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut notes = 0;
+    loop {
+        match remote.next_event(Some(until)).unwrap() {
+            Some(ExecutorEvent::Ended(end)) => return (*end, notes),
+            Some(ExecutorEvent::Capacity { cpus: 1 }) => on_join(remote),
+            Some(ExecutorEvent::Note(_)) => notes += 1,
+            Some(_) => {}
+            None => panic!("the attempt never ended"),
+        }
+    }
+}
+
+fn is_lost(end: &AttemptEnd, words: &str) {
+    let AttemptOutcome::Lost(reason) = &end.outcome else { panic!("{end:?}") };
+    assert!(reason.contains(words), "{reason}");
+}
+
+#[test]
+fn an_attempt_that_does_not_end_after_its_timeout_is_lost_though_its_node_beats() {
+    let (mut remote, is_closed) = host(&[], 0);
+    let start = Instant::now();
+    remote.start(attempt(Some(Duration::from_millis(300))));
+    let (end, _) = end(&mut remote, |_| {});
+    is_lost(&end, "did not end in time");
+    assert!(start.elapsed() >= Duration::from_millis(500));
+    assert!(is_closed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn an_attempt_that_does_not_end_after_a_stop_is_lost_though_its_node_beats() {
+    let (mut remote, is_closed) = host(&[], 0);
+    remote.start(attempt(None));
+    let (end, _) = end(&mut remote, |remote| remote.stop(AttemptKey { job: 1, attempt: 1 }));
+    is_lost(&end, "did not end in time");
+    assert!(is_closed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_node_that_ends_jobs_that_do_not_run_there_is_given_up() {
+    let other = AttemptKey { job: 7, attempt: 1 };
+    let end_of_other = Ended::new(AttemptEnd::without_run(other, AttemptOutcome::Cancelled), None);
+    let (mut remote, is_closed) = host(&[FromWorker::Ended(Box::new(end_of_other))], 100_000);
+    remote.start(attempt(None));
+    let (end, notes) = end(&mut remote, |_| {});
+    is_lost(&end, "it ends jobs that do not run there");
+    assert!(notes < 2_000, "{notes}");
+    assert!(is_closed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
+    let key = AttemptKey { job: 7, attempt: 1 };
+    let piece = vec![b'x'; 100_000];
+    let output = FromWorker::Output(key, wire::Stream::Stdout, &piece);
+    // The host gives credit for what it takes; it takes nothing here before all has come.
+    let reports = Reports::new();
+    let mut bytes = Vec::new();
+    let about = About { node: "liar".to_owned(), slots: 1 };
+    message::append(&mut bytes, &FromWorker::About(about)).unwrap();
+    for _ in 0..100 {
+        message::append(&mut bytes, &output).unwrap();
+    }
+    let settings = LocalSettings::default();
+    let close: Closer = Arc::new(|| {});
+    let served = link::serve(&reports, &bytes[..], io::sink(), &settings, &close, Origin::Command);
+    assert!(served.error.unwrap().to_string().contains("more output than was allowed"));
+}
+
+#[test]
+fn the_messages_of_a_node_are_bounded() {
+    let (mut remote, _) = host(&[FromWorker::Note("x".repeat(10_000))], 5_000);
+    remote.start(attempt(Some(Duration::from_secs(2))));
+    let (_, notes) = end(&mut remote, |_| {});
+    assert!((1_000..1_100).contains(&notes), "{notes}");
+}
+
+#[test]
+fn a_node_that_beats_and_never_tells_its_name_is_given_up() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&is_closed);
+    let close: Closer = Arc::new(move || closed.store(true, Ordering::SeqCst));
+    let (first, repeated) = (Vec::new(), Vec::new());
+    let unread = Unread(Arc::clone(&is_closed));
+    let liar = Liar { first, repeated, repeats: 0, beats: 0, is_closed };
+    let (reports, settings) = (Reports::new(), LocalSettings::default());
+    let start = Instant::now();
+    let served = link::serve(&reports, liar, unread, &settings, &close, Origin::Command);
+    assert!(!served.has_joined && served.error.is_some());
+    assert!(start.elapsed() >= link::JOIN_TIMEOUT);
+}

@@ -1,0 +1,266 @@
+//! A connection to a worker: the thread that has greeted it reads, and another one writes.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_batch::LocalSettings;
+
+use super::reports::{NodeId, Origin, Report, Reports};
+use crate::error::RemoteError;
+use crate::outbox::Outbox;
+use crate::wire::message::parse;
+use crate::wire::{Frames, FromWorker, ToWorker};
+
+/// The time for a worker that was greeted to tell its node.
+pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
+
+/// Bytes that wait for a worker that does not read, beyond what is being written. Starts have inputs of some MiB.
+const MOST_WAITING_BYTES: usize = 256 << 20;
+
+/// The messages of one connection that are shown, and the length of each.
+const MOST_NOTES: u32 = 1000;
+const MOST_NOTE_CHARS: usize = 1000;
+
+/// Ends a connection at once.
+pub(crate) type Closer = Arc<dyn Fn() + Send + Sync>;
+
+/// A connection to a worker.
+pub(crate) struct Link {
+    pub(crate) outbox: Arc<Outbox>,
+    heard: Arc<Heard>,
+    close: Closer,
+    origin: Origin,
+}
+
+/// The time at which the last bytes arrived.
+struct Heard(Mutex<Instant>);
+
+impl Heard {
+    fn get(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl Link {
+    /// Returns one to nobody.
+    #[cfg(test)]
+    pub(crate) fn to_nobody(origin: Origin) -> Link {
+        let heard = Arc::new(Heard(Mutex::new(Instant::now())));
+        Link { outbox: Outbox::new(), heard, close: Arc::new(|| {}), origin }
+    }
+
+    /// Returns the origin of the node.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub(crate) fn send(&self, message: &ToWorker) -> Result<(), RemoteError> {
+        self.outbox.send(message)
+    }
+
+    /// Allows so many more bytes of output.
+    pub(crate) fn allow(&self, bytes: u64) {
+        self.outbox.allow(bytes);
+    }
+
+    /// Returns true if the worker takes no messages.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.outbox.waiting_bytes() > MOST_WAITING_BYTES
+    }
+
+    /// Returns the time at which the last bytes arrived.
+    pub(crate) fn heard(&self) -> Instant {
+        self.heard.get()
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn close(&self) {
+        self.outbox.close();
+        (self.close)();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+/// The end of a connection.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// The worker had told its node.
+    pub(crate) has_joined: bool,
+    /// `None`: it ended in order.
+    pub(crate) error: Option<RemoteError>,
+}
+
+/// Reads from a worker that has been greeted, until the connection ends.
+pub(crate) fn serve(
+    reports: &Reports,
+    reader: impl Read,
+    mut writer: impl Write + Send + 'static,
+    settings: &LocalSettings,
+    close: &Closer,
+    origin: Origin,
+) -> Served {
+    let node = reports.next_node();
+    let outbox = Outbox::new();
+    let heard = Arc::new(Heard(Mutex::new(Instant::now())));
+    let sending = Arc::clone(&outbox);
+    let close_it = Arc::clone(close);
+    let writing = thread::Builder::new().name(format!("to node {node}")).stack_size(128 << 10);
+    let spawned = writing.spawn(move || {
+        // The thread that reads reports the error: the connection ends for it, too.
+        if sending.write_to(&mut writer, None).is_err() {
+            close_it();
+        }
+    });
+    let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close), origin };
+    let greeting = close_unless_joined(Arc::clone(close));
+    let mut reading = Reading {
+        node,
+        reports,
+        outbox,
+        link: Some(link),
+        is_bye: false,
+        notes: 0,
+        greeting: None,
+    };
+    let error = match spawned.and(greeting).map_err(RemoteError::from) {
+        Ok(greeting) => {
+            reading.greeting = Some(greeting);
+            // Settings are never too long.
+            let _ = reading.outbox.send(&ToWorker::Settings(settings.clone()));
+            reading.read(reader).err()
+        }
+        Err(error) => Some(error),
+    };
+    reading.outbox.close();
+    close();
+    reports.disconnect(node);
+    let (has_joined, is_bye) = (reading.link.is_none(), reading.is_bye);
+    let served = Served { has_joined, error: error.filter(|_| !is_bye) };
+    if has_joined {
+        let error = match (&served.error, is_bye) {
+            (_, true) => None,
+            (Some(error), _) => Some(RemoteError::Command(error.to_string())),
+            (None, false) => Some(RemoteError::Closed),
+        };
+        reports.add([Report::Left { node, error }]);
+    }
+    served
+}
+
+/// Closes a connection that does not tell its node in time. A drop of the result ends that.
+fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
+    let (sender, joined) = mpsc::channel();
+    let watch = move || {
+        if joined.recv_timeout(JOIN_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            close();
+        }
+    };
+    thread::Builder::new().name("joining".to_owned()).stack_size(64 << 10).spawn(watch)?;
+    Ok(sender)
+}
+
+/// The state of the thread that reads.
+struct Reading<'a> {
+    node: NodeId,
+    reports: &'a Reports,
+    outbox: Arc<Outbox>,
+    /// `None`: it was reported.
+    link: Option<Link>,
+    is_bye: bool,
+    notes: u32,
+    /// Ends when the node is known.
+    greeting: Option<mpsc::Sender<()>>,
+}
+
+impl Reading<'_> {
+    /// Reads until the end of the stream.
+    fn read(&mut self, mut reader: impl Read) -> Result<(), RemoteError> {
+        let mut frames = Frames::default();
+        let heard = self.link.as_ref().map(|link| Arc::clone(&link.heard));
+        let mut arrived = Vec::new();
+        while frames.fill(&mut reader)? {
+            heard.iter().for_each(|heard| heard.now());
+            while let Some(body) = frames.next()? {
+                let report = self.take(parse(body)?)?;
+                arrived.extend(report);
+            }
+            // Those of one read together, so that the batch is woken once.
+            if !arrived.is_empty() {
+                self.reports.add_from_node(arrived.drain(..));
+            }
+        }
+        match self.is_bye && !frames.is_in_frame() {
+            true => Ok(()),
+            false => Err(RemoteError::Closed),
+        }
+    }
+
+    fn take(&mut self, message: FromWorker<'_>) -> Result<Option<Report>, RemoteError> {
+        let node = self.node;
+        // The node comes first, and once. A beat may come at any time.
+        let is_in_order = match message {
+            FromWorker::Beat(_) => true,
+            FromWorker::About(_) => self.link.is_some(),
+            _ => self.link.is_none(),
+        };
+        if !is_in_order {
+            return Err(RemoteError::Garbled("its place"));
+        }
+        Ok(match message {
+            FromWorker::About(about) => {
+                let link = self.link.take().ok_or(RemoteError::Closed)?;
+                self.greeting = None;
+                match self.reports.join(node, about, link) {
+                    true => None,
+                    false => return Err(RemoteError::Closed),
+                }
+            }
+            FromWorker::Output(key, stream, bytes) => {
+                if !self.outbox.arrived(bytes.len() as u64) {
+                    return Err(RemoteError::Garbled("more output than was allowed"));
+                }
+                Some(Report::Output { node, key, stream, bytes: bytes.to_vec() })
+            }
+            FromWorker::Ended(end) => Some(Report::Ended { node, end }),
+            FromWorker::Note(text) => {
+                self.notes += 1;
+                match self.notes {
+                    ..MOST_NOTES => {
+                        let text = text.chars().take(MOST_NOTE_CHARS).collect();
+                        Some(Report::Note { node: Some(node), text })
+                    }
+                    MOST_NOTES => {
+                        let text = "further messages of it are not shown".to_owned();
+                        Some(Report::Note { node: Some(node), text })
+                    }
+                    _ => None,
+                }
+            }
+            FromWorker::Draining(reason) => Some(Report::Draining { node, reason }),
+            FromWorker::Beat(number) => {
+                self.outbox.name_beat(number);
+                None
+            }
+            FromWorker::Bye => {
+                self.is_bye = true;
+                None
+            }
+        })
+    }
+}

@@ -1,0 +1,311 @@
+//! The bytes that a connection is still to send, written by a thread of its own: nobody else waits for the network.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pipewright_batch::AttemptKey;
+use serde::Serialize;
+
+use super::error::RemoteError;
+use super::lease::Lease;
+use super::wire::message;
+use super::wire::{FromWorker, Stream, ToWorker};
+
+/// Bytes of output that a worker may send before the host has taken any.
+pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Bytes of output in one message.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// Room that a buffer keeps.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// The outbox of a connection.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    filled: Condvar,
+    credited: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    bytes: Vec<u8>,
+    /// Bytes of output that may still be sent, by the worker; on the side of the host, that may still arrive.
+    credit: u64,
+    /// Credit that the worker has not been told of, and the number of the last beat that arrived. Both are sums, so that a worker
+    /// that does not read holds up no memory.
+    owed: u64,
+    seen: Option<u64>,
+    /// The thread that writes waits for bytes.
+    is_waiting: bool,
+    is_closed: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Arc<Outbox> {
+        let state = State {
+            bytes: Vec::new(),
+            credit: WINDOW_BYTES,
+            owed: 0,
+            seen: None,
+            is_waiting: false,
+            is_closed: false,
+        };
+        let (filled, credited) = (Condvar::new(), Condvar::new());
+        Arc::new(Outbox { state: Mutex::new(state), filled, credited })
+    }
+
+    /// Sends a message. On a closed connection it is dropped.
+    ///
+    /// # Errors
+    /// The message is too long. Nothing is sent then.
+    pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), RemoteError> {
+        let mut state = self.state();
+        if !state.is_closed {
+            message::append(&mut state.bytes, message)?;
+            self.wake(state);
+        }
+        Ok(())
+    }
+
+    /// Sends output, and waits while the host has not taken what was sent before.
+    pub(crate) fn send_output(&self, key: AttemptKey, stream: Stream, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let mut state = self.state();
+            while state.credit == 0 && !state.is_closed {
+                state = self.credited.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.is_closed {
+                return;
+            }
+            let credit = usize::try_from(state.credit).unwrap_or(usize::MAX);
+            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES).min(credit));
+            state.credit -= piece.len() as u64;
+            bytes = rest;
+            // A piece is never too long.
+            let _ = message::append(&mut state.bytes, &FromWorker::Output(key, stream, piece));
+            self.wake(state);
+        }
+    }
+
+    /// Allows so many more bytes of output.
+    pub(crate) fn add_credit(&self, bytes: u64) {
+        let mut state = self.state();
+        // A host cannot allow more than there may be.
+        state.credit = state.credit.saturating_add(bytes).min(WINDOW_BYTES);
+        drop(state);
+        self.credited.notify_all();
+    }
+
+    /// Takes credit for output that has arrived. Returns false if it was more than was allowed.
+    pub(crate) fn arrived(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        match state.credit.checked_sub(bytes) {
+            Some(rest) => {
+                state.credit = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends the worker credit for output that was taken.
+    pub(crate) fn allow(&self, bytes: u64) {
+        let mut state = self.state();
+        state.credit = state.credit.saturating_add(bytes);
+        state.owed = state.owed.saturating_add(bytes);
+        self.wake(state);
+    }
+
+    /// Names the beat that has arrived.
+    pub(crate) fn name_beat(&self, number: u64) {
+        let mut state = self.state();
+        state.seen = Some(number);
+        self.wake(state);
+    }
+
+    /// Returns the number of bytes that wait for a peer that does not read.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.state().bytes.len()
+    }
+
+    /// Sends what was there before, and nothing more.
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        self.filled.notify_all();
+        self.credited.notify_all();
+    }
+
+    /// Writes all bytes until the outbox is closed, and a beat whenever one is due.
+    ///
+    /// # Errors
+    /// The errors of the writer.
+    pub(crate) fn write_to(
+        &self,
+        writer: &mut impl Write,
+        lease: Option<&Lease>,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        loop {
+            let is_closed = self.take(&mut bytes, lease);
+            writer.write_all(&bytes)?;
+            writer.flush()?;
+            if is_closed {
+                return Ok(());
+            }
+            bytes.clear();
+            bytes.shrink_to(KEPT_BYTES);
+        }
+    }
+
+    /// Waits for bytes, or for a beat that is due, and takes them. Returns true if none will follow.
+    fn take(&self, bytes: &mut Vec<u8>, lease: Option<&Lease>) -> bool {
+        let mut state = self.state();
+        loop {
+            let now = Instant::now();
+            let due = lease.map(Lease::next_beat);
+            if let Some(lease) = lease.filter(|_| due.is_some_and(|due| due <= now)) {
+                // A beat is never too long.
+                let _ = message::append(&mut state.bytes, &FromWorker::Beat(lease.beat(now)));
+            }
+            // Numbers are never too long.
+            if let Some(number) = state.seen.take() {
+                let _ = message::append(&mut state.bytes, &ToWorker::Seen(number));
+            }
+            let owed = std::mem::take(&mut state.owed);
+            if owed > 0 {
+                let _ = message::append(&mut state.bytes, &ToWorker::Credit(owed));
+            }
+            if !state.bytes.is_empty() || state.is_closed {
+                std::mem::swap(bytes, &mut state.bytes);
+                return state.is_closed;
+            }
+            state.is_waiting = true;
+            state = match due {
+                Some(due) => {
+                    let waited =
+                        self.filled.wait_timeout(state, due.saturating_duration_since(now));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+            state.is_waiting = false;
+        }
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let is_waiting = std::mem::take(&mut state.is_waiting);
+        drop(state);
+        if is_waiting {
+            self.filled.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between calls.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::wire::Frames;
+
+    const KEY: AttemptKey = AttemptKey { job: 1, attempt: 1 };
+
+    /// Returns the messages of some bytes, as text.
+    fn messages(bytes: &[u8]) -> Vec<String> {
+        let mut frames = Frames::default();
+        let mut reader = bytes;
+        while frames.fill(&mut reader).unwrap() {}
+        let mut messages = Vec::new();
+        while let Some(body) = frames.next().unwrap() {
+            messages.push(format!("{:?}", message::parse::<FromWorker<'_>>(body).unwrap()));
+        }
+        messages
+    }
+
+    #[test]
+    fn messages_are_written_in_order_and_none_after_the_end() {
+        let outbox = Outbox::new();
+        for text in ["a", "b"] {
+            outbox.send(&FromWorker::Note(text.to_owned())).unwrap();
+        }
+        outbox.close();
+        outbox.send(&FromWorker::Note("c".to_owned())).unwrap();
+        let mut written = Vec::new();
+        outbox.write_to(&mut written, None).unwrap();
+        assert_eq!(messages(&written), ["Note(\"a\")", "Note(\"b\")"]);
+    }
+
+    #[test]
+    fn output_waits_for_credit() {
+        let outbox = Outbox::new();
+        let sent = vec![b'x'; 3 * WINDOW_BYTES as usize / 2];
+        let (sending, all) = (Arc::clone(&outbox), sent.len());
+        let sender = thread::spawn(move || sending.send_output(KEY, Stream::Stdout, &sent));
+        let (mut taken, mut bytes) = (0, Vec::new());
+        let count = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'x').count();
+        while taken < WINDOW_BYTES as usize {
+            bytes.clear();
+            outbox.take(&mut bytes, None);
+            taken += count(&bytes);
+        }
+        assert_eq!(taken, WINDOW_BYTES as usize);
+        assert!(!sender.is_finished());
+        outbox.add_credit(WINDOW_BYTES);
+        while taken < all {
+            bytes.clear();
+            outbox.take(&mut bytes, None);
+            taken += count(&bytes);
+        }
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_beats_and_does_not_read_holds_up_no_memory() {
+        let outbox = Outbox::new();
+        for number in 1..=100_000 {
+            outbox.name_beat(number);
+            assert!(outbox.arrived(1));
+            outbox.allow(1);
+        }
+        assert_eq!(outbox.waiting_bytes(), 0);
+        let mut bytes = Vec::new();
+        outbox.take(&mut bytes, None);
+        let mut wanted = Vec::new();
+        message::append(&mut wanted, &ToWorker::Seen(100_000)).unwrap();
+        message::append(&mut wanted, &ToWorker::Credit(100_000)).unwrap();
+        assert_eq!(bytes, wanted);
+        assert!(outbox.arrived(WINDOW_BYTES) && !outbox.arrived(1));
+    }
+
+    #[test]
+    fn a_closed_outbox_holds_up_nobody() {
+        let outbox = Outbox::new();
+        let sending = Arc::clone(&outbox);
+        let output = vec![0; 2 * WINDOW_BYTES as usize];
+        let sender = thread::spawn(move || sending.send_output(KEY, Stream::Stderr, &output));
+        outbox.close();
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn beats_are_sent_while_nothing_else_is() {
+        let outbox = Outbox::new();
+        let lease = Lease::new(Duration::from_millis(5), Duration::from_secs(60));
+        let mut written = Vec::new();
+        while messages(&written).len() < 3 {
+            let mut bytes = Vec::new();
+            outbox.take(&mut bytes, Some(&lease));
+            written.extend_from_slice(&bytes);
+        }
+        assert_eq!(messages(&written), ["Beat(1)", "Beat(2)", "Beat(3)"]);
+    }
+}
