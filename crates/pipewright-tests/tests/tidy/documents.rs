@@ -14,8 +14,8 @@ const SUITES: [(&str, &str); 5] = [
 ];
 
 /// The documents whose references are checked.
-const DOCUMENTS: [&str; 4] =
-    ["docs/platforms.md", "docs/gotchas.md", "docs/disk.md", "CONTRIBUTING.md"];
+const DOCUMENTS: [&str; 5] =
+    ["docs/platforms.md", "docs/gotchas.md", "docs/disk.md", "docs/security.md", "CONTRIBUTING.md"];
 
 fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
@@ -50,7 +50,9 @@ impl<'a> TestReference<'a> {
 
     fn is_module(&self, module: &str, path: &str) -> bool {
         let is_end = || module.strip_suffix(path).is_some_and(|prefix| prefix.ends_with("::"));
-        module == path || self.is_of_a_crate && is_end()
+        // The tests of a file may be in the file.
+        let in_file = path.strip_suffix("::tests").is_some_and(|path| module == path);
+        module == path || self.is_of_a_crate && (is_end() || in_file)
     }
 
     /// Returns true if there is such a module, or such a function in one.
@@ -120,11 +122,14 @@ fn every_surprise_names_a_test_or_says_that_there_is_none() {
 
 #[test]
 fn references_are_distinguished_from_other_paths() {
-    let exists = |word| TestReference::parse(word).map(|reference| reference.exists());
+    let exists = |word: &str| TestReference::parse(word).map(|reference| reference.exists());
     assert_eq!(exists("process::main::flood"), Some(true));
     assert_eq!(exists("process::main::no_such_test"), Some(false));
     assert_eq!(exists("process::no_such_suite"), Some(false));
     assert_eq!(exists("pipewright-os::shm::tests"), Some(true));
     assert_eq!(exists("pipewright-os::hm::tests"), Some(false));
+    let in_file = |test| exists(&format!("pipewright-cluster::lease::tests::{test}"));
+    let test = "a_lease_without_answers_ends_and_a_released_one_does_not";
+    assert_eq!([in_file(test), in_file("none")], [Some(true), Some(false)]);
     assert_eq!(exists("Scope::Tree"), None);
 }
