@@ -375,11 +375,8 @@ fn private_output_is_not_written_to_a_folder_or_a_file_of_another_user() {
     }
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let private = OutputOptions {
-        dir: Some(out.clone()),
-        private: true,
-        ..options(OutputMode::Discard)
-    };
+    let private =
+        OutputOptions { dir: Some(out.clone()), private: true, ..options(OutputMode::Discard) };
     let mut batch = Batch::new(private);
     let folder = |job| out.join(super::super::folder::name(job, info(job).id));
     fs::create_dir_all(folder(1)).unwrap();
