@@ -76,7 +76,8 @@ pub(super) fn start_worker(
         check_system(system.trim())?;
         copy(reader, writer, program, mark)?;
     }
-    writeln!(writer, "PWD=\"$o\" exec \"$f\" {args} --sum {hash} --directory \"$o\" >&3 3>&-")?;
+    // Not by the shell itself: bash makes the path absolute, and so looks it up by the names of the folders.
+    writeln!(writer, "exec env PWD=\"$o\" \"$f\" {args} --sum {hash} --directory \"$o\" >&3 3>&-")?;
     writer.flush()?;
     Ok(())
 }
