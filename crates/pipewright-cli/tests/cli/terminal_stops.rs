@@ -66,6 +66,8 @@ fn the_terminal_is_raw_again_after_a_stop_and_has_the_new_size() {
             let size = Winsize { ws_row: 12, ws_col: 34, ws_xpixel: 0, ws_ypixel: 0 };
             tcsetwinsize(shell.terminal(), size).unwrap();
             shell.types("fg\n");
+            // The shell tells which job it continues, and reads no more: where it sets no modes, the terminal has been raw all along.
+            shell.shows("--pty");
             types_a_secret(&mut shell);
             shell.shows("12 34\r\n");
             shell.ended_with(0);
