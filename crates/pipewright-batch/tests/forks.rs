@@ -1,6 +1,5 @@
 //! Forks of a process that runs a batch: the batch is the parent's.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 use pipewright_batch::{Batch, BatchError, Event, Job};
 use pipewright_test_macros::isolated_test;
