@@ -337,12 +337,17 @@ pub(super) fn stale_in(parent: BorrowedFd<'_>) -> Vec<PathBuf> {
     let is_stale = |entry: &fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_str()?;
-        let owner = owner_of(name)?;
-        let made = entry.metadata().and_then(|it| it.modified()).ok()?;
+        // First, as most of them live: the file is not looked at then.
+        if !is_gone(owner_of(name)?) {
+            return None;
+        }
         // Otherwise its owner may live in a pid namespace that is invisible from here.
-        let is_known = here.as_ref().is_some_and(|here| name.ends_with(here.as_str()))
-            || SystemTime::now().duration_since(made).ok()? > OLD;
-        (is_known && is_gone(owner)).then_some(())
+        let is_known = here.as_ref().is_some_and(|here| name.ends_with(here.as_str()));
+        let is_old = || {
+            let made = entry.metadata().and_then(|it| it.modified()).ok()?;
+            Some(SystemTime::now().duration_since(made).ok()? > OLD)
+        };
+        (is_known || is_old()?).then_some(())
     };
     let entries = fs::read_dir(path_of(parent)).into_iter().flatten().flatten();
     entries.filter(|entry| is_stale(entry).is_some()).map(|entry| entry.path()).collect()
