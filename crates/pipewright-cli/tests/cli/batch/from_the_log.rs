@@ -246,6 +246,9 @@ fn a_log_of_version_1_is_resumed_with_its_input() {
     place.batch(&words);
     let older = [
         "DROP TRIGGER jobs_end",
+        "ALTER TABLE running DROP COLUMN pid",
+        "ALTER TABLE running DROP COLUMN pid_start",
+        "ALTER TABLE runs DROP COLUMN command",
         "ALTER TABLE runs DROP COLUMN id",
         "ALTER TABLE attempts DROP COLUMN node",
         "ALTER TABLE runs DROP COLUMN remote",
