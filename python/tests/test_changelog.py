@@ -11,7 +11,14 @@ from helpers import skip
 
 ROOT = Path(__file__).parents[2]
 #: The crates of users. What is `pub` in them is public (`unreachable_pub`).
-CRATES = ("pipewright", "pipewright-batch", "pipewright-cluster", "pipewright-disk", "pipewright-ipc", "pipewright-ipc-macros")
+CRATES = (
+    "pipewright",
+    "pipewright-batch",
+    "pipewright-cluster",
+    "pipewright-disk",
+    "pipewright-ipc",
+    "pipewright-ipc-macros",
+)
 FILES = (*(f"crates/{name}/src" for name in CRATES), "python/pipewright")
 RUST = re.compile(r"^\s*pub (?:const |async |unsafe )*(?:fn|struct|enum|union|trait|type|static|mod|const) (\w+)", re.M)
 #: Functions and classes of Python with their methods, and attributes of a class.
