@@ -167,9 +167,7 @@ def test_a_terminal_of_its_own() -> None:
     script = "test -t 0 && test -t 1 && test -t 2 && stty size"
     assert pipewright.run(script, shell=True, pty=(30, 100), capture_output=True).stdout == b"30 100\r\n"
     for stderr in (None, pipewright.PIPE):
-        done = pipewright.run(
-            "echo out; echo err >&2", shell=True, pty=True, stdout=pipewright.DEVNULL, stderr=stderr
-        )
+        done = pipewright.run("echo out; echo err >&2", shell=True, pty=True, stdout=pipewright.DEVNULL, stderr=stderr)
         assert (done.stdout, done.stderr) == (None, b"err\r\n")
     with pipewright.Popen(["sh", "-c", "read line; echo got $line; stty size"], pty=True, text=True) as child:
         assert child.stdin is not None and child.stdout is not None
