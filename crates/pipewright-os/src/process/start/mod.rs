@@ -245,7 +245,7 @@ pub enum BadInput {
     BatchName,
     /// `CREATE_SUSPENDED`: the child could not be resumed.
     Suspended,
-    /// A child of a [`TreeSlot`](TreeSlot) cannot have the option that this setter sets.
+    /// A child of a [`TreeSlot`] cannot have the option that this setter sets.
     NotInSlot(&'static str),
     /// A limit of the tree that cannot be meant, for this reason.
     TreeLimits(&'static str),
