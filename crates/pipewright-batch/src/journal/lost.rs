@@ -4,6 +4,7 @@
 //! lose it all the same. So when a run has ended with its machine, the files of its last jobs are looked at.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use pipewright_os::base::error::Quoted;
@@ -11,6 +12,7 @@ use pipewright_os::host::boot::boot_id;
 use rusqlite::{Connection, params};
 
 use super::state::JobState;
+use crate::job::os_string;
 
 /// The last jobs of a run, whose files are looked at: what was written long before a cut is on disk.
 const MOST_LOOKED_AT: u32 = 1000;
@@ -33,36 +35,56 @@ pub(super) fn lost(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let (mut lines, mut others) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let number = row.get::<_, i64>(0)?;
-        let folder = row.get_ref(1)?.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
+        // What is no path here was written on another system, or not by us.
+        let folder = row.get_ref(1)?.as_bytes().ok().map(|path| os_string(path.to_vec()));
+        let Some(Ok(folder)) = folder else { continue };
         let bytes = [row.get::<_, i64>(2)?, row.get::<_, i64>(3)?].map(i64::unsigned_abs);
-        match missing(Path::new(&*folder), bytes) {
-            Some(what) if lines.len() < MOST_NAMED => {
-                lines.push(format!("the output of job {number}, which is ok, is lost: {what}"));
+        let line = match missing(Path::new(&folder), bytes) {
+            Ok(None) => continue,
+            Ok(Some(what)) => format!("the output of job {number}, which is ok, is lost: {what}"),
+            Err(error) => {
+                format!("the output of job {number}, which is ok, cannot be looked at: {error}")
             }
-            Some(_) => others += 1,
-            None => {}
+        };
+        match lines.len() < MOST_NAMED {
+            true => lines.push(line),
+            false => others += 1,
         }
     }
     if others > 0 {
-        lines.push(format!("the output of {others} more jobs that are ok is lost"));
+        lines.push(format!(
+            "the output of {others} more jobs that are ok is lost or cannot be looked at"
+        ));
     }
     Ok(lines)
 }
 
 /// Returns what is missing in the folder of a job.
-fn missing(folder: &Path, bytes: [u64; 2]) -> Option<String> {
+fn missing(folder: &Path, bytes: [u64; 2]) -> io::Result<Option<String>> {
     let path = folder.join("job.json");
-    let facts = fs::read(&path).ok();
-    let facts = facts.and_then(|facts| serde_json::from_slice::<serde_json::Value>(&facts).ok());
-    let Some(facts) = facts else {
-        return Some(format!("{} is not there, or has no facts", Quoted(path.as_os_str())));
+    let facts = found(fs::read(&path))?.unwrap_or_default();
+    let Ok(facts) = serde_json::from_slice::<serde_json::Value>(&facts) else {
+        return Ok(Some(format!("{} is not there, or has no facts", Quoted(path.as_os_str()))));
     };
-    // What was cut on purpose is not lost.
-    let is_whole = |has: u64, of: u64| has >= of || has > 0 && facts["truncated"] == true;
-    ["stdout", "stderr"].into_iter().zip(bytes).find_map(|(name, of)| {
+    for (name, of) in ["stdout", "stderr"].into_iter().zip(bytes) {
         let path = folder.join(name);
-        let has = fs::metadata(&path).map_or(0, |found| found.len());
-        (!is_whole(has, of))
-            .then(|| format!("{} has {has} of {of} bytes", Quoted(path.as_os_str())))
-    })
+        let has = found(fs::metadata(&path))?.map_or(0, |found| found.len());
+        // What was cut on purpose is not lost.
+        let is_whole = has >= of || has > 0 && facts["truncated"] == true;
+        if !is_whole {
+            let path = Quoted(path.as_os_str());
+            return Ok(Some(format!("{path} has {has} of {of} bytes")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns nothing if nothing has the name. Other errors do not tell that.
+fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        looked => looked.map(Some),
+    }
 }

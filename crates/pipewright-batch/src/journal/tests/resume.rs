@@ -198,7 +198,15 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
         ("123", r#"{"truncated":true}"#),
     ];
     for (number, (stdout, facts)) in (1..).zip(outputs) {
-        let path = stored(&folder, number, stdout, facts);
+        let mut path = stored(&folder, number, stdout, facts);
+        // Any bytes are a name on Linux.
+        #[cfg(target_os = "linux")]
+        if number == 1 {
+            use std::os::unix::ffi::OsStrExt as _;
+            let odd = folder.0.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
+            std::fs::rename(&path, &odd).unwrap();
+            path = odd;
+        }
         let job = job(number);
         journal.intend(&intent(logged(number, &job), 1));
         let mut end = end(number, 1, AttemptOutcome::Exited(0));
@@ -226,5 +234,17 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
         assert!(line.starts_with(&format!("the output of job {number}, which is ok, is lost: ")));
         assert!(line.contains(words), "{line}");
         assert!(view().contains(line.as_str()), "{}", view());
+    }
+    // An error of the look says nothing about the output.
+    #[cfg(unix)]
+    {
+        let facts = folder.0.path().join("3").join("job.json");
+        std::fs::remove_file(&facts).unwrap();
+        std::os::unix::fs::symlink("job.json", &facts).unwrap();
+        let shown = view();
+        assert!(
+            shown.contains("the output of job 3, which is ok, cannot be looked at: "),
+            "{shown}"
+        );
     }
 }
