@@ -131,6 +131,12 @@ impl Drop for Shell {
         // Ignored: the shell may have ended.
         let _ = self.keyboard.write_all(format!("{CTRL_C}{CTRL_D}").as_bytes());
         let _ = self.keyboard.write_all(b"\nkill -9 %1 %2 2> /dev/null; exit\nexit\n");
+        // After a failed test its command may read all of that.
+        let until = Instant::now() + pace::millis(5_000);
+        while matches!(self.shell.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::park_timeout(Duration::from_millis(10));
+        }
+        let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
 }
