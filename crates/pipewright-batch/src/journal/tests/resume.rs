@@ -198,15 +198,17 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
         ("123", r#"{"truncated":true}"#),
     ];
     for (number, (stdout, facts)) in (1..).zip(outputs) {
-        let mut path = stored(&folder, number, stdout, facts);
+        let path = stored(&folder, number, stdout, facts);
         // Any bytes are a name on Linux.
         #[cfg(target_os = "linux")]
-        if number == 1 {
+        let path = if number == 1 {
             use std::os::unix::ffi::OsStrExt as _;
             let odd = folder.0.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
             std::fs::rename(&path, &odd).unwrap();
-            path = odd;
-        }
+            odd
+        } else {
+            path
+        };
         let job = job(number);
         journal.intend(&intent(logged(number, &job), 1));
         let mut end = end(number, 1, AttemptOutcome::Exited(0));
