@@ -15,6 +15,7 @@ mod output;
 mod plan;
 mod scheduler;
 mod source;
+mod units;
 mod view;
 mod vocabulary;
 mod watch;
@@ -39,5 +40,6 @@ pub use output::{NodeWriter, OutputError, OutputErrorKind, OutputMode, OutputOpt
 pub use source::{
     InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
 };
+pub use units::{UnitError, parse_duration, parse_size};
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
 pub use vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome};

@@ -11,13 +11,11 @@
 //! | `logged.rs` | the jobs of a log |
 //! | `jobs.rs` | the iterator of jobs |
 //! | `error.rs`, `input.rs` | the error type, and the names of inputs |
-//! | `duration.rs`, `size.rs` | times and sizes as people write them |
 
 mod arguments;
 mod bom;
 mod csv;
 mod delimited;
-mod duration;
 mod error;
 mod input;
 mod jobs;
@@ -25,7 +23,6 @@ mod json;
 mod lines;
 mod logged;
 mod product;
-mod size;
 mod words;
 
 use std::ffi::OsString;

@@ -9,8 +9,8 @@ use pipewright::Signal;
 use pipewright_batch::{Containing, Failure, JobserverMode, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
-use super::duration::Span;
-use super::{headings, number, signal, size};
+use super::values::Span;
+use super::{headings, signal, values};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
@@ -85,7 +85,7 @@ pub(crate) struct BatchOptions {
 
     /// Retry a failed job up to N times
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
-          value_parser = number::count, help_heading = headings::RUNNING)]
+          value_parser = values::count, help_heading = headings::RUNNING)]
     pub(crate) retries: u32,
 
     /// Retry only after these failures
@@ -165,7 +165,7 @@ pub(crate) struct BatchOptions {
     pub(crate) batch_timeout: Option<Span>,
 
     /// Stop a job once its stdout or stderr exceeds BYTES
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
@@ -238,7 +238,7 @@ pub(crate) struct BatchOptions {
     pub(crate) output_on_nodes: bool,
 
     /// Keep only the first BYTES of each stream of a job
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
           help_heading = headings::OUTPUT)]
     pub(crate) max_output: Option<usize>,
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use pipewright::Signal;
 
-use super::duration::Span;
 use super::run::{ContainKind, LingerKind};
-use super::{headings, number, signal, size};
+use super::values::Span;
+use super::{headings, signal, values};
 
 /// Options of `run` and `pipe`.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct CommonOptions {
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop once stdout or stderr exceeds BYTES (implies --tee)
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
@@ -95,7 +95,7 @@ pub(crate) struct CommonOptions {
     pub(crate) nice: Option<i32>,
 
     /// Set the umask to MODE, an octal number
-    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = number::mode, hide_short_help = true,
+    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = values::mode, hide_short_help = true,
           help_heading = headings::ENVIRONMENT)]
     pub(crate) umask: Option<u32>,
 

@@ -8,18 +8,16 @@ mod choice;
 mod common;
 mod deferred;
 mod disk;
-mod duration;
 mod headings;
 mod jobs;
 mod log_last;
-mod number;
 mod pipe;
 mod resources;
 mod retry;
 mod run;
 mod signal;
-mod size;
 mod timeout;
+mod values;
 mod worker;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -31,13 +29,14 @@ pub(crate) use called::{begin_with_option, own_name};
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
-pub(crate) use duration::Span;
+
 pub(crate) use jobs::JobsOptions;
 pub(crate) use log_last::parse;
 pub(crate) use pipe::PipelineOptions;
 pub(crate) use retry::{RetryOn, RetryOptions};
 pub(crate) use run::{ContainKind, RecordFormat, RunOptions};
 pub(crate) use timeout::TimeoutOptions;
+pub(crate) use values::Span;
 pub(crate) use worker::WorkerOptions;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine

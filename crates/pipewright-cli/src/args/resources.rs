@@ -3,7 +3,7 @@
 use clap::{Args, ValueHint};
 use pipewright::Limits;
 
-use super::{headings, size};
+use super::{headings, values};
 
 /// Options that limit the resources of a whole process tree.
 #[derive(Debug, Args)]
@@ -12,12 +12,12 @@ pub(crate) struct ResourceOptions {
     ///
     /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether limits
     /// can be had here, and what would help.
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse_some,
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = values::some_size,
           help_heading = headings::LIMITS)]
     pub(crate) memory: Option<usize>,
 
     /// Limit the swap of all processes together (0 for none)
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = values::size,
           hide_short_help = true, help_heading = headings::LIMITS)]
     pub(crate) swap: Option<usize>,
 

@@ -9,7 +9,7 @@ use pipewright::Linger;
 use super::common::CommonOptions;
 use super::resources::ResourceOptions;
 use super::retry::RetryOptions;
-use super::{headings, number};
+use super::{headings, values};
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ pub(crate) struct RunOptions {
     pub(crate) record_format: RecordFormat,
 
     /// Print the last N lines of each stream if the command fails, and nothing else
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = number::count,
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = values::count,
           conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) tail: Option<u32>,
 

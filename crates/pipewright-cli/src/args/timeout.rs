@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use pipewright::Signal;
+use pipewright_batch::{UnitError, parse_duration};
 
-use super::duration;
+use super::values;
 
 /// Options of `timeout`.
 #[derive(Debug, Args)]
@@ -75,8 +76,11 @@ fn parse(text: &str) -> Result<Wait, String> {
     if ["inf", "infinity"].iter().any(|forever| text.eq_ignore_ascii_case(forever)) {
         return Ok(Wait(None));
     }
-    let duration = duration::parse(text)?;
-    Ok(Wait(duration.filter(|duration| !duration.is_zero())))
+    match parse_duration(text) {
+        Ok(duration) => Ok(Wait(Some(duration).filter(|duration| !duration.is_zero()))),
+        Err(UnitError::TooLong) => Ok(Wait(None)),
+        Err(error) => Err(values::wrong(text, error)),
+    }
 }
 
 fn parse_signal(text: &str) -> Result<SentSignal, String> {

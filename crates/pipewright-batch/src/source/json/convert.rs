@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use super::Value;
 use crate::job::os_string;
-use crate::source::{InputErrorKind, duration, size};
+use crate::source::InputErrorKind;
+use crate::units::{parse_duration, parse_size, whole};
+
+const A_SIZE: &str = "a number of bytes, or a size such as 512M, 1.5GiB or 2GB";
+const A_DURATION: &str = "a duration such as 200ms, 1.5s, 2m, 1h30m or 1d";
 
 /// A value, and the name of the field that it is in.
 pub(super) struct Field<'a> {
@@ -91,11 +95,11 @@ impl Field<'_> {
         let bytes = match &self.value {
             Value::Whole(bytes) => Some(*bytes),
             // Some writers write large integers as `2e9`.
-            Value::Number(bytes) => size::whole(*bytes).filter(|whole| *whole as f64 == *bytes),
-            Value::Text(text) => size::parse(text),
+            Value::Number(bytes) => whole(*bytes).filter(|whole| *whole as f64 == *bytes),
+            Value::Text(text) => parse_size(text).ok(),
             _ => None,
         };
-        bytes.map_or_else(|| self.wrong(size::EXPECTED), Ok)
+        bytes.map_or_else(|| self.wrong(A_SIZE), Ok)
     }
 
     /// Returns a size, or two as in `2G..16G`, of which the second is not less.
@@ -105,7 +109,7 @@ impl Field<'_> {
             _ => None,
         };
         let Some((from, to)) = range else { return self.size_bytes().map(|bytes| (bytes, None)) };
-        match size::parse(from).zip(size::parse(to)) {
+        match parse_size(from).ok().zip(parse_size(to).ok()) {
             Some((from, to)) if from <= to => Ok((from, Some(to))),
             _ => self.wrong("a size, or two such as 2G..16G"),
         }
@@ -115,10 +119,10 @@ impl Field<'_> {
         let duration = match &self.value {
             Value::Whole(seconds) => Some(Duration::from_secs(*seconds)),
             Value::Number(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
-            Value::Text(text) => duration::parse(text),
+            Value::Text(text) => parse_duration(text).ok(),
             _ => None,
         };
-        duration.map_or_else(|| self.wrong(duration::EXPECTED), Ok)
+        duration.map_or_else(|| self.wrong(A_DURATION), Ok)
     }
 
     /// Converts each item of an array.

@@ -134,12 +134,19 @@ fn an_unknown_field_is_refused_with_the_known_ones() {
 }
 
 #[test]
+fn durations_and_sizes_are_those_of_the_command_line() {
+    let job = job(r#"{"shell":"a","timeout":"1h30m","mem":"1kib..1T"}"#);
+    let expected = Job::shell("a").timeout(Duration::from_secs(5400)).mem_bytes(1024);
+    assert_eq!(job, expected.most_mem_bytes(1 << 40));
+}
+
+#[test]
 fn a_wrong_type_is_refused_with_the_expected_one() {
     const TEXT: &str = r#"a string, or bytes as {"hex": "00ff"}"#;
     const NAME: &str = "a string that is not empty";
     const RANGE: &str = "a size, or two such as 2G..16G";
     const SIZE: &str = "a number of bytes, or a size such as 512M, 1.5GiB or 2GB";
-    const TIME: &str = "a duration such as 200ms, 1.5s, 2m, 1h or 1d";
+    const TIME: &str = "a duration such as 200ms, 1.5s, 2m, 1h30m or 1d";
     for (field, name, expected, found) in [
         (r#""argv":"a b""#, "argv", "an array of strings", "\"a b\""),
         (r#""argv":["a",3]"#, "argv[1]", TEXT, "3"),
