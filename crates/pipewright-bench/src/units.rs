@@ -1,6 +1,6 @@
 //! Figures for people, three digits and a unit; and sentences, wrapped without cutting words.
 
-use pipewright_os::base::utc::Utc;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The unit of a figure.
@@ -95,8 +95,10 @@ pub(crate) fn change(ratio: f64) -> String {
 
 /// Formats a time: `2026-11-22 05:30 UTC`.
 pub(crate) fn date(unix_seconds: u64) -> String {
-    let Utc { year, month, day, hour, minute, .. } = Utc::of(unix_seconds);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    // A file of another program may have any number there.
+    let seconds = i64::try_from(unix_seconds).ok();
+    let time = seconds.and_then(|it| Timestamp::from_second(it).ok()).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Wraps text at that many characters, without cutting words.

@@ -4,26 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use pipewright::Signal;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::executor::AttemptOutcome;
 
-/// Returns the number of columns that a terminal uses for a character, or more: an unknown one counts as wide.
-///
-/// Characters that have a width of their own in no terminal (combining ones) count too, so a text is never wider than
-/// its count.
-pub(super) fn columns_of(character: char) -> usize {
-    match character {
-        // Ours: the bar, the mark of a cut, the separator.
-        '━' | '─' | '…' | '·' => 1,
-        // From Hangul on there are wide ones, and those before are letters.
-        '\0'..='\u{10ff}' => 1,
-        _ => 2,
-    }
-}
-
-/// Returns the number of columns that a text needs, or more.
+/// Returns the number of columns that a terminal uses for a text without controls.
 pub(super) fn columns(text: &str) -> usize {
-    text.chars().map(columns_of).sum()
+    text.width()
 }
 
 /// Returns true for a character that could change more of a line than its own place.

@@ -25,21 +25,11 @@ impl fmt::Display for Px {
     }
 }
 
-/// Escapes characters that have a meaning in XML.
+/// Escapes text for XML and HTML, also inside quotes.
 pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // Not allowed in XML.
-            '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    // No XML may have them, escaped or not.
+    let is_forbidden = |it: char| it.is_ascii_control() && !matches!(it, '\t' | '\n' | '\r');
+    html_escape::encode_quoted_attribute(&text.replace(is_forbidden, "\u{fffd}")).into_owned()
 }
 
 /// The attributes of an element, with escaped values.

@@ -5,7 +5,7 @@
 
 pub(crate) mod change;
 
-use std::f64::consts::{LN_2, LOG10_2, SQRT_2};
+use std::f64::consts::LOG10_2;
 
 use serde::{Deserialize, Serialize};
 
@@ -209,32 +209,17 @@ impl ReadSizes {
     }
 }
 
-// Logarithms without the C library's `libm`, which std calls: every command of the tool would load it at startup.
+// Logarithms of the crate `libm`. std calls the C library's, which every command of the tool would load at startup.
 // Drawings also come out the same on every system.
 
 /// Returns the logarithm to base 2. Zero and negative numbers count as the smallest positive number.
 pub(crate) fn log2(value: f64) -> f64 {
-    const MANTISSA_BITS: u32 = 52;
-    const BIAS: i64 = 1023;
-    // Subnormal numbers have another format.
-    let bits = value.max(f64::MIN_POSITIVE).to_bits();
-    let mut exponent = (bits >> MANTISSA_BITS) as i64 - BIAS;
-    let mantissa_mask = (1_u64 << MANTISSA_BITS) - 1;
-    let mut mantissa = f64::from_bits(bits & mantissa_mask | (BIAS as u64) << MANTISSA_BITS);
-    if mantissa > SQRT_2 {
-        mantissa /= 2.0;
-        exponent += 1;
-    }
-    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 0.172: eleven terms are exact to about a bit.
-    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = ratio * ratio;
-    let series = (0..11).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
-    exponent as f64 + 2.0 * ratio * series / LN_2
+    libm::log2(value.max(f64::MIN_POSITIVE))
 }
 
 /// Returns the natural logarithm.
 pub(crate) fn ln(value: f64) -> f64 {
-    log2(value) * LN_2
+    libm::log(value.max(f64::MIN_POSITIVE))
 }
 
 pub(crate) fn power_of_ten(exponent: i32) -> f64 {

@@ -1,8 +1,6 @@
 //! `--prefix` and `--timestamps`: a mark at the start of each line of output.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use pipewright_os::base::utc::Utc;
+use jiff::Timestamp;
 
 /// Adds marks to a stream, which arrives in pieces of any length.
 #[derive(Debug)]
@@ -19,12 +17,12 @@ impl LineMarks {
     }
 
     pub(super) fn mark(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.mark_at(bytes, since_epoch)
+        self.mark_at(bytes, Timestamp::now())
     }
 
-    fn mark_at(&mut self, bytes: &[u8], since_epoch: Duration) -> Vec<u8> {
-        let mut mark = if self.has_time { utc(since_epoch) + " " } else { String::new() };
+    fn mark_at(&mut self, bytes: &[u8], now: Timestamp) -> Vec<u8> {
+        // As RFC 3339 writes it, in UTC and with milliseconds.
+        let mut mark = if self.has_time { format!("{now:.3} ") } else { String::new() };
         mark.push_str(&self.prefix);
         let mut marked = Vec::with_capacity(bytes.len() + 4 * mark.len());
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -36,13 +34,6 @@ impl LineMarks {
         }
         marked
     }
-}
-
-/// Returns the time as RFC 3339 writes it, in UTC and with milliseconds.
-fn utc(since_epoch: Duration) -> String {
-    let Utc { year, month, day, hour, minute, second, .. } = Utc::of(since_epoch.as_secs());
-    let millis = since_epoch.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 #[cfg(test)]
@@ -63,9 +54,13 @@ mod tests {
     #[test]
     fn the_time_comes_before_the_prefix() {
         let mut marks = LineMarks::new(Some("> "), true);
-        let at = Duration::from_millis(1_709_210_096_789);
-        assert_eq!(marks.mark_at(b"a\n", at), b"2024-02-29T12:34:56.789Z > a\n");
-        assert_eq!(utc(Duration::ZERO), "1970-01-01T00:00:00.000Z");
-        assert_eq!(utc(Duration::from_secs(4_102_444_799)), "2099-12-31T23:59:59.000Z");
+        for (millis, marked) in [
+            (1_709_210_096_789, "2024-02-29T12:34:56.789Z > a\n"),
+            (0, "1970-01-01T00:00:00.000Z > a\n"),
+            (4_102_444_799_000, "2099-12-31T23:59:59.000Z > a\n"),
+        ] {
+            let at = Timestamp::from_millisecond(millis).unwrap();
+            assert_eq!(marks.mark_at(b"a\n", at), marked.as_bytes());
+        }
     }
 }

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
 /// Reads `DAYS-HH:MM:SS`, in which the days, and the hours, may be missing. `None`: it is no duration, as `UNLIMITED` is not.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (days, clock) = match text.split_once('-') {
@@ -19,27 +23,11 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(days.checked_mul(86_400)?.checked_add(seconds)?))
 }
 
-/// Reads `YYYY-MM-DDTHH:MM:SS`, in UTC. `None`: it is no moment, as `Unknown` is not.
+/// Reads `YYYY-MM-DDTHH:MM:SS`, in UTC. `None`: it is no moment after 1970, as `Unknown` is not.
 pub(super) fn moment(text: &str) -> Option<SystemTime> {
-    let (date, clock) = text.split_once('T')?;
-    let mut parts = date.splitn(3, '-');
-    let (year, month, day) =
-        (number(parts.next()?)?, number(parts.next()?)?, number(parts.next()?)?);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let time_of_day = duration(clock).filter(|it| it.as_secs() < 86_400)?;
-    let since = Duration::from_secs(days_since_1970(year, month, day).checked_mul(86_400)?);
-    SystemTime::UNIX_EPOCH.checked_add(since)?.checked_add(time_of_day)
-}
-
-/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // Years begin in March here, so that the day that some lack is the last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    // From 0000-03-01 to 1970-01-01.
-    days - 719_468
+    let time = DateTime::strptime("%Y-%m-%dT%H:%M:%S", text).ok()?;
+    let moment = TimeZone::UTC.to_timestamp(time).ok()?;
+    SystemTime::try_from(moment).ok().filter(|_| moment >= Timestamp::UNIX_EPOCH)
 }
 
 /// Reads digits, and nothing else: no sign.

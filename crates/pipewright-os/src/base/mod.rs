@@ -34,7 +34,6 @@ pub mod stdio;
 pub mod test_hooks;
 pub mod token_pipe;
 pub mod undumped;
-pub mod utc;
 pub mod wait;
 pub mod wake;
 #[cfg(all(windows, any(feature = "process", feature = "host")))]

@@ -1,8 +1,9 @@
 //! The page as HTML.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use pipewright_os::base::utc::Utc;
+use jiff::Timestamp;
 
 use super::kept::KeptAttempt;
 use super::model::{Failure, PageModel};
@@ -96,9 +97,9 @@ fn head(page: &mut String, model: &PageModel, verdict: &str) {
 
 /// Returns the date of the start: `2026-11-22 05:30 UTC`.
 fn date(model: &PageModel) -> String {
-    let since = model.facts.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let Utc { year, month, day, hour, minute, .. } = Utc::of(since.as_secs());
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    // A clock that is far off is no reason to have no page.
+    let started = Timestamp::try_from(model.facts.started).unwrap_or_default();
+    started.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 fn failures(page: &mut String, model: &PageModel) {
@@ -241,17 +242,6 @@ pub(super) fn class_of(outcome: &str, is_success: bool) -> &'static str {
 }
 
 /// Escapes text for HTML, also inside quotes. Controls are escaped before.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+pub(super) fn escape(text: &str) -> Cow<'_, str> {
+    html_escape::encode_quoted_attribute(text)
 }

@@ -10,6 +10,7 @@ mod table;
 
 use std::fmt::Write as _;
 
+use html_escape::encode_quoted_attribute as escape;
 use pipewright_disk::diagnosis::{Finding, Report, TestOutcome, TestReport};
 
 use super::{sentence, text};
@@ -64,7 +65,8 @@ fn add(page: &mut String, report: &Report) {
 }
 
 fn add_test(page: &mut String, test: &TestReport) {
-    let name = escape(&test.test.to_string());
+    let name = test.test.to_string();
+    let name = escape(&name);
     let measured = match &test.outcome {
         TestOutcome::Measured(measured) => measured,
         TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
@@ -100,11 +102,6 @@ fn add_finding(page: &mut String, finding: &Finding) {
         escape(&finding.remedy.to_string()),
         escape(&text::effect(finding)),
     );
-}
-
-/// Escapes text for HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 const CSS: &str = "\

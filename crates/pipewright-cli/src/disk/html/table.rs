@@ -20,7 +20,8 @@ pub(super) fn add(page: &mut String, report: &Report) {
 }
 
 fn row(page: &mut String, test: &TestReport) {
-    let name = escape(&test.test.to_string());
+    let name = test.test.to_string();
+    let name = escape(&name);
     let measured = match &test.outcome {
         TestOutcome::Measured(measured) => measured,
         TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
