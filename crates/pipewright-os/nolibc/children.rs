@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::slice;
 
-use super::call::call;
+use super::call;
 use super::number;
 
 const SIGKILL: usize = 9;

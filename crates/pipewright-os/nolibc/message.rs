@@ -7,7 +7,7 @@
 //! The supervisor checks a plan again each time it reads a word: it never reads beyond the memory, whatever the
 //! plan contains. Strings are read by the kernel alone.
 
-use super::call::call;
+use super::call;
 use super::number;
 
 /// The words of a request: its kind, the number of the job, the bytes of the plan.

@@ -1,4 +1,5 @@
-//! The steps of a start between clone and exec: the same for a child of this library and for a command of the supervisor.
+//! The steps of a start from clone to exec, the same for a child of this library and for a command of the supervisor; and the raw
+//! system calls that they are made of.
 //!
 //! What only one of them does stands with it: the host changes the root directory, the user and the groups, runs closures, and
 //! closes handles (`start/linux/clone.rs`). The supervisor reads the steps from a plan (`supervisor/start.rs`).
@@ -6,8 +7,7 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int};
 
-use super::call::call;
-use super::{number, step};
+use super::step;
 
 /// Everything that the steps need, made before the process exists.
 pub(crate) struct Steps<'a> {
@@ -420,4 +420,309 @@ pub(crate) fn own_mask() -> u64 {
 /// Returns the failure of a step whose call has that result, if it is one.
 pub(crate) fn check(result: isize, failed_step: u32) -> Result<(), Failed> {
     if result < 0 { Err((failed_step, -result as i32)) } else { Ok(()) }
+}
+
+/// The creation of a process, clone(2) and clone3(2) as assembly.
+///
+/// The C library's function stores its error in `errno`, which a process that runs in this process's memory shares with a
+/// thread. musl's (1.2.4 and later) returns `EINVAL` for `CLONE_CHILD_CLEARTID`, which shows when a child has left its stack. And
+/// the supervisor has no library.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+pub(crate) mod clone {
+    use core::arch::asm;
+    use core::ffi::{c_int, c_void};
+
+    /// The stack, the entry and the places of a new process.
+    pub(crate) struct NewProcess {
+        /// One past the highest byte of its stack, page-aligned.
+        pub(crate) stack_top: *mut u8,
+        pub(crate) entry: extern "C" fn(*mut c_void) -> c_int,
+        pub(crate) argument: *mut c_void,
+        /// The place of the pidfd (`CLONE_PIDFD`).
+        pub(crate) pidfd: *mut c_int,
+        /// The place of its number (`CLONE_CHILD_SETTID`, `CLONE_CHILD_CLEARTID`).
+        pub(crate) child_tid: *mut c_int,
+    }
+
+    /// The arguments of a call that creates a process, in their order for this processor.
+    type Arguments = [usize; 5];
+
+    /// Creates a process on the given stack that begins at the entry. A negative result is an error number.
+    ///
+    /// # Safety
+    /// Nothing else may use the stack. The entry must not return, and must do nothing that is unsafe in a process that
+    /// shares the memory of a running one. The argument must stay valid for as long as the new process uses it.
+    pub(crate) unsafe fn clone(flags: u64, new: &NewProcess) -> isize {
+        let (flags, stack) = (flags as usize, new.stack_top as usize);
+        // The kernel writes the pidfd where the parent's tid would go.
+        let (pidfd, child_tid) = (new.pidfd as usize, new.child_tid as usize);
+        // The thread pointer is not set. On x86-64 it comes after the place of the number.
+        const NO_THREAD_POINTER: usize = 0;
+        #[cfg(target_arch = "x86_64")]
+        let (number, arguments) = (56, [flags, stack, pidfd, child_tid, NO_THREAD_POINTER]);
+        #[cfg(not(target_arch = "x86_64"))]
+        let (number, arguments) = (220, [flags, stack, pidfd, NO_THREAD_POINTER, child_tid]);
+        // SAFETY: as the caller promises.
+        unsafe { create(number, arguments, new) }
+    }
+
+    /// The arguments of clone3(2).
+    #[repr(C, align(8))]
+    struct CloneArgs {
+        flags: u64,
+        pidfd: u64,
+        child_tid: u64,
+        parent_tid: u64,
+        exit_signal: u64,
+        stack: u64,
+        stack_size: u64,
+        tls: u64,
+        set_tid: u64,
+        set_tid_size: u64,
+        cgroup: u64,
+    }
+
+    /// Creates a process as [`clone`] does, by clone3(2): in a cgroup, if one is given (Linux 5.7), and with flags beyond 32 bits. Its
+    /// end sends SIGCHLD.
+    ///
+    /// # Safety
+    /// As for [`clone`].
+    pub(crate) unsafe fn clone3(
+        flags: u64,
+        stack_bytes: usize,
+        cgroup: Option<i32>,
+        new: &NewProcess,
+    ) -> isize {
+        const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+        const SIGCHLD: u64 = 17;
+        let arguments = CloneArgs {
+            flags: if cgroup.is_some() { flags | CLONE_INTO_CGROUP } else { flags },
+            pidfd: new.pidfd as u64,
+            child_tid: new.child_tid as u64,
+            parent_tid: 0,
+            exit_signal: SIGCHLD,
+            stack: new.stack_top as u64 - stack_bytes as u64,
+            stack_size: stack_bytes as u64,
+            tls: 0,
+            set_tid: 0,
+            set_tid_size: 0,
+            cgroup: cgroup.unwrap_or(0) as u64,
+        };
+        /// The number on all processors.
+        const CLONE3: isize = 435;
+        let place = &raw const arguments as usize;
+        // SAFETY: as the caller promises. The kernel makes the stack's top from its start and its size.
+        unsafe { create(CLONE3, [place, size_of::<CloneArgs>(), 0, 0, 0], new) }
+    }
+
+    /// Makes a call that creates a process, which begins at the entry. The stack is among the arguments.
+    ///
+    /// # Safety
+    /// As for [`clone`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+        let result: isize;
+        // SAFETY: the call returns twice. In the parent it is an ordinary system call, which clobbers rcx and r11.
+        // In the child every other register is unchanged and rsp is the top of the stack, page-aligned and used
+        // by nothing else, so the call starts the entry with a stack aligned as the ABI requires; it never
+        // returns. The parent keeps the argument where it is.
+        unsafe {
+            asm!(
+                "syscall",
+                "test rax, rax",
+                "jnz 2f",
+                "xor ebp, ebp",
+                "mov rdi, r12",
+                "call r9",
+                "ud2",
+                "2:",
+                inlateout("rax") number => result,
+                in("rdi") arguments[0],
+                in("rsi") arguments[1],
+                in("rdx") arguments[2],
+                in("r10") arguments[3],
+                in("r8") arguments[4],
+                in("r9") new.entry,
+                in("r12") new.argument,
+                lateout("rcx") _,
+                lateout("r11") _,
+            );
+        }
+        result
+    }
+
+    /// Does the same.
+    ///
+    /// # Safety
+    /// As for x86-64.
+    #[cfg(target_arch = "aarch64")]
+    unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+        let result: isize;
+        // SAFETY: as for x86-64. The call clobbers x0, and the kernel preserves no more of the SVE registers than the C ABI
+        // does.
+        unsafe {
+            asm!(
+                "svc #0",
+                "cbnz x0, 2f",
+                "mov x29, xzr",
+                "mov x30, xzr",
+                "mov x0, x6",
+                "blr x5",
+                "brk #1",
+                "2:",
+                in("x8") number,
+                inlateout("x0") arguments[0] => result,
+                in("x1") arguments[1],
+                in("x2") arguments[2],
+                in("x3") arguments[3],
+                in("x4") arguments[4],
+                in("x5") new.entry,
+                in("x6") new.argument,
+                clobber_abi("C"),
+            );
+        }
+        result
+    }
+
+    /// Does the same.
+    ///
+    /// # Safety
+    /// As for x86-64.
+    #[cfg(target_arch = "riscv64")]
+    unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
+        let result: isize;
+        // SAFETY: as for x86-64. The call clobbers a0, and the kernel discards the vector registers, which the C ABI does not
+        // preserve either.
+        unsafe {
+            asm!(
+                "ecall",
+                "bnez a0, 2f",
+                "li s0, 0",
+                "mv a0, a6",
+                "jalr a5",
+                "ebreak",
+                "2:",
+                in("a7") number,
+                inlateout("a0") arguments[0] => result,
+                in("a1") arguments[1],
+                in("a2") arguments[2],
+                in("a3") arguments[3],
+                in("a4") arguments[4],
+                in("a5") new.entry,
+                in("a6") new.argument,
+                clobber_abi("C"),
+            );
+        }
+        result
+    }
+}
+
+/// Makes one raw system call: no library, no `errno`, nothing that another thread could see. A negative result is an error number.
+/// Each caller passes what its call requires, and memory that the kernel writes to is live.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
+    use core::arch::asm;
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: as the caller promises.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b,
+            in("rdx") c, in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _);
+    }
+    // SAFETY: as above. The kernel preserves no more of the SVE registers than the C ABI does.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("svc #0", in("x8") number, inlateout("x0") a as isize => result, in("x1") b,
+            in("x2") c, in("x3") d, in("x4") e, in("x5") f, clobber_abi("C"));
+    }
+    // SAFETY: as above. The kernel discards the vector registers, which the C ABI does not preserve either.
+    #[cfg(target_arch = "riscv64")]
+    unsafe {
+        asm!("ecall", in("a7") number, inlateout("a0") a as isize => result, in("a1") b,
+            in("a2") c, in("a3") d, in("a4") e, in("a5") f, clobber_abi("C"));
+    }
+    result
+}
+
+/// Makes the call through the C library, on other processors. There nothing is supervised, so the thread whose `errno` this
+/// changes is inside clone.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: as the caller promises.
+    let result = unsafe { libc::syscall(number as libc::c_long, a, b, c, d, e, f) };
+    if result != -1 {
+        return result as isize;
+    }
+    // SAFETY: no arguments; the location is that of the thread whose storage this process has.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: a live number.
+    -unsafe { *location } as isize
+}
+
+/// The numbers of the system calls that both programs make. The supervisor has no library that knows them.
+pub(crate) mod number {
+    /// Defines numbers: that on x86-64, that on aarch64 and riscv64, and the C library's for the others, where only the host runs.
+    macro_rules! numbers {
+        ($($name:ident = $x86_64:literal, $generic:literal, $other:ident;)*) => {
+            $(
+                #[cfg(target_arch = "x86_64")]
+                pub(crate) const $name: usize = $x86_64;
+                #[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+                pub(crate) const $name: usize = $generic;
+                #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+                pub(crate) const $name: usize = libc::$other as usize;
+            )*
+
+            #[cfg(test)]
+            const ALL: &[(usize, libc::c_long)] = &[$(($name, libc::$other)),*];
+        };
+    }
+
+    numbers! {
+        READ = 0, 63, SYS_read;
+        WRITE = 1, 64, SYS_write;
+        CLOSE = 3, 57, SYS_close;
+        LSEEK = 8, 62, SYS_lseek;
+        MMAP = 9, 222, SYS_mmap;
+        RT_SIGACTION = 13, 134, SYS_rt_sigaction;
+        RT_SIGPROCMASK = 14, 135, SYS_rt_sigprocmask;
+        IOCTL = 16, 29, SYS_ioctl;
+        GETPID = 39, 172, SYS_getpid;
+        SENDTO = 44, 206, SYS_sendto;
+        SENDMSG = 46, 211, SYS_sendmsg;
+        RECVMSG = 47, 212, SYS_recvmsg;
+        EXECVE = 59, 221, SYS_execve;
+        WAIT4 = 61, 260, SYS_wait4;
+        KILL = 62, 129, SYS_kill;
+        FCNTL = 72, 25, SYS_fcntl;
+        CHDIR = 80, 49, SYS_chdir;
+        FCHDIR = 81, 50, SYS_fchdir;
+        UMASK = 95, 166, SYS_umask;
+        SETPGID = 109, 154, SYS_setpgid;
+        SETSID = 112, 157, SYS_setsid;
+        RT_SIGPENDING = 127, 136, SYS_rt_sigpending;
+        GETPRIORITY = 140, 141, SYS_getpriority;
+        SETPRIORITY = 141, 140, SYS_setpriority;
+        PRCTL = 157, 167, SYS_prctl;
+        GETDENTS64 = 217, 61, SYS_getdents64;
+        EXIT_GROUP = 231, 94, SYS_exit_group;
+        WAITID = 247, 95, SYS_waitid;
+        OPENAT = 257, 56, SYS_openat;
+        UNLINKAT = 263, 35, SYS_unlinkat;
+        FACCESSAT = 269, 48, SYS_faccessat;
+        PPOLL = 271, 73, SYS_ppoll;
+        SIGNALFD4 = 289, 74, SYS_signalfd4;
+        DUP3 = 292, 24, SYS_dup3;
+        PRLIMIT64 = 302, 261, SYS_prlimit64;
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn the_numbers_are_those_of_the_c_library() {
+            assert!(super::ALL.iter().all(|(ours, theirs)| *ours == *theirs as usize));
+        }
+    }
 }

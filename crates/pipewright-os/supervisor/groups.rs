@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::nolibc::call::call;
+use crate::nolibc::call;
 use crate::nolibc::number;
 use crate::system::{self, Arguments, CGROUP_PARENT};
 

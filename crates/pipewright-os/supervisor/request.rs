@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::nolibc::call::call;
+use crate::nolibc::call;
 use crate::nolibc::message::{
     MOST_HANDLES, Message, Part, REQUEST_WORDS, RIGHTS_HEADER_BYTES, Request, Rights, SCM_RIGHTS,
     SOL_SOCKET,

@@ -5,8 +5,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::slice;
 
-use crate::nolibc::call::call;
-use crate::nolibc::clone::{self, NewProcess};
+use crate::nolibc::call;
+use crate::nolibc::steps::clone::{self, NewProcess};
 use crate::nolibc::message::{
     CGROUP_HANDLE, CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES, PLAN_BYTES,
     Plan, STARTED, TERMINAL_HANDLE, field, flag, group, send,

@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
 
-use crate::nolibc::call::call;
+use crate::nolibc::call;
 use crate::nolibc::children::{self, check_child};
 use crate::nolibc::message::MESSAGE_WORDS;
 use crate::nolibc::number;

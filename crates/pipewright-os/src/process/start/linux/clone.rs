@@ -19,9 +19,9 @@ use super::StopWatch;
 use super::raw_syscall::{self, syscall};
 use crate::base::signal::AllBlocked;
 use crate::base::test_hooks::{Forced, is_forced};
-use crate::process::nolibc::call::call;
+use crate::process::nolibc::call;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-use crate::process::nolibc::clone as nolibc;
+use crate::process::nolibc::steps::clone as nolibc;
 use crate::process::nolibc::steps::{self, Failed, Stdio, Steps, bit, check};
 use crate::process::nolibc::{number, step};
 use crate::process::pidfd::pidfds_are_refused;

@@ -28,7 +28,7 @@ use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
-use crate::process::nolibc::call::call;
+use crate::process::nolibc::call;
 use crate::process::nolibc::steps::{Move, STOP_PENDING, Stdio, Steps};
 use crate::process::nolibc::{number, step, steps as nolibc};
 use crate::process::pidfd::open_pidfd;

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use crate::base::test_hooks::{Forced, is_forced};
-use crate::process::nolibc::call::call;
+use crate::process::nolibc::call;
 use crate::process::nolibc::{message, steps};
 
 /// Makes a call by its number. The error is an error number.
