@@ -1,16 +1,13 @@
-//! Pidfds: what this kernel refuses, signals through them, and waiting by them.
+//! Pidfds: what this kernel refuses, and signals through them. Waiting by them is in `child/linux.rs`.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 use super::room::is_lack_of_room;
-use super::status::{ExitStatus, pack};
-use super::usage::{Usage, from_timeval};
-use crate::base::generation::PerProcess;
+use super::status::ExitStatus;
 use crate::base::test_hooks::{Forced, is_forced};
 
 /// The exit status that the kernel keeps of a process.
@@ -64,7 +61,7 @@ pub(crate) fn last_signal_result() -> rustix::io::Result<bool> {
 }
 
 /// Returns the last error of the C library.
-fn last_error() -> Errno {
+pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
@@ -73,16 +70,6 @@ fn last_error() -> Errno {
 /// too.
 pub(crate) fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
-}
-
-/// Returns true if `waitid` does not take pidfds: `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3.
-/// Tested once.
-pub(crate) fn pidfd_wait_is_refused() -> bool {
-    static REFUSED: PerProcess<bool> = PerProcess::new(|| {
-        // EBADF if P_PIDFD is known, EINVAL if it is not.
-        matches!(waitid(WaitTarget::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
-    });
-    *REFUSED.get()
 }
 
 /// True once opening a pidfd has been refused; then no call tries again.
@@ -123,75 +110,4 @@ pub(crate) fn can_signal() -> rustix::io::Result<bool> {
 /// Returns true if this build or this machine has no pidfds.
 pub(crate) fn pidfds_are_refused() -> bool {
     is_forced(Forced::NoPidfd) || OPEN_REFUSED.load(Ordering::Relaxed)
-}
-
-/// The process to wait for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum WaitTarget<'a> {
-    Pid(i32),
-    Pidfd(BorrowedFd<'a>),
-    /// An invalid pidfd: the error shows which of the arguments the kernel checks first.
-    NoPidfd,
-}
-
-/// Waits with the given `WEXITED | ...` options; `None` if `WNOHANG` found it running.
-///
-/// For the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
-pub(crate) fn waitid(
-    target: WaitTarget<'_>,
-    options: i32,
-) -> rustix::io::Result<Option<(ExitStatus, Usage)>> {
-    let (kind, id) = match target {
-        WaitTarget::Pid(pid) => (libc::P_PID, pid),
-        WaitTarget::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
-        // A number beyond every limit.
-        WaitTarget::NoPidfd => (libc::P_PIDFD, i32::MAX),
-    };
-    // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
-    let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };
-    // SAFETY: as above.
-    let mut usage: libc::rusage = unsafe { MaybeUninit::zeroed().assume_init() };
-    loop {
-        // SAFETY: both pointers are to live values of the types that the call writes.
-        let result = unsafe {
-            libc::syscall(libc::SYS_waitid, kind, id, &raw mut info, options, &raw mut usage)
-        };
-        if result == 0 {
-            break;
-        }
-        match last_error() {
-            Errno::INTR => {}
-            error => return Err(error),
-        }
-    }
-    // SAFETY: the call succeeded, so this is a SIGCHLD record or still all zeroes.
-    let pid = unsafe { info.si_pid() };
-    if pid == 0 {
-        return Ok(None);
-    }
-    // SAFETY: as above.
-    let status = unsafe { info.si_status() };
-    Ok(Some((pack(info.si_code, status), from_rusage(&usage))))
-}
-
-fn from_rusage(usage: &libc::rusage) -> Usage {
-    Usage {
-        user: from_timeval(usage.ru_utime),
-        system: from_timeval(usage.ru_stime),
-        // Linux counts in KiB (getrusage(2)).
-        counted_peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
-        peak_rss_bytes: None,
-    }
-}
-
-/// Returns the peak memory, in bytes, of this process or of the program that started it, whichever is more.
-pub(crate) fn own_peak_rss_bytes() -> Option<u64> {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a live rusage.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded and filled it in; all zeroes was a value before.
-    let usage = unsafe { usage.assume_init() };
-    from_rusage(&usage).counted_peak_rss_bytes
 }

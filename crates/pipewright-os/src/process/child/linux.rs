@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
@@ -14,13 +15,11 @@ use crate::base::service_thread;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
 use crate::process::pidfd::{
-    SavedStatus, WaitTarget, is_refused, last_signal_result,
-    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, saved_status, send,
-    waitid,
+    SavedStatus, is_refused, last_error, last_signal_result, saved_status, send,
 };
 use crate::process::procfs;
 use crate::process::status::{Ended, ExitStatus};
-use crate::process::usage::Usage;
+use crate::process::usage::{Usage, from_timeval};
 
 /// The flag of pidfd_send_signal(2), since Linux 6.9.
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
@@ -422,5 +421,95 @@ fn raise_at_exit(pid: i32, exit_wake: Arc<Wake>) -> io::Result<()> {
         // Ignored: ECHILD means that the child is reaped already, which is an end too.
         let _ = waitid(WaitTarget::Pid(pid), libc::WEXITED | libc::WNOWAIT);
         exit_wake.raise();
+    })
+}
+
+/// Returns true if `waitid` does not take pidfds: `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3.
+/// Tested once.
+fn pidfd_wait_is_refused() -> bool {
+    static REFUSED: PerProcess<bool> = PerProcess::new(|| {
+        // EBADF if P_PIDFD is known, EINVAL if it is not.
+        matches!(waitid(WaitTarget::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
+    });
+    *REFUSED.get()
+}
+
+/// The process to wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WaitTarget<'a> {
+    Pid(i32),
+    Pidfd(BorrowedFd<'a>),
+    /// An invalid pidfd: the error shows which of the arguments the kernel checks first.
+    NoPidfd,
+}
+
+/// Waits with the given `WEXITED | ...` options; `None` if `WNOHANG` found it running.
+///
+/// For the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
+pub(crate) fn waitid(
+    target: WaitTarget<'_>,
+    options: i32,
+) -> rustix::io::Result<Option<(ExitStatus, Usage)>> {
+    let (kind, id) = match target {
+        WaitTarget::Pid(pid) => (libc::P_PID, pid),
+        WaitTarget::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
+        // A number beyond every limit.
+        WaitTarget::NoPidfd => (libc::P_PIDFD, i32::MAX),
+    };
+    // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: as above.
+    let mut usage: libc::rusage = unsafe { MaybeUninit::zeroed().assume_init() };
+    loop {
+        // SAFETY: both pointers are to live values of the types that the call writes.
+        let result = unsafe {
+            libc::syscall(libc::SYS_waitid, kind, id, &raw mut info, options, &raw mut usage)
+        };
+        if result == 0 {
+            break;
+        }
+        match last_error() {
+            Errno::INTR => {}
+            error => return Err(error),
+        }
+    }
+    // SAFETY: the call succeeded, so this is a SIGCHLD record or still all zeroes.
+    let pid = unsafe { info.si_pid() };
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    Ok(Some((pack(info.si_code, status), from_rusage(&usage))))
+}
+
+fn from_rusage(usage: &libc::rusage) -> Usage {
+    Usage {
+        user: from_timeval(usage.ru_utime),
+        system: from_timeval(usage.ru_stime),
+        // Linux counts in KiB (getrusage(2)).
+        counted_peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
+        peak_rss_bytes: None,
+    }
+}
+
+/// Returns the peak memory, in bytes, of this process or of the program that started it, whichever is more.
+fn counted_peak_rss_bytes() -> Option<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live rusage.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and filled it in; all zeroes was a value before.
+    let usage = unsafe { usage.assume_init() };
+    from_rusage(&usage).counted_peak_rss_bytes
+}
+
+/// Packs the result of `waitid(2)` into the wait status of `wait(2)`.
+fn pack(si_code: i32, si_status: i32) -> ExitStatus {
+    ExitStatus::from_raw(match si_code {
+        libc::CLD_EXITED => (si_status & 0xff) << 8,
+        libc::CLD_DUMPED => si_status | 0x80,
+        _ => si_status,
     })
 }

@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
 use super::{ProcessState, impossible_number};
+use crate::process::child::linux::{WaitTarget, waitid};
 use crate::process::member::Member;
-use crate::process::pidfd::{SavedStatus, WaitTarget, pidfds_are_refused, saved_status, waitid};
+use crate::process::pidfd::{SavedStatus, pidfds_are_refused, saved_status};
 use crate::process::status::Ended;
 
 pub(super) use crate::process::procfs::group_lives;

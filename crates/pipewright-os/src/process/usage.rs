@@ -1,21 +1,13 @@
 //! Used resources: of a child that has ended, and of this process.
 
-#[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
-#[cfg(unix)]
-pub(crate) use unix::from_timeval;
-#[cfg(windows)]
-mod windows;
-#[cfg(windows)]
-use windows as imp;
-#[cfg(windows)]
-pub(crate) use windows::times_of;
-
 use std::io;
 use std::ops::Sub;
 use std::time::Duration;
+
+#[cfg(unix)]
+pub(crate) use imp::from_timeval;
+#[cfg(windows)]
+pub(crate) use imp::times_of;
 
 /// The resources used up to a moment, or between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,6 +80,84 @@ impl Sub for Spent {
             cpu: self.cpu.saturating_sub(earlier.cpu),
             switches: switches.map(|(now, then)| now.saturating_sub(then)),
         }
+    }
+}
+
+/// `getrusage`.
+#[cfg(unix)]
+mod imp {
+    use std::io;
+    use std::time::Duration;
+
+    use super::Spent;
+
+    pub(super) fn of_this_process() -> io::Result<Spent> {
+        // SAFETY: plain integers, for which all zeroes is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: a live struct.
+        if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let switches = usage.ru_nvcsw + usage.ru_nivcsw;
+        Ok(Spent {
+            cpu: from_timeval(usage.ru_utime) + from_timeval(usage.ru_stime),
+            switches: u64::try_from(switches).ok(),
+        })
+    }
+
+    pub(crate) fn from_timeval(time: libc::timeval) -> Duration {
+        // Neither is ever negative.
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
+    }
+}
+
+/// `GetProcessTimes`.
+#[cfg(windows)]
+mod imp {
+    use std::io;
+    use std::os::windows::io::{AsRawHandle as _, BorrowedHandle};
+    use std::time::Duration;
+
+    use windows_sys::Win32::Foundation::FILETIME;
+    use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes};
+
+    use super::Spent;
+
+    /// The start of a process, and the CPU time that it has used.
+    pub(crate) struct ProcessTimes {
+        /// The start time, in units of 100 ns.
+        pub(crate) created: u64,
+        pub(crate) kernel: Duration,
+        pub(crate) user: Duration,
+    }
+
+    pub(super) fn of_this_process() -> io::Result<Spent> {
+        // SAFETY: no arguments; a pseudo handle, which is never closed.
+        let own = unsafe { GetCurrentProcess() };
+        // SAFETY: the handle means this process, and is valid as long as this process runs.
+        let own = unsafe { BorrowedHandle::borrow_raw(own) };
+        let times = times_of(own).ok_or_else(io::Error::last_os_error)?;
+        Ok(Spent { cpu: times.kernel + times.user, switches: None })
+    }
+
+    /// Returns the times of a process; `None` if the handle does not allow the query.
+    pub(crate) fn times_of(process: BorrowedHandle<'_>) -> Option<ProcessTimes> {
+        let mut times = [FILETIME::default(); 4];
+        let [created, ended, kernel, user] = &mut times;
+        // SAFETY: the handle is open, and each of the four is live.
+        let ok = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
+        let [created, _, kernel, user] = times.map(number);
+        (ok != 0).then(|| ProcessTimes { created, kernel: duration(kernel), user: duration(user) })
+    }
+
+    fn number(time: FILETIME) -> u64 {
+        (u64::from(time.dwHighDateTime) << 32) | u64::from(time.dwLowDateTime)
+    }
+
+    fn duration(of_100_ns: u64) -> Duration {
+        Duration::from_nanos(of_100_ns.saturating_mul(100))
     }
 }
 

@@ -1,20 +1,12 @@
 //! Exit statuses.
 
-#[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
-#[cfg(windows)]
-mod windows;
-#[cfg(windows)]
-use windows as imp;
-#[cfg(windows)]
-pub(crate) use windows::KILLED;
-
 use std::fmt;
 
 use crate::base::signal::Signal;
 use crate::process::usage::Usage;
+
+#[cfg(windows)]
+pub(crate) use imp::KILLED;
 
 /// The exit status of a child, with the names and rules of [`std::process::ExitStatus`].
 ///
@@ -154,5 +146,129 @@ impl fmt::Display for ExitStatusError {
 
 impl std::error::Error for ExitStatusError {}
 
-#[cfg(target_os = "linux")]
-pub(crate) use unix::pack;
+/// Wait statuses, as `wait(2)` packs them.
+#[cfg(unix)]
+mod imp {
+    use std::fmt;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::ExitStatus;
+    use crate::base::signal::Signal;
+
+    pub(super) fn code(raw: u32) -> Option<i32> {
+        let raw = raw as i32;
+        libc::WIFEXITED(raw).then(|| libc::WEXITSTATUS(raw))
+    }
+
+    pub(super) fn signal(raw: u32) -> Option<i32> {
+        let raw = raw as i32;
+        libc::WIFSIGNALED(raw).then(|| libc::WTERMSIG(raw))
+    }
+
+    pub(super) fn was_killed(raw: u32) -> bool {
+        signal(raw) == Some(libc::SIGKILL)
+    }
+
+    pub(super) fn core_dumped(raw: u32) -> bool {
+        let raw = raw as i32;
+        libc::WIFSIGNALED(raw) && libc::WCOREDUMP(raw)
+    }
+
+    pub(super) fn from_std(status: std::process::ExitStatus) -> u32 {
+        status.into_raw() as u32
+    }
+
+    pub(super) fn to_std(raw: u32) -> std::process::ExitStatus {
+        std::process::ExitStatus::from_raw(raw as i32)
+    }
+
+    /// Prints the words of std, with the signal's name after its number.
+    pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(code) = status.code() {
+            return write!(f, "exit status: {code}");
+        }
+        if let Some(number) = status.signal() {
+            write!(f, "signal: {number}")?;
+            if let Some(name) = Signal::from_number(number).and_then(Signal::name) {
+                write!(f, " ({name})")?;
+            }
+            return f.write_str(if status.core_dumped() { " (core dumped)" } else { "" });
+        }
+        write!(f, "wait status: {:#x}", status.raw())
+    }
+}
+
+/// Exit codes: unsigned numbers of 32 bits.
+#[cfg(windows)]
+mod imp {
+    use std::fmt;
+    use std::os::windows::process::ExitStatusExt as _;
+
+    use super::ExitStatus;
+
+    /// The exit code of a killed process, as in std.
+    pub(crate) const KILLED: u32 = 1;
+
+    /// The lowest code that is a status of the kernel (`NTSTATUS`), which people know in hexadecimal.
+    const HIGH_BIT: u32 = 0x8000_0000;
+
+    pub(super) fn code(raw: u32) -> Option<i32> {
+        Some(raw as i32)
+    }
+
+    pub(super) fn signal(_: u32) -> Option<i32> {
+        None
+    }
+
+    pub(super) fn was_killed(raw: u32) -> bool {
+        raw == KILLED
+    }
+
+    pub(super) fn core_dumped(_: u32) -> bool {
+        false
+    }
+
+    pub(super) fn from_std(status: std::process::ExitStatus) -> u32 {
+        // There is always a code on this platform.
+        status.code().unwrap_or_default() as u32
+    }
+
+    pub(super) fn to_std(raw: u32) -> std::process::ExitStatus {
+        std::process::ExitStatus::from_raw(raw)
+    }
+
+    /// Prints the words of std.
+    pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match status.raw() {
+            code if code & HIGH_BIT != 0 => write!(f, "exit code: {code:#x}"),
+            code => write!(f, "exit code: {code}"),
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::ExitStatus;
+
+        #[test]
+        fn status_prints_and_converts_like_std() {
+            for (raw, words) in [
+                (0, "exit code: 0"),
+                (1, "exit code: 1"),
+                (259, "exit code: 259"),
+                (0xC000_0005_u32 as i32, "exit code: 0xc0000005"),
+                (-1, "exit code: 0xffffffff"),
+            ] {
+                let status = ExitStatus::from_raw(raw);
+                let std = std::process::ExitStatus::from(status);
+                assert_eq!(
+                    (status.to_string(), std.to_string()),
+                    (words.to_owned(), words.to_owned())
+                );
+                assert_eq!((status.code(), std.code()), (Some(raw), Some(raw)));
+                assert_eq!(ExitStatus::from(std), status);
+                assert_eq!((status.signal(), status.core_dumped()), (None, false));
+                assert_eq!(status.success(), raw == 0);
+            }
+        }
+    }
+}
